@@ -1,0 +1,1 @@
+"""Weights -> artifacts/<model>/ -> artifacts/model_repository/. Imports nothing of proxy/."""

@@ -1,0 +1,93 @@
+"""`models.yaml`, the policy side of the registry: which models there are, and how each is served.
+
+Read by `build` (weights, runtime) and by the proxy's registry (names, default sampling).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+
+
+class ModelsFileError(ValueError):
+    """models.yaml is missing or wrong; the message names the file, the place and the value."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OnnxOptions(_Section):
+    """How the CPU runtime serves the model."""
+
+    precision: Literal["fp32", "int4"] = "fp32"
+    threads: Annotated[int, Field(ge=1, le=256)] | None = None
+    prefill_chunk_tokens: Annotated[int, Field(ge=16, le=65_536)] = 256
+
+
+class SamplingDefaults(_Section):
+    """What a request gets that does not say otherwise."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+
+
+class ModelEntry(_Section):
+    """One model. `weights` is a Hugging Face folder, or one that onnxruntime-genai's builder made.
+
+    A relative path is relative to models.yaml.
+    """
+
+    weights: Path
+    runtime: Literal["onnx"] = "onnx"
+    aliases: tuple[ModelName, ...] = ()
+    owned_by: str = "triton-openai"
+    context_length: Annotated[int, Field(ge=16)] | None = None
+    onnx: OnnxOptions = OnnxOptions()
+    sampling: SamplingDefaults = SamplingDefaults()
+
+
+class ModelsFile(_Section):
+    """Public name -> model."""
+
+    models: dict[ModelName, ModelEntry] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> ModelsFile:
+        seen = set(self.models)
+        for name, entry in self.models.items():
+            for alias in entry.aliases:
+                if alias in seen:
+                    raise ValueError(f"alias {alias!r} of model {name!r} is already a name")
+                seen.add(alias)
+        return self
+
+
+def load(path: Path) -> ModelsFile:
+    """Reads and checks the file.
+
+    Raises:
+        ModelsFileError: the file cannot be read, is no YAML, or has a wrong or unknown field.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        parsed = ModelsFile.model_validate(data)
+    except OSError as error:
+        raise ModelsFileError(f"cannot read {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ModelsFileError(f"{path} is not valid YAML: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ModelsFileError(f"{path}: {where}: {first['msg']}") from error
+    base = path.resolve().parent
+    models = {
+        name: entry.model_copy(update={"weights": base / entry.weights})
+        for name, entry in parsed.models.items()
+    }
+    return parsed.model_copy(update={"models": models})
