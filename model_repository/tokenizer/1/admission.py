@@ -1,0 +1,65 @@
+"""Exact admission: does a prompt of this many tokens fit, and how many new ones may follow."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+
+class Refusal(Exception):
+    """A request that cannot be served; `param` is the field as the ensemble names it."""
+
+    def __init__(self, code: str, param: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.param, self.message = code, param, message
+
+    def as_json(self) -> str:
+        return json.dumps({"code": self.code, "param": self.param, "message": self.message})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """Sizes are in tokens."""
+
+    context_length: int
+    vocab_size: int
+
+    def checked_ids(self, ids: list[int]) -> list[int]:
+        """The ids, or a Refusal that names the first one outside the vocabulary."""
+        for position, token in enumerate(ids):
+            if not 0 <= token < self.vocab_size:
+                raise Refusal(
+                    "invalid_parameter",
+                    "prompt",
+                    f"token id {token} at position {position} is outside the vocabulary "
+                    f"of {self.vocab_size} tokens",
+                )
+        return ids
+
+    def output_len(self, ids: list[int], max_tokens: int | None) -> int:
+        """New tokens allowed: max_tokens where it fits, else what the context leaves."""
+        prompt_tokens = len(ids)
+        if not prompt_tokens:
+            raise Refusal("invalid_parameter", "prompt", "the prompt has no tokens")
+        room = self.context_length - prompt_tokens
+        if room < 1:
+            raise Refusal(
+                "context_length_exceeded",
+                "prompt",
+                f"This model's maximum context length is {self.context_length} tokens, and "
+                f"the prompt has {prompt_tokens}, which leaves no room for an answer. "
+                "Shorten the prompt.",
+            )
+        if max_tokens is None:
+            return room
+        if max_tokens < 1:
+            raise Refusal("invalid_parameter", "max_tokens", f"{max_tokens} is less than 1")
+        if max_tokens > room:
+            raise Refusal(
+                "context_length_exceeded",
+                "max_tokens",
+                f"This model's maximum context length is {self.context_length} tokens. You asked "
+                f"for {prompt_tokens + max_tokens} ({prompt_tokens} in the prompt, {max_tokens} "
+                f"for the answer). Shorten the prompt, or ask for at most {room} new tokens.",
+            )
+        return int(max_tokens)
