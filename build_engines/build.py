@@ -1,0 +1,146 @@
+"""`triton-openai build`: models.yaml -> artifacts/. A second run does nothing; a change redoes it.
+
+artifacts/<model>/ holds what is made from the weights, artifacts/model_repository/ what Triton
+loads. A model's folder appears only when it is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Collection
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+
+from build_engines import onnx_export, tokenizer_tables, triton_models
+from build_engines.errors import BuildError
+from build_engines.facts import Facts
+from build_engines.models_file import ModelEntry, ModelsFile
+
+__all__ = ["BuildError", "build_all", "is_built"]
+
+LAYOUT = 1  # of artifacts/<model>/; a new number makes every model stale
+KEY_FILE = "build.json"
+HASHED_WHOLE_BYTES = 64_000_000
+Say = Callable[[str], None]
+
+
+def build_all(
+    models: ModelsFile, artifacts: Path, *, only: Collection[str] = (), say: Say
+) -> None:
+    """Builds each model that is stale, then writes the Triton model repository of all built ones.
+
+    Args:
+        only: names to build; all when empty.
+        say: told each step, one line at a time.
+
+    Raises:
+        BuildError: a name is unknown, or a model cannot be built.
+        OSError: the disk is full or a folder cannot be written.
+    """
+    if unknown := set(only) - set(models.models):
+        raise BuildError(f"models.yaml has no model {sorted(unknown)[0]!r}")
+    artifacts.mkdir(parents=True, exist_ok=True)
+    for name, entry in models.models.items():
+        if (only and name not in only) or is_built(name, entry, artifacts):
+            continue
+        _build(name, entry, artifacts, say)
+    _write_repository(models, artifacts)
+
+
+def is_built(name: str, entry: ModelEntry, artifacts: Path) -> bool:
+    """Whether artifacts/<name>/ was made from these weights with these options."""
+    try:
+        stored = json.loads((artifacts / name / KEY_FILE).read_text())
+    except (OSError, ValueError):
+        return False
+    return bool(stored == {"key": _key(name, entry)})
+
+
+def _build(name: str, entry: ModelEntry, artifacts: Path, say: Say) -> None:
+    key = _key(name, entry)
+    unfinished = artifacts / f"{name}.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    engine = unfinished / "engine"
+    if onnx_export.is_exported(entry.weights):
+        say(f"{name}: taking the ONNX folder {entry.weights} as it is")
+        engine.symlink_to(entry.weights)
+    else:
+        say(f"{name}: converting {entry.weights} to ONNX ({entry.onnx.precision})")
+        log = artifacts / f"{name}.build.log"
+        onnx_export.export(entry.weights, engine, precision=entry.onnx.precision, log=log)
+    say(f"{name}: making the tokenizer tables")
+    _in_child(
+        tokenizer_tables.make,
+        str(entry.weights), str(engine), str(unfinished), entry.context_length,
+    )  # fmt: skip
+    (unfinished / KEY_FILE).write_text(json.dumps({"key": key}))
+    shutil.rmtree(artifacts / name, ignore_errors=True)
+    unfinished.rename(artifacts / name)
+    say(f"{name}: built")
+
+
+def _in_child(function: Callable[..., None], *args: object) -> None:
+    """Runs it in a fresh process, whose memory goes when it is done."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+        pool.submit(function, *args).result()
+
+
+def _write_repository(models: ModelsFile, artifacts: Path) -> None:
+    """All built models, written beside the old repository and swapped in."""
+    repository = artifacts / "model_repository"
+    fresh = artifacts / "model_repository.unfinished"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    for name, entry in models.models.items():
+        if is_built(name, entry, artifacts):
+            facts = Facts.read(artifacts / name / "facts.json")
+            triton_models.render(name, fresh, _parameters(name, entry, facts))
+    shutil.rmtree(repository, ignore_errors=True)
+    fresh.rename(repository)
+
+
+def _parameters(name: str, entry: ModelEntry, facts: Facts) -> dict[str, dict[str, str]]:
+    """Config parameters by role. Paths are relative to a Triton model's folder."""
+    artifacts_dir = {"artifacts_dir": f"../../{name}"}
+    sizes = {"context_length": str(facts.context_length), "vocab_size": str(facts.vocab_size)}
+    return {
+        "ensemble": {
+            "contract_version": triton_models.CONTRACT_VERSION,
+            "engine_model": triton_models.role_name(name, "engine"),
+            "runtime": entry.runtime,
+            **facts.as_parameters(),
+        },
+        "tokenizer": {**artifacts_dir, **sizes},
+        "engine": {
+            **artifacts_dir,
+            **sizes,
+            "runtime": entry.runtime,
+            "end_ids": ",".join(map(str, facts.end_ids)),
+            "threads": str(entry.onnx.threads or 0),  # 0: one a core
+            "prefill_chunk_tokens": str(entry.onnx.prefill_chunk_tokens),
+        },
+        "detokenizer": artifacts_dir,
+    }
+
+
+def _key(name: str, entry: ModelEntry) -> str:
+    """Changes when the weights, the options that a build depends on, or the tools change."""
+    if not entry.weights.is_dir():
+        raise BuildError(f"model {name!r}: the weights folder {entry.weights} does not exist")
+    digest = hashlib.sha256()
+    options = [LAYOUT, entry.runtime, entry.onnx.precision, entry.context_length]
+    tools = [version("onnxruntime-genai"), version("xgrammar"), version("tokenizers")]
+    digest.update(repr((options, tools)).encode())
+    for path in sorted(p for p in entry.weights.rglob("*") if p.is_file()):
+        stat = path.stat()
+        digest.update(f"{path.relative_to(entry.weights)} {stat.st_size}\n".encode())
+        if stat.st_size <= HASHED_WHOLE_BYTES:
+            digest.update(path.read_bytes())
+        else:
+            digest.update(str(stat.st_mtime_ns).encode())
+    return digest.hexdigest()

@@ -1,0 +1,44 @@
+"""What is true of a built model; travels to the proxy in the ensemble's Triton parameters."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Lengths in tokens. `strips_leading_space`: decode() drops one space at a text's start."""
+
+    context_length: int
+    vocab_size: int
+    end_ids: tuple[int, ...]
+    chat_template: str | None
+    bos_token: str
+    eos_token: str
+    strips_leading_space: bool
+    created: int
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=2), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Facts:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**{**fields, "end_ids": tuple(fields["end_ids"])})
+
+    def as_parameters(self) -> dict[str, str]:
+        """Triton config parameters are strings; an absent chat template has no parameter."""
+        parameters = {
+            "context_length": str(self.context_length),
+            "vocab_size": str(self.vocab_size),
+            "end_ids": ",".join(map(str, self.end_ids)),
+            "bos_token": self.bos_token,
+            "eos_token": self.eos_token,
+            "strips_leading_space": str(int(self.strips_leading_space)),
+            "created": str(self.created),
+        }
+        if self.chat_template is not None:
+            parameters["chat_template"] = self.chat_template
+        return parameters

@@ -1,0 +1,117 @@
+"""A Hugging Face tokenizer -> tokenizer.json, the token-bytes table, and the model's facts.
+
+The detokenizer's table must give what the tokenizer's own decode gives; that is checked here, for
+every token of the vocabulary. Imports torch (through xgrammar), so `build` runs it in a child.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from build_engines.errors import BuildError
+from build_engines.facts import Facts
+
+SAMPLES = (
+    "Hello, world! It's 3.14 o'clock.",
+    "def f(x):\n    return {'a': [x, 1]}\n",
+    "Grüße, naïve café, 你好世界, привет, مرحبا, 🙂👩‍👩‍👧",
+)
+
+
+def make(weights: str, engine: str, target: str, context_length: int | None) -> None:
+    """Writes tokenizer.json, token_bytes.npz and facts.json into `target` (paths as strings).
+
+    Raises:
+        BuildError: there is no usable tokenizer, or its text cannot be reproduced from bytes.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(weights, local_files_only=True)
+        backend = tokenizer.backend_tokenizer
+    except Exception as error:  # transformers raises whatever its loaders raise
+        raise BuildError(f"no usable tokenizer in {weights}: {error}") from error
+    folder = Path(target)
+    backend.save(str(folder / "tokenizer.json"))
+    model = json.loads((Path(engine) / "genai_config.json").read_text())["model"]
+    table = token_bytes(tokenizer, vocab_size=max(model["vocab_size"], len(tokenizer)))
+    strips = strips_leading_space(backend, table)
+    check(backend, table, strips=strips)
+    _save_table(folder / "token_bytes.npz", table)
+    Facts(
+        context_length=min(model["context_length"], context_length or model["context_length"]),
+        vocab_size=len(table),
+        end_ids=_end_ids(tokenizer, model, Path(weights)),
+        chat_template=_chat_template(tokenizer),
+        bos_token=tokenizer.bos_token or "",
+        eos_token=tokenizer.eos_token or "",
+        strips_leading_space=strips,
+        created=int(time.time()),
+    ).write(folder / "facts.json")
+
+
+def token_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:
+    """Raw bytes by id. Special tokens are empty, as decode(skip_special_tokens=True) has it."""
+    from xgrammar import TokenizerInfo
+
+    table = list(TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size).decoded_vocab)
+    for token_id, token in tokenizer.backend_tokenizer.get_added_tokens_decoder().items():
+        table[token_id] = b"" if token.special else token.content.encode()
+    known = len(tokenizer)
+    return [value if token_id < known else b"" for token_id, value in enumerate(table)]
+
+
+def strips_leading_space(backend: Any, table: list[bytes]) -> bool:
+    """Whether decode() drops the space that a word-initial token carries (SentencePiece does)."""
+    for token_id, value in enumerate(table):
+        if len(value) > 1 and value[:1] == b" " and value[1:].isalpha():
+            return not str(backend.decode([token_id], skip_special_tokens=True)).startswith(" ")
+    return False
+
+
+def check(backend: Any, table: list[bytes], *, strips: bool) -> None:
+    """Compares the table with decode(), token by token and on sample texts."""
+    texts = [[token_id] for token_id in range(backend.get_vocab_size(with_added_tokens=True))]
+    texts += [backend.encode(text, add_special_tokens=False).ids for text in SAMPLES]
+    for ids in texts:
+        raw = b"".join(table[token_id] for token_id in ids)
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            continue  # a part of a character: it has no text of its own
+        expected = backend.decode(ids, skip_special_tokens=True)
+        if (text.removeprefix(" ") if strips else text) != expected:
+            raise BuildError(
+                f"the tokenizer decodes {ids[:8]} to {expected!r}, its bytes say {text!r}; "
+                "this kind of tokenizer is not supported yet"
+            )
+
+
+def _save_table(path: Path, table: list[bytes]) -> None:
+    blob = np.frombuffer(b"".join(table), dtype=np.uint8)
+    ends = np.cumsum([len(value) for value in table], dtype=np.int64)
+    np.savez(path, blob=blob, ends=ends)
+
+
+def _end_ids(tokenizer: Any, model: dict[str, Any], weights: Path) -> tuple[int, ...]:
+    """Every token that ends an answer: of the tokenizer, the ONNX folder, generation_config."""
+    found: set[int] = set()
+    generation = weights / "generation_config.json"
+    configs = [model, json.loads(generation.read_text())] if generation.is_file() else [model]
+    for value in [tokenizer.eos_token_id, *(config.get("eos_token_id") for config in configs)]:
+        if value is not None:
+            found.update(value if isinstance(value, list) else [value])
+    return tuple(sorted(found))
+
+
+def _chat_template(tokenizer: Any) -> str | None:
+    """A folder may have several, by name; the default one is ours."""
+    template = tokenizer.chat_template
+    if isinstance(template, dict):
+        template = template.get("default")
+    return str(template) if template else None
