@@ -28,9 +28,7 @@ HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]
 
 
-def build_all(
-    models: ModelsFile, artifacts: Path, *, only: Collection[str] = (), say: Say
-) -> None:
+def build_all(models: ModelsFile, artifacts: Path, *, only: Collection[str] = (), say: Say) -> None:
     """Builds each model that is stale, then writes the Triton model repository of all built ones.
 
     Args:

@@ -17,7 +17,6 @@ ROLES = ("tokenizer", "engine", "detokenizer")
 CONTRACT_VERSION = "1"
 
 
-
 def role_name(model: str, role: str) -> str:
     """The Triton model that fills a role for a public model."""
     return f"{model}_{role}"

@@ -30,7 +30,13 @@ class Counters:
             "COUNTER", "engine_prompt_tokens", "Prompt tokens of admitted requests"
         )
         self.generated_tokens = metric("COUNTER", "engine_generated_tokens", "Tokens generated")
-        self.finished = metric("COUNTER", "engine_requests_finished", "Requests that ended by themselves")
-        self.cancelled = metric("COUNTER", "engine_requests_cancelled", "Requests ended by a stop or cancel")
+        self.finished = metric(
+            "COUNTER", "engine_requests_finished", "Requests that ended by themselves"
+        )
+        self.cancelled = metric(
+            "COUNTER", "engine_requests_cancelled", "Requests ended by a stop or cancel"
+        )
         self.failed = metric("COUNTER", "engine_requests_failed", "Requests ended by an error")
-        self.unfinished = metric("GAUGE", "engine_requests_unfinished", "Requests waiting or running")
+        self.unfinished = metric(
+            "GAUGE", "engine_requests_unfinished", "Requests waiting or running"
+        )

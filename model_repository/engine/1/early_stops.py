@@ -1,4 +1,4 @@
-"""Stops that came before their request: the tokenizer may still hold a request whose client left."""
+"""Stops that came before their request, while the tokenizer still held it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,77 @@
+"""Errors -> HTTP. One body, always: `{"error": {"message", "type", "param", "code"}}`."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from proxy.domain.errors import ProxyError, RequestError
+
+logger = structlog.get_logger(__name__)
+
+STATUS_BY_CODE = {
+    "model_not_found": 404,
+    "request_too_large": 413,
+    "model_unavailable": 503,
+    "deadline_exceeded": 504,
+}
+RETRY_AFTER_S = 1
+
+
+def body_of(error: Exception) -> dict[str, Any]:
+    """The JSON body. What is not a ProxyError is told to the log, not to the caller."""
+    if not isinstance(error, ProxyError):
+        logger.error("internal error", exc_info=error)
+        error = ProxyError("The server had an error while processing the request.")
+    kind = "invalid_request_error" if isinstance(error, RequestError) else "server_error"
+    return _body(error.message, kind, error.param, error.code)
+
+
+def response_of(error: Exception) -> Response:
+    """The whole response, with the headers that OpenAI's SDKs obey when they retry."""
+    body = body_of(error)
+    default = 400 if isinstance(error, RequestError) else 500
+    status = STATUS_BY_CODE.get(body["error"]["code"], default)
+    return JSONResponse(body, status, headers=_retry_headers(status))
+
+
+def install(app: FastAPI) -> None:
+    """Every way an error can leave the app ends here."""
+    app.add_exception_handler(ProxyError, _on_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(Exception, _on_error)
+
+
+async def _on_error(_: Request, error: Exception) -> Response:
+    return response_of(error)
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    """Starlette's own: no such route, no such method."""
+    assert isinstance(error, HTTPException)
+    status, where = error.status_code, f"{request.method} {request.url.path}"
+    code = {404: "unknown_url", 405: "method_not_allowed"}.get(status)
+    message = {404: f"Invalid URL ({where}).", 405: f"Method not allowed ({where})."}.get(
+        status, f"{HTTPStatus(status).phrase} ({where}): {error.detail}"
+    )
+    body = _body(message, "invalid_request_error", None, code)
+    return JSONResponse(body, status, headers=error.headers)
+
+
+def _body(message: str, kind: str, param: str | None, code: str | None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def _retry_headers(status: int) -> dict[str, str] | None:
+    if status in (429, 503):
+        return {
+            "Retry-After": str(RETRY_AFTER_S),
+            "retry-after-ms": str(RETRY_AFTER_S * 1000),
+            "x-should-retry": "true",
+        }
+    return {"x-should-retry": "false"} if status == 504 else None

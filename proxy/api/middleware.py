@@ -1,0 +1,50 @@
+"""Around every request, as pure ASGI: an id for the caller and the log, and a count by status."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from proxy.telemetry.metrics import Metrics
+
+USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+
+
+class RequestContext:
+    """`x-request-id`: the caller's own where it is usable, else a new one; on every response."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        structlog.contextvars.bind_contextvars(request_id=request_id.decode())
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                self._count(scope, message["status"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        finally:
+            structlog.contextvars.unbind_contextvars("request_id")
+
+    def _count(self, scope: Scope, status: int) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        self._metrics.http_responses.labels(route, status).inc()
+
+
+def _request_id(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and USABLE_ID.fullmatch(value):
+            return bytes(value)
+    return f"req_{uuid.uuid4().hex}".encode()

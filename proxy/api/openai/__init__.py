@@ -1,0 +1,1 @@
+"""OpenAI's API: bodies, chat completions, completions, models."""

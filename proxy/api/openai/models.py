@@ -1,0 +1,23 @@
+"""Model cards as GET /v1/models and /v1/models/{id} show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from proxy.domain.model import ModelCard
+
+
+def model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:
+    return {"object": "list", "data": [model_body(card, card.name) for card in cards]}
+
+
+def model_body(card: ModelCard, name: str) -> dict[str, Any]:
+    """`name`: the one it was asked for by, which may be an alias."""
+    return {
+        "id": name,
+        "object": "model",
+        "created": card.facts.created,
+        "owned_by": card.owned_by,
+        "context_length": card.facts.context_length,
+    }

@@ -1,0 +1,66 @@
+"""The ports to whatever generates tokens: generating, and what is loaded and ready there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import Sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRequest:
+    """A request as an engine takes it: text or ids, no messages.
+
+    `add_special_tokens`: the tokenizer adds its own BOS and EOS (chat templates write theirs).
+    """
+
+    id: str
+    model: ModelCard
+    text: str | None = None
+    token_ids: tuple[int, ...] | None = None
+    add_special_tokens: bool = True
+    max_tokens: int | None = None
+    timeout_s: float
+    sampling: Sampling
+
+
+class Engine(Protocol):
+    """One verb. Closing the generator early ends the generation in the engine.
+
+    Entered before the first request, left after the last.
+    """
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(self, *exc_info: object) -> None: ...
+
+    def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
+        """Deltas up to the one with a finish reason.
+
+        Raises:
+            InvalidRequest: the tokenizer refused it.
+            ModelUnavailable: the engine cannot be reached, or went away.
+            DeadlineExceeded: `timeout_s` is over.
+            EngineFailed: the engine gave up on this request.
+        """
+        ...
+
+
+class NotReady(Exception):
+    """Triton, a model or the contract is not as it must be; the message says which and why."""
+
+
+class Catalog(Protocol):
+    """What is loaded. Both raise NotReady."""
+
+    async def load(self) -> tuple[LoadedModel, ...]:
+        """Every model that can be served; at least one."""
+        ...
+
+    async def check_ready(self, models: Collection[str]) -> None:
+        """Returns when the server and these models are ready."""
+        ...

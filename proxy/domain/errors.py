@@ -1,0 +1,71 @@
+"""The error tree. api/errors.py turns each leaf into its status and body.
+
+ProxyError
+├── RequestError             the caller's mistake, 4xx
+│   ├── InvalidRequest       400, with a code and the field
+│   └── UnknownModel         404
+└── ServiceError             ours, 5xx
+    ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
+    ├── DeadlineExceeded     504: the request's time is over
+    └── EngineFailed         500: the engine gave up on the request
+"""
+
+from __future__ import annotations
+
+ECHO_AT_MOST = 200
+
+
+class ProxyError(Exception):
+    """`message` is for the caller: what was wrong, with which value, and what to do.
+
+    `param` is the path of the field that was wrong, where there is one.
+    """
+
+    code = "internal_error"
+    param: str | None = None
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class RequestError(ProxyError):
+    def __init__(self, message: str, *, code: str, param: str | None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.param = param
+
+
+class InvalidRequest(RequestError):
+    pass
+
+
+class UnknownModel(RequestError):
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"The model {echoed(model)} does not exist. GET /v1/models lists those that do.",
+            code="model_not_found",
+            param="model",
+        )
+
+
+class ServiceError(ProxyError):
+    pass
+
+
+class ModelUnavailable(ServiceError):
+    code = "model_unavailable"
+
+
+class DeadlineExceeded(ServiceError):
+    code = "deadline_exceeded"
+
+
+class EngineFailed(ServiceError):
+    pass
+
+
+def echoed(value: object) -> str:
+    """A caller's value as it may stand in a message: quoted, and cut at 200 characters."""
+    text = repr(value)
+    return text if len(text) <= ECHO_AT_MOST else text[:ECHO_AT_MOST] + "…"

@@ -1,0 +1,92 @@
+"""Public name or alias -> ModelCard: facts of what Triton has loaded, policy of models.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from build_engines.models_file import ModelEntry
+from proxy.domain.errors import ModelUnavailable, UnknownModel
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.request import Sampling
+
+
+class Registry:
+    """Cards stay known while Triton is away; `why_not_ready` then says what is wrong.
+
+    `policy`: entries by Triton model name. A loaded model without an entry is served as it is.
+    """
+
+    def __init__(self, policy: Mapping[str, ModelEntry]) -> None:
+        self._policy = policy
+        self._cards: tuple[ModelCard, ...] = ()
+        self._by_name: dict[str, ModelCard] = {}
+        self._why_not_ready: str | None = "Triton has not been reached yet"
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """None when every model can be served."""
+        return self._why_not_ready
+
+    def serve(self, loaded: Iterable[LoadedModel]) -> None:
+        """Triton is ready with these models. The order is that of models.yaml."""
+        order = {name: position for position, name in enumerate(self._policy)}
+        found = sorted(loaded, key=lambda model: (order.get(model.name, len(order)), model.name))
+        self._cards = tuple(_card(model, self._policy.get(model.name)) for model in found)
+        self._by_name = {name: card for card in self._cards for name in (card.name, *card.aliases)}
+        self._why_not_ready = None
+
+    def suspend(self, reason: str) -> None:
+        """Triton is away, or does not fit; `reason` is for operators and callers."""
+        self._why_not_ready = reason
+
+    def cards(self) -> tuple[ModelCard, ...]:
+        """All models, in the order of models.yaml.
+
+        Raises:
+            ModelUnavailable: none is known yet.
+        """
+        if not self._cards:
+            raise self._unavailable()
+        return self._cards
+
+    def known(self, name: str) -> ModelCard:
+        """The card, whether or not Triton is there.
+
+        Raises:
+            UnknownModel: no model has this name or alias.
+            ModelUnavailable: none is known yet.
+        """
+        self.cards()
+        card = self._by_name.get(name)
+        if card is None:
+            raise UnknownModel(name)
+        return card
+
+    def card(self, name: str) -> ModelCard:
+        """The card of a model that can be served now.
+
+        Raises:
+            UnknownModel: no model has this name or alias.
+            ModelUnavailable: Triton is not ready.
+        """
+        card = self.known(name)
+        if self._why_not_ready is not None:
+            raise self._unavailable()
+        return card
+
+    def _unavailable(self) -> ModelUnavailable:
+        return ModelUnavailable(f"The model is not available at present: {self._why_not_ready}.")
+
+
+def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:
+    if entry is None:
+        return ModelCard(name=model.name, triton_model=model.name, facts=model.facts)
+    defaults = entry.sampling
+    return ModelCard(
+        name=model.name,
+        triton_model=model.name,
+        facts=model.facts,
+        aliases=entry.aliases,
+        owned_by=entry.owned_by,
+        sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),
+    )

@@ -1,0 +1,57 @@
+"""Stop strings across chunk borders: found wherever the text is cut, and never leaked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StopMatcher:
+    """Passes text on up to the first stop string to be complete, which it swallows.
+
+    Of stop strings that end at the same place the longest counts, so the result does not depend
+    on how the text is cut. Text that may be the start of a stop string is held back.
+    """
+
+    __slots__ = ("_held", "_longest", "_prefixes", "_stops", "is_stopped")
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stop for stop in stops if stop)
+        self._longest = max(map(len, self._stops), default=0)
+        self._prefixes = {stop[:n] for stop in self._stops for n in range(1, len(stop))}
+        self._held = ""
+        self.is_stopped = False
+
+    def push(self, text: str) -> str:
+        """Text that is safe to send. Nothing comes after `is_stopped`."""
+        if self.is_stopped:
+            return ""
+        if not self._stops:
+            return text
+        buffer = self._held + text
+        start = self._first_stop(buffer)
+        if start is not None:
+            self.is_stopped = True
+            self._held = ""
+            return buffer[:start]
+        safe = len(buffer) - self._possible_start(buffer)
+        self._held = buffer[safe:]
+        return buffer[:safe]
+
+    def flush(self) -> str:
+        """What was held back, when the text ends without a stop string."""
+        held, self._held = self._held, ""
+        return held
+
+    def _first_stop(self, buffer: str) -> int | None:
+        """Start of the stop string that ends first."""
+        ends = [
+            (start + len(stop), start) for stop in self._stops if (start := buffer.find(stop)) >= 0
+        ]
+        return min(ends)[1] if ends else None
+
+    def _possible_start(self, buffer: str) -> int:
+        """Length of the longest end of the buffer that begins a stop string."""
+        for length in range(min(self._longest - 1, len(buffer)), 0, -1):
+            if buffer[-length:] in self._prefixes:
+                return length
+        return 0

@@ -1,0 +1,87 @@
+"""Watches a request's events go by: counts, times, and writes one log line at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import structlog
+
+from proxy.domain.errors import ProxyError
+from proxy.domain.model import ModelCard
+from proxy.domain.output import Finished, OutputEvent, Usage
+from proxy.domain.request import GenerationRequest
+from proxy.telemetry.metrics import Metrics
+
+logger = structlog.get_logger(__name__)
+
+Events = AsyncGenerator[OutputEvent, None]
+
+
+class Telemetry:
+    """`watch` wraps the events of one request and passes them on untouched."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    async def watch(self, request: GenerationRequest, card: ModelCard, events: Events) -> Events:
+        seen = _Seen()
+        active = self._metrics.active.labels(card.name)
+        active.inc()
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    seen.see(event)
+                    yield event
+        except ProxyError as error:
+            seen.outcome = error.code
+            raise
+        except Exception:
+            seen.outcome = "internal_error"
+            raise
+        finally:
+            active.dec()
+            self._settle(request, card, seen)
+
+    def _settle(self, request: GenerationRequest, card: ModelCard, seen: _Seen) -> None:
+        metrics, model, duration_s = self._metrics, card.name, seen.elapsed_s()
+        metrics.requests.labels(model, seen.outcome).inc()
+        metrics.duration.labels(model).observe(duration_s)
+        if seen.ttft_s is not None:
+            metrics.ttft.labels(model).observe(seen.ttft_s)
+        if seen.usage is not None:
+            metrics.prompt_tokens.labels(model).inc(seen.usage.prompt_tokens)
+            metrics.completion_tokens.labels(model).inc(seen.usage.completion_tokens)
+        logger.info(
+            "request",
+            id=request.id,
+            model=model,
+            outcome=seen.outcome,
+            prompt_tokens=seen.usage and seen.usage.prompt_tokens,
+            completion_tokens=seen.usage and seen.usage.completion_tokens,
+            ttft_ms=seen.ttft_s and round(seen.ttft_s * 1000, 1),
+            duration_ms=round(duration_s * 1000, 1),
+            user=request.user,
+            metadata=dict(request.metadata) or None,
+        )
+
+
+class _Seen:
+    """What one request has shown so far. It counts as abandoned until it says otherwise."""
+
+    def __init__(self) -> None:
+        self._started_at = time.perf_counter()
+        self.outcome = "abandoned"
+        self.ttft_s: float | None = None
+        self.usage: Usage | None = None
+
+    def elapsed_s(self) -> float:
+        return time.perf_counter() - self._started_at
+
+    def see(self, event: OutputEvent) -> None:
+        if self.ttft_s is None:
+            self.ttft_s = self.elapsed_s()
+        if isinstance(event, Finished):
+            self.usage = event.usage
+            self.outcome = event.reason.value

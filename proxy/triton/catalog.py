@@ -1,0 +1,97 @@
+"""What Triton has loaded: reads facts from its models' configs and checks the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import grpc
+from tritonclient.grpc import model_config_pb2, service_pb2
+
+from proxy.domain.engine import NotReady
+from proxy.domain.model import LoadedModel, ModelFacts
+from proxy.triton import contract, tensors
+from proxy.triton.client import TritonClient
+
+CALL_TIMEOUT_S = 5.0
+
+
+class TritonCatalog:
+    """See domain.engine.Catalog. A model is ours when its config says `contract_version`."""
+
+    def __init__(self, client: TritonClient) -> None:
+        self._client = client
+
+    async def check_ready(self, models: Collection[str]) -> None:
+        answer = await self._call(self._client.stub.ServerReady, service_pb2.ServerReadyRequest())
+        if not answer.ready:
+            raise NotReady("Triton is starting, or has a model that failed to load")
+        for name in models:
+            request = service_pb2.ModelReadyRequest(name=name)
+            if not (await self._call(self._client.stub.ModelReady, request)).ready:
+                raise NotReady(f"Triton's model {name!r} is not ready")
+
+    async def load(self) -> tuple[LoadedModel, ...]:
+        await self.check_ready(())
+        index = await self._call(
+            self._client.stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(ready=True)
+        )
+        configs = [await self._config(model.name) for model in index.models]
+        ours = [config for config in configs if "contract_version" in config.parameters]
+        if not ours:
+            raise NotReady(f"Triton at {self._client.target} serves no ensemble of ours")
+        return tuple([await self._loaded(config) for config in ours])
+
+    async def _config(self, name: str) -> model_config_pb2.ModelConfig:
+        request = service_pb2.ModelConfigRequest(name=name)
+        return (await self._call(self._client.stub.ModelConfig, request)).config
+
+    async def _loaded(self, config: model_config_pb2.ModelConfig) -> LoadedModel:
+        parameters = {key: value.string_value for key, value in config.parameters.items()}
+        differences = contract.version_differences(parameters)
+        if not differences:
+            ensemble = await self._metadata(config.name)
+            engine = await self._metadata(parameters["engine_model"])
+            differences = [
+                *contract.tensor_differences(ensemble, tensors.INPUTS, tensors.OUTPUTS),
+                *contract.tensor_differences(engine, tensors.STOP_INPUTS, ()),
+            ]
+        if differences:
+            raise NotReady(f"model {config.name!r} does not fit: {'; '.join(differences)}")
+        return LoadedModel(name=config.name, facts=_facts(config.name, parameters))
+
+    async def _metadata(self, name: str) -> service_pb2.ModelMetadataResponse:
+        request = service_pb2.ModelMetadataRequest(name=name)
+        metadata: service_pb2.ModelMetadataResponse = await self._call(
+            self._client.stub.ModelMetadata, request
+        )
+        return metadata
+
+    async def _call(self, method: Any, request: Any) -> Any:
+        try:
+            return await method(request, timeout=CALL_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            raise NotReady(f"Triton at {self._client.target}: {_in_words(error)}") from error
+
+
+def _in_words(error: grpc.aio.AioRpcError) -> str:
+    if error.code() == grpc.StatusCode.UNAVAILABLE:
+        return "cannot be reached"
+    return f"{error.code().name}: {error.details()}"
+
+
+def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
+    try:
+        return ModelFacts(
+            context_length=int(parameters["context_length"]),
+            chat_template=parameters.get("chat_template"),
+            bos_token=parameters["bos_token"],
+            eos_token=parameters["eos_token"],
+            strips_leading_space=parameters["strips_leading_space"] == "1",
+            created=int(parameters["created"]),
+            engine_model=parameters["engine_model"],
+        )
+    except (KeyError, ValueError) as error:
+        raise NotReady(
+            f"model {model!r} has wrong or missing config parameters: {error}"
+        ) from error

@@ -1,0 +1,105 @@
+"""EngineRequest -> protobuf -> TokenDelta. Pure: no I/O, no grpc."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tritonclient.grpc import service_pb2
+
+from proxy.domain.engine import EngineRequest
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.triton import tensors
+from proxy.triton.tensors import Datatype, InputTensor, Value
+
+INT32_MAX = 2**31 - 1
+UINT64_MASK = 2**64 - 1
+_FORMATS = {"INT32": "<%di", "UINT64": "<%dQ", "FP32": "<%df", "BOOL": "<%d?"}
+
+
+class MalformedResponse(ValueError):
+    """Triton sent something that is outside the contract."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMessage:
+    """One response of a stream. The last one `is_final`, and may have no delta."""
+
+    delta: TokenDelta | None
+    is_final: bool
+
+
+def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
+    """The ensemble's request: the tensors that have a value, and the outputs we read."""
+    message = _message(request.model.triton_model, request, tensors.INPUTS)
+    for output in tensors.OUTPUTS:
+        message.outputs.add(name=output.name)
+    return message
+
+
+def encode_stop(request: EngineRequest) -> service_pb2.ModelInferRequest:
+    """What ends `request` in its engine."""
+    return _message(request.model.facts.engine_model, request, tensors.STOP_INPUTS)
+
+
+def _message(
+    model: str, request: EngineRequest, inputs: Sequence[InputTensor]
+) -> service_pb2.ModelInferRequest:
+    message = service_pb2.ModelInferRequest(model_name=model, id=request.id)
+    message.parameters["triton_enable_empty_final_response"].bool_param = True
+    for row in inputs:
+        value = row.value(request)
+        if value is not None:
+            raw, elements = _raw(row.datatype, value)
+            message.inputs.add(name=row.name, datatype=row.datatype, shape=(1, elements))
+            message.raw_input_contents.append(raw)
+    return message
+
+
+def _raw(datatype: Datatype, value: Value) -> tuple[bytes, int]:
+    """Little-endian elements, and how many."""
+    if isinstance(value, str):
+        data = value.encode()
+        return struct.pack("<I", len(data)) + data, 1
+    elements = value if isinstance(value, Sequence) else (value,)
+    if datatype == "UINT64":  # OpenAI's seed is signed
+        elements = tuple(int(element) & UINT64_MASK for element in elements)
+    return struct.pack(_FORMATS[datatype] % len(elements), *elements), len(elements)
+
+
+def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
+    """Raises MalformedResponse."""
+    is_final = response.parameters["triton_final_response"].bool_param
+    if not response.outputs:
+        return StreamMessage(None, is_final)
+    token_bytes: tuple[bytes, ...] = ()
+    prompt_tokens: int | None = None
+    finish: FinishReason | None = None
+    for output, raw in zip(response.outputs, response.raw_output_contents, strict=True):
+        if output.name == tensors.TEXT_OUTPUT.name:
+            token_bytes = _bytes_elements(raw)
+        elif output.name == tensors.NUM_INPUT_TOKENS.name:
+            prompt_tokens = int.from_bytes(raw[:4], "little")
+        elif output.name == tensors.FINISH_REASON.name:
+            finish = _finish_reason(_bytes_elements(raw))
+    return StreamMessage(TokenDelta(token_bytes, prompt_tokens, finish), is_final)
+
+
+def _bytes_elements(raw: bytes) -> tuple[bytes, ...]:
+    """Triton's BYTES: each element behind its length, four bytes little-endian."""
+    elements, at, end = [], 0, len(raw)
+    while at < end:
+        start = at + 4
+        at = start + int.from_bytes(raw[at:start], "little")
+        elements.append(raw[start:at])
+    if at != end:
+        raise MalformedResponse(f"a BYTES tensor of {end} bytes ends inside an element")
+    return tuple(elements)
+
+
+def _finish_reason(elements: tuple[bytes, ...]) -> FinishReason:
+    try:
+        return FinishReason(b"".join(elements).decode())
+    except ValueError as error:
+        raise MalformedResponse(f"unknown finish reason {elements!r}") from error
