@@ -210,7 +210,6 @@ def _build(
     settings: Settings, models: ModelsFile, only: Sequence[str], say: Callable[[str], None]
 ) -> None:
     from build_engines.build import BuildError, build_all
-
     from proxy.launch.signals import children_die_on_signals
 
     try:
