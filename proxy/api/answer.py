@@ -38,6 +38,7 @@ class WholeAnswer(Response):
     """One JSON body, when everything is there."""
 
     def __init__(self, events: Events, renderer: Renderer) -> None:
+        super().__init__()
         self._events = events
         self._renderer = renderer
 
@@ -55,6 +56,7 @@ class StreamedAnswer(Response):
     """
 
     def __init__(self, events: Events, renderer: Renderer) -> None:
+        super().__init__()
         self._events = events
         self._renderer = renderer
 

@@ -13,6 +13,14 @@ LISTED_AT_MOST = 10
 Body = TypeVar("Body", bound=BaseModel)
 
 
+class FieldError(ValueError):
+    """What a model validator raises when the fault is one field's."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
 async def read(request: Request, kind: type[Body], *, max_bytes: int) -> Body:
     """Raises RequestError: too large, not JSON, or not of this shape."""
     data = bytearray()
@@ -42,8 +50,13 @@ def _refusal(error: ValidationError) -> InvalidRequest:
     told = [_told(problem) for problem in problems[:LISTED_AT_MOST]]
     if len(problems) > LISTED_AT_MOST:
         told.append(f"and {len(problems) - LISTED_AT_MOST} more")
-    path = _path(first["loc"])
+    path = _param(first)
     return InvalidRequest("; ".join(told), code=_code(first["type"], path), param=path or None)
+
+
+def _param(problem: Any) -> str:
+    raised = problem.get("ctx", {}).get("error")
+    return raised.param if isinstance(raised, FieldError) else _path(problem["loc"])
 
 
 def _told(problem: Any) -> str:
@@ -54,11 +67,7 @@ def _told(problem: Any) -> str:
         case "extra_forbidden":
             return f"Unsupported parameter: '{path}' is not supported by this server"
         case "value_error":
-            return (
-                f"Invalid value for '{path}': {problem['ctx']['error']}"
-                if path
-                else str(problem["ctx"]["error"])
-            )
+            return str(problem["ctx"]["error"])
         case _:
             value = echoed(problem["input"])
             return f"Invalid value for '{path or 'body'}': {problem['msg']} (given: {value})"

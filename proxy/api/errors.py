@@ -41,10 +41,9 @@ def response_of(error: Exception) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Every way an error can leave the app ends here."""
+    """The handlers; what is no ProxyError goes on to the outermost middleware."""
     app.add_exception_handler(ProxyError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(Exception, _on_error)
 
 
 async def _on_error(_: Request, error: Exception) -> Response:

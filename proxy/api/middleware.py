@@ -1,4 +1,4 @@
-"""Around every request, as pure ASGI: an id for the caller and the log, and a count by status."""
+"""Around every request, as pure ASGI: an id for caller and log, a count, the last catch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import uuid
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proxy.api import errors
 from proxy.telemetry.metrics import Metrics
 
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
@@ -27,14 +28,22 @@ class RequestContext:
         request_id = _request_id(scope)
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
 
+        has_started = False
+
         async def send_with_id(message: Message) -> None:
+            nonlocal has_started
             if message["type"] == "http.response.start":
+                has_started = True
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
                 self._count(scope, message["status"])
             await send(message)
 
         try:
             await self._app(scope, receive, send_with_id)
+        except Exception as error:
+            if has_started:
+                raise
+            await errors.response_of(error)(scope, receive, send_with_id)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
 

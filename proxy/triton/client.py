@@ -1,7 +1,9 @@
 """Streams to Triton over grpc.aio: one decoupled stream a request, and its stop.
 
 With triton/catalog.py the only user of grpc. A stream that is closed early also sends `stop` to
-the engine model, because Triton does not pass a cancel on to a running ensemble step.
+the engine model, because Triton does not pass a cancel on to a running ensemble step. Errors are
+read from the stream's messages: with the header `triton_grpc_error`, which would end a stream
+with a status, tritonserver 2.51 crashes when streams are cancelled beside it.
 """
 
 from __future__ import annotations
@@ -19,11 +21,10 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import EngineFailed
 from proxy.domain.output import TokenDelta
 from proxy.triton import codec
-from proxy.triton.errors import as_proxy_error
+from proxy.triton.errors import error_of_message, error_of_status
 
 logger = structlog.get_logger(__name__)
 
-WITH_STATUS = (("triton_grpc_error", "true"),)  # a failing stream ends with a real status
 STOP_TIMEOUT_S = 5.0
 DRAIN_TIMEOUT_S = 5.0
 CHANNEL_OPTIONS = (
@@ -57,21 +58,24 @@ class TritonClient:
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine."""
         call = self._open(codec.encode(request), timeout_s=request.timeout_s)
-        is_finished = False
+        has_ended = False  # in the engine; then there is nothing left to stop
         try:
             async for response in call:
+                if response.error_message:
+                    has_ended = True
+                    raise error_of_message(response.error_message)
                 message = codec.decode(response.infer_response)
                 if message.delta is not None:
-                    is_finished = message.delta.finish is not None
+                    has_ended = message.delta.finish is not None
                     yield message.delta
                 if message.is_final:
                     return
         except grpc.aio.AioRpcError as error:
-            raise as_proxy_error(error) from error
+            raise error_of_status(error) from error
         except codec.MalformedResponse as error:
             raise EngineFailed(f"Triton's answer is outside the contract: {error}") from error
         finally:
-            if is_finished:
+            if has_ended:
                 self._in_background(_drain(call))
             else:
                 call.cancel()
@@ -81,7 +85,7 @@ class TritonClient:
         async def once() -> AsyncGenerator[service_pb2.ModelInferRequest, None]:
             yield message
 
-        return self.stub.ModelStreamInfer(once(), metadata=WITH_STATUS, timeout=timeout_s)
+        return self.stub.ModelStreamInfer(once(), timeout=timeout_s)
 
     async def _stop(self, request: EngineRequest) -> None:
         """A stop that fails is logged: the engine then runs to its token limit."""

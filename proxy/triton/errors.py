@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import grpc
 
@@ -14,19 +15,13 @@ from proxy.domain.errors import (
     ProxyError,
 )
 
-UNREACHABLE = (
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.NOT_FOUND,
-    grpc.StatusCode.UNIMPLEMENTED,
-    grpc.StatusCode.CANCELLED,
-)
+UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+NOT_LOADED = re.compile(r"unknown model|is not ready|no available versions|Server is stopping")
 
 
-def as_proxy_error(error: grpc.aio.AioRpcError) -> ProxyError:
-    """A refusal of the tokenizer arrives as INVALID_ARGUMENT with JSON behind a prefix."""
+def error_of_status(error: grpc.aio.AioRpcError) -> ProxyError:
+    """The connection's own end: Triton is away, or the call's time is over."""
     code, details = error.code(), error.details() or ""
-    if code == grpc.StatusCode.INVALID_ARGUMENT and (refusal := _refusal(details)):
-        return refusal
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded("The request took longer than allowed and was stopped.")
     if code in UNREACHABLE:
@@ -34,10 +29,19 @@ def as_proxy_error(error: grpc.aio.AioRpcError) -> ProxyError:
     return EngineFailed(f"The model server failed ({code.name}): {details}")
 
 
-def _refusal(details: str) -> InvalidRequest | None:
+def error_of_message(message: str) -> ProxyError:
+    """What Triton says inside a stream; a refusal of our tokenizer is JSON behind a prefix."""
+    if refusal := _refusal(message):
+        return refusal
+    if NOT_LOADED.search(message):
+        return ModelUnavailable(f"The model is not available at present: {message}")
+    return EngineFailed(f"The model server failed: {message}")
+
+
+def _refusal(message: str) -> InvalidRequest | None:
     """`in ensemble 'demo', {"code": …, "param": …, "message": …}`"""
     try:
-        fields = json.loads(details[details.index("{") :])
+        fields = json.loads(message[message.index("{") :])
         return InvalidRequest(fields["message"], code=fields["code"], param=fields["param"])
     except (ValueError, KeyError, TypeError):
         return None

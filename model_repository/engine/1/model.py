@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from counters import Counters
+from counters import Counters, Value
 from early_stops import EarlyStops
 from port import FinishReason, GenerationInput, Job, Runtime
 
@@ -52,6 +52,7 @@ class TritonPythonModel:
 
     def finalize(self) -> None:
         self._runtime.close()
+        self._counters.close()
 
     def _start(self, request: Any, sender: Any) -> None:
         generation = _generation_input(request)
@@ -75,8 +76,8 @@ class _TritonSink:
         self._prompt_tokens: int | None = prompt_tokens
         self._counters = counters
         self._ask_again_at = 0.0
-        counters.prompt_tokens.increment(prompt_tokens)
-        counters.unfinished.increment(1)
+        counters.prompt_tokens.add(prompt_tokens)
+        counters.unfinished.add(1)
 
     def tokens(self, ids: list[int], finish: FinishReason | None) -> None:
         tensors = [pb_utils.Tensor("output_ids", np.array([[ids]], dtype=np.int32))]
@@ -87,7 +88,7 @@ class _TritonSink:
         if finish is not None:
             reason = np.array([[finish.encode()]], dtype=np.object_)
             tensors.append(pb_utils.Tensor("finish_reason", reason))
-        self._counters.generated_tokens.increment(len(ids))
+        self._counters.generated_tokens.add(len(ids))
         response = pb_utils.InferenceResponse(tensors)
         if finish is None:
             self._sender.send(response)
@@ -112,9 +113,9 @@ class _TritonSink:
         self._ask_again_at = now + ASK_EVERY_S
         return bool(self._sender.is_cancelled())
 
-    def _end(self, counter: Any) -> None:
-        counter.increment(1)
-        self._counters.unfinished.increment(-1)
+    def _end(self, counter: Value) -> None:
+        counter.add(1)
+        self._counters.unfinished.add(-1)
 
 
 def _generation_input(request: Any) -> GenerationInput:

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from proxy.api.body import FieldError
 from proxy.domain.request import Message, Sampling
 
 MAX_STOPS = 16
@@ -92,7 +93,9 @@ class GenerationBody(RequestBody):
     @model_validator(mode="after")
     def _stream_options_need_stream(self) -> GenerationBody:
         if self.stream_options is not None and not self.stream:
-            raise ValueError("'stream_options' is only allowed when 'stream' is true")
+            raise FieldError(
+                "stream_options", "'stream_options' is only allowed when 'stream' is true"
+            )
         return self
 
     @property
@@ -116,9 +119,10 @@ class ChatCompletionBody(GenerationBody):
     def _one_token_limit(self) -> ChatCompletionBody:
         limits = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(limits) > 1:
-            raise ValueError(
+            raise FieldError(
+                "max_completion_tokens",
                 "'max_tokens' and 'max_completion_tokens' are the same limit; "
-                f"given as {self.max_tokens} and {self.max_completion_tokens}"
+                f"given as {self.max_tokens} and {self.max_completion_tokens}",
             )
         return self
 
