@@ -102,7 +102,8 @@ def proxy(
     settings = _settings(triton_url=triton, host=host, port=port, models_file=models_file)
     ports.check_target(settings.triton_target)
     sock = ports.bind(settings.host, settings.port, "PORT")
-    model = _example(_models(settings))
+    has_file = settings.models_file.exists()  # a remote Triton's facts are enough
+    model = _example(_models(settings)) if has_file else None
     _loop(run.proxy(settings, sock, model=model, say=_say("proxy")))
 
 

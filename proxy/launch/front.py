@@ -16,7 +16,8 @@ from proxy.launch.signals import Stop
 from proxy.settings import Settings
 
 POLL_S = 0.1
-REMIND_S = 10.0
+REMIND_POLLS = 100
+ABANDON_S = 1.0
 Say = Callable[[str], None]
 
 
@@ -27,7 +28,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def run(settings: Settings, sock: socket.socket, *, model: str, stop: Stop, say: Say) -> None:
+async def run(
+    settings: Settings, sock: socket.socket, *, model: str | None, stop: Stop, say: Say
+) -> None:
     """Serves on the bound socket until `stop` is asked for and the streams have ended.
 
     Raises:
@@ -45,6 +48,8 @@ async def run(settings: Settings, sock: socket.socket, *, model: str, stop: Stop
     finally:
         for task in beside:
             task.cancel()
+    if server.force_exit:
+        await _abandon(server)
     if not server.started and not stop.asked.is_set():
         raise LaunchError("the proxy did not start: its log above says why")
 
@@ -61,6 +66,16 @@ def _config(app: object, settings: Settings) -> uvicorn.Config:
     )
 
 
+async def _abandon(server: uvicorn.Server) -> None:
+    """What uvicorn leaves out when it is hurried: streams would outlive their engine's client."""
+    streams = set(server.server_state.tasks)
+    for stream in streams:
+        stream.cancel()
+    if streams:
+        await asyncio.wait(streams, timeout=ABANDON_S)
+    await server.lifespan.shutdown()
+
+
 async def _relay(stop: Stop, server: uvicorn.Server, say: Say) -> None:
     await stop.asked.wait()
     say("stopping: running streams may end (once more to hurry)")
@@ -70,29 +85,33 @@ async def _relay(stop: Stop, server: uvicorn.Server, say: Say) -> None:
     server.force_exit = True
 
 
-async def _announce(settings: Settings, model: str, say: Say) -> None:
+async def _announce(settings: Settings, model: str | None, say: Say) -> None:
     """Waits for readiness, reminding of what it waits for, then says how to send a request."""
     host = _reachable(settings.host)
-    waited_s = 0.0
-    while True:
-        try:
-            status, body = await probe.get(host, settings.port, "/health/ready")
-        except OSError as error:
-            status, body = 0, str(error)
-        if status == 200:
-            break
-        waited_s += POLL_S
-        if waited_s >= REMIND_S:
-            waited_s = 0.0
-            say(f"not ready yet: {body.strip()[:300]}")
+    polls = 0
+    while waits_for := await _not_ready(host, settings.port):
+        polls += 1
+        if polls % REMIND_POLLS == 0:
+            say(f"not ready yet: {waits_for}")
         await asyncio.sleep(POLL_S)
     base = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}/v1"
     say(f"ready: {base}")
     say(f"try it:\n{curl(base, model)}")
 
 
-def curl(base: str, model: str) -> str:
+async def _not_ready(host: str, port: int) -> str | None:
+    """What /health/ready says is missing; None when nothing is."""
+    try:
+        status, body = await probe.get(host, port, "/health/ready")
+    except OSError as error:
+        return str(error)
+    return None if status == 200 else " ".join(body.split())[:300]
+
+
+def curl(base: str, model: str | None) -> str:
     """One line to paste."""
+    if model is None:
+        return f"curl {base}/models"
     body = (
         f'{{"model": "{model}", "stream": true, '
         '"messages": [{"role": "user", "content": "Hello! Who are you?"}]}'

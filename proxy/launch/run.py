@@ -32,7 +32,7 @@ async def triton(settings: Settings, say: Say) -> None:
     say("stopped")
 
 
-async def proxy(settings: Settings, sock: socket.socket, *, model: str, say: Say) -> None:
+async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, say: Say) -> None:
     with stop_on_signals() as stop:
         say(f"starting the proxy for Triton at {settings.triton_target}")
         await front.run(settings, sock, model=model, stop=stop, say=say)
@@ -45,8 +45,9 @@ async def _triton(settings: Settings, stop: Stop, say: Say) -> AsyncIterator[boo
     supervisor = Supervisor(embedded.server(settings), say=say)
     say(f"starting tritonserver (gRPC 127.0.0.1:{settings.triton_grpc_port})")
     try:
-        yield await stop.finishes_first(supervisor.start())
+        yield await stop.unless_asked(supervisor.start())
     finally:
         if supervisor.is_running:
             say("stopping tritonserver")
-        await supervisor.stop(grace_s=0 if stop.hurried.is_set() else EXIT_TIMEOUT_S + 2)
+        if not await stop.unless_hurried(supervisor.stop(grace_s=EXIT_TIMEOUT_S + 2)):
+            await supervisor.stop(grace_s=0)

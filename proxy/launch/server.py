@@ -66,10 +66,13 @@ class TritonServer:
         return await self._process.wait()
 
     async def stop(self, grace_s: float = EXIT_TIMEOUT_S + 2) -> None:
-        """SIGTERM, then SIGKILL to the whole group; no process and no region is left."""
-        process, self._process = self._process, None
-        if process is not None:
-            await _end(process, grace_s)
+        """SIGTERM, then SIGKILL to the whole group; no process and no region is left.
+
+        A second call with a shorter grace ends the first one's wait.
+        """
+        if self._process is not None:
+            await _end(self._process, grace_s)
+        self._process = None
         shm.sweep(self._launch.shm_prefix)
 
     async def _spawn(self) -> Process:

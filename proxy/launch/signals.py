@@ -20,21 +20,13 @@ class Stop:
     def on_signal(self) -> None:
         (self.hurried if self.asked.is_set() else self.asked).set()
 
-    async def finishes_first(self, work: Coroutine[Any, Any, None]) -> bool:
+    async def unless_asked(self, work: Coroutine[Any, Any, None]) -> bool:
         """Runs the work until it is done (True) or a stop is asked for (False, it is cancelled)."""
-        working = asyncio.ensure_future(work)
-        asked = asyncio.ensure_future(self.asked.wait())
-        try:
-            await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                await working
-                return True
-            return False
-        finally:
-            asked.cancel()
-            working.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await working
+        return await _first(work, self.asked)
+
+    async def unless_hurried(self, work: Coroutine[Any, Any, None]) -> bool:
+        """The same, for the second signal."""
+        return await _first(work, self.hurried)
 
 
 @contextlib.contextmanager
@@ -48,6 +40,20 @@ def stop_on_signals() -> Iterator[Stop]:
     finally:
         for number in STOPPING:
             loop.remove_signal_handler(number)
+
+
+async def _first(work: Coroutine[Any, Any, None], event: asyncio.Event) -> bool:
+    working = asyncio.ensure_future(work)
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if is_done := working.done():
+            working.result()
+        return is_done
+    finally:
+        waiting.cancel()
+        working.cancel()
+        await asyncio.wait({working})
 
 
 @contextlib.contextmanager
