@@ -1,0 +1,239 @@
+"""`triton-openai`: the commands. Each parses settings, then leaves the work to `proxy.launch`.
+
+An expected failure is one line on stderr and a non-zero exit; anything else is our bug and shows
+its traceback. Heavy imports stand inside the commands, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from proxy.launch.errors import LaunchError
+
+if TYPE_CHECKING:
+    from build_engines.models_file import ModelsFile
+    from proxy.settings import Settings
+
+app = typer.Typer(
+    name="triton-openai",
+    help="An OpenAI-compatible front for Triton, and the model repository behind it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Host = Annotated[str | None, typer.Option(help="Address the proxy listens on.")]
+Port = Annotated[int | None, typer.Option(help="Port the proxy listens on.")]
+GrpcPort = Annotated[int | None, typer.Option(help="gRPC port of the embedded tritonserver.")]
+HttpPort = Annotated[int | None, typer.Option(help="HTTP port of the embedded tritonserver.")]
+MetricsPort = Annotated[int | None, typer.Option(help="Metrics port of the tritonserver.")]
+Models = Annotated[Path | None, typer.Option(help="Models file.", show_default="models.yaml")]
+Artifacts = Annotated[Path | None, typer.Option(help="Build folder.", show_default="artifacts")]
+
+
+@app.command()
+def serve(
+    host: Host = None,
+    port: Port = None,
+    triton_grpc_port: GrpcPort = None,
+    triton_http_port: HttpPort = None,
+    triton_metrics_port: MetricsPort = None,
+    models_file: Models = None,
+    artifacts_dir: Artifacts = None,
+) -> None:
+    """Build what is missing, start the embedded tritonserver and the proxy."""
+    from proxy.launch import machine, ports, run
+
+    say = _say("serve")
+    settings = _settings(
+        host=host,
+        port=port,
+        triton_grpc_port=triton_grpc_port,
+        triton_http_port=triton_http_port,
+        triton_metrics_port=triton_metrics_port,
+        models_file=models_file,
+        artifacts_dir=artifacts_dir,
+    ).model_copy(update={"triton_url": None})
+    machine.require(machine.proxy_port(settings))
+    sock = ports.bind(settings.host, settings.port, "PORT")
+    models = _ready_to_start(settings, say)
+    _loop(run.together(settings, sock, model=_example(models), say=say))
+
+
+@app.command()
+def triton(
+    triton_grpc_port: GrpcPort = None,
+    triton_http_port: HttpPort = None,
+    triton_metrics_port: MetricsPort = None,
+    models_file: Models = None,
+    artifacts_dir: Artifacts = None,
+) -> None:
+    """Build what is missing and run only the embedded tritonserver, until Ctrl-C."""
+    from proxy.launch import run
+
+    say = _say("triton")
+    settings = _settings(
+        triton_grpc_port=triton_grpc_port,
+        triton_http_port=triton_http_port,
+        triton_metrics_port=triton_metrics_port,
+        models_file=models_file,
+        artifacts_dir=artifacts_dir,
+    )
+    _ready_to_start(settings, say)
+    _loop(run.triton(settings, say))
+
+
+@app.command()
+def proxy(
+    triton: Annotated[str | None, typer.Option(help="grpc://host:port of any Triton.")] = None,
+    host: Host = None,
+    port: Port = None,
+    models_file: Models = None,
+) -> None:
+    """Run only the proxy, against any Triton that serves our ensemble."""
+    from proxy.launch import ports, run
+
+    settings = _settings(triton_url=triton, host=host, port=port, models_file=models_file)
+    ports.check_target(settings.triton_target)
+    sock = ports.bind(settings.host, settings.port, "PORT")
+    has_file = settings.models_file.exists()  # a remote Triton's facts are enough
+    model = _example(_models(settings)) if has_file else None
+    _loop(run.proxy(settings, sock, model=model, say=_say("proxy")))
+
+
+@app.command()
+def build(
+    model: Annotated[list[str] | None, typer.Argument(help="Names; all when none.")] = None,
+    models_file: Models = None,
+    artifacts_dir: Artifacts = None,
+) -> None:
+    """Turn the weights that models.yaml names into Triton models under artifacts/."""
+    from proxy.launch import machine
+
+    settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
+    machine.require(*machine.room(settings))
+    _build(settings, _models(settings), model or (), _say("build"))
+
+
+@app.command()
+def models(models_file: Models = None, artifacts_dir: Artifacts = None) -> None:
+    """Show the models of models.yaml and whether each is built."""
+    from proxy.launch import tables
+
+    settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
+    tables.show_models(_models(settings), settings.artifacts_dir)
+
+
+@app.command()
+def doctor(
+    host: Host = None,
+    port: Port = None,
+    models_file: Models = None,
+    artifacts_dir: Artifacts = None,
+) -> None:
+    """Check this machine; name each thing that is wrong and how to mend it."""
+    from proxy.launch import machine, tables
+
+    checks = machine.everything(
+        _settings(host=host, port=port, models_file=models_file, artifacts_dir=artifacts_dir)
+    )
+    tables.show_checks(checks)
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point."""
+    try:
+        app(args=arguments, prog_name="triton-openai")
+    except (LaunchError, OSError, ValidationError) as error:
+        line = _expected(error)
+        if line is None:
+            raise
+        typer.echo(f"error: {line}", err=True)
+        raise SystemExit(1) from None
+
+
+def _expected(error: LaunchError | OSError | ValidationError) -> str | None:
+    """The one line to show; None where it is no failure that an operator can mend."""
+    match error:
+        case LaunchError():
+            return " ".join(str(error).split())
+        case ValidationError():
+            return _wrong_setting(error)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            where = f" at {error.filename}" if error.filename else ""
+            return f"the disk is full{where}: free some, or set ARTIFACTS_DIR to another disk"
+        case OSError(errno=errno.EACCES | errno.EROFS | errno.EPERM):
+            return f"cannot write {error.filename}: {error.strerror}"
+    return None
+
+
+def _wrong_setting(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    name = "_".join(str(part) for part in first["loc"])
+    return f"{name.upper()}={first['input']}: {first['msg']} (a variable, or an option)"
+
+
+def _settings(**overrides: Any) -> Settings:
+    """Options that were given win over the environment."""
+    from proxy.settings import Settings
+
+    return Settings(**{name: value for name, value in overrides.items() if value is not None})
+
+
+def _models(settings: Settings) -> ModelsFile:
+    from build_engines import models_file
+
+    try:
+        return models_file.load(settings.models_file)
+    except models_file.ModelsFileError as error:
+        raise LaunchError(str(error)) from None
+
+
+def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> ModelsFile:
+    """Checks the machine and builds what is stale."""
+    from proxy.launch import machine
+
+    machine.require(*machine.runtime(), *machine.room(settings), *machine.triton_ports(settings))
+    models = _models(settings)
+    _build(settings, models, (), say)
+    return models
+
+
+def _build(
+    settings: Settings, models: ModelsFile, only: Sequence[str], say: Callable[[str], None]
+) -> None:
+    from build_engines.build import BuildError, build_all
+    from proxy.launch.signals import children_die_on_signals
+
+    try:
+        with children_die_on_signals():
+            build_all(models, settings.artifacts_dir, only=only, say=say)
+    except BuildError as error:
+        raise LaunchError(f"build: {error}") from None
+
+
+def _example(models: ModelsFile) -> str:
+    """The model that the curl line names."""
+    return "demo" if "demo" in models.models else next(iter(models.models))
+
+
+def _loop(work: Coroutine[Any, Any, None]) -> None:
+    import uvloop
+
+    uvloop.run(work)
+
+
+def _say(area: str) -> Callable[[str], None]:
+    return lambda line: typer.echo(f"[{area}] {line}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""A parent for tritonserver that dies with the launcher and takes everything with it.
+
+Run as a script: `python -I -S lifeline.py <launcher's pid> <command> ...`. It leads a session of
+its own, which keeps a terminal's Ctrl-C away. Triton's stubs are in the same process group: one
+that is busy would outlive a killed server, for it looks after its parent only between requests.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+
+def command(arguments: list[str]) -> list[str]:
+    """The command line that runs these arguments as a child tied to the calling process."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *arguments]
+
+
+def main(launcher: int, arguments: list[str]) -> int:
+    """The command's exit status, negative for a signal."""
+    os.setsid()
+    signal.signal(signal.SIGUSR1, lambda *_: os.killpg(0, signal.SIGKILL))
+    _on_parents_death(signal.SIGUSR1)
+    if os.getppid() != launcher:  # it died before the tie was made
+        return 1
+    child = os.fork()
+    if child == 0:
+        _on_parents_death(signal.SIGKILL)
+        os.execv(arguments[0], arguments)
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _on_parents_death(number: signal.Signals) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+
+
+def _end_like(status: int) -> None:
+    """The launcher sees the same end as if the command were its own child."""
+    if status < 0:
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    _end_like(main(int(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,91 @@
+"""The checks of `checks`, put to this machine."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from importlib import metadata
+
+from build_engines import models_file
+from build_engines.models_file import ModelsFileError
+from proxy.launch import checks, libpython, shm, wheel
+from proxy.launch.checks import Check
+from proxy.launch.errors import LaunchError
+from proxy.settings import Settings
+
+
+def runtime() -> list[Check]:
+    """What the embedded tritonserver needs of the machine and the environment."""
+    files = wheel.installed()
+    return [
+        checks.python(sys.version_info[:2]),
+        checks.platform(platform.system(), platform.machine()),
+        checks.glibc(*platform.libc_ver()),
+        checks.libpython(
+            libpython.find(files.python, libpython.usual_folders()), version=files.python
+        ),
+        checks.numpy(_version("numpy")),
+        checks.tritonserver(files),
+        checks.bash(shutil.which("bash")),
+    ]
+
+
+def room(settings: Settings) -> list[Check]:
+    return [checks.disk(settings.artifacts_dir), checks.shared_memory(shm.SHM)]
+
+
+def triton_ports(settings: Settings) -> list[Check]:
+    return checks.triton_ports(
+        {
+            "TRITON_GRPC_PORT": settings.triton_grpc_port,
+            "TRITON_HTTP_PORT": settings.triton_http_port,
+            "TRITON_METRICS_PORT": settings.triton_metrics_port,
+        }
+    )
+
+
+def proxy_port(settings: Settings) -> Check:
+    others = {
+        "TRITON_GRPC_PORT": settings.triton_grpc_port,
+        "TRITON_HTTP_PORT": settings.triton_http_port,
+        "TRITON_METRICS_PORT": settings.triton_metrics_port,
+    }
+    return checks.port("PORT", settings.host, settings.port, others)
+
+
+def models(settings: Settings) -> list[Check]:
+    """The file, and each model's weights."""
+    file = checks.models(settings.models_file)
+    try:
+        entries = models_file.load(settings.models_file).models
+    except ModelsFileError:
+        return [file]
+    return [file, *(checks.weights(name, entry.weights) for name, entry in entries.items())]
+
+
+def everything(settings: Settings) -> list[Check]:
+    return [
+        *runtime(),
+        *room(settings),
+        proxy_port(settings),
+        *triton_ports(settings),
+        *models(settings),
+    ]
+
+
+def require(*found: Check) -> None:
+    """
+    Raises:
+        LaunchError: the first check that failed, with its remedy.
+    """
+    for check in found:
+        if not check.ok:
+            raise LaunchError(f"{check.detail}: {check.remedy}")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

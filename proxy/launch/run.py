@@ -1,0 +1,53 @@
+"""The three ways to run: Triton and proxy together, Triton alone, the proxy alone."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from proxy.launch import embedded, front
+from proxy.launch.server import EXIT_TIMEOUT_S
+from proxy.launch.signals import Stop, stop_on_signals
+from proxy.launch.supervisor import Supervisor
+from proxy.settings import Settings
+
+Say = Callable[[str], None]
+
+
+async def together(settings: Settings, sock: socket.socket, *, model: str, say: Say) -> None:
+    with stop_on_signals() as stop:
+        async with _triton(settings, stop, say) as is_up:
+            if is_up:
+                say("starting the proxy")
+                await front.run(settings, sock, model=model, stop=stop, say=say)
+    say("stopped")
+
+
+async def triton(settings: Settings, say: Say) -> None:
+    with stop_on_signals() as stop:
+        async with _triton(settings, stop, say) as is_up:
+            if is_up:
+                await stop.asked.wait()
+    say("stopped")
+
+
+async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, say: Say) -> None:
+    with stop_on_signals() as stop:
+        say(f"starting the proxy for Triton at {settings.triton_target}")
+        await front.run(settings, sock, model=model, stop=stop, say=say)
+    say("stopped")
+
+
+@asynccontextmanager
+async def _triton(settings: Settings, stop: Stop, say: Say) -> AsyncIterator[bool]:
+    """The supervised server; False where a stop was asked for before it was ready."""
+    supervisor = Supervisor(embedded.server(settings), say=say)
+    say(f"starting tritonserver (gRPC 127.0.0.1:{settings.triton_grpc_port})")
+    try:
+        yield await stop.unless_asked(supervisor.start())
+    finally:
+        if supervisor.is_running:
+            say("stopping tritonserver")
+        if not await stop.unless_hurried(supervisor.stop(grace_s=EXIT_TIMEOUT_S + 2)):
+            await supervisor.stop(grace_s=0)

@@ -1,0 +1,123 @@
+"""One tritonserver process: start until ready, wait for its end, stop. Restarted by `supervisor`.
+
+Its process group holds its Python stubs too, so killing the group leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import DEVNULL, Process
+from dataclasses import dataclass
+
+from proxy.launch import folder, lifeline, probe, server_log, shm
+from proxy.launch.command import LOOPBACK, Ports
+from proxy.launch.errors import LaunchError
+from proxy.launch.folder import RunFolder
+
+POLL_S = 0.05
+# Streams were drained by the proxy before: what is left at a stop has nobody waiting.
+EXIT_TIMEOUT_S = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Everything that one start needs."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: RunFolder
+    ports: Ports
+    shm_prefix: str
+    start_timeout_s: float
+
+
+class TritonServer:
+    """Start it from a thread that outlives it: it is killed when the starting thread ends."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._process: Process | None = None
+
+    async def start(self) -> None:
+        """Returns when every model is loaded and the server answers.
+
+        Raises:
+            LaunchError: it ended, or was not ready in time; the message has the log's own reason.
+        """
+        await self.stop(grace_s=0)
+        process = self._process = await self._spawn()
+        try:
+            await asyncio.wait_for(self._until_ready(process), self._launch.start_timeout_s)
+        except asyncio.TimeoutError:
+            await self.stop(grace_s=0)
+            what = f"was not ready within {self._launch.start_timeout_s:g} s"
+            raise self._failure(f"{what} (TRITON_START_TIMEOUT_S)") from None
+        except BaseException:
+            await self.stop(grace_s=0)
+            raise
+
+    async def wait(self) -> int:
+        """The exit status, negative for a signal."""
+        if self._process is None:
+            raise RuntimeError("not started")
+        return await self._process.wait()
+
+    async def stop(self, grace_s: float = EXIT_TIMEOUT_S + 2) -> None:
+        """SIGTERM, then SIGKILL to the whole group; no process and no region is left.
+
+        A second call with a shorter grace ends the first one's wait.
+        """
+        if self._process is not None:
+            await _end(self._process, grace_s)
+        self._process = None
+        shm.sweep(self._launch.shm_prefix)
+
+    async def _spawn(self) -> Process:
+        with folder.fresh_log(self._launch.folder).open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *lifeline.command(self._launch.arguments),
+                cwd=self._launch.folder.artifacts,
+                env=self._launch.environment,
+                stdin=DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    async def _until_ready(self, process: Process) -> None:
+        while not await self._answers():
+            if process.returncode is not None:
+                raise self._failure(f"ended with {describe(process.returncode)}")
+            await asyncio.sleep(POLL_S)
+
+    async def _answers(self) -> bool:
+        """Over HTTP: tritonserver opens it after gRPC, and both after all models are loaded."""
+        try:
+            status, _ = await probe.get(LOOPBACK, self._launch.ports.http, "/v2/health/ready")
+        except OSError:
+            return False
+        return status == 200
+
+    def _failure(self, what: str) -> LaunchError:
+        log = self._launch.folder.log
+        reasons = "; ".join(server_log.reasons(log)) or "it gives no reason"
+        return LaunchError(f"tritonserver {what}: {reasons} (log: {log})")
+
+
+def describe(returncode: int) -> str:
+    """`signal 9`, or `exit status 1`."""
+    return f"signal {-returncode}" if returncode < 0 else f"exit status {returncode}"
+
+
+async def _end(process: Process, grace_s: float) -> None:
+    if process.returncode is None and grace_s > 0:
+        process.terminate()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(process.wait(), grace_s)
+    with contextlib.suppress(ProcessLookupError):  # its stubs, too
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):  # killed before it had a group of its own
+        process.kill()
+    await process.wait()

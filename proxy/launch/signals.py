@@ -1,0 +1,76 @@
+"""SIGINT and SIGTERM: one asks to stop, a second one hurries."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine, Iterator
+from types import FrameType
+from typing import Any, NoReturn
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.hurried = asyncio.Event()
+
+    def on_signal(self) -> None:
+        (self.hurried if self.asked.is_set() else self.asked).set()
+
+    async def unless_asked(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Runs the work until it is done (True) or a stop is asked for (False, it is cancelled)."""
+        return await _first(work, self.asked)
+
+    async def unless_hurried(self, work: Coroutine[Any, Any, None]) -> bool:
+        """The same, for the second signal."""
+        return await _first(work, self.hurried)
+
+
+@contextlib.contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """To be entered inside the running loop, on the main thread."""
+    stop, loop = Stop(), asyncio.get_running_loop()
+    for number in STOPPING:
+        loop.add_signal_handler(number, stop.on_signal)
+    try:
+        yield stop
+    finally:
+        for number in STOPPING:
+            loop.remove_signal_handler(number)
+
+
+async def _first(work: Coroutine[Any, Any, None], event: asyncio.Event) -> bool:
+    working = asyncio.ensure_future(work)
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if is_done := working.done():
+            working.result()
+        return is_done
+    finally:
+        waiting.cancel()
+        working.cancel()
+        await asyncio.wait({working})
+
+
+@contextlib.contextmanager
+def children_die_on_signals() -> Iterator[None]:
+    """For a build: its child processes are killed, so that nothing waits for them."""
+    before = {number: signal.signal(number, _kill_children) for number in STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _kill_children(number: int, frame: FrameType | None) -> NoReturn:
+    import psutil
+
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    raise SystemExit(128 + number)
