@@ -1,0 +1,1 @@
+"""From weights to what Triton serves: engines, tokenizer tables and the demo model."""
