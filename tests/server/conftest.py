@@ -1,0 +1,73 @@
+"""One running stack for all tests of this folder: `demo`, and `endless`, which never ends early."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import openai
+import pytest
+import yaml
+
+from tests.fixtures.stack import ROOT, Stack, free_port
+
+ARTIFACTS = ROOT / "artifacts" / "tests"
+Start = Callable[..., Stack]
+
+
+@pytest.fixture(scope="session")
+def models_file() -> Path:
+    """Kept between runs, so that only the first one builds."""
+    endless = ARTIFACTS / "weights" / "endless"
+    if not (endless / "config.json").exists():
+        endless.mkdir(parents=True, exist_ok=True)
+        maker = ROOT / "tests" / "fixtures" / "random_model.py"
+        subprocess.run([sys.executable, str(maker), "llama", str(endless)], check=True)
+    demo = yaml.safe_load((ROOT / "models.yaml").read_text())["models"]["demo"]
+    models = {
+        "demo": {**demo, "weights": str(ROOT / demo["weights"]), "aliases": ["gpt-4o-mini"]},
+        "endless": {"weights": str(endless), "onnx": {"threads": 1}},
+    }
+    path = ARTIFACTS / "models.yaml"
+    path.write_text(yaml.safe_dump({"models": models}))
+    return path
+
+
+@pytest.fixture(scope="session")
+def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """start("serve", NAME=value, …) -> a stack that is stopped at the end at the latest."""
+    with ExitStack() as cleanup:
+
+        def run(*command: str, **settings: object) -> Stack:
+            environment = {
+                "MODELS_FILE": models_file,
+                "ARTIFACTS_DIR": ARTIFACTS,
+                "PORT": free_port(),
+                "TRITON_GRPC_PORT": free_port(),
+                "TRITON_HTTP_PORT": free_port(),
+                "TRITON_METRICS_PORT": free_port(),
+                **settings,
+            }
+            log = tmp_path_factory.mktemp("log") / "log.txt"
+            text = {name: str(value) for name, value in environment.items()}
+            stack = Stack([*command], text, log)
+            cleanup.callback(stack.stop)
+            return stack
+
+        yield run
+
+
+@pytest.fixture(scope="session")
+def stack(start: Start) -> Stack:
+    started = start("serve")
+    started.wait_ready(within_s=110)
+    return started
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{stack.url}/v1", api_key="none", max_retries=0) as made:
+        yield made
