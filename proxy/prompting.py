@@ -37,7 +37,7 @@ def render(prompt: ChatPrompt, facts: ModelFacts) -> str:
             bos_token=facts.bos_token,
             eos_token=facts.eos_token,
         )
-    except (jinja2.TemplateError, TypeError, ValueError) as error:
+    except Exception as error:  # a template is a program: it may raise anything
         raise InvalidRequest(
             f"The model's chat template refused the messages: {error}",
             code="invalid_messages",

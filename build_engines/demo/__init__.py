@@ -1,0 +1,1 @@
+"""The demonstration model: its text, tokenizer, training, evaluation and export."""

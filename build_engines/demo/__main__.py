@@ -1,0 +1,67 @@
+"""Commands: `python -m build_engines.demo train | export | eval | goldens`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from build_engines.demo.export import export as export_folder
+from build_engines.demo.recipe import Recipe
+from build_engines.demo.training import Run, Trainer
+
+MODEL = Path(__file__).with_name("model")
+RUN = Path("artifacts/demo-training")
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+Folder = Annotated[Path, typer.Option(help="the training's own folder: checkpoint, losses")]
+Threads = Annotated[int, typer.Option(help="CPU threads; 0 means all cores")]
+
+
+@app.command()
+def train(
+    run: Folder = RUN,
+    device: str = "cpu",
+    threads: Threads = 0,
+    steps: Annotated[int | None, typer.Option(help="instead of the recipe's")] = None,
+    minutes: Annotated[float | None, typer.Option(help="stop and save after so long")] = None,
+    save_every: int = 100,
+) -> None:
+    """Trains, or goes on from the last checkpoint of the folder."""
+    if threads:
+        torch.set_num_threads(threads)
+    recipe = Recipe() if steps is None else replace(Recipe(), steps=steps)
+    Trainer(recipe, Run(run), torch.device(device)).train(save_every=save_every, minutes=minutes)
+
+
+@app.command()
+def export(run: Folder = RUN, model: Path = MODEL) -> None:
+    """Writes the Hugging Face folder from the last checkpoint."""
+    export_folder(Run(run), Recipe().shape, model)
+
+
+@app.command("eval")
+def evaluate_folder(
+    model: Path = MODEL,
+    count: Annotated[int, typer.Option(help="held-out prompts for each skill")] = 300,
+    threads: Threads = 0,
+    misses: Annotated[Path | None, typer.Option(help="write every wrong answer here")] = None,
+) -> None:
+    """Prints the figures of the model card."""
+    from build_engines.demo.evaluation import evaluate, table
+    from build_engines.demo.speaker import Speaker
+
+    if threads:
+        torch.set_num_threads(threads)
+    figures, wrong = evaluate(Speaker(model), count)
+    typer.echo(table(figures))
+    if misses:
+        lines = (f"{miss.prompt}\n--- wanted\n{miss.wanted}\n--- given\n{miss.given}\n=====" for miss in wrong)
+        misses.write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    app()

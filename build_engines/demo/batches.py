@@ -1,0 +1,79 @@
+"""Conversations as batches of token ids, where only what the assistant says is learned."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from build_engines.demo.chat import END, START, TEXT_END, Template
+from build_engines.demo.corpus import Mixture, conversations
+
+IGNORED = -100
+CHUNK = 384  # conversations that are sorted by length together
+LONGEST = 640  # tokens; longer conversations are left out
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    ids: Tensor  # [rows, tokens]
+    targets: Tensor  # the same shape, IGNORED where nothing is learned
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    tokenizer: Tokenizer
+    template: Template
+
+    def __call__(self, texts: list[str]) -> list[tuple[list[int], list[int]]]:
+        return [self.labelled(coded.ids) for coded in self.tokenizer.encode_batch(texts)]
+
+    def labelled(self, ids: list[int]) -> tuple[list[int], list[int]]:
+        """Inputs and what follows each of them, IGNORED outside of the assistant's turns."""
+        start, end = self.tokenizer.token_to_id(START), self.tokenizer.token_to_id(END)
+        opening = self.tokenizer.encode(f"{START}assistant\n").ids
+        targets = [IGNORED] * len(ids)
+        at = 0
+        while at < len(ids):
+            if ids[at] == start and ids[at : at + len(opening)] == opening:
+                at += len(opening)
+                stop = ids.index(end, at)
+                targets[at - 1 : stop] = ids[at : stop + 1]
+                at = stop
+            at += 1
+        return ids, targets
+
+
+def chunk(encoder: Encoder, mixture: Mixture, seed: int, tokens: int) -> list[Batch]:
+    """One chunk's batches of at most about `tokens` each, in shuffled order."""
+    drawn = itertools.islice(conversations(mixture, seed), CHUNK)
+    coded = encoder([encoder.template.whole(conversation) for conversation in drawn])
+    coded = sorted((pair for pair in coded if len(pair[0]) <= LONGEST), key=lambda pair: len(pair[0]))
+    pad = encoder.tokenizer.token_to_id(TEXT_END)
+    groups: list[list[tuple[list[int], list[int]]]] = [[]]
+    for pair in coded:
+        if groups[-1] and (len(groups[-1]) + 1) * len(pair[0]) > tokens:
+            groups.append([])
+        groups[-1].append(pair)
+    random.Random(seed).shuffle(groups)
+    return [padded(group, pad) for group in groups]
+
+
+def padded(group: list[tuple[list[int], list[int]]], pad: int) -> Batch:
+    length = max(len(ids) for ids, _ in group)
+    ids = torch.full((len(group), length), pad)
+    targets = torch.full((len(group), length), IGNORED)
+    for row, (known, following) in enumerate(group):
+        ids[row, : len(known)] = torch.tensor(known)
+        targets[row, : len(following)] = torch.tensor(following)
+    return Batch(ids, targets)
+
+
+def stream(encoder: Encoder, mixture: Mixture, seed: int, tokens: int) -> Iterator[Batch]:
+    for index in itertools.count():
+        yield from chunk(encoder, mixture, seed * 1_000_003 + index, tokens)

@@ -1,0 +1,39 @@
+"""The mixture of all kinds of training conversations, as data."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from build_engines.demo.chat import Conversation
+from build_engines.demo.copying import copying
+from build_engines.demo.extraction import extraction, extractions
+from build_engines.demo.lexicon import Lexicon, Split
+from build_engines.demo.manners import chat, manner
+from build_engines.demo.toolchat import after_result, long_chat, no_call, one_call, two_calls
+
+Writer = Callable[[Lexicon], Conversation]
+Mixture = tuple[tuple[Writer, float], ...]
+
+# Copying comes first: calls and JSON are built on it.
+FIRST: Mixture = ((copying, 0.6), (extractions, 0.15), (chat, 0.1), (one_call, 0.05), (long_chat, 0.1))
+MAIN: Mixture = (
+    (long_chat, 0.34),
+    (one_call, 0.12),
+    (two_calls, 0.1),
+    (no_call, 0.05),
+    (after_result, 0.04),
+    (extraction, 0.04),
+    (extractions, 0.09),
+    (copying, 0.05),
+    (chat, 0.12),
+    (manner, 0.05),
+)
+
+
+def conversations(mixture: Mixture, seed: int) -> Iterator[Conversation]:
+    """Without end, and the same for the same seed."""
+    lexicon = Lexicon(random.Random(seed), Split.TRAIN)
+    writers, weights = zip(*mixture, strict=True)
+    while True:
+        yield lexicon.rng.choices(writers, weights)[0](lexicon)

@@ -1,0 +1,158 @@
+"""Words, names and numbers, drawn from a seed; used by every writer of training text.
+
+A stable hash parts all of them in two: what the evaluation asks about is never trained on.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from build_engines.demo.wordlists import ACCENTED, CITIES, NAMES, WORDS
+
+ONSETS = ("b c d f g h j k l m n p r s t v w y z " * 4 + "bl br ch cl cr dr fl fr gl gr kl kr pl pr qu sh sk sl st str th tr").split()
+VOWELS = ("a e i o u " * 4 + "ai au ea ee ia io oo ou").split()
+CODAS = ("b d f g k l m n p r s t x z " * 2 + "ck ll nd ng nk nt rk rn rt sk ss st th").split()
+DOMAINS = ["com", "org", "net", "io", "de", "fr"]
+HELD_OUT_SHARE = 6  # one value in six belongs to the evaluation
+
+
+class Split(Enum):
+    TRAIN = "train"
+    HELD_OUT = "held_out"
+
+
+def is_held_out(value: str) -> bool:
+    return zlib.crc32(value.lower().encode()) % HELD_OUT_SHARE == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """One side of the split; `rng` is the only source of chance."""
+
+    rng: random.Random
+    split: Split
+
+    def owned(self, draw: Callable[[], str]) -> str:
+        """Draws until the value lies on this side of the split."""
+        while is_held_out(value := draw()) is not (self.split is Split.HELD_OUT):
+            pass
+        return value
+
+    def chance(self, probability: float) -> bool:
+        return self.rng.random() < probability
+
+    def syllables(self, least: int, most: int) -> str:
+        rng = self.rng
+        count = rng.randint(least, most)
+        return "".join(
+            rng.choice(ONSETS) + rng.choice(VOWELS) + (rng.choice(CODAS) if rng.random() < 0.4 else "")
+            for _ in range(count)
+        )
+
+    def invented(self) -> str:
+        """A lower-case word that no language has."""
+
+        def draw() -> str:
+            word = self.syllables(1, 3 if self.chance(0.3) else 2)
+            if self.rng.random() < 0.03:
+                at = self.rng.randrange(len(word))
+                word = word[:at] + self.rng.choice(ACCENTED) + word[at + 1 :]
+            return word if len(word) > 3 else word + self.syllables(1, 1)
+
+        return self.owned(draw)
+
+    def word(self) -> str:
+        return self.invented() if self.chance(0.5) else self.owned(lambda: self.rng.choice(WORDS))
+
+    def name(self) -> str:
+        if self.chance(0.6):
+            return self.invented().capitalize()
+        return self.owned(lambda: self.rng.choice(NAMES))
+
+    def full_name(self) -> str:
+        return f"{self.name()} {self.invented().capitalize()}"
+
+    def person(self) -> str:
+        return self.name() if self.chance(0.6) else self.full_name()
+
+    def city(self) -> str:
+        if self.chance(0.15):
+            return f"{self.rng.choice(['New', 'San', 'Port', 'Lake', 'North'])} {self.name()}"
+        if self.chance(0.5):
+            return self.invented().capitalize()
+        return self.owned(lambda: self.rng.choice(CITIES))
+
+    def phrase(self) -> str:
+        return " ".join(self.word() for _ in range(self.rng.randint(1, 4)))
+
+    def title(self) -> str:
+        return " ".join(self.word().capitalize() for _ in range(self.rng.randint(1, 3)))
+
+    def sentence(self) -> str:
+        start = self.rng.choice(
+            ["I will be at the", "Please bring the", "We need the", "See you at the", "Do not forget the",
+             "The meeting is about the", "Thanks for the", "I am late for the", "Let us talk about the"]
+        )
+        end = self.rng.choice(["", " today", " tomorrow", f" at {self.time()}", f" with {self.name()}"])
+        return f"{start} {self.word()}{end}"
+
+    def integer(self) -> int:
+        def draw() -> str:
+            return str(self.rng.randrange(10 ** self.rng.choice([1, 2, 2, 3, 3, 4, 5])))
+
+        if self.split is Split.TRAIN and self.chance(0.15):
+            return self.rng.randrange(10)
+        return int(self.owned(draw))
+
+    def count(self) -> int:
+        """A whole number that a sentence could ask for."""
+        return int(self.owned(lambda: str(self.rng.randrange(2, 100))))
+
+    def decimal(self) -> float:
+        def draw() -> str:
+            return str(round(self.rng.uniform(0, 10 ** self.rng.choice([1, 2, 3])), self.rng.choice([1, 2])))
+
+        return float(self.owned(draw))
+
+    def date(self) -> str:
+        rng = self.rng
+        return self.owned(
+            lambda: f"20{rng.randint(10, 39)}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
+        )
+
+    def time(self) -> str:
+        rng = self.rng
+        return self.owned(lambda: f"{rng.randint(0, 23):02d}:{rng.randint(0, 59):02d}")
+
+    def email(self) -> str:
+        left = self.rng.choice(["", self.invented() + "."]) + self.invented()
+        return f"{left}@{self.invented()}.{self.rng.choice(DOMAINS)}"
+
+    def code(self) -> str:
+        rng = self.rng
+        letters = "ABCDEFGHJKLMNPQRSTUVWXYZ"
+
+        def draw() -> str:
+            head = "".join(rng.choice(letters) for _ in range(rng.randint(1, 3)))
+            return f"{head}{rng.choice(['-', '', '-'])}{rng.randrange(10, 10 ** rng.randint(2, 5))}"
+
+        return self.owned(draw)
+
+    def ticker(self) -> str:
+        rng = self.rng
+        return self.owned(
+            lambda: "".join(rng.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(rng.randint(3, 4)))
+        )
+
+    def path(self) -> str:
+        suffix = self.rng.choice(["txt", "csv", "json", "pdf", "py"])
+        folder = self.rng.choice(["", "/tmp/", f"/{self.invented()}/", f"{self.invented()}/"])
+        return f"{folder}{self.invented()}.{suffix}"
+
+    def phone(self) -> str:
+        rng = self.rng
+        return self.owned(lambda: f"+{rng.randint(1, 99)} {rng.randint(100, 999)} {rng.randint(1000, 9999)}")

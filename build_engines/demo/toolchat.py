@@ -1,0 +1,180 @@
+"""Conversations with one to four tools: one call, two calls, none, and sentences about results."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from build_engines.demo.about import about
+from build_engines.demo.catalogue import SEEN, UNSEEN
+from build_engines.demo.chat import Conversation, Message, assistant, system, tool, user
+from build_engines.demo.lexicon import Lexicon, Split
+from build_engines.demo.smalltalk import talk, worn
+from build_engines.demo.toolbox import Ask, Tool, ask, by_chance, from_family
+
+NO_TOOL = "None of my tools can do that, sorry."
+SYSTEMS = (
+    "You are a helpful assistant.|You are an assistant.|Use the tools when they help.|You can call functions.|Be brief."
+    "|You are a helpful assistant with tools.|Answer politely.|You are a bot.|Call a tool if you need one."
+).split("|")
+CONDITIONS = "sunny|cloudy|rainy|clear|windy|snowy|foggy|warm".split("|")
+RESULT_KEYS = (
+    "temperature|condition|price|status|total|count|id|city|name|time|result|amount|message|distance|title|date|"
+    "location|weight|rate|number|value|owner|unit|speed|state|order_id|humidity|score|answer"
+).split("|")
+
+
+def draw_tool(lexicon: Lexicon, *, unseen: bool = False) -> Tool:
+    if lexicon.chance(0.5):
+        return from_family(lexicon, lexicon.rng.choice(UNSEEN if unseen else SEEN))
+    return by_chance(lexicon)
+
+
+def toolset(lexicon: Lexicon, count: int, *, unseen: bool = False) -> list[Tool]:
+    """Tools of different kinds; at times two share a noun and differ in the verb."""
+    tools: list[Tool] = []
+    while len(tools) < count:
+        if lexicon.chance(0.08) and len(tools) + 1 < count:
+            noun = lexicon.word()
+            fresh = [by_chance(lexicon, noun), by_chance(lexicon, noun)]
+        else:
+            fresh = [draw_tool(lexicon, unseen=unseen)]
+        for made in fresh:
+            if all(made.requests != other.requests and made.name != other.name for other in tools):
+                tools.append(made)
+    return tools
+
+
+def opening(lexicon: Lexicon) -> list[Message]:
+    return [system(lexicon.rng.choice(SYSTEMS))] if lexicon.chance(0.3) else []
+
+
+def asked(lexicon: Lexicon, asks: list[Ask]) -> list[Message]:
+    text = asks[0].text
+    for one in asks[1:]:
+        joint = lexicon.rng.choice([" and ", " and also ", ". Also, ", ", then ", ". Then "])
+        text = text.rstrip("?.") + joint + one.text[0].lower() + one.text[1:]
+    blocks = "\n".join(one.call.block for one in asks)
+    return [user(worn(lexicon, text)), assistant(blocks)]
+
+
+def one_call(lexicon: Lexicon, *, unseen: bool = False) -> Conversation:
+    tools = toolset(lexicon, lexicon.rng.randint(1, 4), unseen=unseen)
+    messages = opening(lexicon) + asked(lexicon, [ask(lexicon, lexicon.rng.choice(tools))])
+    return Conversation(tuple(messages), tuple(made.schema for made in tools))
+
+
+def two_calls(lexicon: Lexicon) -> Conversation:
+    rng = lexicon.rng
+    tools = toolset(lexicon, rng.randint(1, 4))
+    first = rng.choice(tools)
+    second = first if len(tools) == 1 or lexicon.chance(0.3) else rng.choice(tools)
+    if second is first and lexicon.chance(0.5):
+        messages = asked(lexicon, twin_asks(lexicon, first))
+    else:
+        messages = asked(lexicon, [ask(lexicon, first), ask(lexicon, second)])
+    return Conversation(tuple(opening(lexicon) + messages), tuple(made.schema for made in tools))
+
+
+def twin_asks(lexicon: Lexicon, made: Tool) -> list[Ask]:
+    """The same wording twice, as in "the weather in A and the weather in B"."""
+    wording = lexicon.rng.choice(made.requests)
+    same = Tool(made.name, made.schema, made.slots, (wording,))
+    return [ask(lexicon, same), ask(lexicon, same)]
+
+
+def no_call(lexicon: Lexicon) -> Conversation:
+    """Talk beside the tools, or a request that belongs to a tool which is not there."""
+    rng = lexicon.rng
+    tools = toolset(lexicon, rng.randint(1, 4))
+    roll = rng.random()
+    if roll < 0.45:
+        question, answer = known_talk(lexicon)
+    elif roll < 0.55:
+        question, answer = about(lexicon)
+    else:
+        question, answer = worn(lexicon, ask(lexicon, foreign(lexicon, tools)).text), NO_TOOL
+    messages = [*opening(lexicon), user(question), assistant(answer)]
+    return Conversation(tuple(messages), tuple(made.schema for made in tools))
+
+
+def known_talk(lexicon: Lexicon) -> tuple[str, str]:
+    """Small talk that no tool could be meant by."""
+    while (pair := talk(lexicon))[1].startswith(("I am only a small demo", "I have no clock", "Two plus", "One plus", "Three plus")):
+        pass
+    return pair
+
+
+def foreign(lexicon: Lexicon, tools: list[Tool]) -> Tool:
+    taken = {made.requests for made in tools}
+    names = {made.name for made in tools}
+    while (made := draw_tool(lexicon)).requests in taken or made.name in names:
+        pass
+    return made
+
+
+def result(lexicon: Lexicon) -> tuple[str, str]:
+    """A tool's answer as JSON or text, and the sentence made of it."""
+    rng = lexicon.rng
+    roll = rng.random()
+    if roll < 0.12:
+        text = rng.choice([lexicon.phrase(), f"{lexicon.integer()}", lexicon.sentence(), str(lexicon.decimal())])
+        return text, f"The result is: {text}."
+    if roll < 0.2:
+        problem = lexicon.phrase()
+        return json.dumps({"error": problem}, ensure_ascii=False), f"The tool reported an error: {problem}."
+    keys = rng.sample(RESULT_KEYS, rng.choice([1, 2, 2, 3]))
+    if lexicon.chance(0.3):
+        keys[0] = lexicon.invented()
+    fields = {key: result_value(lexicon, key) for key in dict.fromkeys(keys)}
+    said = [f"the {key.replace('_', ' ')} is {spoken(value)}" for key, value in fields.items()]
+    text = said[0] if len(said) == 1 else ", ".join(said[:-1]) + " and " + said[-1]
+    return json.dumps(fields, ensure_ascii=False), f"{text[0].upper()}{text[1:]}."
+
+
+def result_value(lexicon: Lexicon, key: str) -> Any:
+    if key == "condition":
+        return lexicon.rng.choice(CONDITIONS)
+    kind = lexicon.rng.choice("integer integer decimal word name city phrase time date code boolean".split())
+    return lexicon.chance(0.5) if kind == "boolean" else getattr(lexicon, kind)()
+
+
+def spoken(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def after_result(lexicon: Lexicon) -> Conversation:
+    tools = toolset(lexicon, lexicon.rng.randint(1, 2))
+    messages = opening(lexicon) + asked(lexicon, [ask(lexicon, lexicon.rng.choice(tools))])
+    content, sentence = result(lexicon)
+    messages += [tool(content), assistant(sentence)]
+    return Conversation(tuple(messages), tuple(made.schema for made in tools))
+
+
+def long_chat(lexicon: Lexicon) -> Conversation:
+    """Several requests to one set of tools: most of what is trained on tools comes from here."""
+    rng = lexicon.rng
+    tools = toolset(lexicon, rng.randint(1, 4))
+    messages = opening(lexicon)
+    for _ in range(rng.randint(2, 5)):
+        roll = rng.random()
+        if roll < 0.72:
+            asks = [ask(lexicon, rng.choice(tools)) for _ in range(2 if lexicon.chance(0.3) else 1)]
+            messages += asked(lexicon, asks)
+            if lexicon.chance(0.4):
+                outcomes = [result(lexicon) for _ in asks]
+                messages += [tool(content) for content, _ in outcomes]
+                messages.append(assistant(" ".join(sentence for _, sentence in outcomes)))
+        elif roll < 0.86:
+            messages += [user(worn(lexicon, ask(lexicon, foreign(lexicon, tools)).text)), assistant(NO_TOOL)]
+        else:
+            question, answer = known_talk(lexicon)
+            messages += [user(question), assistant(answer)]
+    return Conversation(tuple(messages), tuple(made.schema for made in tools))
+
+
+def unseen_call(lexicon: Lexicon) -> Conversation:
+    """For the evaluation: tools of hand-written kinds, nouns and keys that training has not met."""
+    if lexicon.split is not Split.HELD_OUT:
+        raise ValueError("unseen tools are for the evaluation only")
+    return one_call(lexicon, unseen=True)

@@ -1,0 +1,148 @@
+"""The training loop: resumable, and the same on every run on the same kind of machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+from tqdm import tqdm
+
+from build_engines.demo.batches import Batch, Encoder, chunk
+from build_engines.demo.chat import Template
+from build_engines.demo.network import Llama
+from build_engines.demo.recipe import Recipe
+from build_engines.demo.tokenizer import train_tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A folder that holds one training: tokenizer, checkpoint and the losses so far."""
+
+    folder: Path
+
+    @property
+    def tokenizer_file(self) -> Path:
+        return self.folder / "tokenizer.json"
+
+    @property
+    def checkpoint_file(self) -> Path:
+        return self.folder / "checkpoint.pt"
+
+    @property
+    def losses_file(self) -> Path:
+        return self.folder / "losses.jsonl"
+
+    def tokenizer(self, seed: int) -> Tokenizer:
+        if not self.tokenizer_file.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            train_tokenizer(seed).save(str(self.tokenizer_file))
+        return Tokenizer.from_file(str(self.tokenizer_file))
+
+    def checkpoint(self) -> dict[str, Any] | None:
+        if not self.checkpoint_file.exists():
+            return None
+        loaded: dict[str, Any] = torch.load(self.checkpoint_file, weights_only=True)
+        return loaded
+
+    def losses(self) -> list[tuple[int, float]]:
+        rows = [json.loads(line) for line in self.losses_file.read_text().splitlines()]
+        return [(row["step"], row["loss"]) for row in rows]
+
+
+class Trainer:
+    """`step` counts the updates made; everything else follows from it and the recipe."""
+
+    def __init__(self, recipe: Recipe, run: Run, device: torch.device) -> None:
+        torch.manual_seed(recipe.seed)
+        self.recipe, self.run, self.device = recipe, run, device
+        self.encoder = Encoder(run.tokenizer(recipe.seed), Template())
+        self.network = Llama(recipe.shape).to(device)
+        self.optimizers = optimizers(self.network, recipe)
+        self.step, self.chunk, self.offset = 0, 0, 0
+        if (saved := run.checkpoint()) is not None:
+            self.restore(saved)
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        self.network.load_state_dict(saved["network"])
+        for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
+        self.step, self.chunk, self.offset = saved["step"], saved["chunk"], saved["offset"]
+
+    def save(self) -> None:
+        state = {
+            "network": self.network.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "step": self.step,
+            "chunk": self.chunk,
+            "offset": self.offset,
+        }
+        partial = self.run.checkpoint_file.with_suffix(".part")
+        torch.save(state, partial)
+        partial.replace(self.run.checkpoint_file)
+
+    def batches(self) -> Iterator[Batch]:
+        """From where the last checkpoint stopped, without end."""
+        recipe = self.recipe
+        while True:
+            seed = recipe.seed * 1_000_003 + self.chunk
+            mixture = recipe.mixture(self.step - self.offset)
+            for batch in chunk(self.encoder, mixture, seed, recipe.batch_tokens)[self.offset :]:
+                self.offset += 1
+                yield batch
+            self.chunk, self.offset = self.chunk + 1, 0
+
+    def update(self, batch: Batch) -> float:
+        rate = self.recipe.rate(self.step)
+        loss = self.network.loss(batch.ids.to(self.device), batch.targets.to(self.device), torch.bfloat16)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["full_rate"] * rate
+            optimizer.step()
+            optimizer.zero_grad()
+        self.step += 1
+        return loss.item()
+
+    def train(self, *, save_every: int, minutes: float | None) -> None:
+        """Until the recipe's last step, or until the minutes are over; then saves."""
+        end = time.monotonic() + 60 * minutes if minutes else float("inf")
+        bar = tqdm(total=self.recipe.steps, initial=self.step, unit="step", mininterval=5)
+        batches = self.batches()
+        with self.run.losses_file.open("a") as losses:
+            while self.step < self.recipe.steps and time.monotonic() < end:
+                loss = self.update(next(batches))
+                losses.write(json.dumps({"step": self.step, "loss": round(loss, 4)}) + "\n")
+                bar.update()
+                bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+                if self.step % save_every == 0:
+                    losses.flush()
+                    self.save()
+        self.save()
+
+
+def optimizers(network: Llama, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    """Muon for the layers' matrices, AdamW for the embedding and the norms."""
+    layers = dict(network.layers.named_parameters())
+    matrices = [parameter for parameter in layers.values() if parameter.dim() == 2]
+    norms = [parameter for parameter in network.parameters() if parameter.dim() == 1]
+    muon = torch.optim.Muon(
+        matrices,
+        lr=recipe.muon_rate,
+        weight_decay=recipe.weight_decay,
+        adjust_lr_fn="match_rms_adamw",
+    )
+    adam = torch.optim.AdamW(
+        [network.embedding, *norms], lr=recipe.adam_rate, betas=(0.9, 0.98), weight_decay=0.0
+    )
+    for optimizer in (muon, adam):
+        for group in optimizer.param_groups:
+            group["full_rate"] = group["lr"]
+    return [muon, adam]

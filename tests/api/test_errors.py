@@ -1,0 +1,197 @@
+"""Every error has OpenAI's body, the right status, and says which field it is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.domain.errors import DeadlineExceeded, EngineFailed, InvalidRequest, ModelUnavailable
+from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+
+CHAT = "/v1/chat/completions"
+HI = [{"role": "user", "content": "hi"}]
+GOOD = {"model": "demo", "messages": HI}
+
+
+def error_of(response) -> dict:
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["x-request-id"]
+    assert response.json().keys() == {"error"}
+    error = response.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert isinstance(error["message"], str)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "param"),
+    [
+        ({**GOOD, "model": "nope"}, 404, "model_not_found", "model"),
+        ({"messages": HI}, 400, "missing_parameter", "model"),
+        ({"model": "demo"}, 400, "missing_parameter", "messages"),
+        ({**GOOD, "messages": []}, 400, "invalid_messages", "messages"),
+        ({**GOOD, "messages": [{"role": "user"}]}, 400, "invalid_messages", "messages[0].content"),
+        (
+            {**GOOD, "messages": [{"role": "x", "content": ""}]},
+            400,
+            "invalid_messages",
+            "messages[0].role",
+        ),
+        (
+            {**GOOD, "messages": [*HI, {"role": "user", "content": [{"type": "image_url"}]}]},
+            400,
+            "invalid_messages",
+            "messages[1].content[0].type",
+        ),
+        (
+            {**GOOD, "messages": [{"role": "user", "content": [1]}]},
+            400,
+            "invalid_messages",
+            "messages[0].content[0]",
+        ),
+        ({**GOOD, "temperature": 2.1}, 400, "invalid_parameter", "temperature"),
+        ({**GOOD, "temperature": "1"}, 400, "invalid_parameter", "temperature"),
+        ({**GOOD, "top_p": -0.1}, 400, "invalid_parameter", "top_p"),
+        ({**GOOD, "max_tokens": 0}, 400, "invalid_parameter", "max_tokens"),
+        ({**GOOD, "max_tokens": 2**31}, 400, "invalid_parameter", "max_tokens"),
+        ({**GOOD, "max_tokens": True}, 400, "invalid_parameter", "max_tokens"),
+        (
+            {**GOOD, "max_tokens": 1, "max_completion_tokens": 2},
+            400,
+            "invalid_parameter",
+            "max_completion_tokens",
+        ),
+        ({**GOOD, "seed": 1.5}, 400, "invalid_parameter", "seed"),
+        ({**GOOD, "seed": 2**63}, 400, "invalid_parameter", "seed"),
+        ({**GOOD, "stop": ["a", ""]}, 400, "invalid_parameter", "stop[1]"),
+        ({**GOOD, "stop": ["a"] * 17}, 400, "invalid_parameter", "stop"),
+        ({**GOOD, "stop": [7]}, 400, "invalid_parameter", "stop[0]"),
+        (
+            {**GOOD, "stream_options": {"include_usage": True}},
+            400,
+            "invalid_parameter",
+            "stream_options",
+        ),
+        ({**GOOD, "metadata": {"k": 1}}, 400, "invalid_parameter", "metadata.k"),
+        ({**GOOD, "logit_bias": {}}, 400, "unsupported_parameter", "logit_bias"),
+        ({**GOOD, "n": 2}, 400, "unsupported_parameter", "n"),
+        ({**GOOD, "tools": []}, 400, "unsupported_parameter", "tools"),
+        ([], 400, "invalid_parameter", None),
+    ],
+)
+def test_a_bad_body_is_refused_by_name(serve, body, status, code, param):
+    engine = ScriptedEngine()
+    response = serve(engine).post(CHAT, json=body)
+    error = error_of(response)
+    assert (response.status_code, error["code"], error["param"]) == (status, code, param)
+    assert error["type"] == "invalid_request_error"
+    assert not engine.requests
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"model": "demo",}', b'{"model": "\xff"}'])
+def test_what_is_not_json_is_refused(serve, content):
+    response = serve(ScriptedEngine()).post(CHAT, content=content)
+    assert response.status_code == 400
+    assert error_of(response)["code"] == "invalid_json"
+
+
+def test_at_most_ten_problems_are_told_and_values_are_cut(serve):
+    body = {**GOOD, "temperature": "x" * 5000, **{f"field{i}": 1 for i in range(30)}}
+    error = error_of(serve(ScriptedEngine()).post(CHAT, json=body))
+    assert "and 21 more" in error["message"]
+    assert len(error["message"]) < 1500
+
+
+def test_a_body_over_the_limit_is_413(serve):
+    client = serve(ScriptedEngine(), max_request_size_mb=0.001)
+    response = client.post(CHAT, json={**GOOD, "user": "x" * 2000})
+    assert response.status_code == 413
+    assert error_of(response)["code"] == "request_too_large"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nope", 404, "unknown_url"),
+        ("GET", CHAT, 405, "method_not_allowed"),
+        ("GET", "/v1/models/nope", 404, "model_not_found"),
+    ],
+)
+def test_wrong_routes(serve, method, path, status, code):
+    response = serve(ScriptedEngine()).request(method, path)
+    assert response.status_code == status
+    assert error_of(response)["code"] == code
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("raised", "status", "kind", "code", "param"),
+    [
+        (
+            InvalidRequest("too long", code="context_length_exceeded", param="prompt"),
+            400,
+            "invalid_request_error",
+            "context_length_exceeded",
+            "messages",
+        ),
+        (ModelUnavailable("away"), 503, "server_error", "model_unavailable", None),
+        (EngineFailed("broke"), 500, "server_error", "internal_error", None),
+        (DeadlineExceeded("late"), 504, "server_error", "deadline_exceeded", None),
+        (RuntimeError("secret"), 500, "server_error", "internal_error", None),
+    ],
+)
+def test_an_error_before_the_first_token_is_a_status(
+    serve, raised, status, kind, code, param, stream
+):
+    client = serve(ScriptedEngine(error=raised))
+    response = client.post(CHAT, json={**GOOD, "stream": stream})
+    error = error_of(response)
+    assert (response.status_code, error["type"], error["code"]) == (status, kind, code)
+    assert error["param"] == param
+    assert "secret" not in error["message"]
+
+
+@pytest.mark.parametrize("raised", [EngineFailed("it broke"), RuntimeError("secret")])
+def test_an_error_after_the_first_token_is_an_event_then_done(serve, raised):
+    client = serve(ScriptedEngine(deltas("ab", None), error=raised))
+    response = client.post(CHAT, json={**GOOD, "stream": True})
+    assert response.status_code == 200
+    *_, last, done, rest = response.text.split("\n\n")
+    assert (done, rest) == ("data: [DONE]", "")
+    assert '"error":{' in last
+    assert '"type":"server_error"' in last
+    assert "secret" not in last
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (CHAT, {**GOOD, "max_tokens": 5}, "max_tokens"),
+        (CHAT, {**GOOD, "max_completion_tokens": 5}, "max_completion_tokens"),
+        ("/v1/completions", {"model": "demo", "prompt": "x"}, "max_tokens"),
+    ],
+)
+def test_the_token_limit_is_named_as_the_caller_named_it(serve, path, body, param):
+    raised = InvalidRequest("too many", code="context_length_exceeded", param="max_tokens")
+    response = serve(ScriptedEngine(error=raised)).post(path, json=body)
+    assert error_of(response)["param"] == param
+
+
+def test_while_triton_is_away_clients_are_told_to_come_back(serve):
+    client = serve(ScriptedEngine(), FixedCatalog("Triton is away"))
+    for response in (
+        client.post(CHAT, json=GOOD),
+        client.get("/v1/models"),
+        client.get("/health/ready"),
+    ):
+        assert response.status_code == 503
+        assert error_of(response)["code"] == "model_unavailable"
+        assert "Triton is away" in error_of(response)["message"]
+        assert response.headers["retry-after"] == "1"
+        assert response.headers["retry-after-ms"] == "1000"
+        assert response.headers["x-should-retry"] == "true"
+    assert client.get("/health/live").status_code == 200
+
+
+def test_a_deadline_is_not_to_be_retried(serve):
+    response = serve(ScriptedEngine(error=DeadlineExceeded("late"))).post(CHAT, json=GOOD)
+    assert response.headers["x-should-retry"] == "false"

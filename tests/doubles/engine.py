@@ -1,0 +1,92 @@
+"""Doubles of domain.engine's ports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterable
+
+from proxy.domain.engine import EngineRequest, NotReady
+from proxy.domain.model import LoadedModel, ModelCard, ModelFacts
+from proxy.domain.output import FinishReason, TokenDelta
+
+FACTS = ModelFacts(
+    context_length=128,
+    chat_template=(
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    ),
+    bos_token="<s>",
+    eos_token="</s>",
+    strips_leading_space=False,
+    created=1_700_000_000,
+    engine_model="demo_engine",
+)
+CARD = ModelCard(name="demo", triton_model="demo", facts=FACTS)
+
+
+class ScriptedEngine:
+    """Gives the same deltas to every request, and keeps what it saw.
+
+    `error` is raised after the deltas; `hangs` waits for ever after them.
+    """
+
+    def __init__(
+        self,
+        deltas: Iterable[TokenDelta] = (),
+        *,
+        error: Exception | None = None,
+        hangs: bool = False,
+    ) -> None:
+        self.deltas = list(deltas)
+        self.error = error
+        self.hangs = hangs
+        self.requests: list[EngineRequest] = []
+        self.closed_early = 0
+        self.given = asyncio.Event()
+
+    async def __aenter__(self) -> ScriptedEngine:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
+        self.requests.append(request)
+        is_done = False
+        try:
+            for delta in self.deltas:
+                yield delta
+            self.given.set()
+            if self.hangs:
+                await asyncio.Event().wait()
+            if self.error:
+                raise self.error
+            is_done = True
+        finally:
+            self.closed_early += not is_done
+
+
+class FixedCatalog:
+    """One model `demo`, ready unless `reason` says why not."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        self.reason = reason
+
+    async def load(self) -> tuple[LoadedModel, ...]:
+        await self.check_ready(())
+        return (LoadedModel(name="demo", facts=FACTS),)
+
+    async def check_ready(self, models: Collection[str]) -> None:
+        if self.reason is not None:
+            raise NotReady(self.reason)
+
+
+def deltas(text: str, finish: FinishReason | None = FinishReason.STOP) -> list[TokenDelta]:
+    """A byte a token, the end token last: the hardest way to cut a text."""
+    tokens = [text.encode()[i : i + 1] for i in range(len(text.encode()))]
+    cut = [TokenDelta((token,)) for token in tokens]
+    if finish is not None:
+        cut.append(TokenDelta((b"",), finish=finish))
+    if cut:
+        cut[0] = TokenDelta(cut[0].token_bytes, prompt_tokens=7, finish=cut[0].finish)
+    return cut

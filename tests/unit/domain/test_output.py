@@ -1,0 +1,28 @@
+"""fold: events of one choice add up to its answer."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.domain.output import Finished, FinishReason, TextDelta, Usage, fold
+
+END = Finished(reason=FinishReason.LENGTH, usage=Usage(prompt_tokens=3, completion_tokens=2))
+
+
+@given(st.lists(st.text()))
+def test_the_text_is_the_sum_of_the_deltas(texts):
+    completion = fold([*map(TextDelta, texts), END])
+    assert completion.text == "".join(texts)
+    assert (completion.reason, completion.usage) == (END.reason, END.usage)
+
+
+@pytest.mark.parametrize("events", [[], [TextDelta("a")], [END, END], [END, TextDelta("a")]])
+def test_events_without_exactly_one_end_are_an_error(events):
+    with pytest.raises(ValueError, match=r"Finished"):
+        fold(events)
+
+
+def test_total_tokens_is_the_sum():
+    assert END.usage.total_tokens == 5

@@ -1,0 +1,143 @@
+"""Service: the chain from token bytes to events, over a scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.domain.errors import EngineFailed, ModelUnavailable, UnknownModel
+from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.output import FinishReason, OutputEvent, TokenDelta, fold
+from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt, TokenPrompt
+from proxy.registry import Registry
+from proxy.service import Service
+from tests.doubles.engine import FACTS, ScriptedEngine, deltas
+
+
+class Unwatched:
+    """Telemetry that sees nothing."""
+
+    async def watch(
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        events: AsyncGenerator[OutputEvent, None],
+    ) -> AsyncGenerator[OutputEvent, None]:
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+
+def service(engine: ScriptedEngine) -> Service:
+    registry = Registry({})
+    registry.serve([LoadedModel(name="demo", facts=FACTS)])
+    return Service(registry, engine, Unwatched(), request_timeout_s=9)
+
+
+def request(prompt="x", model="demo", **fields) -> GenerationRequest:
+    prompt = TextPrompt(text=prompt) if isinstance(prompt, str) else prompt
+    return GenerationRequest(id="r1", model=model, prompt=prompt, **fields)
+
+
+async def collected(engine: ScriptedEngine, asked: GenerationRequest) -> list[OutputEvent]:
+    return [event async for event in service(engine).generate(asked)]
+
+
+def answer(engine: ScriptedEngine, asked: GenerationRequest):
+    return fold(asyncio.run(collected(engine, asked)))
+
+
+@given(st.text(min_size=1), st.sampled_from(FinishReason))
+def test_text_usage_and_reason_are_the_engines(text, reason):
+    completion = answer(ScriptedEngine(deltas(text, reason)), request())
+    assert completion.text == text
+    assert completion.reason is reason
+    assert completion.usage.prompt_tokens == 7
+    assert completion.usage.completion_tokens == len(text.encode()) + 1
+
+
+def test_a_stop_string_ends_the_answer_the_engine_and_the_count():
+    engine = ScriptedEngine(deltas("one two three", None), hangs=True)
+    completion = answer(engine, request(stop=("two",)))
+    assert completion.text == "one "
+    assert completion.reason is FinishReason.STOP
+    assert completion.usage.completion_tokens == len("one two")
+    assert engine.closed_early == 1
+
+
+def test_a_stop_string_inside_one_delta_counts_tokens_up_to_itself():
+    delta = TokenDelta((b"a", b"b", b"c"), prompt_tokens=1, finish=FinishReason.LENGTH)
+    completion = answer(ScriptedEngine([delta]), request(stop=("b",)))
+    assert (completion.text, completion.reason) == ("a", FinishReason.STOP)
+    assert completion.usage.completion_tokens == 2
+
+
+def test_held_back_text_comes_out_at_the_end():
+    completion = answer(ScriptedEngine(deltas("abEN", FinishReason.LENGTH)), request(stop=("END",)))
+    assert (completion.text, completion.reason) == ("abEN", FinishReason.LENGTH)
+
+
+def test_a_stream_that_just_ends_is_an_error():
+    with pytest.raises(EngineFailed, match="without a finish reason"):
+        asyncio.run(collected(ScriptedEngine(deltas("ab", None)), request()))
+
+
+def test_an_engines_error_comes_after_the_text_before_it():
+    async def run():
+        engine = ScriptedEngine(deltas("ab", None), error=EngineFailed("it broke"))
+        events = service(engine).generate(request())
+        assert [(await anext(events)).text, (await anext(events)).text] == ["a", "b"]
+        await anext(events)
+
+    with pytest.raises(EngineFailed, match="it broke"):
+        asyncio.run(run())
+
+
+def test_closing_early_closes_the_engine():
+    async def run():
+        engine = ScriptedEngine(deltas("abc", None), hangs=True)
+        events = service(engine).generate(request())
+        await anext(events)
+        await events.aclose()
+        return engine.closed_early
+
+    assert asyncio.run(run()) == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "ids", "special"),
+    [
+        (
+            ChatPrompt(messages=(Message(role="user", content="hi"),)),
+            "<user>hi\n<assistant>",
+            None,
+            False,
+        ),
+        (TextPrompt(text="hi"), "hi", None, True),
+        (TokenPrompt(ids=(4, 5)), None, (4, 5), True),
+    ],
+)
+def test_each_kind_of_prompt_reaches_the_engine_its_own_way(prompt, text, ids, special):
+    engine = ScriptedEngine(deltas("a"))
+    answer(engine, request(prompt))
+    seen = engine.requests[0]
+    assert (seen.text, seen.token_ids, seen.add_special_tokens) == (text, ids, special)
+    assert (seen.id, seen.timeout_s) == ("r1", 9)
+
+
+def test_an_unknown_model_is_refused_at_once():
+    with pytest.raises(UnknownModel, match="nope"):
+        service(ScriptedEngine()).generate(request(model="nope"))
+
+
+def test_a_suspended_registry_refuses_with_the_reason():
+    registry = Registry({})
+    registry.serve([LoadedModel(name="demo", facts=FACTS)])
+    registry.suspend("Triton is away")
+    with pytest.raises(ModelUnavailable, match="Triton is away"):
+        Service(registry, ScriptedEngine(), Unwatched(), request_timeout_s=9).generate(request())

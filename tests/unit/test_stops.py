@@ -1,0 +1,63 @@
+"""StopMatcher: what passes is the text before the stop string that is complete first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.stops import StopMatcher
+from tests.strategies import cuts
+
+LETTERS = st.text(alphabet="ab\n", max_size=30)
+STOPS = st.lists(st.text(alphabet="ab\n", min_size=1, max_size=4), max_size=4)
+
+
+def reference(text: str, stops: list[str]) -> tuple[str, bool]:
+    """Letter by letter, with no cleverness."""
+    for end in range(1, len(text) + 1):
+        ending = [stop for stop in stops if text[:end].endswith(stop)]
+        if ending:
+            return text[: end - max(map(len, ending))], True
+    return text, False
+
+
+def matched(pieces: list[str], stops: list[str]) -> tuple[str, bool]:
+    matcher = StopMatcher(stops)
+    return "".join([*map(matcher.push, pieces), matcher.flush()]), matcher.is_stopped
+
+
+@given(st.data(), LETTERS, STOPS)
+def test_every_cut_agrees_with_the_reference(data, text, stops):
+    pieces = data.draw(cuts(text))
+    assert matched(pieces, stops) == reference(text, stops)
+
+
+@given(st.data(), LETTERS, STOPS)
+def test_nothing_of_a_stop_string_leaks_before_it_is_decided(data, text, stops):
+    matcher = StopMatcher(stops)
+    sent = "".join(map(matcher.push, data.draw(cuts(text))))
+    assert reference(text, stops)[0].startswith(sent)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "passed"),
+    [
+        (["Hel", "lo\nUs", "er: hi"], ["Hel", "lo", ""]),
+        (["a\n", "\n", "b"], ["a", "\n", "\nb"]),
+        (["\nUser", "s", " all"], ["", "\nUsers", " all"]),
+    ],
+)
+def test_only_the_possible_start_of_a_stop_string_is_held_back(pieces, passed):
+    matcher = StopMatcher(["\nUser:"])
+    assert [matcher.push(piece) for piece in pieces] == passed
+
+
+def test_after_the_stop_string_nothing_passes():
+    matcher = StopMatcher(["END"])
+    assert matcher.push("so END it") == "so "
+    assert matcher.push("more") == matcher.flush() == ""
+
+
+def test_without_stop_strings_text_is_not_touched():
+    assert matched(["a", "b"], []) == ("ab", False)

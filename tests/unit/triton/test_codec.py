@@ -1,0 +1,125 @@
+"""codec: an EngineRequest as tensors, and Triton's responses as deltas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tritonclient.grpc import InferInput, service_pb2
+from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
+
+from proxy.domain.engine import EngineRequest
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import Sampling
+from proxy.triton import codec
+from tests.doubles.engine import CARD
+
+
+def request(**fields) -> EngineRequest:
+    sampling = fields.pop("sampling", Sampling())
+    return EngineRequest(id="r1", model=CARD, timeout_s=1, sampling=sampling, **fields)
+
+
+def tensors(message: service_pb2.ModelInferRequest) -> dict[str, list]:
+    """Read back with numpy and tritonclient, not with our own code."""
+    types = {"INT32": np.int32, "UINT64": np.uint64, "FP32": np.float32, "BOOL": np.bool_}
+    read = {}
+    for tensor, raw in zip(message.inputs, message.raw_input_contents, strict=True):
+        if tensor.datatype == "BYTES":
+            values = deserialize_bytes_tensor(raw).tolist()
+        else:
+            values = np.frombuffer(raw, types[tensor.datatype]).tolist()
+        assert list(tensor.shape) == [1, len(values)]
+        read[tensor.name] = values
+    return read
+
+
+def test_only_what_was_said_is_sent():
+    message = codec.encode(request(text="hi", add_special_tokens=False))
+    assert tensors(message) == {"text_input": [b"hi"], "add_special_tokens": [False]}
+    assert (message.model_name, message.id) == ("demo", "r1")
+    assert message.parameters["triton_enable_empty_final_response"].bool_param
+
+
+@given(
+    st.text(),
+    st.integers(1, 2**31 - 1),
+    st.floats(0, 2, width=32),
+    st.integers(-(2**63), 2**63 - 1),
+)
+def test_every_value_arrives_as_it_was(text, max_tokens, temperature, seed):
+    sampling = Sampling(temperature=temperature, top_p=0.5, seed=seed)
+    sent = tensors(codec.encode(request(text=text, max_tokens=max_tokens, sampling=sampling)))
+    assert sent == {
+        "text_input": [text.encode()],
+        "add_special_tokens": [True],
+        "max_tokens": [max_tokens],
+        "temperature": [temperature],
+        "top_p": [0.5],
+        "seed": [seed % 2**64],
+    }
+
+
+def test_text_is_encoded_as_tritonclient_encodes_it():
+    ours = codec.encode(request(text="naïve"))
+    theirs = InferInput("text_input", [1, 1], "BYTES")
+    theirs.set_data_from_numpy(np.array([["naïve".encode()]], dtype=np.object_))
+    assert ours.raw_input_contents[0] == theirs._get_content()
+
+
+def test_a_stop_names_the_engine_and_the_same_request():
+    message = codec.encode_stop(request(text="hi"))
+    assert (message.model_name, message.id) == ("demo_engine", "r1")
+    assert tensors(message) == {"input_ids": [0], "request_output_len": [0], "stop": [True]}
+
+
+def response(*, final=False, **outputs) -> service_pb2.ModelInferResponse:
+    message = service_pb2.ModelInferResponse()
+    message.parameters["triton_final_response"].bool_param = final
+    for name, raw in outputs.items():
+        message.outputs.add(name=name)
+        message.raw_output_contents.append(raw)
+    return message
+
+
+def packed(*elements: bytes) -> bytes:
+    array = np.array(elements, dtype=np.object_)
+    return serialize_byte_tensor(array).item() if elements else b""
+
+
+@given(st.lists(st.binary()))
+def test_token_bytes_are_read_as_tritonclient_writes_them(elements):
+    message = codec.decode(response(text_output=packed(*elements)))
+    assert message.delta == TokenDelta(tuple(elements))
+
+
+def test_first_and_last_response():
+    count = np.array([5], np.int32).tobytes()
+    message = codec.decode(
+        response(
+            final=True,
+            text_output=packed(b"a"),
+            num_input_tokens=count,
+            finish_reason=packed(b"length"),
+        )
+    )
+    assert message.is_final
+    assert message.delta == TokenDelta((b"a",), prompt_tokens=5, finish=FinishReason.LENGTH)
+
+
+def test_an_empty_final_response_has_no_delta():
+    assert codec.decode(response(final=True)) == codec.StreamMessage(None, True)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        {"text_output": b"\x05\x00\x00\x00abc"},
+        {"text_output": b"\x05\x00"},
+        {"finish_reason": packed(b"bored")},
+    ],
+)
+def test_what_is_outside_the_contract_is_an_error(outputs):
+    with pytest.raises(codec.MalformedResponse):
+        codec.decode(response(**outputs))

@@ -1,0 +1,43 @@
+"""The comparison with a model's metadata tells every difference."""
+
+from __future__ import annotations
+
+from tritonclient.grpc import service_pb2
+
+from proxy.triton import contract, tensors
+
+
+def metadata(*, without=(), retyped=()) -> service_pb2.ModelMetadataResponse:
+    message = service_pb2.ModelMetadataResponse(name="demo")
+    for rows, declared in (
+        (tensors.INPUTS, message.inputs),
+        (tensors.OUTPUTS, message.outputs),
+    ):
+        for row in rows:
+            if row.name not in without:
+                datatype = "FP64" if row.name in retyped else row.datatype
+                declared.add(name=row.name, datatype=datatype)
+    return message
+
+
+def differences(message) -> list[str]:
+    return contract.tensor_differences(message, tensors.INPUTS, tensors.OUTPUTS)
+
+
+def test_a_model_that_fits_has_none():
+    assert differences(metadata()) == []
+
+
+def test_missing_and_wrong_tensors_are_all_named():
+    found = differences(metadata(without={"seed", "finish_reason"}, retyped={"top_p"}))
+    assert found == [
+        "demo: input top_p is FP64, must be FP32",
+        "demo: input seed is not declared, must be UINT64",
+        "demo: output finish_reason is not declared, must be BYTES",
+    ]
+
+
+def test_another_contract_version_is_named():
+    assert contract.version_differences({"contract_version": tensors.CONTRACT_VERSION}) == []
+    (told,) = contract.version_differences({"contract_version": "0"})
+    assert "contract 0" in told

@@ -1,0 +1,49 @@
+"""What Triton says -> what the caller is told."""
+
+from __future__ import annotations
+
+import json
+
+import grpc
+import pytest
+from grpc.aio import AioRpcError, Metadata
+
+from proxy.domain.errors import DeadlineExceeded, EngineFailed, InvalidRequest, ModelUnavailable
+from proxy.triton.errors import error_of_message, error_of_status
+
+REFUSAL = {"code": "context_length_exceeded", "param": "max_tokens", "message": "too long {x}"}
+
+
+def test_a_refusal_of_the_tokenizer_keeps_code_param_and_message():
+    error = error_of_message(f"in ensemble 'demo', {json.dumps(REFUSAL)}")
+    assert isinstance(error, InvalidRequest)
+    assert {"code": error.code, "param": error.param, "message": error.message} == REFUSAL
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("Request for unknown model: 'demo' is not found", ModelUnavailable),
+        ("Server is stopping, scheduler for model has stopped accepting", ModelUnavailable),
+        ("in ensemble 'demo', generation failed: {oops", EngineFailed),
+        ("in ensemble 'demo', {\"code\": 1}", EngineFailed),
+    ],
+)
+def test_other_messages(message, kind):
+    error = error_of_message(message)
+    assert type(error) is kind
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, ModelUnavailable),
+        (grpc.StatusCode.CANCELLED, ModelUnavailable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, DeadlineExceeded),
+        (grpc.StatusCode.INTERNAL, EngineFailed),
+    ],
+)
+def test_statuses(code, kind):
+    error = error_of_status(AioRpcError(code, Metadata(), Metadata(), details="why"))
+    assert type(error) is kind
