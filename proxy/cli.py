@@ -157,14 +157,14 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=arguments, prog_name="triton-openai")
     except (LaunchError, OSError, ValidationError) as error:
-        line = _expected(error)
+        line = explain(error)
         if line is None:
             raise
         typer.echo(f"error: {line}", err=True)
         raise SystemExit(1) from None
 
 
-def _expected(error: LaunchError | OSError | ValidationError) -> str | None:
+def explain(error: LaunchError | OSError | ValidationError) -> str | None:
     """The one line to show; None where it is no failure that an operator can mend."""
     match error:
         case LaunchError():
@@ -231,6 +231,7 @@ def _example(models: ModelsFile) -> str:
 
 def _loop(work: Coroutine[Any, Any, None]) -> None:
     import uvloop
+
     uvloop.run(work)
 
 
