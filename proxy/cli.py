@@ -7,6 +7,7 @@ its traceback. Heavy imports stand inside the commands, so that `--help` is quic
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -150,17 +151,20 @@ def doctor(
 
 def main(arguments: list[str] | None = None) -> None:
     """The entry point."""
+    # Only tritonserver is ever forked, and it needs none of our gRPC; else each fork logs a line.
+    # gRPC reads it when it is imported.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     try:
         app(args=arguments, prog_name="triton-openai")
     except (LaunchError, OSError, ValidationError) as error:
-        line = _expected(error)
+        line = explain(error)
         if line is None:
             raise
         typer.echo(f"error: {line}", err=True)
         raise SystemExit(1) from None
 
 
-def _expected(error: LaunchError | OSError | ValidationError) -> str | None:
+def explain(error: LaunchError | OSError | ValidationError) -> str | None:
     """The one line to show; None where it is no failure that an operator can mend."""
     match error:
         case LaunchError():

@@ -73,7 +73,8 @@ async def _abandon(server: uvicorn.Server) -> None:
         stream.cancel()
     if streams:
         await asyncio.wait(streams, timeout=ABANDON_S)
-    await server.lifespan.shutdown()
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(server.lifespan.shutdown(), ABANDON_S)
 
 
 async def _relay(stop: Stop, server: uvicorn.Server, say: Say) -> None:

@@ -113,11 +113,17 @@ def describe(returncode: int) -> str:
 
 async def _end(process: Process, grace_s: float) -> None:
     if process.returncode is None and grace_s > 0:
-        process.terminate()
+        _send(process, signal.SIGTERM)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(process.wait(), grace_s)
     with contextlib.suppress(ProcessLookupError):  # its stubs, too
         os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):  # killed before it had a group of its own
-        process.kill()
+    if process.returncode is None:  # it may have no group of its own yet
+        _send(process, signal.SIGKILL)
     await process.wait()
+
+
+def _send(process: Process, number: signal.Signals) -> None:
+    """Not `Process.send_signal`, which may reap the child before asyncio's watcher sees its end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)

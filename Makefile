@@ -1,0 +1,73 @@
+# From a fresh clone: `make serve`. Every target makes .venv from requirements.lock first.
+#
+#   PYTHON           the interpreter for .venv (3.10 to 3.12); found on PATH if not set
+#   TORCH_INDEX_URL  an index with a small CPU build of torch, such as
+#                    https://download.pytorch.org/whl/cpu
+#   HOST, PORT, TRITON_GRPC_PORT, ...   any setting of proxy/settings.py
+
+PYTHON ?=
+TORCH_INDEX_URL ?=
+TORCH := torch==2.13.0
+NEEDED_GB := 6
+PYTEST ?=
+
+VENV := $(CURDIR)/.venv
+RUN := "$(VENV)/bin/python" -m
+
+.PHONY: serve build doctor check test clean
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+serve: .venv/.installed
+	@exec $(RUN) proxy.cli serve
+
+build: .venv/.installed
+	@exec $(RUN) proxy.cli build
+
+doctor: .venv/.installed
+	@exec $(RUN) proxy.cli doctor
+
+check: .venv/.installed
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
+	@$(RUN) mypy --strict proxy build_engines
+	@set -e; for folder in model_repository/*/1; do $(RUN) mypy --strict "$$folder"; done
+
+# pytest's closing line is the last one of a green run.
+test: check
+	@exec $(RUN) pytest tests $(PYTEST)
+
+clean:
+	rm -rf .venv artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# The stamp is written last: an install that was interrupted starts anew. torch goes first and
+# apart, because its builds come from different indexes; everything else is pinned in the lock.
+# The project itself is a path file, which needs no build tool.
+.venv/.installed: requirements.lock Makefile
+	@[ -e $@ ] || rm -rf .venv
+	@rm -f $@
+	@set -e; \
+	for python in $(or $(PYTHON),python3.12 python3.11 python3.10 python3); do \
+	  reason=$$("$$python" -m proxy.launch.suitable 2>/dev/null) && found=$$python && break; \
+	  why="$${why:-$${reason:+$$python: $$reason}}"; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "error: $${why:-no Python 3.10 to 3.12$(if $(PYTHON), at PYTHON=$(PYTHON)) was found: install one, or make PYTHON=/path/to/python}" >&2; \
+	  exit 1; \
+	fi; \
+	free=$$(df -Pk . | awk 'NR == 2 { print int($$4 / 1000000) }'); \
+	if [ ! -d .venv ] && [ "$$free" -lt $(NEEDED_GB) ]; then \
+	  echo "error: $$free GB free in $(CURDIR), the environment needs $(NEEDED_GB): free some disk" >&2; \
+	  exit 1; \
+	fi; \
+	[ -d .venv ] || { echo "[make] making .venv with $$("$$python" --version)"; "$$python" -m venv .venv; }
+	@echo "[make] installing $(TORCH) (some minutes the first time)"
+	@$(RUN) pip install --disable-pip-version-check --quiet $(TORCH) \
+	  $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
+	@echo "[make] installing requirements.lock"
+	@$(RUN) pip install --disable-pip-version-check --quiet --no-deps -r requirements.lock
+	@echo "$(CURDIR)" > "$$($(RUN) sysconfig | sed -n 's/^\tpurelib = "\(.*\)"/\1/p' | head -1)/triton_openai.pth"
+	@printf '#!/bin/sh\nexec "%s/bin/python" -m proxy.cli "$$@"\n' "$(VENV)" > .venv/bin/triton-openai
+	@chmod +x .venv/bin/triton-openai
+	@touch $@
+	@echo "[make] .venv is ready"

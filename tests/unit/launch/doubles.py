@@ -1,0 +1,80 @@
+"""Doubles of what is launched: a scripted server, and a program that stands in for tritonserver."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from proxy.launch.command import Ports
+from proxy.launch.errors import LaunchError
+from proxy.launch.folder import RunFolder
+from proxy.launch.server import Launch
+
+
+class ScriptedServer:
+    """Lives for the given times, in seconds of its own clock; a None is a start that fails."""
+
+    def __init__(self, *lives_s: float | None) -> None:
+        self._lives_s = list(lives_s)
+        self.now_s = 0.0
+        self.slept_s: list[float] = []
+        self.is_stopped = False
+        self.script_ended = asyncio.Event()
+
+    async def start(self) -> None:
+        if self._lives_s and self._lives_s[0] is None:
+            self._lives_s.pop(0)
+            raise LaunchError("no")
+
+    async def wait(self) -> int:
+        if not self._lives_s:
+            self.script_ended.set()
+            await asyncio.Event().wait()
+        self.now_s += self._lives_s.pop(0) or 0.0
+        return -9
+
+    async def stop(self, grace_s: float = 0.0) -> None:
+        self.is_stopped = True
+
+    def clock(self) -> float:
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
+
+
+PROGRAM = """
+import http.server, os, signal, subprocess, sys, time
+mode, port = sys.argv[1], int(sys.argv[2])
+stub = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+print(f"stub {stub.pid}", flush=True)
+if mode == "fails":
+    print('E1121 01:30:31.4 29688 server.cc:241] "CudaDriverHelper has not been initialized."')
+    print("E1121 01:30:31.4 9 lifecycle.cc:642] \\"failed to load 'demo': no file\\\\nAt:\\"")
+    sys.exit(1)
+if mode == "hangs":
+    time.sleep(300)
+if mode == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *args): pass
+http.server.HTTPServer(("127.0.0.1", port), Ready).serve_forever()
+"""
+
+
+def program(artifacts: Path, mode: str, port: int, *, start_timeout_s: float = 20.0) -> Launch:
+    """Starts the stand-in instead of tritonserver. It has a child, as tritonserver has stubs."""
+    folder = RunFolder(artifacts=artifacts, python="3.11")
+    folder.path.mkdir(parents=True)
+    return Launch(
+        arguments=[sys.executable, "-c", PROGRAM, mode, str(port)],
+        environment={},
+        folder=folder,
+        ports=Ports(grpc=port, http=port, metrics=port),
+        shm_prefix=f"triton-openai-test-{port}-",
+        start_timeout_s=start_timeout_s,
+    )

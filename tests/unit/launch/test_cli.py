@@ -1,0 +1,123 @@
+"""cli: an expected failure is one line on stderr and a non-zero exit."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import explain, main
+from proxy.launch import front
+
+MODELS = "models:\n  small: {weights: weights, aliases: [tiny]}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "models.yaml").write_text(MODELS)
+    return tmp_path
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        yield str(sock.getsockname()[1])
+
+
+def run(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    out, err = capfd.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def refused(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    status, _, err = run(capfd, *arguments)
+    assert status == 1
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_help_names_every_command(capfd):
+    status, out, _ = run(capfd, "--help")
+    assert status == 0
+    assert all(name in out for name in ("serve", "build", "triton", "proxy", "models", "doctor"))
+
+
+@pytest.mark.parametrize("command", ["serve", "proxy"])
+def test_a_taken_port_is_said_before_anything_else(capfd, folder, taken, command):
+    err = refused(capfd, command, "--port", taken, "--models-file", folder / "none.yaml")
+    assert f"PORT={taken}" in err
+    assert "set PORT to a free port" in err
+
+
+def test_a_taken_triton_port_is_named(capfd, folder, taken):
+    err = refused(capfd, "triton", "--triton-grpc-port", taken, "--artifacts-dir", folder)
+    assert f"TRITON_GRPC_PORT={taken}" in err
+
+
+def test_a_wrong_setting_is_named(capfd):
+    assert "PORT=70000" in refused(capfd, "serve", "--port", "70000")
+
+
+def test_a_wrong_models_file_is_named(capfd, folder):
+    (folder / "models.yaml").write_text("models: {a: {wights: x}}")
+    err = refused(capfd, "models", "--models-file", folder / "models.yaml")
+    assert "models.a" in err
+    assert "models.yaml" in err
+
+
+def test_a_build_without_weights_says_where_they_are_missed(capfd, folder):
+    err = refused(
+        capfd, "build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"
+    )
+    assert str(folder / "weights") in err
+
+
+def test_a_remote_triton_is_host_and_port(capfd):
+    assert "grpc://host:port" in refused(capfd, "proxy", "--triton", "http://triton:8000/v2")
+
+
+def test_models_shows_names_and_whether_they_are_built(capfd, folder):
+    status, out, _ = run(
+        capfd, "models", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"
+    )
+    assert status == 0
+    assert "small" in out
+    assert "tiny" in out
+
+
+def test_doctor_shows_every_check_and_fails_with_one(capfd, folder, taken):
+    status, out, _ = run(
+        capfd, "doctor", "--port", taken, "--models-file", folder / "models.yaml"
+    )  # fmt: skip
+    assert status == 1
+    assert f"PORT={taken}" in out
+    assert "-> set PORT to a free port" in out
+    assert "weights of small" in out
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/a/b"), "the disk is full at /a/b"),
+        (OSError(errno.EACCES, "Permission denied", "/a/b"), "cannot write /a/b"),
+    ],
+)
+def test_a_disk_that_refuses_is_explained(error, line):
+    assert line in (explain(error) or "")
+
+
+def test_a_bug_is_not_explained_away():
+    assert explain(OSError(errno.EBADF, "Bad file descriptor")) is None
+
+
+def test_the_curl_line_names_the_model():
+    line = front.curl("http://127.0.0.1:9000/v1", "demo")
+    assert line.startswith("curl -N http://127.0.0.1:9000/v1/chat/completions ")
+    assert '"model": "demo"' in line
+    assert "\n" not in line

@@ -1,0 +1,125 @@
+"""server: a process that is started until ready, and leaves nothing behind. A stand-in is run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from proxy.launch import ports, shm
+from proxy.launch.errors import LaunchError
+from proxy.launch.server import TritonServer
+from tests.unit.launch.doubles import program
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def port() -> int:
+    with ports.bind("127.0.0.1", 0, "PORT") as sock:
+        return int(sock.getsockname()[1])
+
+
+def stub_pid(artifacts: Path) -> int:
+    return int((artifacts / "triton" / "tritonserver.log").read_text().split()[1])
+
+
+def is_gone(pid: int, within_s: float = 5.0) -> bool:
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("mode", ["serves", "deaf"])
+def test_a_stop_leaves_no_process_and_no_region(tmp_path, port, mode):
+    region = shm.SHM / f"triton-openai-test-{port}-x"
+
+    async def life() -> int:
+        server = TritonServer(program(tmp_path, mode, port))
+        await server.start()
+        region.touch()
+        ended = asyncio.create_task(server.wait())
+        await server.stop(grace_s=0.5)
+        return await ended
+
+    status = asyncio.run(life())
+    assert status == (-signal.SIGTERM if mode == "serves" else -signal.SIGKILL)
+    assert is_gone(stub_pid(tmp_path))
+    assert not region.exists()
+
+
+def test_a_start_that_ends_says_why_in_one_line(tmp_path, port):
+    with pytest.raises(LaunchError, match=r"exit status 1: failed to load 'demo': no file \(log"):
+        asyncio.run(TritonServer(program(tmp_path, "fails", port)).start())
+    assert is_gone(stub_pid(tmp_path))
+
+
+def test_a_start_that_takes_too_long_is_given_up(tmp_path, port):
+    launch = program(tmp_path, "hangs", port, start_timeout_s=1.0)
+    with pytest.raises(LaunchError, match="not ready within 1 s"):
+        asyncio.run(TritonServer(launch).start())
+    assert is_gone(stub_pid(tmp_path))
+
+
+def test_a_start_that_is_cancelled_leaves_nothing(tmp_path, port):
+    async def life() -> None:
+        starting = asyncio.create_task(TritonServer(program(tmp_path, "hangs", port)).start())
+        await asyncio.sleep(0.7)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    asyncio.run(life())
+    assert is_gone(stub_pid(tmp_path))
+
+
+def test_a_death_is_reported_and_a_new_start_works(tmp_path, port):
+    async def life() -> int:
+        server = TritonServer(program(tmp_path, "serves", port))
+        await server.start()
+        parent = psutil.Process().children()[0]
+        parent.children()[0].kill()
+        status = await server.wait()
+        await server.start()
+        await server.stop(grace_s=1)
+        return status
+
+    assert asyncio.run(life()) == -signal.SIGKILL
+
+
+LAUNCHER = """
+import asyncio, sys
+from pathlib import Path
+from proxy.launch.server import TritonServer
+from tests.unit.launch.doubles import program
+async def main():
+    await TritonServer(program(Path(sys.argv[1]), "serves", int(sys.argv[2]))).start()
+    print("ready", flush=True)
+    await asyncio.sleep(300)
+asyncio.run(main())
+"""
+
+
+def test_a_launcher_that_is_killed_takes_everything_with_it(tmp_path, port):
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, str(tmp_path), str(port)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+    )
+    with launcher:
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline() == b"ready\n"
+        below = psutil.Process(launcher.pid).children(recursive=True)
+        assert len(below) == 3
+        os.kill(launcher.pid, signal.SIGKILL)
+    assert all(is_gone(process.pid) for process in below)
