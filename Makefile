@@ -1,8 +1,7 @@
 # From a fresh clone: `make serve`. Every target makes .venv from requirements.lock first.
 #
 #   PYTHON           the interpreter for .venv (3.10 to 3.12); found on PATH if not set
-#   TORCH_INDEX_URL  an index with a small CPU build of torch, such as
-#                    https://download.pytorch.org/whl/cpu
+#   TORCH_INDEX_URL  another package index for torch: PyTorch's own has a small CPU build
 #   HOST, PORT, TRITON_GRPC_PORT, ...   any setting of proxy/settings.py
 
 PYTHON ?=

@@ -41,7 +41,7 @@ class Settings(BaseSettings):
     max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 10.0
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["json", "text"] = "json"
+    log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal
 
     @property
     def max_request_bytes(self) -> int:

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.api import errors, sse
-from proxy.domain.errors import ProxyError
+from proxy.domain.errors import ProxyError, ShuttingDown
 from proxy.domain.output import Completion, OutputEvent, fold
 
 Events = AsyncGenerator[OutputEvent, None]
@@ -59,22 +59,33 @@ class StreamedAnswer(Response):
         super().__init__()
         self._events = events
         self._renderer = renderer
+        self._has_started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with _in_words_of(self._renderer):
-            await _while_connected(receive, self._stream(send))
+            try:
+                await _while_connected(receive, self._stream(send))
+            except ShuttingDown as error:
+                if not self._has_started:
+                    raise
+                await self._end_with(error, send)
 
     async def _stream(self, send: Send) -> None:
         async with aclosing(self._events) as events:
             first = await anext(events)
+            self._has_started = True
             await send({"type": "http.response.start", "status": 200, "headers": sse.HEADERS})
             await send(_part(self._rendered(first)))
             try:
                 async for event in events:
                     await send(_part(self._rendered(event)))
             except Exception as error:  # the status is out: all that is left is an event
-                await send(_part(sse.event(errors.body_of(error))))
+                await self._end_with(error, send)
+                return
         await send(_part(sse.DONE, is_last=True))
+
+    async def _end_with(self, error: Exception, send: Send) -> None:
+        await send(_part(sse.event(errors.body_of(error)) + sse.DONE, is_last=True))
 
     def _rendered(self, event: OutputEvent) -> bytes:
         return b"".join(map(sse.event, self._renderer.chunks(event)))
@@ -86,12 +97,18 @@ async def _folded(events: Events) -> Completion:
 
 
 async def _while_connected(receive: Receive, work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of `work`, or None after cancelling it because the client left."""
+    """The result of `work`, or None after cancelling it because the client left.
+
+    Raises:
+        ShuttingDown: the server cancels what has outlasted the drain.
+    """
     task = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_client_leaves(receive))
     try:
         await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
         return task.result() if task.done() else None
+    except asyncio.CancelledError:
+        raise ShuttingDown("The server is shutting down.") from None
     finally:
         leaving.cancel()
         if not task.done():

@@ -6,6 +6,7 @@ ProxyError
 │   └── UnknownModel         404
 └── ServiceError             ours, 5xx
     ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
+    │   └── ShuttingDown     503: this server stops, and its time to drain is over
     ├── DeadlineExceeded     504: the request's time is over
     └── EngineFailed         500: the engine gave up on the request
 """
@@ -55,6 +56,10 @@ class ServiceError(ProxyError):
 
 class ModelUnavailable(ServiceError):
     code = "model_unavailable"
+
+
+class ShuttingDown(ModelUnavailable):
+    pass
 
 
 class DeadlineExceeded(ServiceError):

@@ -37,7 +37,9 @@ async def run(
         LaunchError: the application did not start.
     """
     from proxy.app import create_app
+    from proxy.telemetry import logs
 
+    logs.configure(settings.log_level, settings.log_format)
     server = _Server(_config(create_app(settings), settings))
     beside = [
         asyncio.create_task(_relay(stop, server, say)),

@@ -12,7 +12,7 @@ import signal
 from asyncio.subprocess import DEVNULL, Process
 from dataclasses import dataclass
 
-from proxy.launch import folder, lifeline, probe, server_log, shm
+from proxy.launch import folder, lifeline, probe, server_log, shm, stubs
 from proxy.launch.command import LOOPBACK, Ports
 from proxy.launch.errors import LaunchError
 from proxy.launch.folder import RunFolder
@@ -59,11 +59,22 @@ class TritonServer:
             await self.stop(grace_s=0)
             raise
 
-    async def wait(self) -> int:
-        """The exit status, negative for a signal."""
+    async def wait(self) -> str:
+        """How it ended. When one of its Python models' processes dies, it is killed as a whole."""
         if self._process is None:
             raise RuntimeError("not started")
-        return await self._process.wait()
+        process = self._process
+        ending = asyncio.create_task(process.wait())
+        stub_death = asyncio.create_task(stubs.first_death(process.pid))
+        try:
+            await asyncio.wait((ending, stub_death), return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                return describe(ending.result())
+            await _end(process, grace_s=0)
+            return stub_death.result()
+        finally:
+            ending.cancel()
+            stub_death.cancel()
 
     async def stop(self, grace_s: float = EXIT_TIMEOUT_S + 2) -> None:
         """SIGTERM, then SIGKILL to the whole group; no process and no region is left.

@@ -14,14 +14,13 @@ from enum import Enum
 from typing import Protocol
 
 from proxy.launch.errors import LaunchError
-from proxy.launch.server import describe
 
 
 class Server(Protocol):
     """What is supervised; `TritonServer` is one."""
 
     async def start(self) -> None: ...
-    async def wait(self) -> int: ...
+    async def wait(self) -> str: ...
     async def stop(self, grace_s: float = ...) -> None: ...
 
 
@@ -98,8 +97,8 @@ class Supervisor:
         failures = 0
         while True:
             ready_since = self._clock()
-            status = await self._server.wait()
-            self._say(f"tritonserver died ({describe(status)})")
+            how = await self._server.wait()
+            self._say(f"tritonserver died ({how})")
             if self._clock() - ready_since >= self._backoff.reset_s:
                 failures = 0
             failures = await self._restart(failures)

@@ -10,7 +10,9 @@ import structlog
 
 
 def configure(level: str, form: str) -> None:
-    """`form` is "json" or "text". Also takes in what libraries log."""
+    """`form` is "json", "text", or "auto": text on a terminal. Takes in what libraries log."""
+    if form == "auto":
+        form = "text" if sys.stderr.isatty() else "json"
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

@@ -16,7 +16,9 @@ from proxy.domain.errors import (
 )
 
 UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-NOT_LOADED = re.compile(r"unknown model|is not ready|no available versions|Server is stopping")
+NOT_LOADED = re.compile(
+    r"unknown model|is not ready|is not healthy|no available versions|Server is stopping"
+)
 
 
 def error_of_status(error: grpc.aio.AioRpcError) -> ProxyError:

@@ -21,7 +21,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 ONLY_IN = {
     "fastapi": ("proxy.api", "proxy.app"),
     "starlette": ("proxy.api", "proxy.app"),
-    "grpc": ("proxy.triton", "proxy.launch"),
+    "grpc": ("proxy.triton",),
     "tritonclient": ("proxy.triton", "build_engines.triton_models"),
     "os": ("proxy.launch", "proxy.cli", "build_engines"),
 }

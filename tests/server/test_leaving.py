@@ -38,9 +38,7 @@ def wait_until_generating(stack, before: dict[str, float]) -> None:
 
 @pytest.fixture
 def before(stack) -> dict[str, float]:
-    eventually(lambda: stack.engine("endless")["requests_unfinished"] == 0, 20, "idle")
-    time.sleep(0.2)
-    return stack.engine("endless")
+    return stack.settled_engine("endless")
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -57,7 +55,7 @@ def test_a_stop_string(stack, before):
     whole = httpx.post(f"{stack.url}/v1/completions", json={**LONG, "max_tokens": 60}).json()
     text = whole["choices"][0]["text"]
     stop = text[40:44]
-    before = {**before, **stack.engine("endless")}
+    before = stack.settled_engine("endless")
     stopped = httpx.post(f"{stack.url}/v1/completions", json={**LONG, "stop": stop}).json()
     left_at = time.monotonic()
     (choice,) = stopped["choices"]

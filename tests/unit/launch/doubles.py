@@ -27,12 +27,12 @@ class ScriptedServer:
             self._lives_s.pop(0)
             raise LaunchError("no")
 
-    async def wait(self) -> int:
+    async def wait(self) -> str:
         if not self._lives_s:
             self.script_ended.set()
             await asyncio.Event().wait()
         self.now_s += self._lives_s.pop(0) or 0.0
-        return -9
+        return "signal 9"
 
     async def stop(self, grace_s: float = 0.0) -> None:
         self.is_stopped = True

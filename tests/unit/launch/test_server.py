@@ -44,7 +44,7 @@ def is_gone(pid: int, within_s: float = 5.0) -> bool:
 def test_a_stop_leaves_no_process_and_no_region(tmp_path, port, mode):
     region = shm.SHM / f"triton-openai-test-{port}-x"
 
-    async def life() -> int:
+    async def life() -> str:
         server = TritonServer(program(tmp_path, mode, port))
         await server.start()
         region.touch()
@@ -53,7 +53,7 @@ def test_a_stop_leaves_no_process_and_no_region(tmp_path, port, mode):
         return await ended
 
     status = asyncio.run(life())
-    assert status == (-signal.SIGTERM if mode == "serves" else -signal.SIGKILL)
+    assert status == ("signal 15" if mode == "serves" else "signal 9")
     assert is_gone(stub_pid(tmp_path))
     assert not region.exists()
 
@@ -84,7 +84,7 @@ def test_a_start_that_is_cancelled_leaves_nothing(tmp_path, port):
 
 
 def test_a_death_is_reported_and_a_new_start_works(tmp_path, port):
-    async def life() -> int:
+    async def life() -> str:
         server = TritonServer(program(tmp_path, "serves", port))
         await server.start()
         parent = psutil.Process().children()[0]
@@ -94,7 +94,20 @@ def test_a_death_is_reported_and_a_new_start_works(tmp_path, port):
         await server.stop(grace_s=1)
         return status
 
-    assert asyncio.run(life()) == -signal.SIGKILL
+    assert asyncio.run(life()) == "signal 9"
+
+
+def test_a_dead_python_model_is_a_dead_server(tmp_path, port):
+    async def life() -> str:
+        server = TritonServer(program(tmp_path, "serves", port))
+        await server.start()
+        ended = asyncio.create_task(server.wait())
+        await asyncio.sleep(0.1)
+        os.kill(stub_pid(tmp_path), signal.SIGKILL)
+        return await asyncio.wait_for(ended, 5)
+
+    how = asyncio.run(life())
+    assert how.startswith(f"its process {stub_pid(tmp_path)} is gone: ")
 
 
 LAUNCHER = """

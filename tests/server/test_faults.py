@@ -1,0 +1,143 @@
+"""What breaks: a killed server, Python model or launcher; a stop while streams run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.fixtures.stack import ROOT, Stack, eventually
+
+LONG = {"model": "endless", "prompt": "abc", "max_tokens": 4000, "temperature": 0, "stream": True}
+SHORT = {**LONG, "max_tokens": 3, "stream": False}
+
+
+def regions(stack: Stack) -> set[Path]:
+    """Shared memory of the servers that this launcher started."""
+    return set(Path("/dev/shm").glob(f"triton-openai-*-{stack.process.pid}-*"))
+
+
+def complete(stack: Stack, **fields) -> httpx.Response:
+    return httpx.post(f"{stack.url}/v1/completions", json={**SHORT, **fields}, timeout=30)
+
+
+def begin_stream(client: httpx.Client, stack: Stack) -> Iterator[str]:
+    """Lines of a long stream, of which the first one was read."""
+    request = client.build_request("POST", f"{stack.url}/v1/completions", json=LONG)
+    lines = client.send(request, stream=True).iter_lines()
+    assert next(lines).startswith("data: {")
+    return lines
+
+
+def assert_ends_with_error(lines: Iterator[str], code: str) -> None:
+    *_, error, done = [line for line in lines if line]
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == code
+    assert done == "data: [DONE]"
+
+
+@pytest.fixture(scope="module")
+def victim(start) -> Stack:
+    """A stack of its own, since these tests break it."""
+    stack = start("serve")
+    stack.wait_ready(within_s=110)
+    return stack
+
+
+@pytest.mark.parametrize("killed", ["tritonserver", "endless_engine", "demo_detokenizer"])
+def test_a_killed_process_is_told_restarted_and_recovered_from(victim, killed):
+    with httpx.Client(timeout=30) as client:
+        lines = begin_stream(client, victim)
+        if killed == "tritonserver":
+            victim.tritonserver().kill()
+        else:
+            for process in victim.descendants(f"{killed}/1/model.py"):
+                process.kill()
+        assert_ends_with_error(lines, "model_unavailable")
+    away = complete(victim)
+    assert away.status_code == 503
+    assert away.json()["error"]["code"] == "model_unavailable"
+    assert away.headers["x-should-retry"] == "true"
+    eventually(lambda: not victim.is_ready(), 2, "readiness says so")
+    assert httpx.get(f"{victim.url}/health/live").status_code == 200
+    eventually(victim.is_ready, 20, "recovered")
+    assert complete(victim).status_code == 200
+
+
+def test_a_second_start_is_quick_and_a_stop_leaves_nothing(start):
+    began = time.monotonic()
+    stack = start("serve")
+    stack.wait_ready()
+    assert time.monotonic() - began < 15
+    assert regions(stack)
+    processes = psutil.Process(stack.process.pid).children(recursive=True)
+    assert stack.stop() == 0
+    assert not regions(stack)
+    assert not any(process.is_running() for process in processes)
+
+
+def test_a_stop_lets_running_streams_end(start):
+    stack = start("serve")
+    stack.wait_ready()
+    with httpx.Client(timeout=30) as client:
+        lines = begin_stream(client, stack)
+        stack.process.send_signal(signal.SIGTERM)
+        events = [line for line in lines if line]
+    assert events[-1] == "data: [DONE]"
+    assert json.loads(events[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+    assert stack.stop() == 0
+
+
+def test_streams_that_outlast_the_drain_are_told(start):
+    stack = start("serve", DRAIN_TIMEOUT_S=1)
+    stack.wait_ready()
+    with httpx.Client(timeout=30) as client:
+        lines = begin_stream(client, stack)
+        stack.process.send_signal(signal.SIGTERM)
+        assert_ends_with_error(lines, "model_unavailable")
+    assert stack.stop() == 0
+
+
+def test_a_killed_launcher_leaves_no_process_and_the_next_start_no_region(start):
+    stack = start("serve")
+    stack.wait_ready()
+    processes = psutil.Process(stack.process.pid).children(recursive=True)
+    assert len(processes) > 6
+    os.kill(stack.process.pid, signal.SIGKILL)
+    stack.process.wait(5)
+
+    def all_gone() -> bool:
+        return not any(
+            process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+            for process in processes
+        )
+
+    eventually(all_gone, 5, "no orphan")
+    following = start("serve")
+    following.wait_ready()
+    assert not regions(stack)
+    following.stop()
+
+
+@pytest.mark.parametrize("setting", ["PORT", "TRITON_GRPC_PORT"])
+def test_a_port_in_use_is_one_clear_line(stack, start, setting):
+    taken = stack.port if setting == "PORT" else stack.triton_grpc_port
+    refused = start("serve", **{setting: taken})
+    assert refused.process.wait(30) == 1
+    (line,) = [line for line in refused.log.read_text().splitlines() if line.startswith("error:")]
+    assert f"{setting}={taken}" in line
+    assert "Traceback" not in refused.log.read_text()
+
+
+def test_doctor_names_what_is_wrong(start, tmp_path):
+    sick = start("doctor", MODELS_FILE=tmp_path / "none.yaml")
+    assert sick.process.wait(30) == 1
+    assert "FAIL  models file: cannot read" in sick.log.read_text()
+    well = start("doctor", MODELS_FILE=ROOT / "models.yaml")
+    assert well.process.wait(30) == 0, well.log.read_text()
