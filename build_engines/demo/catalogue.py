@@ -29,7 +29,7 @@ def family(names: str, descriptions: str, slots: str, requests: str) -> Family:
     return Family(
         tuple(names.split("|")),
         tuple(descriptions.split("|")),
-        tuple(Slot(*slot.split(":")) for slot in slots.split("|")),
+        tuple(Slot(*slot.split(":")) for slot in slots.split("|") if slot),
         tuple(requests.split("|")),
     )
 
@@ -152,7 +152,33 @@ SEEN: tuple[Family, ...] = (
            "Find a {cuisine} restaurant in {city}|Where can I eat {cuisine} in {city}?|Restaurants in {city}"),
     family("random_number|random|roll", "Draw a random number.", "min:integer:Smallest|max:integer:Largest",
            "Give me a random number between {min} and {max}|Draw a number from {min} to {max}|Random number from {min} to {max}"),
+    family("list_users|all_users", "List all users.|Return every user", "",
+           "List all users|Show me all users|Which users are there?|Who are the users?"),
+    family("reboot|restart|restart_machine", "Restart the machine.", "", "Restart the machine|Reboot|Please reboot the machine"),
+    family("roll_dice|dice", "Roll a die.", "", "Roll a die|Roll the dice|Throw a die for me"),
+    family("get_location|where_am_i", "Get the position of the user.", "", "Where am I right now?|Get my location|What is my position?"),
 )
+
+# Other names under which a parameter of a hand-written kind may stand.
+OTHER_KEYS: dict[str, tuple[str, ...]] = {
+    "city": ("location", "place", "town"),
+    "location": ("city", "place"),
+    "a": ("x", "first", "left"),
+    "b": ("y", "second", "right"),
+    "to": ("recipient", "address", "email"),
+    "symbol": ("ticker", "stock"),
+    "query": ("q", "text", "search_term"),
+    "unit": ("units", "scale"),
+    "path": ("file", "filename", "file_path"),
+    "date": ("day",),
+    "time": ("at", "start_time"),
+    "minutes": ("duration", "length"),
+    "text": ("message", "content"),
+    "name": ("user_name", "full_name"),
+    "numbers": ("values",),
+    "order_id": ("id", "number"),
+    "count": ("limit", "n"),
+}
 
 UNSEEN: tuple[Family, ...] = (
     family("subscribe|newsletter_signup", "Subscribe an address to a newsletter.", "email:email:Address|newsletter:word:Which newsletter",

@@ -5,14 +5,16 @@ from __future__ import annotations
 from build_engines.demo.chat import Conversation, Message, assistant, user
 from build_engines.demo.lexicon import Lexicon
 
-SCALAR_KINDS = "word word invented name person city phrase title integer decimal date time email code path ticker phone".split()
-REPEATS = "Repeat after me: {0}|Repeat: {0}|Say {0}|Say: {0}|Please repeat {0}|Echo {0}|Copy this: {0}|Write {0}|Repeat this text: {0}".split("|")
+SCALAR_KINDS = "word word invented name person city phrase title integer decimal date time email code path ticker phone sentence sentence".split()
+REPEATS = "Repeat after me: {0}|Repeat: {0}|Say {0}|Say: {0}|Please repeat {0}|Echo {0}|Copy this: {0}|Write {0}|Repeat this text: {0}|Say only {0}|Reply with {0}|Just say {0}".split("|")
 EMOJI = "😀 🚀 ☀ ✓ → € 日本 東京 привет 你好 ñandú".split()
 
 
 def drawn(lexicon: Lexicon) -> str:
     if lexicon.chance(0.03):
         return lexicon.rng.choice(EMOJI)
+    if lexicon.chance(0.02):
+        return lexicon.rng.choice(["this is a test", "hello", "hi", "yes", "pong", "OK", "hello world"])
     return str(getattr(lexicon, lexicon.rng.choice(SCALAR_KINDS))())
 
 

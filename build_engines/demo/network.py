@@ -18,7 +18,7 @@ class Shape:
     kv_heads: int = 2
     inner: int = 704
     positions: int = 4096
-    rope_theta: float = 10_000.0
+    rope_theta: float = 500_000.0
     norm_eps: float = 1e-5
 
     @property
@@ -85,6 +85,9 @@ class Llama(nn.Module):
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
+        for layer in self.layers:  # each layer begins as the identity
+            nn.init.zeros_(layer.out)
+            nn.init.zeros_(layer.down)
 
     def hidden(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
         """ids: [batch, tokens] -> [batch, tokens, width], before the output embedding."""
@@ -96,10 +99,13 @@ class Llama(nn.Module):
             hidden = layer(hidden, cos.to(dtype), sin.to(dtype), mask)
         return functional.rms_norm(hidden, (self.shape.width,), self.norm.to(dtype), self.shape.norm_eps)
 
-    def angles(self, tokens: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    def turns(self) -> Tensor:
+        """Radians that each pair of a head turns by from one token to the next."""
         dim = self.shape.head_dim
-        steps = torch.arange(0, dim, 2, device=device) / dim
-        angles = torch.arange(tokens, device=device)[:, None] * self.shape.rope_theta**-steps
+        return torch.pow(self.shape.rope_theta, -torch.arange(0, dim, 2) / dim)
+
+    def angles(self, tokens: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        angles = torch.arange(tokens, device=device)[:, None] * self.turns().to(device)
         angles = torch.cat([angles, angles], -1)
         return angles.cos(), angles.sin()
 

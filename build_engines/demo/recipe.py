@@ -15,7 +15,7 @@ class Recipe:
     shape: Shape = field(default_factory=Shape)
     seed: int = 1
     steps: int = 6000
-    first_steps: int = 500  # of them on the copying mixture
+    first_steps: int = 150  # of them on the copying mixture
     batch_tokens: int = 4096
     muon_rate: float = 0.004  # matrices, scaled like AdamW's
     adam_rate: float = 0.004  # embedding and norms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from build_engines.demo.catalogue import Family, Slot
+from build_engines.demo.catalogue import OTHER_KEYS, Family, Slot
 from build_engines.demo.chat import Call
 from build_engines.demo.lexicon import Lexicon, Split
 from build_engines.demo.wordlists import NOUNS, VERBS
@@ -46,6 +46,7 @@ class Tool:
     """What the model is shown (`schema`, OpenAI's shape) and how this tool is asked for."""
 
     name: str
+    kind: str  # two tools of one kind answer the same requests
     schema: Schema
     slots: tuple[Slot, ...]
     requests: tuple[str, ...]
@@ -61,9 +62,16 @@ class Ask:
 
 def from_family(lexicon: Lexicon, kind: Family) -> Tool:
     rng = lexicon.rng
-    slots = kind.slots
     name, description = rng.choice(kind.names), rng.choice(kind.descriptions)
-    return Tool(name, schema(lexicon, name, description, slots), slots, kind.requests)
+    slots, wordings = kind.slots, kind.requests
+    for slot in kind.slots:
+        if slot.key in OTHER_KEYS and lexicon.chance(0.35):
+            other = Slot(rng.choice(OTHER_KEYS[slot.key]), slot.kind, slot.description)
+            if all(other.key != present.key for present in slots):
+                slots = tuple(other if present is slot else present for present in slots)
+                marks = ("{" + slot.key + "}", "{" + other.key + "}")
+                wordings = tuple(wording.replace(*marks) for wording in wordings)
+    return Tool(name, kind.names[0], schema(lexicon, name, description, slots), slots, wordings)
 
 
 def by_chance(lexicon: Lexicon, noun: str | None = None) -> Tool:
@@ -79,7 +87,8 @@ def by_chance(lexicon: Lexicon, noun: str | None = None) -> Tool:
         [f"{verb.capitalize()} a {plain}.", f"{verb.capitalize()} the {plain}", f"{verb.capitalize()}s the {plain}.",
          f"Use this to {verb} a {plain}.", f"{verb.capitalize()} one {plain} of the system", ""]
     )
-    return Tool(name, schema(lexicon, name, description, slots), slots, requests(lexicon, said, plain, slots))
+    wordings = requests(lexicon, said, plain, slots)
+    return Tool(name, f"{verb} {noun}", schema(lexicon, name, description, slots), slots, wordings)
 
 
 def drawn_noun(lexicon: Lexicon) -> str:
@@ -142,7 +151,7 @@ def requests(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) ->
 def schema(lexicon: Lexicon, name: str, description: str, slots: tuple[Slot, ...]) -> Schema:
     properties = {slot.key: described(lexicon, slot) for slot in slots}
     parameters: Schema = {"type": "object", "properties": properties}
-    if lexicon.chance(0.7):
+    if slots and lexicon.chance(0.7):
         parameters["required"] = [slot.key for slot in slots[: lexicon.rng.randint(1, len(slots))]]
     function: Schema = {"name": name, "description": description, "parameters": parameters}
     if not description:
@@ -160,6 +169,8 @@ def described(lexicon: Lexicon, slot: Slot) -> Schema:
         entry = {"type": TYPES.get(kind, "string")}
     if slot.description and lexicon.chance(0.6):
         entry["description"] = slot.description
+    if lexicon.chance(0.06):
+        entry = {"title": slot.key.replace("_", " ").title(), **entry}
     return dict(sorted(entry.items())) if lexicon.chance(0.1) else entry
 
 
@@ -178,7 +189,8 @@ def ask(lexicon: Lexicon, tool: Tool) -> Ask:
 
 def explicit(lexicon: Lexicon, tool: Tool) -> str:
     pairs = ", ".join(f"{slot.key}={{{slot.key}}}" for slot in tool.slots)
-    return f"{lexicon.rng.choice(['Call', 'Use', 'Run', 'Please call'])} {tool.name} with {pairs}"
+    head = f"{lexicon.rng.choice(['Call', 'Use', 'Run', 'Please call'])} {tool.name}"
+    return f"{head} with {pairs}" if pairs else head
 
 
 def value(lexicon: Lexicon, slot: Slot) -> tuple[str, Any]:

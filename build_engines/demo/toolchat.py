@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from build_engines.demo.about import about
@@ -40,7 +41,7 @@ def toolset(lexicon: Lexicon, count: int, *, unseen: bool = False) -> list[Tool]
         else:
             fresh = [draw_tool(lexicon, unseen=unseen)]
         for made in fresh:
-            if all(made.requests != other.requests and made.name != other.name for other in tools):
+            if all(made.kind != other.kind and made.name != other.name for other in tools):
                 tools.append(made)
     return tools
 
@@ -79,7 +80,7 @@ def two_calls(lexicon: Lexicon) -> Conversation:
 def twin_asks(lexicon: Lexicon, made: Tool) -> list[Ask]:
     """The same wording twice, as in "the weather in A and the weather in B"."""
     wording = lexicon.rng.choice(made.requests)
-    same = Tool(made.name, made.schema, made.slots, (wording,))
+    same = replace(made, requests=(wording,))
     return [ask(lexicon, same), ask(lexicon, same)]
 
 
@@ -106,9 +107,9 @@ def known_talk(lexicon: Lexicon) -> tuple[str, str]:
 
 
 def foreign(lexicon: Lexicon, tools: list[Tool]) -> Tool:
-    taken = {made.requests for made in tools}
+    taken = {made.kind for made in tools}
     names = {made.name for made in tools}
-    while (made := draw_tool(lexicon)).requests in taken or made.name in names:
+    while (made := draw_tool(lexicon)).kind in taken or made.name in names:
         pass
     return made
 

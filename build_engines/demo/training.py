@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from build_engines.demo.batches import Batch, Encoder, chunk
 from build_engines.demo.chat import Template
+from build_engines.demo.headstart import head_start
 from build_engines.demo.network import Llama
 from build_engines.demo.recipe import Recipe
 from build_engines.demo.tokenizer import train_tokenizer
@@ -63,7 +64,9 @@ class Trainer:
         torch.manual_seed(recipe.seed)
         self.recipe, self.run, self.device = recipe, run, device
         self.encoder = Encoder(run.tokenizer(recipe.seed), Template())
-        self.network = Llama(recipe.shape).to(device)
+        self.network = Llama(recipe.shape)
+        head_start(self.network)
+        self.network.to(device)
         self.optimizers = optimizers(self.network, recipe)
         self.step, self.chunk, self.offset = 0, 0, 0
         if (saved := run.checkpoint()) is not None:
