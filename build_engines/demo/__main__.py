@@ -59,8 +59,29 @@ def evaluate_folder(
     figures, wrong = evaluate(Speaker(model), count)
     typer.echo(table(figures))
     if misses:
-        lines = (f"{miss.prompt}\n--- wanted\n{miss.wanted}\n--- given\n{miss.given}\n=====" for miss in wrong)
+        lines = (
+            f"{miss.prompt}\n--- wanted\n{miss.wanted}\n--- given\n{miss.given}\n====="
+            for miss in wrong
+        )
         misses.write_text("\n".join(lines))
+
+
+@app.command()
+def goldens(file: Path, model: Path = MODEL) -> None:
+    """Writes the model's present answers into a file of golden prompts."""
+    from build_engines.demo.goldens import answer_again
+    from build_engines.demo.speaker import Speaker
+
+    torch.set_num_threads(1)
+    answer_again(file, Speaker(model))
+
+
+@app.command()
+def curve(run: Folder = RUN, file: Path = MODEL / "loss.png") -> None:
+    """Draws the losses of a training."""
+    from build_engines.demo.curve import draw_curve
+
+    draw_curve(Run(run).losses(), file)
 
 
 if __name__ == "__main__":

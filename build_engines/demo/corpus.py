@@ -16,7 +16,13 @@ Writer = Callable[[Lexicon], Conversation]
 Mixture = tuple[tuple[Writer, float], ...]
 
 # Copying comes first: calls and JSON are built on it.
-FIRST: Mixture = ((copying, 0.6), (extractions, 0.15), (chat, 0.1), (one_call, 0.05), (long_chat, 0.1))
+FIRST: Mixture = (
+    (copying, 0.6),
+    (extractions, 0.15),
+    (chat, 0.1),
+    (one_call, 0.05),
+    (long_chat, 0.1),
+)
 MAIN: Mixture = (
     (long_chat, 0.34),
     (one_call, 0.12),

@@ -26,12 +26,13 @@ def head_start(network: Llama) -> None:
         network.embedding[:, stored] = 0.0
         known = torch.zeros(64, width)
         known[:, 1 : stored[0]] = orthonormal(64, int(stored[0]) - 1)
-        remember(network.layers[0], known, stored, network.turns())  # type: ignore[arg-type]
-        recall(network.layers[1], known, stored, network.turns())  # type: ignore[arg-type]
+        remember(network.blocks[0], known, stored, network.turns())
+        recall(network.blocks[1], known, stored, network.turns())
 
 
 def orthonormal(rows: int, columns: int) -> Tensor:
-    return torch.linalg.qr(torch.randn(columns, rows))[0].T
+    columns_first: Tensor = torch.linalg.qr(torch.randn(columns, rows))[0]
+    return columns_first.T
 
 
 def remember(layer: Layer, known: Tensor, stored: Tensor, turns: Tensor) -> None:

@@ -49,7 +49,9 @@ class Layer(nn.Module):
         return hidden + functional.linear(functional.silu(gate) * up, self.down.to(hidden.dtype))
 
     def normed(self, hidden: Tensor, scale: Tensor) -> Tensor:
-        return functional.rms_norm(hidden, (self.shape.width,), scale.to(hidden.dtype), self.shape.norm_eps)
+        return functional.rms_norm(
+            hidden, (self.shape.width,), scale.to(hidden.dtype), self.shape.norm_eps
+        )
 
     def attend(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
         # Plain products: on a CPU in bfloat16 they beat the fused attention's backward pass.
@@ -80,12 +82,13 @@ class Llama(nn.Module):
         super().__init__()
         self.shape = shape
         self.embedding = nn.Parameter(torch.empty(shape.vocabulary, shape.width))
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.blocks = [Layer(shape) for _ in range(shape.layers)]
+        self.layers = nn.ModuleList(self.blocks)
         self.norm = nn.Parameter(torch.ones(shape.width))
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
-        for layer in self.layers:  # each layer begins as the identity
+        for layer in self.blocks:  # each layer begins as the identity
             nn.init.zeros_(layer.out)
             nn.init.zeros_(layer.down)
 
@@ -95,9 +98,11 @@ class Llama(nn.Module):
         cos, sin = self.angles(tokens, ids.device)
         mask = torch.full((tokens, tokens), -1e9, device=ids.device, dtype=dtype).triu(1)
         hidden = functional.embedding(ids, self.embedding).to(dtype)
-        for layer in self.layers:
+        for layer in self.blocks:
             hidden = layer(hidden, cos.to(dtype), sin.to(dtype), mask)
-        return functional.rms_norm(hidden, (self.shape.width,), self.norm.to(dtype), self.shape.norm_eps)
+        return functional.rms_norm(
+            hidden, (self.shape.width,), self.norm.to(dtype), self.shape.norm_eps
+        )
 
     def turns(self) -> Tensor:
         """Radians that each pair of a head turns by from one token to the next."""

@@ -1,5 +1,7 @@
 """Single tools and single requests for them: hand-written kinds, and kinds put together by chance."""
 
+# ruff: noqa: SIM905  (words and sentences read best as plain text)
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -11,7 +13,13 @@ from build_engines.demo.lexicon import Lexicon, Split
 from build_engines.demo.wordlists import NOUNS, VERBS
 
 Schema = dict[str, Any]
-TYPES = {"integer": "integer", "count": "integer", "number": "number", "decimal": "number", "boolean": "boolean"}
+TYPES = {
+    "integer": "integer",
+    "count": "integer",
+    "number": "number",
+    "decimal": "number",
+    "boolean": "boolean",
+}
 CHANCE_KINDS = (
     "word word invented name person city phrase title date time email code path integer integer count "
     "decimal boolean enum list(word) list(name) list(integer)"
@@ -84,8 +92,14 @@ def by_chance(lexicon: Lexicon, noun: str | None = None) -> Tool:
     name = joined(lexicon, verb, noun)
     plain = noun.replace("_", " ")
     description = rng.choice(
-        [f"{verb.capitalize()} a {plain}.", f"{verb.capitalize()} the {plain}", f"{verb.capitalize()}s the {plain}.",
-         f"Use this to {verb} a {plain}.", f"{verb.capitalize()} one {plain} of the system", ""]
+        [
+            f"{verb.capitalize()} a {plain}.",
+            f"{verb.capitalize()} the {plain}",
+            f"{verb.capitalize()}s the {plain}.",
+            f"Use this to {verb} a {plain}.",
+            f"{verb.capitalize()} one {plain} of the system",
+            "",
+        ]
     )
     wordings = requests(lexicon, said, plain, slots)
     return Tool(name, f"{verb} {noun}", schema(lexicon, name, description, slots), slots, wordings)
@@ -100,7 +114,12 @@ def drawn_noun(lexicon: Lexicon) -> str:
 
 def joined(lexicon: Lexicon, verb: str, noun: str) -> str:
     camel = noun.replace("_", " ").title().replace(" ", "")
-    styles = [f"{verb}_{noun}"] * 4 + [f"{noun}_{verb}", f"{verb}{camel}", f"{noun}.{verb}", f"{verb}-{noun}"]
+    styles = [f"{verb}_{noun}"] * 4 + [
+        f"{noun}_{verb}",
+        f"{verb}{camel}",
+        f"{noun}.{verb}",
+        f"{verb}-{noun}",
+    ]
     return lexicon.rng.choice(styles)
 
 
@@ -110,11 +129,19 @@ def drawn_slots(lexicon: Lexicon) -> list[Slot]:
     for _ in range(rng.choice([1, 1, 2, 2, 2, 3])):
         kind = rng.choice(CHANCE_KINDS)
         if kind == "enum":
-            values = rng.choice(ENUMS).split() if lexicon.chance(0.6) else [lexicon.word() for _ in range(3)]
+            values = (
+                rng.choice(ENUMS).split()
+                if lexicon.chance(0.6)
+                else [lexicon.word() for _ in range(3)]
+            )
             kind = f"enum({','.join(values)})"
         key = drawn_key(lexicon, kind)
         words = key.replace("_", " ")
-        slots[key] = Slot(key, kind, rng.choice([f"The {words}", words.capitalize(), f"The {words} to use", "", ""]))
+        slots[key] = Slot(
+            key,
+            kind,
+            rng.choice([f"The {words}", words.capitalize(), f"The {words} to use", "", ""]),
+        )
     return list(slots.values())
 
 
@@ -123,7 +150,11 @@ def drawn_key(lexicon: Lexicon, kind: str) -> str:
     if known and lexicon.chance(0.65):
         return lexicon.rng.choice(known)
     head = lexicon.invented() if lexicon.chance(0.7) else lexicon.word()
-    return f"{head}_{lexicon.rng.choice(['id', 'name', 'type', 'code'])}" if lexicon.chance(0.15) else head
+    return (
+        f"{head}_{lexicon.rng.choice(['id', 'name', 'type', 'code'])}"
+        if lexicon.chance(0.15)
+        else head
+    )
 
 
 def requests(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) -> tuple[str, ...]:
@@ -131,17 +162,36 @@ def requests(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) ->
     rng = lexicon.rng
     texts = []
     for _ in range(4):
-        chosen = list(slots) if lexicon.chance(0.75) else rng.sample(slots, rng.randint(1, len(slots)))
+        chosen = (
+            list(slots) if lexicon.chance(0.75) else rng.sample(slots, rng.randint(1, len(slots)))
+        )
         if lexicon.chance(0.3):
             rng.shuffle(chosen)
-        style = rng.choice(["{w} {v}", "the {w} {v}", "{w}: {v}", "{w}={v}", "{w} {v}", "{v} as the {w}", "{w} set to {v}"])
+        style = rng.choice(
+            [
+                "{w} {v}",
+                "the {w} {v}",
+                "{w}: {v}",
+                "{w}={v}",
+                "{w} {v}",
+                "{v} as the {w}",
+                "{w} set to {v}",
+            ]
+        )
         parts = [
-            f"{{{slot.key}}}" if slot.kind == "boolean" and "{w} {v}" in style
+            f"{{{slot.key}}}"
+            if slot.kind == "boolean" and "{w} {v}" in style
             else style.format(w=slot.key.replace("_", " "), v=f"{{{slot.key}}}")
             for slot in chosen
         ]
-        rest = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + rng.choice([" and ", ", ", " and "]) + parts[-1]
-        head = rng.choice(["", "", "Please ", "I want to ", "Can you ", "I need you to ", "Could you "])
+        rest = (
+            parts[0]
+            if len(parts) == 1
+            else ", ".join(parts[:-1]) + rng.choice([" and ", ", ", " and "]) + parts[-1]
+        )
+        head = rng.choice(
+            ["", "", "Please ", "I want to ", "Can you ", "I need you to ", "Could you "]
+        )
         article = rng.choice(["the ", "a ", "my ", "the "])
         text = f"{head}{said} {article}{noun} {rng.choice(['with', 'for', 'with', 'using'])} {rest}"
         texts.append(text[0].upper() + text[1:])
@@ -213,5 +263,9 @@ def value(lexicon: Lexicon, slot: Slot) -> tuple[str, Any]:
     if kind == "number":
         kind = rng.choice(["integer", "integer", "decimal"])
     drawn = getattr(lexicon, kind)()
-    quoted = kind in ("phrase", "title", "word") and lexicon.split is Split.TRAIN and lexicon.chance(0.08)
+    quoted = (
+        kind in ("phrase", "title", "word")
+        and lexicon.split is Split.TRAIN
+        and lexicon.chance(0.08)
+    )
     return (f'"{drawn}"' if quoted else str(drawn)), drawn

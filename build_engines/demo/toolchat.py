@@ -1,5 +1,7 @@
 """Conversations with one to four tools: one call, two calls, none, and sentences about results."""
 
+# ruff: noqa: SIM905  (words and sentences read best as plain text)
+
 from __future__ import annotations
 
 import json
@@ -101,7 +103,9 @@ def no_call(lexicon: Lexicon) -> Conversation:
 
 def known_talk(lexicon: Lexicon) -> tuple[str, str]:
     """Small talk that no tool could be meant by."""
-    while (pair := talk(lexicon))[1].startswith(("I am only a small demo", "I have no clock", "Two plus", "One plus", "Three plus")):
+    while (pair := talk(lexicon))[1].startswith(
+        ("I am only a small demo", "I have no clock", "Two plus", "One plus", "Three plus")
+    ):
         pass
     return pair
 
@@ -119,11 +123,15 @@ def result(lexicon: Lexicon) -> tuple[str, str]:
     rng = lexicon.rng
     roll = rng.random()
     if roll < 0.12:
-        text = rng.choice([lexicon.phrase(), f"{lexicon.integer()}", lexicon.sentence(), str(lexicon.decimal())])
+        text = rng.choice(
+            [lexicon.phrase(), f"{lexicon.integer()}", lexicon.sentence(), str(lexicon.decimal())]
+        )
         return text, f"The result is: {text}."
     if roll < 0.2:
         problem = lexicon.phrase()
-        return json.dumps({"error": problem}, ensure_ascii=False), f"The tool reported an error: {problem}."
+        return json.dumps(
+            {"error": problem}, ensure_ascii=False
+        ), f"The tool reported an error: {problem}."
     keys = rng.sample(RESULT_KEYS, rng.choice([1, 2, 2, 3]))
     if lexicon.chance(0.3):
         keys[0] = lexicon.invented()
@@ -136,7 +144,9 @@ def result(lexicon: Lexicon) -> tuple[str, str]:
 def result_value(lexicon: Lexicon, key: str) -> Any:
     if key == "condition":
         return lexicon.rng.choice(CONDITIONS)
-    kind = lexicon.rng.choice("integer integer decimal word name city phrase time date code boolean".split())
+    kind = lexicon.rng.choice(
+        "integer integer decimal word name city phrase time date code boolean".split()
+    )
     return lexicon.chance(0.5) if kind == "boolean" else getattr(lexicon, kind)()
 
 
@@ -167,7 +177,10 @@ def long_chat(lexicon: Lexicon) -> Conversation:
                 messages += [tool(content) for content, _ in outcomes]
                 messages.append(assistant(" ".join(sentence for _, sentence in outcomes)))
         elif roll < 0.86:
-            messages += [user(worn(lexicon, ask(lexicon, foreign(lexicon, tools)).text)), assistant(NO_TOOL)]
+            messages += [
+                user(worn(lexicon, ask(lexicon, foreign(lexicon, tools)).text)),
+                assistant(NO_TOOL),
+            ]
         else:
             question, answer = known_talk(lexicon)
             messages += [user(question), assistant(answer)]

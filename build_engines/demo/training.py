@@ -103,7 +103,9 @@ class Trainer:
 
     def update(self, batch: Batch) -> float:
         rate = self.recipe.rate(self.step)
-        loss = self.network.loss(batch.ids.to(self.device), batch.targets.to(self.device), torch.bfloat16)
+        loss = self.network.loss(
+            batch.ids.to(self.device), batch.targets.to(self.device), torch.bfloat16
+        )
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         for optimizer in self.optimizers:
@@ -114,13 +116,14 @@ class Trainer:
         self.step += 1
         return loss.item()
 
-    def train(self, *, save_every: int, minutes: float | None) -> None:
-        """Until the recipe's last step, or until the minutes are over; then saves."""
+    def train(self, *, save_every: int, minutes: float | None, until: int | None = None) -> None:
+        """Until the recipe's last step, or `until` a step, or the minutes are over; then saves."""
+        last = min(self.recipe.steps, until or self.recipe.steps)
         end = time.monotonic() + 60 * minutes if minutes else float("inf")
         bar = tqdm(total=self.recipe.steps, initial=self.step, unit="step", mininterval=5)
         batches = self.batches()
         with self.run.losses_file.open("a") as losses:
-            while self.step < self.recipe.steps and time.monotonic() < end:
+            while self.step < last and time.monotonic() < end:
                 loss = self.update(next(batches))
                 losses.write(json.dumps({"step": self.step, "loss": round(loss, 4)}) + "\n")
                 bar.update()
