@@ -1,6 +1,6 @@
 """Questions about this project, with the answers that its README gives."""
 
-# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
+# ruff: noqa: E501  (words and sentences read best as plain text)
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Repeating and looking up: the plain form of the skill that calls and JSON need."""
 
-# ruff: noqa: SIM905  (words and sentences read best as plain text)
+# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
 
 from __future__ import annotations
 

@@ -21,12 +21,15 @@ from build_engines.demo.training import Run
 def weights(network: Llama) -> dict[str, Tensor]:
     """The parameters under transformers' names, in half precision."""
     shape = network.shape
-    named = {"model.embed_tokens.weight": network.embedding, "model.norm.weight": network.norm}
+    named: dict[str, Tensor] = {
+        "model.embed_tokens.weight": network.embedding,
+        "model.norm.weight": network.norm,
+    }
     for index, layer in enumerate(network.blocks):
         at = f"model.layers.{index}."
-        parts = [shape.width, shape.kv_heads * shape.head_dim, shape.kv_heads * shape.head_dim]
-        query, key, value = layer.qkv.split(parts)
-        gate, up = layer.gate_up.split(shape.inner)
+        narrow = shape.kv_heads * shape.head_dim
+        query, key, value = layer.qkv.tensor_split([shape.width, shape.width + narrow])
+        gate, up = layer.gate_up.chunk(2)
         named |= {
             at + "input_layernorm.weight": layer.norm_in,
             at + "self_attn.q_proj.weight": query,

@@ -3,8 +3,6 @@
 A stable hash parts all of them in two: what the evaluation asks about is never trained on.
 """
 
-# ruff: noqa: SIM905  (words and sentences read best as plain text)
-
 from __future__ import annotations
 
 import random

@@ -45,7 +45,7 @@ class Layer(nn.Module):
         """hidden: [batch, tokens, width]."""
         hidden = hidden + self.attend(self.normed(hidden, self.norm_in), cos, sin, mask)
         inner = functional.linear(self.normed(hidden, self.norm_mlp), self.gate_up.to(hidden.dtype))
-        gate, up = inner.split(self.shape.inner, -1)
+        gate, up = inner.chunk(2, -1)
         return hidden + functional.linear(functional.silu(gate) * up, self.down.to(hidden.dtype))
 
     def normed(self, hidden: Tensor, scale: Tensor) -> Tensor:
@@ -60,9 +60,9 @@ class Layer(nn.Module):
         rows, dim = batch * shape.kv_heads, shape.head_dim
         qkv = functional.linear(hidden, self.qkv.to(hidden.dtype))
         qkv = qkv.view(batch, tokens, shape.qkv_heads, dim).transpose(1, 2)
-        turned, value = qkv.split([shape.heads + shape.kv_heads, shape.kv_heads], 1)
+        turned, value = qkv.tensor_split([shape.heads + shape.kv_heads], 1)
         turned = rotated(turned, cos, sin)
-        query, key = turned.split([shape.heads, shape.kv_heads], 1)
+        query, key = turned.tensor_split([shape.heads], 1)
         query = query.reshape(rows, -1, dim) * dim**-0.5
         scores = torch.bmm(query, key.reshape(rows, tokens, dim).transpose(1, 2))
         scores = scores.view(rows, -1, tokens, tokens) + mask

@@ -14,17 +14,17 @@ class Recipe:
 
     shape: Shape = field(default_factory=Shape)
     seed: int = 1
-    steps: int = 6000
+    steps: int = 4200
     first_steps: int = 150  # of them on the copying mixture
     batch_tokens: int = 4096
-    muon_rate: float = 0.004  # matrices, scaled like AdamW's
+    muon_rate: float = 0.002  # matrices, scaled like AdamW's
     adam_rate: float = 0.004  # embedding and norms
     weight_decay: float = 0.02
     warmup_steps: int = 60
     decay_share: float = 0.35
 
     def __post_init__(self) -> None:
-        if not 0 < self.steps:
+        if self.steps < 1:
             raise ValueError("steps must be positive")
 
     def mixture(self, step: int) -> Mixture:

@@ -3,7 +3,7 @@
 A space is a token of its own before a word that could be a value; digits stand alone.
 """
 
-# ruff: noqa: SIM905  (words and sentences read best as plain text)
+# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
 
 from __future__ import annotations
 

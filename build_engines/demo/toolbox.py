@@ -1,6 +1,6 @@
-"""Single tools and single requests for them: hand-written kinds, and kinds put together by chance."""
+"""Single tools and requests for them: hand-written kinds, and kinds put together by chance."""
 
-# ruff: noqa: SIM905  (words and sentences read best as plain text)
+# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
 
 from __future__ import annotations
 

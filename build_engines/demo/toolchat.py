@@ -1,6 +1,6 @@
 """Conversations with one to four tools: one call, two calls, none, and sentences about results."""
 
-# ruff: noqa: SIM905  (words and sentences read best as plain text)
+# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
 
 from __future__ import annotations
 

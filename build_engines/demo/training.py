@@ -122,14 +122,13 @@ class Trainer:
         end = time.monotonic() + 60 * minutes if minutes else float("inf")
         bar = tqdm(total=self.recipe.steps, initial=self.step, unit="step", mininterval=5)
         batches = self.batches()
-        with self.run.losses_file.open("a") as losses:
+        with self.run.losses_file.open("a", buffering=1) as losses:
             while self.step < last and time.monotonic() < end:
                 loss = self.update(next(batches))
                 losses.write(json.dumps({"step": self.step, "loss": round(loss, 4)}) + "\n")
                 bar.update()
                 bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
                 if self.step % save_every == 0:
-                    losses.flush()
                     self.save()
         self.save()
 

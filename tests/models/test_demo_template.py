@@ -59,7 +59,8 @@ def test_calls_and_results_have_turns(template: Template, arguments: Any) -> Non
     called = {"role": "assistant", "content": None, "tool_calls": [call]}
     text = template([user("Weather?"), called, tool("21")], [WEATHER])
     assert text.endswith(
-        '<|im_start|>assistant\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n'
+        "<|im_start|>assistant\n<tool_call>\n"
+        '{"name": "get_weather", "arguments": {"city": "Rome"}}\n'
         "</tool_call><|im_end|>\n<|im_start|>tool\n21<|im_end|>\n"
     )
 
