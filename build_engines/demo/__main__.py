@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -48,9 +49,10 @@ def evaluate_folder(
     model: Path = MODEL,
     count: Annotated[int, typer.Option(help="held-out prompts for each skill")] = 300,
     threads: Threads = 0,
+    record: bool = False,
     misses: Annotated[Path | None, typer.Option(help="write every wrong answer here")] = None,
 ) -> None:
-    """Prints the figures of the model card."""
+    """Prints the figures of the model card; `--record` keeps them beside the model."""
     from build_engines.demo.evaluation import evaluate, table
     from build_engines.demo.speaker import Speaker
 
@@ -58,6 +60,9 @@ def evaluate_folder(
         torch.set_num_threads(threads)
     figures, wrong = evaluate(Speaker(model), count)
     typer.echo(table(figures))
+    if record:
+        shares = {figure.name: round(figure.share, 4) for figure in figures}
+        (model / "figures.json").write_text(json.dumps(shares, indent=2) + "\n")
     if misses:
         lines = (
             f"{miss.prompt}\n--- wanted\n{miss.wanted}\n--- given\n{miss.given}\n====="

@@ -14,14 +14,14 @@ class Recipe:
 
     shape: Shape = field(default_factory=Shape)
     seed: int = 1
-    steps: int = 4200
+    steps: int = 3600
     first_steps: int = 150  # of them on the copying mixture
     batch_tokens: int = 4096
     muon_rate: float = 0.002  # matrices, scaled like AdamW's
     adam_rate: float = 0.004  # embedding and norms
     weight_decay: float = 0.02
     warmup_steps: int = 60
-    decay_share: float = 0.35
+    decay_share: float = 0.76
 
     def __post_init__(self) -> None:
         if self.steps < 1:
