@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -27,15 +26,15 @@ def train(
     run: Folder = RUN,
     device: str = "cpu",
     threads: Threads = 0,
-    steps: Annotated[int | None, typer.Option(help="instead of the recipe's")] = None,
+    steps: Annotated[int | None, typer.Option(help="stop and save at this step")] = None,
     minutes: Annotated[float | None, typer.Option(help="stop and save after so long")] = None,
     save_every: int = 100,
 ) -> None:
     """Trains, or goes on from the last checkpoint of the folder."""
     if threads:
         torch.set_num_threads(threads)
-    recipe = Recipe() if steps is None else replace(Recipe(), steps=steps)
-    Trainer(recipe, Run(run), torch.device(device)).train(save_every=save_every, minutes=minutes)
+    trainer = Trainer(Recipe(), Run(run), torch.device(device))
+    trainer.train(save_every=save_every, minutes=minutes, until=steps)
 
 
 @app.command()

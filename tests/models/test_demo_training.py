@@ -22,7 +22,7 @@ from build_engines.demo.recipe import Recipe
 from build_engines.demo.training import Run, Trainer
 
 TOKENIZER = Path(__file__).parents[2] / "build_engines" / "demo" / "model" / "tokenizer.json"
-TINY = Recipe(shape=Shape(layers=2), steps=4, batch_tokens=512, first_steps=1)
+TINY = Recipe(shape=Shape(layers=2), rates=((0, 1.0), (4, 0.0)), batch_tokens=512, first_steps=1)
 DRAWS = ["invented", "word", "name", "full_name", "date", "time", "email", "code", "path", "phone"]
 
 
@@ -75,6 +75,6 @@ def test_a_training_exports_and_draws(tmp_path: Path) -> None:
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_steps_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="steps"):
-        replace(TINY, steps=0)
+def test_rates_must_be_given_in_order() -> None:
+    with pytest.raises(ValueError, match="rise"):
+        replace(TINY, rates=((4, 1.0), (0, 0.0)))
