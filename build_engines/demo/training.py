@@ -49,12 +49,19 @@ class Run:
     def checkpoint(self) -> dict[str, Any] | None:
         if not self.checkpoint_file.exists():
             return None
-        loaded: dict[str, Any] = torch.load(self.checkpoint_file, weights_only=True)
+        loaded: dict[str, Any] = torch.load(
+            self.checkpoint_file, map_location="cpu", weights_only=True
+        )
         return loaded
 
     def losses(self) -> list[tuple[int, float]]:
         rows = [json.loads(line) for line in self.losses_file.read_text().splitlines()]
         return [(row["step"], row["loss"]) for row in rows]
+
+    def forget_after(self, step: int) -> None:
+        """Drops the losses of steps that the checkpoint does not hold."""
+        rows = self.losses_file.read_text().splitlines()[:step]
+        self.losses_file.write_text("".join(f"{row}\n" for row in rows))
 
 
 class Trainer:
@@ -77,6 +84,7 @@ class Trainer:
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
         self.step, self.chunk, self.offset = saved["step"], saved["chunk"], saved["offset"]
+        self.run.forget_after(self.step)
 
     def save(self) -> None:
         state = {
