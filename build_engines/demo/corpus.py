@@ -36,6 +36,20 @@ MAIN: Mixture = (
     (manner, 0.05),
 )
 
+# Short conversations weigh more again: exact copies are what is still learned late.
+LAST: Mixture = (
+    (long_chat, 0.26),
+    (one_call, 0.12),
+    (two_calls, 0.1),
+    (no_call, 0.05),
+    (after_result, 0.05),
+    (extraction, 0.05),
+    (extractions, 0.12),
+    (copying, 0.12),
+    (chat, 0.1),
+    (manner, 0.08),
+)
+
 
 def conversations(mixture: Mixture, seed: int) -> Iterator[Conversation]:
     """Without end, and the same for the same seed."""

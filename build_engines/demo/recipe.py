@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from build_engines.demo.corpus import FIRST, MAIN, Mixture
+from build_engines.demo.corpus import FIRST, LAST, MAIN, Mixture
 from build_engines.demo.network import Shape
 
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
@@ -18,7 +18,8 @@ RATES: Schedule = ((-1, 0.0), (59, 1.0), (864, 1.0), (1600, 2000 / 2736), (3950,
 class Recipe:
     shape: Shape = field(default_factory=Shape)
     seed: int = 1
-    first_steps: int = 150  # of them on the copying mixture
+    first_steps: int = 150  # on the mixture that copies most
+    main_steps: int = 2350  # then on the main one; the rest is for the last
     batch_tokens: int = 4096
     muon_rate: float = 0.002  # matrices, scaled like AdamW's
     adam_rate: float = 0.004  # embedding and norms
@@ -34,7 +35,9 @@ class Recipe:
         return self.rates[-1][0]
 
     def mixture(self, step: int) -> Mixture:
-        return FIRST if step < self.first_steps else MAIN
+        if step < self.first_steps:
+            return FIRST
+        return MAIN if step < self.first_steps + self.main_steps else LAST
 
     def rate(self, step: int) -> float:
         """The share of the full learning rate at a step: lines between the given points."""
