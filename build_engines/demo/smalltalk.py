@@ -231,43 +231,36 @@ def talk(lexicon: Lexicon) -> tuple[str, str]:
     return worn(lexicon, filled(lexicon, rng.choice(UNKNOWN_ASKED))), UNKNOWN
 
 
+# What someone tells, and the reply; what is asked for later, and the reply.
+TOLD: tuple[tuple[str, str], ...] = (
+    (
+        "My name is {name}|I am {name}|Hi, I am {name}|Call me {name}|Hello, my name is {name}",
+        "Nice to meet you, {name}!",
+    ),
+    (
+        "I live in {city}|I come from {city}|I am from {city}",
+        "I have never been to {city}, but it sounds nice.",
+    ),
+    ("I like {word}|I love {word}|My favorite thing is {word}", "It is good that you like {word}."),
+)
+ASKED_LATER: tuple[tuple[str, str], ...] = (
+    ("What is my name?|Who am I?|Do you know my name?", "Your name is {name}."),
+    ("Where do I live?|Where am I from?|Which city am I from?", "You are from {city}."),
+    ("What do I like?|What is my favorite thing?", "You like {word}."),
+)
+
+
 def introduction(lexicon: Lexicon) -> list[Message]:
     """Someone gives a name and a fact or two, and asks for them later."""
     rng = lexicon.rng
-    name, city, word = lexicon.name(), lexicon.city(), lexicon.word()
-    turns = [
-        (
-            rng.choice(
-                [
-                    f"My name is {name}",
-                    f"I am {name}",
-                    f"Hi, I am {name}",
-                    f"Call me {name}",
-                    f"Hello, my name is {name}",
-                ]
-            ),
-            f"Nice to meet you, {name}!",
-        ),
-        (
-            rng.choice([f"I live in {city}", f"I come from {city}", f"I am from {city}"]),
-            f"I have never been to {city}, but it sounds nice.",
-        ),
-        (
-            rng.choice([f"I like {word}", f"I love {word}", f"My favorite thing is {word}"]),
-            f"It is good that you like {word}.",
-        ),
-    ]
-    asks = [
-        (
-            rng.choice(["What is my name?", "Who am I?", "Do you know my name?"]),
-            f"Your name is {name}.",
-        ),
-        (
-            rng.choice(["Where do I live?", "Where am I from?", "Which city am I from?"]),
-            f"You are from {city}.",
-        ),
-        (rng.choice(["What do I like?", "What is my favorite thing?"]), f"You like {word}."),
-    ]
+    values = {"name": lexicon.name(), "city": lexicon.city(), "word": lexicon.word()}
+    turns, asks = (
+        [
+            (rng.choice(wordings.split("|")).format(**values), reply.format(**values))
+            for wordings, reply in rows
+        ]
+        for rows in (TOLD, ASKED_LATER)
+    )
     told = rng.sample(range(3), rng.randint(1, 3))
     chosen = [turns[i] for i in told] + [asks[i] for i in rng.sample(told, len(told))]
     if lexicon.chance(0.3):

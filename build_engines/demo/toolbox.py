@@ -157,45 +157,38 @@ def drawn_key(lexicon: Lexicon, kind: str) -> str:
     )
 
 
+NAMINGS = "{w} {v}|the {w} {v}|{w}: {v}|{w}={v}|{w} {v}|{v} as the {w}|{w} set to {v}".split("|")
+HEADS = "||Please |I want to |Can you |I need you to |Could you ".split("|")
+
+
 def requests(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) -> tuple[str, ...]:
     """Four wordings that name most of the slots, not always in the schema's order."""
+    return tuple(request(lexicon, said, noun, slots) for _ in range(4))
+
+
+def request(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) -> str:
     rng = lexicon.rng
-    texts = []
-    for _ in range(4):
-        chosen = (
-            list(slots) if lexicon.chance(0.75) else rng.sample(slots, rng.randint(1, len(slots)))
-        )
-        if lexicon.chance(0.3):
-            rng.shuffle(chosen)
-        style = rng.choice(
-            [
-                "{w} {v}",
-                "the {w} {v}",
-                "{w}: {v}",
-                "{w}={v}",
-                "{w} {v}",
-                "{v} as the {w}",
-                "{w} set to {v}",
-            ]
-        )
-        parts = [
-            f"{{{slot.key}}}"
-            if slot.kind == "boolean" and "{w} {v}" in style
-            else style.format(w=slot.key.replace("_", " "), v=f"{{{slot.key}}}")
-            for slot in chosen
-        ]
-        rest = (
-            parts[0]
-            if len(parts) == 1
-            else ", ".join(parts[:-1]) + rng.choice([" and ", ", ", " and "]) + parts[-1]
-        )
-        head = rng.choice(
-            ["", "", "Please ", "I want to ", "Can you ", "I need you to ", "Could you "]
-        )
-        article = rng.choice(["the ", "a ", "my ", "the "])
-        text = f"{head}{said} {article}{noun} {rng.choice(['with', 'for', 'with', 'using'])} {rest}"
-        texts.append(text[0].upper() + text[1:])
-    return tuple(texts)
+    chosen = list(slots)
+    if not lexicon.chance(0.75):
+        chosen = rng.sample(slots, rng.randint(1, len(slots)))
+    if lexicon.chance(0.3):
+        rng.shuffle(chosen)
+    style = rng.choice(NAMINGS)
+    parts = [named(slot, style) for slot in chosen]
+    rest = ", ".join(parts[:-1]) + rng.choice([" and ", ", ", " and "]) if parts[1:] else ""
+    head = rng.choice(HEADS)
+    article = rng.choice(["the ", "a ", "my ", "the "])
+    joint = rng.choice(["with", "for", "with", "using"])
+    text = f"{head}{said} {article}{noun} {joint} {rest}{parts[-1]}"
+    return text[0].upper() + text[1:]
+
+
+def named(slot: Slot, style: str) -> str:
+    """A slot's mark beside its name; a boolean's value names it already."""
+    mark = "{" + slot.key + "}"
+    if slot.kind == "boolean" and "{w} {v}" in style:
+        return mark
+    return style.format(w=slot.key.replace("_", " "), v=mark)
 
 
 def schema(lexicon: Lexicon, name: str, description: str, slots: tuple[Slot, ...]) -> Schema:
