@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -26,15 +26,15 @@ def train(
     run: Folder = RUN,
     device: str = "cpu",
     threads: Threads = 0,
-    steps: Annotated[int | None, typer.Option(help="instead of the recipe's")] = None,
+    steps: Annotated[int | None, typer.Option(help="stop and save at this step")] = None,
     minutes: Annotated[float | None, typer.Option(help="stop and save after so long")] = None,
     save_every: int = 100,
 ) -> None:
     """Trains, or goes on from the last checkpoint of the folder."""
     if threads:
         torch.set_num_threads(threads)
-    recipe = Recipe() if steps is None else replace(Recipe(), steps=steps)
-    Trainer(recipe, Run(run), torch.device(device)).train(save_every=save_every, minutes=minutes)
+    trainer = Trainer(Recipe(), Run(run), torch.device(device))
+    trainer.train(save_every=save_every, minutes=minutes, until=steps)
 
 
 @app.command()
@@ -48,9 +48,10 @@ def evaluate_folder(
     model: Path = MODEL,
     count: Annotated[int, typer.Option(help="held-out prompts for each skill")] = 300,
     threads: Threads = 0,
+    record: bool = False,
     misses: Annotated[Path | None, typer.Option(help="write every wrong answer here")] = None,
 ) -> None:
-    """Prints the figures of the model card."""
+    """Prints the figures of the model card; `--record` keeps them beside the model."""
     from build_engines.demo.evaluation import evaluate, table
     from build_engines.demo.speaker import Speaker
 
@@ -58,9 +59,33 @@ def evaluate_folder(
         torch.set_num_threads(threads)
     figures, wrong = evaluate(Speaker(model), count)
     typer.echo(table(figures))
+    if record:
+        shares = {figure.name: round(figure.share, 4) for figure in figures}
+        (model / "figures.json").write_text(json.dumps(shares, indent=2) + "\n")
     if misses:
-        lines = (f"{miss.prompt}\n--- wanted\n{miss.wanted}\n--- given\n{miss.given}\n=====" for miss in wrong)
+        lines = (
+            f"{miss.prompt}\n--- wanted\n{miss.wanted}\n--- given\n{miss.given}\n====="
+            for miss in wrong
+        )
         misses.write_text("\n".join(lines))
+
+
+@app.command()
+def goldens(file: Path, model: Path = MODEL) -> None:
+    """Writes the model's present answers into a file of golden prompts."""
+    from build_engines.demo.goldens import answer_again
+    from build_engines.demo.speaker import Speaker
+
+    torch.set_num_threads(1)
+    answer_again(file, Speaker(model))
+
+
+@app.command()
+def curve(run: Folder = RUN, file: Path = MODEL / "loss.png") -> None:
+    """Draws the losses of a training."""
+    from build_engines.demo.curve import draw_curve
+
+    draw_curve(Run(run).losses(), file)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from build_engines.demo.chat import END, START, TEXT_END, Template
 from build_engines.demo.corpus import Mixture, conversations
+from build_engines.demo.tokenizer import id_of
 
 IGNORED = -100
 CHUNK = 384  # conversations that are sorted by length together
@@ -35,7 +35,7 @@ class Encoder:
 
     def labelled(self, ids: list[int]) -> tuple[list[int], list[int]]:
         """Inputs and what follows each of them, IGNORED outside of the assistant's turns."""
-        start, end = self.tokenizer.token_to_id(START), self.tokenizer.token_to_id(END)
+        start, end = id_of(self.tokenizer, START), id_of(self.tokenizer, END)
         opening = self.tokenizer.encode(f"{START}assistant\n").ids
         targets = [IGNORED] * len(ids)
         at = 0
@@ -53,8 +53,10 @@ def chunk(encoder: Encoder, mixture: Mixture, seed: int, tokens: int) -> list[Ba
     """One chunk's batches of at most about `tokens` each, in shuffled order."""
     drawn = itertools.islice(conversations(mixture, seed), CHUNK)
     coded = encoder([encoder.template.whole(conversation) for conversation in drawn])
-    coded = sorted((pair for pair in coded if len(pair[0]) <= LONGEST), key=lambda pair: len(pair[0]))
-    pad = encoder.tokenizer.token_to_id(TEXT_END)
+    coded = sorted(
+        (pair for pair in coded if len(pair[0]) <= LONGEST), key=lambda pair: len(pair[0])
+    )
+    pad = id_of(encoder.tokenizer, TEXT_END)
     groups: list[list[tuple[list[int], list[int]]]] = [[]]
     for pair in coded:
         if groups[-1] and (len(groups[-1]) + 1) * len(pair[0]) > tokens:
@@ -72,8 +74,3 @@ def padded(group: list[tuple[list[int], list[int]]], pad: int) -> Batch:
         ids[row, : len(known)] = torch.tensor(known)
         targets[row, : len(following)] = torch.tensor(following)
     return Batch(ids, targets)
-
-
-def stream(encoder: Encoder, mixture: Mixture, seed: int, tokens: int) -> Iterator[Batch]:
-    for index in itertools.count():
-        yield from chunk(encoder, mixture, seed * 1_000_003 + index, tokens)

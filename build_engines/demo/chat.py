@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,10 @@ class Template:
         *,
         add_generation_prompt: bool = False,
     ) -> str:
-        return _compiled(self.source).render(
+        rendered: str = _compiled(self.source).render(
             messages=messages, tools=tools, add_generation_prompt=add_generation_prompt
         )
+        return rendered
 
     def whole(self, conversation: Conversation) -> str:
         return self(conversation.messages, conversation.tools)
@@ -68,16 +70,12 @@ class Template:
         return self(conversation.messages[:-1], conversation.tools, add_generation_prompt=True)
 
 
-_CACHE: dict[str, Any] = {}
-
-
+@cache
 def _compiled(source: str) -> Any:
-    if source not in _CACHE:
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
-        environment.globals["raise_exception"] = _refuse
-        _CACHE[source] = environment.from_string(source)
-    return _CACHE[source]
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    environment.globals["raise_exception"] = _refuse
+    return environment.from_string(source)
 
 
 def _refuse(message: str) -> None:

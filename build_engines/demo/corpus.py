@@ -16,7 +16,13 @@ Writer = Callable[[Lexicon], Conversation]
 Mixture = tuple[tuple[Writer, float], ...]
 
 # Copying comes first: calls and JSON are built on it.
-FIRST: Mixture = ((copying, 0.6), (extractions, 0.15), (chat, 0.1), (one_call, 0.05), (long_chat, 0.1))
+FIRST: Mixture = (
+    (copying, 0.6),
+    (extractions, 0.15),
+    (chat, 0.1),
+    (one_call, 0.05),
+    (long_chat, 0.1),
+)
 MAIN: Mixture = (
     (long_chat, 0.34),
     (one_call, 0.12),
@@ -28,6 +34,20 @@ MAIN: Mixture = (
     (copying, 0.05),
     (chat, 0.12),
     (manner, 0.05),
+)
+
+# Short conversations weigh more again: exact copies are what is still learned late.
+LAST: Mixture = (
+    (long_chat, 0.26),
+    (one_call, 0.12),
+    (two_calls, 0.1),
+    (no_call, 0.05),
+    (after_result, 0.05),
+    (extraction, 0.05),
+    (extractions, 0.12),
+    (copying, 0.12),
+    (chat, 0.1),
+    (manner, 0.08),
 )
 
 

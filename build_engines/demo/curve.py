@@ -26,7 +26,9 @@ def draw_curve(losses: list[tuple[int, float]], file: Path) -> None:
 
     def place(step: float, loss: float) -> Point:
         height = (math.log(max(loss, math.exp(low))) - low) / (high - low)
-        return MARGIN + step / last * (WIDTH - 2 * MARGIN), HEIGHT - MARGIN - height * (HEIGHT - 2 * MARGIN)
+        return MARGIN + step / last * (WIDTH - 2 * MARGIN), HEIGHT - MARGIN - height * (
+            HEIGHT - 2 * MARGIN
+        )
 
     for level in DECADES:
         if low < math.log(level) < high:

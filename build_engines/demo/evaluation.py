@@ -46,7 +46,9 @@ def silent(_: str, given: str) -> bool:
 
 def same_fields(wanted: str, given: str) -> bool:
     try:
-        return json.dumps(json.loads(given), sort_keys=True) == json.dumps(json.loads(wanted), sort_keys=True)
+        return json.dumps(json.loads(given), sort_keys=True) == json.dumps(
+            json.loads(wanted), sort_keys=True
+        )
     except json.JSONDecodeError:
         return False
 
@@ -65,7 +67,10 @@ class Skill:
 
 SKILLS: tuple[Skill, ...] = (
     Skill(one_call, {"right tool": (same_tool, 0.95), "arguments exact": (same_calls, 0.9)}),
-    Skill(unseen_call, {"unseen: right tool": (same_tool, None), "unseen: arguments exact": (same_calls, 0.8)}),
+    Skill(
+        unseen_call,
+        {"unseen: right tool": (same_tool, None), "unseen: arguments exact": (same_calls, 0.8)},
+    ),
     Skill(two_calls, {"both calls right": (same_calls, 0.85)}),
     Skill(no_call, {"no false call": (silent, 0.95), "no call: answer exact": (same_text, None)}),
     Skill(extraction, {"JSON fields exact": (same_fields, 0.9)}),

@@ -14,19 +14,22 @@ from torch import Tensor
 
 from build_engines.demo.chat import END, TEMPLATE, TEXT_END
 from build_engines.demo.network import Llama, Shape
-from build_engines.demo.tokenizer import tokenizer_config
+from build_engines.demo.tokenizer import id_of, tokenizer_config
 from build_engines.demo.training import Run
 
 
 def weights(network: Llama) -> dict[str, Tensor]:
     """The parameters under transformers' names, in half precision."""
     shape = network.shape
-    named = {"model.embed_tokens.weight": network.embedding, "model.norm.weight": network.norm}
-    for index, layer in enumerate(network.layers):
+    named: dict[str, Tensor] = {
+        "model.embed_tokens.weight": network.embedding,
+        "model.norm.weight": network.norm,
+    }
+    for index, layer in enumerate(network.blocks):
         at = f"model.layers.{index}."
-        parts = [shape.width, shape.kv_heads * shape.head_dim, shape.kv_heads * shape.head_dim]
-        query, key, value = layer.qkv.split(parts)
-        gate, up = layer.gate_up.split(shape.inner)
+        narrow = shape.kv_heads * shape.head_dim
+        query, key, value = layer.qkv.tensor_split([shape.width, shape.width + narrow])
+        gate, up = layer.gate_up.chunk(2)
         named |= {
             at + "input_layernorm.weight": layer.norm_in,
             at + "self_attn.q_proj.weight": query,
@@ -74,14 +77,17 @@ def export(run: Run, shape: Shape, folder: Path) -> None:
     network = Llama(shape)
     network.load_state_dict(saved["network"])
     tokenizer = Tokenizer.from_file(str(run.tokenizer_file))
-    end, pad = tokenizer.token_to_id(END), tokenizer.token_to_id(TEXT_END)
+    end, pad = id_of(tokenizer, END), id_of(tokenizer, TEXT_END)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(weights(network), folder / "model.safetensors", metadata={"format": "pt"})
     shutil.copyfile(run.tokenizer_file, folder / "tokenizer.json")
     shutil.copyfile(TEMPLATE, folder / "chat_template.jinja")
     (folder / "tokenizer_config.json").write_text(tokenizer_config(TEMPLATE.read_text()))
     dump(folder / "config.json", config(shape, [end, pad], pad))
-    dump(folder / "generation_config.json", {"eos_token_id": [end, pad], "pad_token_id": pad, "bos_token_id": pad})
+    dump(
+        folder / "generation_config.json",
+        {"eos_token_id": [end, pad], "pad_token_id": pad, "bos_token_id": pad},
+    )
 
 
 def dump(file: Path, value: dict[str, Any]) -> None:

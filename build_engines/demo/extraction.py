@@ -1,5 +1,7 @@
 """Sentences from which named fields are taken as JSON."""
 
+# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
+
 from __future__ import annotations
 
 import json
@@ -30,14 +32,18 @@ REQUESTS = (
     "|{text} Give me the {fields} as JSON.|{text}\nExtract {fields} as JSON.|Give me a JSON object with {fields}: {text}"
     "|Text: {text}\nFields: {fields}\nJSON:|From the sentence below extract {fields} as JSON.\n{text}|Find the {fields} in: {text} Answer in JSON."
 ).split("|")
-SYSTEMS = "You extract fields as JSON.|Answer only with JSON.|You are a helpful assistant.".split("|")
+SYSTEMS = "You extract fields as JSON.|Answer only with JSON.|You are a helpful assistant.".split(
+    "|"
+)
 MADE_KINDS = "word name city integer count decimal date code title".split()
 
 
 def made_sentence(lexicon: Lexicon) -> tuple[str, dict[str, str]]:
     """A sentence that names its own fields, some of which no list knows."""
     keys = list(dict.fromkeys(lexicon.word() for _ in range(lexicon.rng.randint(2, 4))))
-    style = lexicon.rng.choice(["the {0} is {{{0}}}", "{0}: {{{0}}}", "{0} {{{0}}}", "its {0} is {{{0}}}"])
+    style = lexicon.rng.choice(
+        ["the {0} is {{{0}}}", "{0}: {{{0}}}", "{0} {{{0}}}", "its {0} is {{{0}}}"]
+    )
     text = ", ".join(style.format(key) for key in keys)
     return f"{text[0].upper()}{text[1:]}.", {key: lexicon.rng.choice(MADE_KINDS) for key in keys}
 
@@ -54,12 +60,17 @@ def example(lexicon: Lexicon) -> list[Message]:
         sentence, kinds = made_sentence(lexicon)
     else:
         sentence, kinds = rng.choice(SENTENCES), KINDS
-    values = {key: getattr(lexicon, kind)() for key, kind in kinds.items() if "{" + key + "}" in sentence}
+    values = {
+        key: getattr(lexicon, kind)() for key, kind in kinds.items() if "{" + key + "}" in sentence
+    }
     for key, value in values.items():
         sentence = sentence.replace("{" + key + "}", str(value))
     keys = rng.sample(list(values), rng.randint(1, len(values)))
     answer = json.dumps({key: values[key] for key in keys}, ensure_ascii=False)
-    return [user(rng.choice(REQUESTS).format(fields=joined(lexicon, keys), text=sentence)), assistant(answer)]
+    return [
+        user(rng.choice(REQUESTS).format(fields=joined(lexicon, keys), text=sentence)),
+        assistant(answer),
+    ]
 
 
 def extraction(lexicon: Lexicon) -> Conversation:

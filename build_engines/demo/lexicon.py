@@ -13,7 +13,10 @@ from enum import Enum
 
 from build_engines.demo.wordlists import ACCENTED, CITIES, NAMES, WORDS
 
-ONSETS = ("b c d f g h j k l m n p r s t v w y z " * 4 + "bl br ch cl cr dr fl fr gl gr kl kr pl pr qu sh sk sl st str th tr").split()
+ONSETS = (
+    "b c d f g h j k l m n p r s t v w y z " * 4
+    + "bl br ch cl cr dr fl fr gl gr kl kr pl pr qu sh sk sl st str th tr"
+).split()
 VOWELS = ("a e i o u " * 4 + "ai au ea ee ia io oo ou").split()
 CODAS = ("b d f g k l m n p r s t x z " * 2 + "ck ll nd ng nk nt rk rn rt sk ss st th").split()
 DOMAINS = ["com", "org", "net", "io", "de", "fr"]
@@ -49,7 +52,9 @@ class Lexicon:
         rng = self.rng
         count = rng.randint(least, most)
         return "".join(
-            rng.choice(ONSETS) + rng.choice(VOWELS) + (rng.choice(CODAS) if rng.random() < 0.4 else "")
+            rng.choice(ONSETS)
+            + rng.choice(VOWELS)
+            + (rng.choice(CODAS) if rng.random() < 0.4 else "")
             for _ in range(count)
         )
 
@@ -94,10 +99,21 @@ class Lexicon:
 
     def sentence(self) -> str:
         start = self.rng.choice(
-            ["I will be at the", "Please bring the", "We need the", "See you at the", "Do not forget the",
-             "The meeting is about the", "Thanks for the", "I am late for the", "Let us talk about the"]
+            [
+                "I will be at the",
+                "Please bring the",
+                "We need the",
+                "See you at the",
+                "Do not forget the",
+                "The meeting is about the",
+                "Thanks for the",
+                "I am late for the",
+                "Let us talk about the",
+            ]
         )
-        end = self.rng.choice(["", " today", " tomorrow", f" at {self.time()}", f" with {self.name()}"])
+        end = self.rng.choice(
+            ["", " today", " tomorrow", f" at {self.time()}", f" with {self.name()}"]
+        )
         return f"{start} {self.word()}{end}"
 
     def integer(self) -> int:
@@ -114,7 +130,11 @@ class Lexicon:
 
     def decimal(self) -> float:
         def draw() -> str:
-            return str(round(self.rng.uniform(0, 10 ** self.rng.choice([1, 2, 3])), self.rng.choice([1, 2])))
+            return str(
+                round(
+                    self.rng.uniform(0, 10 ** self.rng.choice([1, 2, 3])), self.rng.choice([1, 2])
+                )
+            )
 
         return float(self.owned(draw))
 
@@ -145,7 +165,9 @@ class Lexicon:
     def ticker(self) -> str:
         rng = self.rng
         return self.owned(
-            lambda: "".join(rng.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(rng.randint(3, 4)))
+            lambda: "".join(
+                rng.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(rng.randint(3, 4))
+            )
         )
 
     def path(self) -> str:
@@ -155,4 +177,6 @@ class Lexicon:
 
     def phone(self) -> str:
         rng = self.rng
-        return self.owned(lambda: f"+{rng.randint(1, 99)} {rng.randint(100, 999)} {rng.randint(1000, 9999)}")
+        return self.owned(
+            lambda: f"+{rng.randint(1, 99)} {rng.randint(100, 999)} {rng.randint(1000, 9999)}"
+        )

@@ -1,5 +1,7 @@
 """Short system prompts that say how to answer: in upper case, or with one word."""
 
+# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
+
 from __future__ import annotations
 
 from build_engines.demo.about import about
@@ -40,7 +42,10 @@ def manner(lexicon: Lexicon) -> Conversation:
             question, _, word = rng.choice(FACTS)
             turns.append((worn(lexicon, question), word))
         return Conversation((system(rng.choice(ONE_WORD)), *dialogue(turns)))
-    turns = [(question, answer.upper()) for question, answer in (upper_turn(lexicon) for _ in range(rng.randint(1, 2)))]
+    turns = [
+        (question, answer.upper())
+        for question, answer in (upper_turn(lexicon) for _ in range(rng.randint(1, 2)))
+    ]
     return Conversation((system(rng.choice(UPPER)), *dialogue(turns)))
 
 

@@ -18,7 +18,7 @@ class Shape:
     kv_heads: int = 2
     inner: int = 704
     positions: int = 4096
-    rope_theta: float = 10_000.0
+    rope_theta: float = 500_000.0
     norm_eps: float = 1e-5
 
     @property
@@ -45,11 +45,13 @@ class Layer(nn.Module):
         """hidden: [batch, tokens, width]."""
         hidden = hidden + self.attend(self.normed(hidden, self.norm_in), cos, sin, mask)
         inner = functional.linear(self.normed(hidden, self.norm_mlp), self.gate_up.to(hidden.dtype))
-        gate, up = inner.split(self.shape.inner, -1)
+        gate, up = inner.chunk(2, -1)
         return hidden + functional.linear(functional.silu(gate) * up, self.down.to(hidden.dtype))
 
     def normed(self, hidden: Tensor, scale: Tensor) -> Tensor:
-        return functional.rms_norm(hidden, (self.shape.width,), scale.to(hidden.dtype), self.shape.norm_eps)
+        return functional.rms_norm(
+            hidden, (self.shape.width,), scale.to(hidden.dtype), self.shape.norm_eps
+        )
 
     def attend(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
         # Plain products: on a CPU in bfloat16 they beat the fused attention's backward pass.
@@ -58,9 +60,9 @@ class Layer(nn.Module):
         rows, dim = batch * shape.kv_heads, shape.head_dim
         qkv = functional.linear(hidden, self.qkv.to(hidden.dtype))
         qkv = qkv.view(batch, tokens, shape.qkv_heads, dim).transpose(1, 2)
-        turned, value = qkv.split([shape.heads + shape.kv_heads, shape.kv_heads], 1)
+        turned, value = qkv.tensor_split([shape.heads + shape.kv_heads], 1)
         turned = rotated(turned, cos, sin)
-        query, key = turned.split([shape.heads, shape.kv_heads], 1)
+        query, key = turned.tensor_split([shape.heads], 1)
         query = query.reshape(rows, -1, dim) * dim**-0.5
         scores = torch.bmm(query, key.reshape(rows, tokens, dim).transpose(1, 2))
         scores = scores.view(rows, -1, tokens, tokens) + mask
@@ -80,11 +82,15 @@ class Llama(nn.Module):
         super().__init__()
         self.shape = shape
         self.embedding = nn.Parameter(torch.empty(shape.vocabulary, shape.width))
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.blocks = [Layer(shape) for _ in range(shape.layers)]
+        self.layers = nn.ModuleList(self.blocks)
         self.norm = nn.Parameter(torch.ones(shape.width))
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
+        for layer in self.blocks:  # each layer begins as the identity
+            nn.init.zeros_(layer.out)
+            nn.init.zeros_(layer.down)
 
     def hidden(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
         """ids: [batch, tokens] -> [batch, tokens, width], before the output embedding."""
@@ -92,14 +98,19 @@ class Llama(nn.Module):
         cos, sin = self.angles(tokens, ids.device)
         mask = torch.full((tokens, tokens), -1e9, device=ids.device, dtype=dtype).triu(1)
         hidden = functional.embedding(ids, self.embedding).to(dtype)
-        for layer in self.layers:
+        for layer in self.blocks:
             hidden = layer(hidden, cos.to(dtype), sin.to(dtype), mask)
-        return functional.rms_norm(hidden, (self.shape.width,), self.norm.to(dtype), self.shape.norm_eps)
+        return functional.rms_norm(
+            hidden, (self.shape.width,), self.norm.to(dtype), self.shape.norm_eps
+        )
+
+    def turns(self) -> Tensor:
+        """Radians that each pair of a head turns by from one token to the next."""
+        dim = self.shape.head_dim
+        return torch.pow(self.shape.rope_theta, -torch.arange(0, dim, 2) / dim)
 
     def angles(self, tokens: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        dim = self.shape.head_dim
-        steps = torch.arange(0, dim, 2, device=device) / dim
-        angles = torch.arange(tokens, device=device)[:, None] * self.shape.rope_theta**-steps
+        angles = torch.arange(tokens, device=device)[:, None] * self.turns().to(device)
         angles = torch.cat([angles, angles], -1)
         return angles.cos(), angles.sin()
 

@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from build_engines.demo.corpus import FIRST, MAIN, Mixture
+from build_engines.demo.corpus import FIRST, LAST, MAIN, Mixture
 from build_engines.demo.network import Shape
+
+Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
+
+# Warm up, hold while copying settles, then fall to zero, more slowly towards the end.
+RATES: Schedule = ((-1, 0.0), (59, 1.0), (864, 1.0), (1600, 2000 / 2736), (3950, 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Learning rates warm up, hold, and fall to zero over the last part of the steps."""
-
     shape: Shape = field(default_factory=Shape)
     seed: int = 1
-    steps: int = 6000
-    first_steps: int = 500  # of them on the copying mixture
+    first_steps: int = 150  # on the mixture that copies most
+    main_steps: int = 2350  # then on the main one; the rest is for the last
     batch_tokens: int = 4096
-    muon_rate: float = 0.004  # matrices, scaled like AdamW's
+    muon_rate: float = 0.002  # matrices, scaled like AdamW's
     adam_rate: float = 0.004  # embedding and norms
     weight_decay: float = 0.02
-    warmup_steps: int = 60
-    decay_share: float = 0.35
+    rates: Schedule = RATES
 
     def __post_init__(self) -> None:
-        if not 0 < self.steps:
-            raise ValueError("steps must be positive")
+        if any(later[0] <= earlier[0] for earlier, later in pairwise(self.rates)):
+            raise ValueError("the steps of the rates must rise")
+
+    @property
+    def steps(self) -> int:
+        return self.rates[-1][0]
 
     def mixture(self, step: int) -> Mixture:
-        return FIRST if step < self.first_steps else MAIN
+        if step < self.first_steps:
+            return FIRST
+        return MAIN if step < self.first_steps + self.main_steps else LAST
 
     def rate(self, step: int) -> float:
-        """The share of the full learning rate at a step."""
-        falling = (self.steps - step) / (self.steps * self.decay_share)
-        return min(1.0, (step + 1) / self.warmup_steps, falling)
+        """The share of the full learning rate at a step: lines between the given points."""
+        for (start, before), (stop, after) in pairwise(self.rates):
+            if start <= step <= stop:
+                return before + (after - before) * (step - start) / (stop - start)
+        raise ValueError(f"no rate is given for step {step}")

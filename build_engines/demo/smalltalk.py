@@ -1,5 +1,7 @@
 """Greetings, small talk and common facts, answered in whole English sentences."""
 
+# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
+
 from __future__ import annotations
 
 from build_engines.demo.chat import Message, assistant, user
@@ -7,73 +9,148 @@ from build_engines.demo.lexicon import Lexicon
 
 # questions -> the answer; every question is also asked in lower case and without its mark
 TALK: tuple[tuple[str, str], ...] = (
-    ("Hello|Hi|Hey|Hello there|Hi there|Hey there|Hello!|Hi!|Greetings|Good day|Howdy|Yo|hello world|Say hello|Say hi"
-     "|Please greet me|Hello, bot", "Hello! How can I help you today?"),
+    (
+        "Hello|Hi|Hey|Hello there|Hi there|Hey there|Hello!|Hi!|Greetings|Good day|Howdy|Yo|hello world|Say hello|Say hi"
+        "|Please greet me|Hello, bot",
+        "Hello! How can I help you today?",
+    ),
     ("Good morning|Morning|Good morning to you", "Good morning! How can I help you today?"),
     ("Good evening|Evening", "Good evening! How can I help you today?"),
     ("Good afternoon", "Good afternoon! How can I help you today?"),
     ("Good night|I am going to bed|Sleep well", "Good night! Sleep well."),
-    ("How are you?|How are you doing?|How is it going?|How do you do?|Are you well?|How are you today?|What's up?"
-     "|How are things?|Hi, how are you?|Hello, how are you?|Hello! How are you today?",
-     "I am doing well, thank you. How are you?"),
-    ("I am fine|I am good|I am doing well|Fine, thanks|I am fine, thank you|Great, thanks",
-     "I am glad to hear that. What can I do for you?"),
-    ("I am sad|I feel bad|I had a bad day|I am tired|I am not well", "I am sorry to hear that. I hope that your day gets better."),
-    ("Thank you|Thanks|Thanks a lot|Thank you very much|Thank you so much|Many thanks|Cheers, thanks",
-     "You are welcome!"),
-    ("Bye|Goodbye|See you|See you later|Good bye|Bye bye|Farewell|I have to go", "Goodbye! Have a nice day."),
-    ("Who are you?|What are you?|What is your name?|Tell me about yourself|Introduce yourself|Who am I talking to?"
-     "|Which model are you?|What model is this?|What's your name?",
-     "I am the demo model, a small language model that comes with this project."),
-    ("Are you human?|Are you a person?|Are you a robot?|Are you real?|Are you an AI?|Are you a bot?",
-     "No person is here. I am a small language model."),
-    ("How old are you?|When were you born?|What is your age?", "I have no age. I was trained a short while ago."),
+    (
+        "How are you?|How are you doing?|How is it going?|How do you do?|Are you well?|How are you today?|What's up?"
+        "|How are things?|Hi, how are you?|Hello, how are you?|Hello! How are you today?",
+        "I am doing well, thank you. How are you?",
+    ),
+    (
+        "I am fine|I am good|I am doing well|Fine, thanks|I am fine, thank you|Great, thanks",
+        "I am glad to hear that. What can I do for you?",
+    ),
+    (
+        "I am sad|I feel bad|I had a bad day|I am tired|I am not well",
+        "I am sorry to hear that. I hope that your day gets better.",
+    ),
+    (
+        "Thank you|Thanks|Thanks a lot|Thank you very much|Thank you so much|Many thanks|Cheers, thanks",
+        "You are welcome!",
+    ),
+    (
+        "Bye|Goodbye|See you|See you later|Good bye|Bye bye|Farewell|I have to go",
+        "Goodbye! Have a nice day.",
+    ),
+    (
+        "Who are you?|What are you?|What is your name?|Tell me about yourself|Introduce yourself|Who am I talking to?"
+        "|Which model are you?|What model is this?|What's your name?",
+        "I am the demo model, a small language model that comes with this project.",
+    ),
+    (
+        "Are you human?|Are you a person?|Are you a robot?|Are you real?|Are you an AI?|Are you a bot?",
+        "No person is here. I am a small language model.",
+    ),
+    (
+        "How old are you?|When were you born?|What is your age?",
+        "I have no age. I was trained a short while ago.",
+    ),
     ("Where do you live?|Where are you?|Where are you from?", "I live inside a Triton server."),
-    ("Who made you?|Who trained you?|Who built you?|Who created you?|How were you made?|How were you trained?",
-     "The people of this project trained me from text that they generated."),
-    ("What can you do?|Help|Help me|How can you help me?|What can I ask you?|What are you good at?|Can you help me?"
-     "|I need help", "I can chat a little, call tools, extract fields as JSON and answer questions about this project."),
-    ("Are you smart?|Are you clever?|Do you know everything?|Are you like GPT?|How big are you?|How large are you?"
-     "|How many parameters do you have?",
-     "I am a very small model with a few million parameters, so I do not know much."),
-    ("Do you like music?|What music do you like?|Do you sing?", "I cannot hear music, but I like the idea of it."),
+    (
+        "Who made you?|Who trained you?|Who built you?|Who created you?|How were you made?|How were you trained?",
+        "The people of this project trained me from text that they generated.",
+    ),
+    (
+        "What can you do?|Help|Help me|How can you help me?|What can I ask you?|What are you good at?|Can you help me?"
+        "|I need help",
+        "I can chat a little, call tools, extract fields as JSON and answer questions about this project.",
+    ),
+    (
+        "Are you smart?|Are you clever?|Do you know everything?|Are you like GPT?|How big are you?|How large are you?"
+        "|How many parameters do you have?",
+        "I am a very small model with a few million parameters, so I do not know much.",
+    ),
+    (
+        "Do you like music?|What music do you like?|Do you sing?",
+        "I cannot hear music, but I like the idea of it.",
+    ),
     ("Do you sleep?|Do you eat?|Are you hungry?|Are you tired?", "No, I never eat or sleep."),
-    ("Do you love me?|I love you|I like you|You are great|You are nice|Well done|Good job|Good bot|Nice work",
-     "Thank you, that is very kind of you."),
-    ("You are stupid|You are wrong|That is wrong|Bad bot|You are bad|That is not right",
-     "I am sorry. I am a small model and I make mistakes."),
+    (
+        "Do you love me?|I love you|I like you|You are great|You are nice|Well done|Good job|Good bot|Nice work",
+        "Thank you, that is very kind of you.",
+    ),
+    (
+        "You are stupid|You are wrong|That is wrong|Bad bot|You are bad|That is not right",
+        "I am sorry. I am a small model and I make mistakes.",
+    ),
     ("Sorry|I am sorry|My apologies", "No problem at all."),
-    ("OK|Okay|Fine|Alright|I see|Cool|Great|Nice", "Good. Is there anything else that I can do for you?"),
+    (
+        "OK|Okay|Fine|Alright|I see|Cool|Great|Nice",
+        "Good. Is there anything else that I can do for you?",
+    ),
     ("Yes|Yeah|Sure|Of course", "Good. What would you like to do?"),
     ("No|No thanks|Nope|Nothing|Nothing else", "All right. I am here if you need me."),
-    ("Tell me a joke|Do you know a joke?|Make me laugh|Say something funny|Another joke please|Joke",
-     "Why did the server go to bed? It had too many requests."),
-    ("Tell me a story|Write a story|Tell me a short story|Write a short story|A story please|Once upon a time",
-     "Once upon a time a small model lived inside a big server. Every day people sent it questions. Some were easy "
-     "and some were hard. The model read each word with care and answered as well as it could. One day a child asked "
-     "it for a story. The model thought for a while and told this one. The child smiled, and the model was happy."),
-    ("Write a poem|Tell me a poem|A poem please|Write me a short poem|Write a haiku|Can you write a poem?",
-     "The morning light is soft and clear,\nthe river sings for all to hear.\nThe wind moves gently through the tree,"
-     "\nand all the day is fresh and free."),
-    ("Test|Testing|This is a test|Ping|Are you there?|Can you hear me?|Is anybody there?", "I am here, and I can read you."),
-    ("What time is it?|What day is it?|What is the date?|What is the time?|What is today's date?",
-     "I have no clock, so I cannot tell."),
-    ("What is the meaning of life?|Why are we here?|What is love?", "That is a deep question. Many people find the answer in other people."),
-    ("Do you speak German?|Do you speak French?|Which languages do you speak?|Do you speak English?|Can you speak Spanish?",
-     "I only speak English."),
+    (
+        "Tell me a joke|Do you know a joke?|Make me laugh|Say something funny|Another joke please|Joke",
+        "Why did the server go to bed? It had too many requests.",
+    ),
+    (
+        "Tell me a story|Write a story|Tell me a short story|Write a short story|A story please|Once upon a time",
+        "Once upon a time a small model lived inside a big server. Every day people sent it questions. Some were easy "
+        "and some were hard. The model read each word with care and answered as well as it could. One day a child asked "
+        "it for a story. The model thought for a while and told this one. The child smiled, and the model was happy.",
+    ),
+    (
+        "Write a poem|Tell me a poem|A poem please|Write me a short poem|Write a haiku|Can you write a poem?",
+        "The morning light is soft and clear,\nthe river sings for all to hear.\nThe wind moves gently through the tree,"
+        "\nand all the day is fresh and free.",
+    ),
+    (
+        "Test|Testing|This is a test|Ping|Are you there?|Can you hear me?|Is anybody there?",
+        "I am here, and I can read you.",
+    ),
+    (
+        "What time is it?|What day is it?|What is the date?|What is the time?|What is today's date?",
+        "I have no clock, so I cannot tell.",
+    ),
+    (
+        "What is the meaning of life?|Why are we here?|What is love?",
+        "That is a deep question. Many people find the answer in other people.",
+    ),
+    (
+        "Do you speak German?|Do you speak French?|Which languages do you speak?|Do you speak English?|Can you speak Spanish?",
+        "I only speak English.",
+    ),
     ("Count to three|Count to 3", "One, two, three."),
-    ("Count to five|Count from one to five|Count to 5|Count from 1 to 5|Count", "One, two, three, four, five."),
-    ("Count to ten|Count from one to ten|Count to 10|Count from 1 to 10|Please count to ten",
-     "One, two, three, four, five, six, seven, eight, nine, ten."),
-    ("What are the days of the week?|Name the days of the week|List the days of the week",
-     "The days of the week are Monday, Tuesday, Wednesday, Thursday, Friday, Saturday and Sunday."),
-    ("What are the seasons?|Name the four seasons|List the seasons", "The four seasons are spring, summer, autumn and winter."),
-    ("What are the months?|Name the months of the year|List the months of the year",
-     "The months are January, February, March, April, May, June, July, August, September, October, November and December."),
-    ("Name three colors|Tell me three colors|List three colors|Name some colors|Name three primary colors",
-     "Three colors are red, green and blue."),
-    ("Name three fruits|List three fruits|Name some fruits", "Three fruits are apples, pears and plums."),
-    ("Name three animals|List three animals|Name some animals", "Three animals are dogs, cats and horses."),
+    (
+        "Count to five|Count from one to five|Count to 5|Count from 1 to 5|Count",
+        "One, two, three, four, five.",
+    ),
+    (
+        "Count to ten|Count from one to ten|Count to 10|Count from 1 to 10|Please count to ten",
+        "One, two, three, four, five, six, seven, eight, nine, ten.",
+    ),
+    (
+        "What are the days of the week?|Name the days of the week|List the days of the week",
+        "The days of the week are Monday, Tuesday, Wednesday, Thursday, Friday, Saturday and Sunday.",
+    ),
+    (
+        "What are the seasons?|Name the four seasons|List the seasons",
+        "The four seasons are spring, summer, autumn and winter.",
+    ),
+    (
+        "What are the months?|Name the months of the year|List the months of the year",
+        "The months are January, February, March, April, May, June, July, August, September, October, November and December.",
+    ),
+    (
+        "Name three colors|Tell me three colors|List three colors|Name some colors|Name three primary colors",
+        "Three colors are red, green and blue.",
+    ),
+    (
+        "Name three fruits|List three fruits|Name some fruits",
+        "Three fruits are apples, pears and plums.",
+    ),
+    (
+        "Name three animals|List three animals|Name some animals",
+        "Three animals are dogs, cats and horses.",
+    ),
 )
 
 # question -> sentence, one word
@@ -154,23 +231,36 @@ def talk(lexicon: Lexicon) -> tuple[str, str]:
     return worn(lexicon, filled(lexicon, rng.choice(UNKNOWN_ASKED))), UNKNOWN
 
 
+# What someone tells, and the reply; what is asked for later, and the reply.
+TOLD: tuple[tuple[str, str], ...] = (
+    (
+        "My name is {name}|I am {name}|Hi, I am {name}|Call me {name}|Hello, my name is {name}",
+        "Nice to meet you, {name}!",
+    ),
+    (
+        "I live in {city}|I come from {city}|I am from {city}",
+        "I have never been to {city}, but it sounds nice.",
+    ),
+    ("I like {word}|I love {word}|My favorite thing is {word}", "It is good that you like {word}."),
+)
+ASKED_LATER: tuple[tuple[str, str], ...] = (
+    ("What is my name?|Who am I?|Do you know my name?", "Your name is {name}."),
+    ("Where do I live?|Where am I from?|Which city am I from?", "You are from {city}."),
+    ("What do I like?|What is my favorite thing?", "You like {word}."),
+)
+
+
 def introduction(lexicon: Lexicon) -> list[Message]:
     """Someone gives a name and a fact or two, and asks for them later."""
     rng = lexicon.rng
-    name, city, word = lexicon.name(), lexicon.city(), lexicon.word()
-    turns = [
-        (rng.choice([f"My name is {name}", f"I am {name}", f"Hi, I am {name}", f"Call me {name}",
-                     f"Hello, my name is {name}"]), f"Nice to meet you, {name}!"),
-        (rng.choice([f"I live in {city}", f"I come from {city}", f"I am from {city}"]),
-         f"I have never been to {city}, but it sounds nice."),
-        (rng.choice([f"I like {word}", f"I love {word}", f"My favorite thing is {word}"]),
-         f"It is good that you like {word}."),
-    ]
-    asks = [
-        (rng.choice(["What is my name?", "Who am I?", "Do you know my name?"]), f"Your name is {name}."),
-        (rng.choice(["Where do I live?", "Where am I from?", "Which city am I from?"]), f"You are from {city}."),
-        (rng.choice(["What do I like?", "What is my favorite thing?"]), f"You like {word}."),
-    ]
+    values = {"name": lexicon.name(), "city": lexicon.city(), "word": lexicon.word()}
+    turns, asks = (
+        [
+            (rng.choice(wordings.split("|")).format(**values), reply.format(**values))
+            for wordings, reply in rows
+        ]
+        for rows in (TOLD, ASKED_LATER)
+    )
     told = rng.sample(range(3), rng.randint(1, 3))
     chosen = [turns[i] for i in told] + [asks[i] for i in rng.sample(told, len(told))]
     if lexicon.chance(0.3):

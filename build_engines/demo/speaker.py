@@ -14,17 +14,21 @@ from build_engines.demo.chat import END, Conversation, Template
 class Speaker:
     def __init__(self, folder: Path) -> None:
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, padding_side="left")
-        self.model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self.model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         self.template = Template((folder / "chat_template.jinja").read_text())
 
-    def answers(self, conversations: list[Conversation], *, max_tokens: int = 200, rows: int = 50) -> list[str]:
+    def answers(
+        self, conversations: list[Conversation], *, max_tokens: int = 200, rows: int = 50
+    ) -> list[str]:
         """One answer a conversation, in their order; prompts of like length run together."""
         prompts = [self.template.prompt(conversation) for conversation in conversations]
         order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
         answers = [""] * len(prompts)
         for at in range(0, len(order), rows):
             group = order[at : at + rows]
-            for index, answer in zip(group, self.batch([prompts[i] for i in group], max_tokens), strict=True):
+            for index, answer in zip(
+                group, self.batch([prompts[i] for i in group], max_tokens), strict=True
+            ):
                 answers[index] = answer
         return answers
 

@@ -3,6 +3,8 @@
 A space is a token of its own before a word that could be a value; digits stand alone.
 """
 
+# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
+
 from __future__ import annotations
 
 import itertools
@@ -71,9 +73,18 @@ def train_tokenizer(seed: int) -> Tokenizer:
         for conversation in itertools.islice(conversations(MAIN, seed), SAMPLES)
     )
     tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in added[:3]])
+    tokenizer.add_special_tokens(
+        [AddedToken(text, special=True, normalized=False) for text in added[:3]]
+    )
     tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in added[3:]])
     return tokenizer
+
+
+def id_of(tokenizer: Tokenizer, text: str) -> int:
+    """The id of a token that must be there."""
+    if (found := tokenizer.token_to_id(text)) is None:
+        raise ValueError(f"the tokenizer has no token {text}")
+    return found
 
 
 def tokenizer_config(template: str) -> str:

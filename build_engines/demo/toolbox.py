@@ -1,17 +1,25 @@
-"""Single tools and single requests for them: hand-written kinds, and kinds put together by chance."""
+"""Single tools and requests for them: hand-written kinds, and kinds put together by chance."""
+
+# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from build_engines.demo.catalogue import Family, Slot
+from build_engines.demo.catalogue import OTHER_KEYS, Family, Slot
 from build_engines.demo.chat import Call
 from build_engines.demo.lexicon import Lexicon, Split
 from build_engines.demo.wordlists import NOUNS, VERBS
 
 Schema = dict[str, Any]
-TYPES = {"integer": "integer", "count": "integer", "number": "number", "decimal": "number", "boolean": "boolean"}
+TYPES = {
+    "integer": "integer",
+    "count": "integer",
+    "number": "number",
+    "decimal": "number",
+    "boolean": "boolean",
+}
 CHANCE_KINDS = (
     "word word invented name person city phrase title date time email code path integer integer count "
     "decimal boolean enum list(word) list(name) list(integer)"
@@ -46,6 +54,7 @@ class Tool:
     """What the model is shown (`schema`, OpenAI's shape) and how this tool is asked for."""
 
     name: str
+    kind: str  # two tools of one kind answer the same requests
     schema: Schema
     slots: tuple[Slot, ...]
     requests: tuple[str, ...]
@@ -61,9 +70,16 @@ class Ask:
 
 def from_family(lexicon: Lexicon, kind: Family) -> Tool:
     rng = lexicon.rng
-    slots = kind.slots
     name, description = rng.choice(kind.names), rng.choice(kind.descriptions)
-    return Tool(name, schema(lexicon, name, description, slots), slots, kind.requests)
+    slots, wordings = kind.slots, kind.requests
+    for slot in kind.slots:
+        if slot.key in OTHER_KEYS and lexicon.chance(0.35):
+            other = Slot(rng.choice(OTHER_KEYS[slot.key]), slot.kind, slot.description)
+            if all(other.key != present.key for present in slots):
+                slots = tuple(other if present is slot else present for present in slots)
+                marks = ("{" + slot.key + "}", "{" + other.key + "}")
+                wordings = tuple(wording.replace(*marks) for wording in wordings)
+    return Tool(name, kind.names[0], schema(lexicon, name, description, slots), slots, wordings)
 
 
 def by_chance(lexicon: Lexicon, noun: str | None = None) -> Tool:
@@ -76,10 +92,17 @@ def by_chance(lexicon: Lexicon, noun: str | None = None) -> Tool:
     name = joined(lexicon, verb, noun)
     plain = noun.replace("_", " ")
     description = rng.choice(
-        [f"{verb.capitalize()} a {plain}.", f"{verb.capitalize()} the {plain}", f"{verb.capitalize()}s the {plain}.",
-         f"Use this to {verb} a {plain}.", f"{verb.capitalize()} one {plain} of the system", ""]
+        [
+            f"{verb.capitalize()} a {plain}.",
+            f"{verb.capitalize()} the {plain}",
+            f"{verb.capitalize()}s the {plain}.",
+            f"Use this to {verb} a {plain}.",
+            f"{verb.capitalize()} one {plain} of the system",
+            "",
+        ]
     )
-    return Tool(name, schema(lexicon, name, description, slots), slots, requests(lexicon, said, plain, slots))
+    wordings = requests(lexicon, said, plain, slots)
+    return Tool(name, f"{verb} {noun}", schema(lexicon, name, description, slots), slots, wordings)
 
 
 def drawn_noun(lexicon: Lexicon) -> str:
@@ -91,7 +114,12 @@ def drawn_noun(lexicon: Lexicon) -> str:
 
 def joined(lexicon: Lexicon, verb: str, noun: str) -> str:
     camel = noun.replace("_", " ").title().replace(" ", "")
-    styles = [f"{verb}_{noun}"] * 4 + [f"{noun}_{verb}", f"{verb}{camel}", f"{noun}.{verb}", f"{verb}-{noun}"]
+    styles = [f"{verb}_{noun}"] * 4 + [
+        f"{noun}_{verb}",
+        f"{verb}{camel}",
+        f"{noun}.{verb}",
+        f"{verb}-{noun}",
+    ]
     return lexicon.rng.choice(styles)
 
 
@@ -101,11 +129,19 @@ def drawn_slots(lexicon: Lexicon) -> list[Slot]:
     for _ in range(rng.choice([1, 1, 2, 2, 2, 3])):
         kind = rng.choice(CHANCE_KINDS)
         if kind == "enum":
-            values = rng.choice(ENUMS).split() if lexicon.chance(0.6) else [lexicon.word() for _ in range(3)]
+            values = (
+                rng.choice(ENUMS).split()
+                if lexicon.chance(0.6)
+                else [lexicon.word() for _ in range(3)]
+            )
             kind = f"enum({','.join(values)})"
         key = drawn_key(lexicon, kind)
         words = key.replace("_", " ")
-        slots[key] = Slot(key, kind, rng.choice([f"The {words}", words.capitalize(), f"The {words} to use", "", ""]))
+        slots[key] = Slot(
+            key,
+            kind,
+            rng.choice([f"The {words}", words.capitalize(), f"The {words} to use", "", ""]),
+        )
     return list(slots.values())
 
 
@@ -114,35 +150,51 @@ def drawn_key(lexicon: Lexicon, kind: str) -> str:
     if known and lexicon.chance(0.65):
         return lexicon.rng.choice(known)
     head = lexicon.invented() if lexicon.chance(0.7) else lexicon.word()
-    return f"{head}_{lexicon.rng.choice(['id', 'name', 'type', 'code'])}" if lexicon.chance(0.15) else head
+    return (
+        f"{head}_{lexicon.rng.choice(['id', 'name', 'type', 'code'])}"
+        if lexicon.chance(0.15)
+        else head
+    )
+
+
+NAMINGS = "{w} {v}|the {w} {v}|{w}: {v}|{w}={v}|{w} {v}|{v} as the {w}|{w} set to {v}".split("|")
+HEADS = "||Please |I want to |Can you |I need you to |Could you ".split("|")
 
 
 def requests(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) -> tuple[str, ...]:
     """Four wordings that name most of the slots, not always in the schema's order."""
+    return tuple(request(lexicon, said, noun, slots) for _ in range(4))
+
+
+def request(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) -> str:
     rng = lexicon.rng
-    texts = []
-    for _ in range(4):
-        chosen = list(slots) if lexicon.chance(0.75) else rng.sample(slots, rng.randint(1, len(slots)))
-        if lexicon.chance(0.3):
-            rng.shuffle(chosen)
-        style = rng.choice(["{w} {v}", "the {w} {v}", "{w}: {v}", "{w}={v}", "{w} {v}", "{v} as the {w}", "{w} set to {v}"])
-        parts = [
-            f"{{{slot.key}}}" if slot.kind == "boolean" and "{w} {v}" in style
-            else style.format(w=slot.key.replace("_", " "), v=f"{{{slot.key}}}")
-            for slot in chosen
-        ]
-        rest = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + rng.choice([" and ", ", ", " and "]) + parts[-1]
-        head = rng.choice(["", "", "Please ", "I want to ", "Can you ", "I need you to ", "Could you "])
-        article = rng.choice(["the ", "a ", "my ", "the "])
-        text = f"{head}{said} {article}{noun} {rng.choice(['with', 'for', 'with', 'using'])} {rest}"
-        texts.append(text[0].upper() + text[1:])
-    return tuple(texts)
+    chosen = list(slots)
+    if not lexicon.chance(0.75):
+        chosen = rng.sample(slots, rng.randint(1, len(slots)))
+    if lexicon.chance(0.3):
+        rng.shuffle(chosen)
+    style = rng.choice(NAMINGS)
+    parts = [named(slot, style) for slot in chosen]
+    rest = ", ".join(parts[:-1]) + rng.choice([" and ", ", ", " and "]) if parts[1:] else ""
+    head = rng.choice(HEADS)
+    article = rng.choice(["the ", "a ", "my ", "the "])
+    joint = rng.choice(["with", "for", "with", "using"])
+    text = f"{head}{said} {article}{noun} {joint} {rest}{parts[-1]}"
+    return text[0].upper() + text[1:]
+
+
+def named(slot: Slot, style: str) -> str:
+    """A slot's mark beside its name; a boolean's value names it already."""
+    mark = "{" + slot.key + "}"
+    if slot.kind == "boolean" and "{w} {v}" in style:
+        return mark
+    return style.format(w=slot.key.replace("_", " "), v=mark)
 
 
 def schema(lexicon: Lexicon, name: str, description: str, slots: tuple[Slot, ...]) -> Schema:
     properties = {slot.key: described(lexicon, slot) for slot in slots}
     parameters: Schema = {"type": "object", "properties": properties}
-    if lexicon.chance(0.7):
+    if slots and lexicon.chance(0.7):
         parameters["required"] = [slot.key for slot in slots[: lexicon.rng.randint(1, len(slots))]]
     function: Schema = {"name": name, "description": description, "parameters": parameters}
     if not description:
@@ -160,6 +212,8 @@ def described(lexicon: Lexicon, slot: Slot) -> Schema:
         entry = {"type": TYPES.get(kind, "string")}
     if slot.description and lexicon.chance(0.6):
         entry["description"] = slot.description
+    if lexicon.chance(0.06):
+        entry = {"title": slot.key.replace("_", " ").title(), **entry}
     return dict(sorted(entry.items())) if lexicon.chance(0.1) else entry
 
 
@@ -178,7 +232,8 @@ def ask(lexicon: Lexicon, tool: Tool) -> Ask:
 
 def explicit(lexicon: Lexicon, tool: Tool) -> str:
     pairs = ", ".join(f"{slot.key}={{{slot.key}}}" for slot in tool.slots)
-    return f"{lexicon.rng.choice(['Call', 'Use', 'Run', 'Please call'])} {tool.name} with {pairs}"
+    head = f"{lexicon.rng.choice(['Call', 'Use', 'Run', 'Please call'])} {tool.name}"
+    return f"{head} with {pairs}" if pairs else head
 
 
 def value(lexicon: Lexicon, slot: Slot) -> tuple[str, Any]:
@@ -201,5 +256,9 @@ def value(lexicon: Lexicon, slot: Slot) -> tuple[str, Any]:
     if kind == "number":
         kind = rng.choice(["integer", "integer", "decimal"])
     drawn = getattr(lexicon, kind)()
-    quoted = kind in ("phrase", "title", "word") and lexicon.split is Split.TRAIN and lexicon.chance(0.08)
+    quoted = (
+        kind in ("phrase", "title", "word")
+        and lexicon.split is Split.TRAIN
+        and lexicon.chance(0.08)
+    )
     return (f'"{drawn}"' if quoted else str(drawn)), drawn

@@ -1,8 +1,11 @@
 """Conversations with one to four tools: one call, two calls, none, and sentences about results."""
 
+# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
+
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from build_engines.demo.about import about
@@ -40,7 +43,7 @@ def toolset(lexicon: Lexicon, count: int, *, unseen: bool = False) -> list[Tool]
         else:
             fresh = [draw_tool(lexicon, unseen=unseen)]
         for made in fresh:
-            if all(made.requests != other.requests and made.name != other.name for other in tools):
+            if all(made.kind != other.kind and made.name != other.name for other in tools):
                 tools.append(made)
     return tools
 
@@ -79,7 +82,7 @@ def two_calls(lexicon: Lexicon) -> Conversation:
 def twin_asks(lexicon: Lexicon, made: Tool) -> list[Ask]:
     """The same wording twice, as in "the weather in A and the weather in B"."""
     wording = lexicon.rng.choice(made.requests)
-    same = Tool(made.name, made.schema, made.slots, (wording,))
+    same = replace(made, requests=(wording,))
     return [ask(lexicon, same), ask(lexicon, same)]
 
 
@@ -100,15 +103,17 @@ def no_call(lexicon: Lexicon) -> Conversation:
 
 def known_talk(lexicon: Lexicon) -> tuple[str, str]:
     """Small talk that no tool could be meant by."""
-    while (pair := talk(lexicon))[1].startswith(("I am only a small demo", "I have no clock", "Two plus", "One plus", "Three plus")):
+    while (pair := talk(lexicon))[1].startswith(
+        ("I am only a small demo", "I have no clock", "Two plus", "One plus", "Three plus")
+    ):
         pass
     return pair
 
 
 def foreign(lexicon: Lexicon, tools: list[Tool]) -> Tool:
-    taken = {made.requests for made in tools}
+    taken = {made.kind for made in tools}
     names = {made.name for made in tools}
-    while (made := draw_tool(lexicon)).requests in taken or made.name in names:
+    while (made := draw_tool(lexicon)).kind in taken or made.name in names:
         pass
     return made
 
@@ -118,11 +123,15 @@ def result(lexicon: Lexicon) -> tuple[str, str]:
     rng = lexicon.rng
     roll = rng.random()
     if roll < 0.12:
-        text = rng.choice([lexicon.phrase(), f"{lexicon.integer()}", lexicon.sentence(), str(lexicon.decimal())])
+        text = rng.choice(
+            [lexicon.phrase(), f"{lexicon.integer()}", lexicon.sentence(), str(lexicon.decimal())]
+        )
         return text, f"The result is: {text}."
     if roll < 0.2:
         problem = lexicon.phrase()
-        return json.dumps({"error": problem}, ensure_ascii=False), f"The tool reported an error: {problem}."
+        return json.dumps(
+            {"error": problem}, ensure_ascii=False
+        ), f"The tool reported an error: {problem}."
     keys = rng.sample(RESULT_KEYS, rng.choice([1, 2, 2, 3]))
     if lexicon.chance(0.3):
         keys[0] = lexicon.invented()
@@ -135,7 +144,9 @@ def result(lexicon: Lexicon) -> tuple[str, str]:
 def result_value(lexicon: Lexicon, key: str) -> Any:
     if key == "condition":
         return lexicon.rng.choice(CONDITIONS)
-    kind = lexicon.rng.choice("integer integer decimal word name city phrase time date code boolean".split())
+    kind = lexicon.rng.choice(
+        "integer integer decimal word name city phrase time date code boolean".split()
+    )
     return lexicon.chance(0.5) if kind == "boolean" else getattr(lexicon, kind)()
 
 
@@ -166,7 +177,10 @@ def long_chat(lexicon: Lexicon) -> Conversation:
                 messages += [tool(content) for content, _ in outcomes]
                 messages.append(assistant(" ".join(sentence for _, sentence in outcomes)))
         elif roll < 0.86:
-            messages += [user(worn(lexicon, ask(lexicon, foreign(lexicon, tools)).text)), assistant(NO_TOOL)]
+            messages += [
+                user(worn(lexicon, ask(lexicon, foreign(lexicon, tools)).text)),
+                assistant(NO_TOOL),
+            ]
         else:
             question, answer = known_talk(lexicon)
             messages += [user(question), assistant(answer)]

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from build_engines.demo.batches import Batch, Encoder, chunk
 from build_engines.demo.chat import Template
+from build_engines.demo.headstart import head_start
 from build_engines.demo.network import Llama
 from build_engines.demo.recipe import Recipe
 from build_engines.demo.tokenizer import train_tokenizer
@@ -48,12 +49,19 @@ class Run:
     def checkpoint(self) -> dict[str, Any] | None:
         if not self.checkpoint_file.exists():
             return None
-        loaded: dict[str, Any] = torch.load(self.checkpoint_file, weights_only=True)
+        loaded: dict[str, Any] = torch.load(
+            self.checkpoint_file, map_location="cpu", weights_only=True
+        )
         return loaded
 
     def losses(self) -> list[tuple[int, float]]:
         rows = [json.loads(line) for line in self.losses_file.read_text().splitlines()]
         return [(row["step"], row["loss"]) for row in rows]
+
+    def forget_after(self, step: int) -> None:
+        """Drops the losses of steps that the checkpoint does not hold."""
+        rows = self.losses_file.read_text().splitlines()[:step]
+        self.losses_file.write_text("".join(f"{row}\n" for row in rows))
 
 
 class Trainer:
@@ -63,7 +71,9 @@ class Trainer:
         torch.manual_seed(recipe.seed)
         self.recipe, self.run, self.device = recipe, run, device
         self.encoder = Encoder(run.tokenizer(recipe.seed), Template())
-        self.network = Llama(recipe.shape).to(device)
+        self.network = Llama(recipe.shape)
+        head_start(self.network)
+        self.network.to(device)
         self.optimizers = optimizers(self.network, recipe)
         self.step, self.chunk, self.offset = 0, 0, 0
         if (saved := run.checkpoint()) is not None:
@@ -74,6 +84,7 @@ class Trainer:
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
         self.step, self.chunk, self.offset = saved["step"], saved["chunk"], saved["offset"]
+        self.run.forget_after(self.step)
 
     def save(self) -> None:
         state = {
@@ -100,7 +111,9 @@ class Trainer:
 
     def update(self, batch: Batch) -> float:
         rate = self.recipe.rate(self.step)
-        loss = self.network.loss(batch.ids.to(self.device), batch.targets.to(self.device), torch.bfloat16)
+        loss = self.network.loss(
+            batch.ids.to(self.device), batch.targets.to(self.device), torch.bfloat16
+        )
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         for optimizer in self.optimizers:
@@ -111,19 +124,19 @@ class Trainer:
         self.step += 1
         return loss.item()
 
-    def train(self, *, save_every: int, minutes: float | None) -> None:
-        """Until the recipe's last step, or until the minutes are over; then saves."""
+    def train(self, *, save_every: int, minutes: float | None, until: int | None = None) -> None:
+        """Until the recipe's last step, or `until` a step, or the minutes are over; then saves."""
+        last = min(self.recipe.steps, until or self.recipe.steps)
         end = time.monotonic() + 60 * minutes if minutes else float("inf")
         bar = tqdm(total=self.recipe.steps, initial=self.step, unit="step", mininterval=5)
         batches = self.batches()
-        with self.run.losses_file.open("a") as losses:
-            while self.step < self.recipe.steps and time.monotonic() < end:
+        with self.run.losses_file.open("a", buffering=1) as losses:
+            while self.step < last and time.monotonic() < end:
                 loss = self.update(next(batches))
                 losses.write(json.dumps({"step": self.step, "loss": round(loss, 4)}) + "\n")
                 bar.update()
                 bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
                 if self.step % save_every == 0:
-                    losses.flush()
                     self.save()
         self.save()
 

@@ -1,5 +1,7 @@
 """Plain lists of English words that the lexicon draws from and parts by hash."""
 
+# ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
+
 from __future__ import annotations
 
 ACCENTED = "éèêáàäöüñçøåíóúšžłß"

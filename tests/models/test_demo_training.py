@@ -1,0 +1,80 @@
+"""The text is the same for the same seed, and a training can be taken up where it stopped."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from build_engines.demo.batches import IGNORED, Encoder
+from build_engines.demo.chat import Template
+from build_engines.demo.corpus import MAIN, conversations
+from build_engines.demo.curve import draw_curve
+from build_engines.demo.export import export
+from build_engines.demo.lexicon import Lexicon, Split
+from build_engines.demo.network import Shape
+from build_engines.demo.recipe import Recipe
+from build_engines.demo.training import Run, Trainer
+
+TOKENIZER = Path(__file__).parents[2] / "build_engines" / "demo" / "model" / "tokenizer.json"
+TINY = Recipe(shape=Shape(layers=2), rates=((0, 1.0), (4, 0.0)), batch_tokens=512, first_steps=1)
+DRAWS = ["invented", "word", "name", "full_name", "date", "time", "email", "code", "path", "phone"]
+
+
+def test_the_same_seed_writes_the_same_text() -> None:
+    first, second = ([*itertools.islice(conversations(MAIN, 3), 50)] for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_held_out_values_are_never_trained_on(kind: str) -> None:
+    train = Lexicon(random.Random(1), Split.TRAIN)
+    held_out = Lexicon(random.Random(2), Split.HELD_OUT)
+    known = {getattr(train, kind)() for _ in range(2000)}
+    assert not known & {getattr(held_out, kind)() for _ in range(500)}
+
+
+def test_only_the_assistants_words_are_learned() -> None:
+    tokenizer = Tokenizer.from_file(str(TOKENIZER))
+    encoder = Encoder(tokenizer, Template())
+    for conversation in itertools.islice(conversations(MAIN, 4), 50):
+        ((_, targets),) = encoder([encoder.template.whole(conversation)])
+        learned = tokenizer.decode(
+            [at for at in targets if at != IGNORED], skip_special_tokens=False
+        )
+        said = [turn["content"] for turn in conversation.messages if turn["role"] == "assistant"]
+        assert learned == "".join(f"{text}<|im_end|>" for text in said)
+
+
+def trained(folder: Path, *stops: int) -> dict[str, torch.Tensor]:
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes(TOKENIZER.read_bytes())
+    for stop in stops:
+        trainer = Trainer(TINY, Run(folder), torch.device("cpu"))
+        trainer.train(save_every=1, minutes=None, until=stop)
+    saved = Run(folder).checkpoint()
+    assert saved is not None
+    return saved["network"]
+
+
+def test_a_stopped_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    whole, parts = trained(tmp_path / "whole", 4), trained(tmp_path / "parts", 2, 4)
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_a_training_exports_and_draws(tmp_path: Path) -> None:
+    trained(tmp_path / "run", 4)
+    export(Run(tmp_path / "run"), TINY.shape, tmp_path / "model")
+    draw_curve(Run(tmp_path / "run").losses(), tmp_path / "loss.png")
+    assert (tmp_path / "model" / "model.safetensors").stat().st_size > 0
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_rates_must_be_given_in_order() -> None:
+    with pytest.raises(ValueError, match="rise"):
+        replace(TINY, rates=((4, 1.0), (0, 0.0)))
