@@ -89,7 +89,7 @@ def _in_child(function: Callable[..., None], *args: object) -> None:
 
 
 def _write_repository(models: ModelsFile, artifacts: Path) -> None:
-    """All built models, written beside the old repository and swapped in."""
+    """All built models, written beside the old repository and swapped in where they differ."""
     repository = artifacts / "model_repository"
     fresh = artifacts / "model_repository.unfinished"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -98,8 +98,19 @@ def _write_repository(models: ModelsFile, artifacts: Path) -> None:
         if is_built(name, entry, artifacts):
             facts = Facts.read(artifacts / name / "facts.json")
             triton_models.render(name, fresh, _parameters(name, entry, facts))
+    if _contents(fresh) == _contents(repository):
+        shutil.rmtree(fresh)  # a server may be running from the old one
+        return
     shutil.rmtree(repository, ignore_errors=True)
     fresh.rename(repository)
+
+
+def _contents(folder: Path) -> dict[Path, bytes]:
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
 
 
 def _parameters(name: str, entry: ModelEntry, facts: Facts) -> dict[str, dict[str, str]]:

@@ -6,6 +6,7 @@ port.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -90,7 +91,8 @@ class OnnxRuntime:
                 job.sink.cancelled()
             except Exception as error:
                 logger.exception("generation failed")
-                job.sink.fail(f"generation failed: {error}")
+                with contextlib.suppress(Exception):  # the sink may be what is broken
+                    job.sink.fail(f"generation failed: {error}")
 
     def _next_job(self) -> Job | None:
         with self._changed:

@@ -21,7 +21,7 @@ class Sampler:
         """logits: [vocab]."""
         if self._temperature == 0:
             return int(logits.argmax())
-        probabilities = self._nucleus(_softmax(logits / self._temperature))
+        probabilities = self._nucleus(_softmax(logits, self._temperature))
         cumulative = np.cumsum(probabilities)
         drawn = self._random.random() * cumulative[-1]
         return int(min(np.searchsorted(cumulative, drawn, side="right"), len(logits) - 1))
@@ -38,7 +38,9 @@ class Sampler:
         return probabilities
 
 
-def _softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    exponentials = np.exp(logits.astype(np.float64) - logits.max())
+def _softmax(logits: npt.NDArray[np.float32], temperature: float) -> npt.NDArray[np.float64]:
+    """The greatest logit is taken off first: no temperature, however small, overflows."""
+    with np.errstate(over="ignore"):
+        exponentials = np.exp((logits.astype(np.float64) - logits.max()) / temperature)
     result: npt.NDArray[np.float64] = exponentials / exponentials.sum()
     return result

@@ -1,0 +1,9 @@
+"""The Python models of model_repository/ as Triton sees them: their folder on the path."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+for role in ("tokenizer", "engine", "detokenizer"):
+    sys.path.append(str(Path(__file__).parents[2] / "model_repository" / role / "1"))

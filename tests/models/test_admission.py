@@ -1,0 +1,47 @@
+"""Admission: exact to the token."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from admission import Admission, Refusal
+from hypothesis import given
+from hypothesis import strategies as st
+
+ADMISSION = Admission(context_length=16, vocab_size=100)
+
+
+@given(st.integers(1, 40), st.none() | st.integers(-2, 40))
+def test_what_fits_is_admitted_and_nothing_else(prompt_tokens, max_tokens):
+    room = 16 - prompt_tokens
+    fits = room >= 1 and (max_tokens is None or 1 <= max_tokens <= room)
+    if fits:
+        expected = room if max_tokens is None else max_tokens
+        assert ADMISSION.output_len([1] * prompt_tokens, max_tokens) == expected
+    else:
+        with pytest.raises(Refusal):
+            ADMISSION.output_len([1] * prompt_tokens, max_tokens)
+
+
+@pytest.mark.parametrize(
+    ("prompt_tokens", "max_tokens", "code", "param", "said"),
+    [
+        (0, 5, "invalid_parameter", "prompt", "no tokens"),
+        (16, None, "context_length_exceeded", "prompt", "the prompt has 16"),
+        (10, 7, "context_length_exceeded", "max_tokens", "at most 6 new tokens"),
+        (10, 0, "invalid_parameter", "max_tokens", "0 is less than 1"),
+    ],
+)
+def test_a_refusal_says_what_and_how_to_mend_it(prompt_tokens, max_tokens, code, param, said):
+    with pytest.raises(Refusal) as caught:
+        ADMISSION.output_len([1] * prompt_tokens, max_tokens)
+    told = json.loads(caught.value.as_json())
+    assert (told["code"], told["param"]) == (code, param)
+    assert said in told["message"]
+
+
+def test_ids_outside_the_vocabulary_are_named():
+    assert ADMISSION.checked_ids([0, 99]) == [0, 99]
+    with pytest.raises(Refusal, match="token id 100 at position 1"):
+        ADMISSION.checked_ids([5, 100])
