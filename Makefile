@@ -13,7 +13,7 @@ PYTEST ?=
 VENV := $(CURDIR)/.venv
 RUN := "$(VENV)/bin/python" -m
 
-.PHONY: serve build doctor check test clean
+.PHONY: serve build doctor check test bench-ttft clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -35,6 +35,10 @@ check: .venv/.installed
 # pytest's closing line is the last one of a green run.
 test: check
 	@exec $(RUN) pytest tests $(PYTEST)
+
+# With `make serve` running beside it.
+bench-ttft: .venv/.installed
+	@exec $(RUN) tests.bench.ttft
 
 clean:
 	rm -rf .venv artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis

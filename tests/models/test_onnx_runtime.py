@@ -185,6 +185,17 @@ def test_a_changed_option_or_weight_makes_a_model_stale(artifacts):
     config.write_bytes(before)
 
 
+def test_a_folder_that_is_onnx_already_is_served_as_it_is(artifacts, tmp_path):
+    models = ModelsFile(models={"m": ModelEntry(weights=artifacts / "llama" / "engine")})
+    said: list[str] = []
+    build_all(models, tmp_path, say=said.append)
+    assert "as it is" in said[0]
+    ours, theirs = runtime(tmp_path / "m"), runtime(artifacts / "llama")
+    assert generate(ours, [5, 6], 20).ids == generate(theirs, [5, 6], 20).ids
+    ours.close()
+    theirs.close()
+
+
 def test_weights_that_are_not_there_are_named(tmp_path):
     models = ModelsFile(models={"m": ModelEntry(weights=tmp_path / "nowhere")})
     with pytest.raises(BuildError, match=r"'m'.*nowhere does not exist"):
