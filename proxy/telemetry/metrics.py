@@ -20,41 +20,33 @@ class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
-        self.http_responses = Counter(
-            "proxy_http_responses",
-            "HTTP responses by route and status",
-            ("route", "status"),
-            registry=self.registry,
+        self.http_responses = self._counter(
+            "proxy_http_responses", "HTTP responses by route and status", "route", "status"
         )
-        self.requests = Counter(
-            "proxy_requests",
-            "Generation requests by how they ended",
-            ("model", "outcome"),
-            registry=self.registry,
+        self.requests = self._counter(
+            "proxy_requests", "Generation requests by how they ended", "model", "outcome"
+        )
+        self.prompt_tokens = self._counter(
+            "proxy_prompt_tokens", "Prompt tokens, counted by the engine", "model"
+        )
+        self.completion_tokens = self._counter(
+            "proxy_completion_tokens", "Generated tokens, counted by the engine", "model"
         )
         self.active = Gauge(
-            "proxy_requests_active", "Generation requests under way", ("model",),
-            registry=self.registry,
-        )  # fmt: skip
-        self.prompt_tokens = Counter(
-            "proxy_prompt_tokens", "Prompt tokens, counted by the engine", ("model",),
-            registry=self.registry,
-        )  # fmt: skip
-        self.completion_tokens = Counter(
-            "proxy_completion_tokens", "Generated tokens, counted by the engine", ("model",),
-            registry=self.registry,
-        )  # fmt: skip
-        self.ttft = Histogram(
-            "proxy_time_to_first_token_seconds",
-            "From the request to its first event",
+            "proxy_requests_active",
+            "Generation requests under way",
             ("model",),
-            buckets=TTFT_BUCKETS_S,
             registry=self.registry,
         )
-        self.duration = Histogram(
-            "proxy_request_duration_seconds",
-            "From the request to its last event",
-            ("model",),
-            buckets=DURATION_BUCKETS_S,
-            registry=self.registry,
+        self.ttft = self._histogram(
+            "proxy_time_to_first_token_seconds", "From request to first event", TTFT_BUCKETS_S
         )
+        self.duration = self._histogram(
+            "proxy_request_duration_seconds", "From request to last event", DURATION_BUCKETS_S
+        )
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, text, ("model",), buckets=buckets, registry=self.registry)
