@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from admission import Admission, Refusal
+from admission import CUT_MARGIN_TOKENS, Admission, Refusal
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +39,12 @@ def test_a_refusal_says_what_and_how_to_mend_it(prompt_tokens, max_tokens, code,
     told = json.loads(caught.value.as_json())
     assert (told["code"], told["param"]) == (code, param)
     assert said in told["message"]
+
+
+def test_a_start_that_cannot_fit_is_refused_a_doubtful_one_is_not():
+    ADMISSION.check_start(16 + CUT_MARGIN_TOKENS)
+    with pytest.raises(Refusal, match="has more than 16"):
+        ADMISSION.check_start(17 + CUT_MARGIN_TOKENS)
 
 
 def test_ids_outside_the_vocabulary_are_named():

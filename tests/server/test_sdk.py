@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import openai
 import pytest
@@ -117,6 +118,15 @@ def test_errors_are_the_sdks_own(client, fields, kind, code, param, stream):
         )
     assert (caught.value.code, caught.value.param) == (code, param)
     assert caught.value.request_id
+
+
+def test_a_prompt_of_megabytes_is_refused_quickly_and_one_of_spaces_is_counted(client):
+    began = time.monotonic()
+    with pytest.raises(openai.BadRequestError, match="more than 4096"):
+        client.completions.create(model="endless", prompt="hello world " * 500_000)
+    assert time.monotonic() - began < 5
+    with pytest.raises(openai.BadRequestError, match="the prompt has 5000,"):
+        client.completions.create(model="endless", prompt="\u0001" * 5000)
 
 
 def test_a_prompt_token_outside_the_vocabulary_is_named(client):

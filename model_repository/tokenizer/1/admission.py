@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+CUT_MARGIN_TOKENS = 64
+
 
 class Refusal(Exception):
     """A request that cannot be served; `param` is the field as the ensemble names it."""
@@ -36,6 +38,22 @@ class Admission:
                 )
         return ids
 
+    def check_start(self, tokens: int) -> None:
+        """Refuses a prompt whose start alone, of so many tokens, does not fit.
+
+        A cut changes only the few tokens around it, which the margin is for.
+        """
+        if tokens > self.context_length + CUT_MARGIN_TOKENS:
+            raise self._too_long(f"more than {self.context_length}")
+
+    def _too_long(self, prompt_tokens: str) -> Refusal:
+        return Refusal(
+            "context_length_exceeded",
+            "prompt",
+            f"This model's maximum context length is {self.context_length} tokens, and the "
+            f"prompt has {prompt_tokens}, which leaves no room for an answer. Shorten the prompt.",
+        )
+
     def output_len(self, ids: list[int], max_tokens: int | None) -> int:
         """New tokens allowed: max_tokens where it fits, else what the context leaves."""
         prompt_tokens = len(ids)
@@ -43,13 +61,7 @@ class Admission:
             raise Refusal("invalid_parameter", "prompt", "the prompt has no tokens")
         room = self.context_length - prompt_tokens
         if room < 1:
-            raise Refusal(
-                "context_length_exceeded",
-                "prompt",
-                f"This model's maximum context length is {self.context_length} tokens, and "
-                f"the prompt has {prompt_tokens}, which leaves no room for an answer. "
-                "Shorten the prompt.",
-            )
+            raise self._too_long(str(prompt_tokens))
         if max_tokens is None:
             return room
         if max_tokens < 1:

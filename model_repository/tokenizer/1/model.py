@@ -15,6 +15,8 @@ import triton_python_backend_utils as pb_utils
 from admission import Admission, Refusal
 from tokenizers import Tokenizer
 
+START_CHARACTERS_A_TOKEN = 4
+
 
 class TritonPythonModel:
     """One prompt a request; the tokenizer is the model's own tokenizer.json."""
@@ -64,6 +66,11 @@ class TritonPythonModel:
             decoded = text.decode("utf-8")
         except UnicodeDecodeError as error:
             raise Refusal("invalid_parameter", "prompt", f"text is not UTF-8: {error}") from error
+        size = START_CHARACTERS_A_TOKEN * self._admission.context_length
+        while size < len(decoded):  # ten megabytes would hold up everyone for half a minute
+            start = self._tokenizer.encode(decoded[:size], add_special_tokens=False)
+            self._admission.check_start(len(start))
+            size *= 2
         encoding = self._tokenizer.encode(decoded, add_special_tokens=add_special_tokens)
         return list(encoding.ids)
 
