@@ -22,7 +22,7 @@ from build_engines.models_file import ModelEntry, ModelsFile
 
 __all__ = ["BuildError", "build_all", "is_built"]
 
-LAYOUT = 1  # of artifacts/<model>/; a new number makes every model stale
+LAYOUT = 2  # of artifacts/<model>/; a new number makes every model stale
 KEY_FILE = "build.json"
 HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]

@@ -5,6 +5,7 @@ Runs in a process of its own: the builder needs torch, and its memory, only for 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -44,3 +45,11 @@ def export(weights: Path, target: Path, *, precision: str, log: Path) -> None:
             f"onnxruntime-genai's builder could not convert {weights} "
             f"(exit status {result.returncode}): {' | '.join(words)} (whole output: {log})"
         )
+    _drop_nulls(target / CONFIG)
+
+
+def _drop_nulls(config: Path) -> None:
+    """The builder writes unset search options as null, which onnxruntime-genai 0.11 cannot read."""
+    fields = json.loads(config.read_text())
+    fields["search"] = {k: v for k, v in fields["search"].items() if v is not None}
+    config.write_text(json.dumps(fields, indent=4))
