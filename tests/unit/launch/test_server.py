@@ -87,8 +87,7 @@ def test_a_death_is_reported_and_a_new_start_works(tmp_path, port):
     async def life() -> str:
         server = TritonServer(program(tmp_path, "serves", port))
         await server.start()
-        parent = psutil.Process().children()[0]
-        parent.children()[0].kill()
+        psutil.Process(stub_pid(tmp_path)).parent().kill()
         status = await server.wait()
         await server.start()
         await server.stop(grace_s=1)
