@@ -13,7 +13,7 @@ PYTEST ?=
 VENV := $(CURDIR)/.venv
 RUN := "$(VENV)/bin/python" -m
 
-.PHONY: serve build doctor check test bench-ttft clean
+.PHONY: serve build doctor check test train-demo eval-demo bench-ttft clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -35,6 +35,15 @@ check: .venv/.installed
 # pytest's closing line is the last one of a green run.
 test: check
 	@exec $(RUN) pytest tests $(PYTEST)
+
+# The demo model: train it again from nothing (resumes by itself), or measure the shipped one.
+train-demo: .venv/.installed
+	@$(RUN) build_engines.demo train
+	@$(RUN) build_engines.demo export
+	@$(RUN) build_engines.demo curve
+
+eval-demo: .venv/.installed
+	@exec $(RUN) build_engines.demo eval
 
 # With `make serve` running beside it.
 bench-ttft: .venv/.installed
