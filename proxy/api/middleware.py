@@ -6,6 +6,7 @@ import re
 import uuid
 
 import structlog
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.api import errors
@@ -40,6 +41,8 @@ class RequestContext:
 
         try:
             await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            return  # it left while its body was read: there is nobody to answer
         except Exception as error:
             if has_started:
                 raise

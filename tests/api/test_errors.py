@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from proxy.domain.errors import DeadlineExceeded, EngineFailed, InvalidRequest, ModelUnavailable
@@ -195,3 +197,24 @@ def test_while_triton_is_away_clients_are_told_to_come_back(serve):
 def test_a_deadline_is_not_to_be_retried(serve):
     response = serve(ScriptedEngine(error=DeadlineExceeded("late"))).post(CHAT, json=GOOD)
     assert response.headers["x-should-retry"] == "false"
+
+
+def test_a_client_that_leaves_while_its_body_is_read_is_no_error(serve, caplog):
+    client = serve(ScriptedEngine())
+    sent = []
+
+    async def leave() -> None:
+        messages = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+
+        async def receive():
+            return next(messages, {"type": "http.disconnect"})
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": CHAT, "headers": [], "query_string": b""}
+        await client.app(scope, receive, send)
+
+    asyncio.run(leave())
+    assert not sent
+    assert not caplog.records
