@@ -1,0 +1,75 @@
+"""Token bytes joined by the proxy are the tokenizer's own decode, for both kinds of vocabulary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from build_engines.errors import BuildError
+from build_engines.tokenizer_tables import check, strips_leading_space, token_bytes
+from proxy.text import TextDecoder
+from tests.fixtures.random_model import byte_level_tokenizer, sentencepiece_tokenizer
+
+
+@pytest.fixture(scope="module", params=[byte_level_tokenizer, sentencepiece_tokenizer])
+def tokenizer(request):
+    return request.param()
+
+
+@pytest.fixture(scope="module")
+def table(tokenizer) -> list[bytes]:
+    return token_bytes(tokenizer, vocab_size=len(tokenizer) + 7)
+
+
+def streamed(tokenizer, table: list[bytes], ids: list[int]) -> str:
+    """Token by token, as a stream is decoded."""
+    strips = strips_leading_space(tokenizer.backend_tokenizer, table)
+    decoder = TextDecoder(strips_leading_space=strips)
+    return "".join([*(decoder.push(table[token]) for token in ids), decoder.flush()])
+
+
+def test_every_token_passes_the_builds_own_check(tokenizer, table):
+    backend = tokenizer.backend_tokenizer
+    strips = strips_leading_space(backend, table)
+    assert strips is (tokenizer.bos_token == "<s>")
+    check(backend, table, strips=strips)
+    broken = [value + b"?" if value == max(table, key=len) else value for value in table]
+    with pytest.raises(BuildError, match=r"its bytes say .*\?"):
+        check(backend, broken, strips=strips)
+
+
+def test_any_text_comes_back_token_by_token(tokenizer, table):
+    @settings(max_examples=300, deadline=None)
+    @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\u2581")))
+    def comes_back(text: str) -> None:
+        backend = tokenizer.backend_tokenizer
+        ids = backend.encode(text, add_special_tokens=False).ids
+        assert streamed(tokenizer, table, ids) == backend.decode(ids) == text
+
+    comes_back()
+
+
+def test_special_and_unknown_ids_have_no_bytes(tokenizer, table):
+    special = tokenizer.eos_token_id
+    assert table[special] == b""
+    assert table[len(tokenizer) :] == [b""] * 7
+
+
+def test_random_ids_of_whole_characters_are_decodes_own(tokenizer, table):
+    backend = tokenizer.backend_tokenizer
+    whole = [i for i, value in enumerate(table[: len(tokenizer)]) if value and value[-1] < 0x80]
+    whole = [i for i in whole if value_is_text(table[i])]
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        ids = random.choice(whole, 12).tolist()
+        assert streamed(tokenizer, table, ids) == backend.decode(ids, skip_special_tokens=True)
+
+
+def value_is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
