@@ -1,98 +1,104 @@
 """Who leaves frees the engine: shown from the engine's own counters.
 
 The counters are handed on ten times a second, so a generation that ends within 200 ms has
-stopped counting 350 ms after its client left.
+stopped counting 350 ms after its client left. A busy machine gets three tries at that.
 """
 
 from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 
 import httpx
 import pytest
 
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import Stack, eventually
 
 SEEN_WITHIN_S = 0.35
+TRIES = 3
 LONG = {"model": "endless", "prompt": "abc", "max_tokens": 4000, "temperature": 0}
 
 
-def assert_the_engine_stopped(stack, left_at: float, *, before: dict[str, float]) -> None:
-    time.sleep(max(0.0, left_at + SEEN_WITHIN_S - time.monotonic()))
-    at_stop = stack.engine("endless")
-    time.sleep(0.5)
-    later = stack.engine("endless")
-    assert later["generated_tokens"] == at_stop["generated_tokens"]
-    assert later["requests_unfinished"] == 0
-    assert later["requests_cancelled"] == before["requests_cancelled"] + 1
-    assert later["generated_tokens"] - before["generated_tokens"] < LONG["max_tokens"]
+def assert_the_engine_stops(stack: Stack, leave: Callable[[], None]) -> None:
+    """`leave` begins a long generation and returns as its client leaves, one way or another."""
+    for _ in range(TRIES):
+        before = stack.settled_engine("endless")
+        leave()
+        time.sleep(SEEN_WITHIN_S)
+        at_stop = stack.engine("endless")
+        after = stack.settled_engine("endless")
+        assert after["requests_cancelled"] == before["requests_cancelled"] + 1
+        assert after["generated_tokens"] - before["generated_tokens"] < LONG["max_tokens"]
+        if at_stop == after:
+            return
+    pytest.fail(f"the engine went on for more than 200 ms: {at_stop}, then {after}")
 
 
-def wait_until_generating(stack, before: dict[str, float]) -> None:
-    def generates() -> bool:
-        return stack.engine("endless")["generated_tokens"] > before["generated_tokens"]
-
-    eventually(generates, 5, "the engine generates")
-
-
-@pytest.fixture
-def before(stack) -> dict[str, float]:
-    return stack.settled_engine("endless")
+def wait_until_generating(stack: Stack) -> None:
+    eventually(lambda: stack.engine("endless")["requests_unfinished"] == 1, 5, "it generates")
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_hangs_up(stack, before, stream):
-    content = httpx.Request("POST", f"{stack.url}/v1/completions", json={**LONG, "stream": stream})
-    head = "".join(f"{name}: {value}\r\n" for name, value in content.headers.items())
-    with socket.create_connection(("127.0.0.1", stack.port)) as sock:
-        sock.sendall(f"POST /v1/completions HTTP/1.1\r\n{head}\r\n".encode() + content.read())
-        wait_until_generating(stack, before)
-    assert_the_engine_stopped(stack, time.monotonic(), before=before)
+def test_a_client_that_hangs_up(stack, stream):
+    request = httpx.Request("POST", f"{stack.url}/v1/completions", json={**LONG, "stream": stream})
+    head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+
+    def hang_up() -> None:
+        with socket.create_connection(("127.0.0.1", stack.port)) as sock:
+            sock.sendall(f"POST /v1/completions HTTP/1.1\r\n{head}\r\n".encode() + request.read())
+            wait_until_generating(stack)
+
+    assert_the_engine_stops(stack, hang_up)
 
 
-def test_a_stop_string(stack, before):
+def test_a_stop_string(stack):
     whole = httpx.post(f"{stack.url}/v1/completions", json={**LONG, "max_tokens": 60}).json()
     text = whole["choices"][0]["text"]
     stop = text[40:44]
-    before = stack.settled_engine("endless")
-    stopped = httpx.post(f"{stack.url}/v1/completions", json={**LONG, "stop": stop}).json()
-    left_at = time.monotonic()
-    (choice,) = stopped["choices"]
-    assert choice["finish_reason"] == "stop"
-    assert choice["text"] == text[: text.index(stop)]
-    assert stopped["usage"]["completion_tokens"] <= whole["usage"]["completion_tokens"]
-    assert_the_engine_stopped(stack, left_at, before=before)
+
+    def reach_the_stop_string() -> None:
+        stopped = httpx.post(f"{stack.url}/v1/completions", json={**LONG, "stop": stop}).json()
+        (choice,) = stopped["choices"]
+        assert choice["finish_reason"] == "stop"
+        assert choice["text"] == text[: text.index(stop)]
+        assert stopped["usage"]["completion_tokens"] <= whole["usage"]["completion_tokens"]
+
+    assert_the_engine_stops(stack, reach_the_stop_string)
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_deadline(stack, start, before, stream):
+def test_a_deadline(stack, start, stream):
     """With a second proxy in front of the same Triton, which has little patience."""
-    hasty = start(
-        "proxy", "--triton", f"grpc://127.0.0.1:{stack.triton_grpc_port}", REQUEST_TIMEOUT_S=0.3
-    )
+    target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
+    hasty = start("proxy", "--triton", target, REQUEST_TIMEOUT_S=0.3)
     hasty.wait_ready()
-    response = httpx.post(f"{hasty.url}/v1/completions", json={**LONG, "stream": stream})
-    left_at = time.monotonic()
-    assert response.status_code == (200 if stream else 504)
-    assert '"code":"deadline_exceeded"' in response.text
-    assert response.text.endswith("data: [DONE]\n\n") is stream
-    assert_the_engine_stopped(stack, left_at, before=before)
+
+    def run_out_of_time() -> None:
+        response = httpx.post(f"{hasty.url}/v1/completions", json={**LONG, "stream": stream})
+        assert response.status_code == (200 if stream else 504)
+        assert '"code":"deadline_exceeded"' in response.text
+        assert response.text.endswith("data: [DONE]\n\n") is stream
+
+    assert_the_engine_stops(stack, run_out_of_time)
+    hasty.stop()
 
 
-def test_a_client_that_leaves_the_queue_never_runs(stack, before):
+def test_a_client_that_leaves_the_queue_never_runs(stack):
     """The engine runs one row at a time: the second request waits, and leaves while it waits."""
+    before = stack.settled_engine("endless")
+    url = f"{stack.url}/v1/completions"
     with (
-        httpx.Client() as running,
-        running.stream("POST", f"{stack.url}/v1/completions", json={**LONG, "stream": True}) as r,
+        httpx.Client() as client,
+        client.stream("POST", url, json={**LONG, "stream": True}) as running,
     ):
-        lines = r.iter_lines()
+        lines = running.iter_lines()
         next(lines)
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{stack.url}/v1/completions", json={**LONG, "max_tokens": 1}, timeout=0.3)
+            httpx.post(url, json={**LONG, "max_tokens": 1}, timeout=0.3)
         eventually(
             lambda: stack.engine("endless")["requests_cancelled"] > before["requests_cancelled"],
-            0.5,
+            1,
             "the waiting one is gone",
         )
         assert stack.engine("endless")["requests_unfinished"] == 1
