@@ -22,7 +22,7 @@ from build_engines.models_file import ModelEntry, ModelsFile
 
 __all__ = ["BuildError", "build_all", "is_built"]
 
-LAYOUT = 2  # of artifacts/<model>/; a new number makes every model stale
+LAYOUT = 3  # of artifacts/<model>/; a new number makes every model stale
 KEY_FILE = "build.json"
 HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]
@@ -116,7 +116,7 @@ def _contents(folder: Path) -> dict[Path, bytes]:
 def _parameters(name: str, entry: ModelEntry, facts: Facts) -> dict[str, dict[str, str]]:
     """Config parameters by role. Paths are relative to a Triton model's folder."""
     artifacts_dir = {"artifacts_dir": f"../../{name}"}
-    sizes = {"context_length": str(facts.context_length), "vocab_size": str(facts.vocab_size)}
+    context_length = {"context_length": str(facts.context_length)}
     return {
         "ensemble": {
             "contract_version": triton_models.CONTRACT_VERSION,
@@ -124,10 +124,14 @@ def _parameters(name: str, entry: ModelEntry, facts: Facts) -> dict[str, dict[st
             "runtime": entry.runtime,
             **facts.as_parameters(),
         },
-        "tokenizer": {**artifacts_dir, **sizes},
+        "tokenizer": {
+            **artifacts_dir,
+            **context_length,
+            "vocab_size": str(facts.vocab_size),
+        },
         "engine": {
             **artifacts_dir,
-            **sizes,
+            **context_length,
             "runtime": entry.runtime,
             "end_ids": ",".join(map(str, facts.end_ids)),
             "threads": str(entry.onnx.threads or 0),  # 0: one a core

@@ -39,7 +39,7 @@ def make(weights: str, engine: str, target: str, context_length: int | None) -> 
     folder = Path(target)
     backend.save(str(folder / "tokenizer.json"))
     model = json.loads((Path(engine) / "genai_config.json").read_text())["model"]
-    table = token_bytes(tokenizer, vocab_size=max(model["vocab_size"], len(tokenizer)))
+    table = token_bytes(tokenizer, vocab_size=model["vocab_size"])
     strips = strips_leading_space(backend, table)
     check(backend, table, strips=strips)
     _save_table(folder / "token_bytes.npz", table)
@@ -56,14 +56,18 @@ def make(weights: str, engine: str, target: str, context_length: int | None) -> 
 
 
 def token_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:
-    """Raw bytes by id. Special tokens are empty, as decode(skip_special_tokens=True) has it."""
+    """Raw bytes by id, for at least `vocab_size` ids: a vocabulary may have gaps.
+
+    Special tokens are empty, as decode(skip_special_tokens=True) has it.
+    """
     from xgrammar import TokenizerInfo
 
+    known = set(tokenizer.backend_tokenizer.get_vocab(with_added_tokens=True).values())
+    vocab_size = max(vocab_size, max(known) + 1)
     table = list(TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size).decoded_vocab)
     for token_id, token in tokenizer.backend_tokenizer.get_added_tokens_decoder().items():
         table[token_id] = b"" if token.special else token.content.encode()
-    known = len(tokenizer)
-    return [value if token_id < known else b"" for token_id, value in enumerate(table)]
+    return [value if token_id in known else b"" for token_id, value in enumerate(table)]
 
 
 def strips_leading_space(backend: Any, table: list[bytes]) -> bool:
@@ -76,7 +80,7 @@ def strips_leading_space(backend: Any, table: list[bytes]) -> bool:
 
 def check(backend: Any, table: list[bytes], *, strips: bool) -> None:
     """Compares the table with decode(), token by token and on sample texts."""
-    texts = [[token_id] for token_id in range(backend.get_vocab_size(with_added_tokens=True))]
+    texts = [[token_id] for token_id in backend.get_vocab(with_added_tokens=True).values()]
     texts += [backend.encode(text, add_special_tokens=False).ids for text in SAMPLES]
     for ids in texts:
         raw = b"".join(table[token_id] for token_id in ids)

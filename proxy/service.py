@@ -5,7 +5,6 @@ Called by the protocol adapters; knows no protocol.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Protocol
 
@@ -15,13 +14,19 @@ from proxy import prompting
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed
 from proxy.domain.model import ModelCard
-from proxy.domain.output import Finished, FinishReason, OutputEvent, TextDelta, TokenDelta, Usage
+from proxy.domain.output import (
+    Events,
+    Finished,
+    FinishReason,
+    OutputEvent,
+    TextDelta,
+    TokenDelta,
+    Usage,
+)
 from proxy.domain.request import ChatPrompt, GenerationRequest, TextPrompt, TokenPrompt
 from proxy.registry import Registry
 from proxy.stops import StopMatcher
 from proxy.text import TextDecoder
-
-Events = AsyncGenerator[OutputEvent, None]
 
 
 class Watcher(Protocol):

@@ -7,7 +7,7 @@ engine's work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any, Protocol
 
@@ -16,9 +16,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proxy.api import errors, sse
 from proxy.domain.errors import ProxyError, ShuttingDown
-from proxy.domain.output import Completion, OutputEvent, fold
+from proxy.domain.output import Completion, Events, OutputEvent, fold
 
-Events = AsyncGenerator[OutputEvent, None]
 Payload = dict[str, Any]
 
 

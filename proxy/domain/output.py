@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -56,6 +56,7 @@ class Finished:
 
 
 OutputEvent = TextDelta | Finished
+Events = AsyncGenerator[OutputEvent, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import structlog
 
 from proxy.domain.errors import ProxyError
 from proxy.domain.model import ModelCard
-from proxy.domain.output import Finished, OutputEvent, Usage
+from proxy.domain.output import Events, Finished, OutputEvent, Usage
 from proxy.domain.request import GenerationRequest
 from proxy.telemetry.metrics import Metrics
 
 logger = structlog.get_logger(__name__)
-
-Events = AsyncGenerator[OutputEvent, None]
 
 
 class Telemetry:

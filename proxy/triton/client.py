@@ -1,6 +1,6 @@
 """Streams to Triton over grpc.aio: one decoupled stream a request, and its stop.
 
-With triton/catalog.py the only user of grpc. A stream that is closed early also sends `stop` to
+This folder is the only importer of grpc. A stream that is closed early also sends `stop` to
 the engine model, because Triton does not pass a cancel on to a running ensemble step. Errors are
 read from the stream's messages: with the header `triton_grpc_error`, which would end a stream
 with a status, tritonserver 2.51 crashes when streams are cancelled beside it.

@@ -13,7 +13,6 @@ from proxy.domain.output import FinishReason, TokenDelta
 from proxy.triton import tensors
 from proxy.triton.tensors import Datatype, InputTensor, Value
 
-INT32_MAX = 2**31 - 1
 UINT64_MASK = 2**64 - 1
 _FORMATS = {"INT32": "<%di", "UINT64": "<%dQ", "FP32": "<%df", "BOOL": "<%d?"}
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from build_engines.errors import BuildError
 from build_engines.tokenizer_tables import check, strips_leading_space, token_bytes
@@ -55,6 +58,18 @@ def test_special_and_unknown_ids_have_no_bytes(tokenizer, table):
     special = tokenizer.eos_token_id
     assert table[special] == b""
     assert table[len(tokenizer) :] == [b""] * 7
+
+
+def test_an_id_beyond_the_number_of_tokens_has_its_bytes(tokenizer):
+    """A vocabulary with a gap: its greatest id is greater than its size."""
+    saved = json.loads(tokenizer.backend_tokenizer.to_str())
+    token, before = next((t, i) for t, i in saved["model"]["vocab"].items() if t.endswith("ab"))
+    saved["model"]["vocab"][token] = before + 5000
+    backend = Tokenizer.from_str(json.dumps(saved))
+    gapped = type(tokenizer)(tokenizer_object=backend, eos_token=tokenizer.eos_token)
+    table = token_bytes(gapped, vocab_size=10)
+    assert table[before + 5000].endswith(b"ab")
+    assert table[before] == b""
 
 
 def test_random_ids_of_whole_characters_are_decodes_own(tokenizer, table):

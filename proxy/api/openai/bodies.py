@@ -21,11 +21,14 @@ MAX_STOPS = 16
 INT32_MAX = 2**31 - 1
 
 
-def _by_json_type(value: Any) -> str:
-    """Which member of a union of string and lists; the tags stay out of error paths."""
-    if not isinstance(value, list):
-        return "<text>"
-    return "<ids>" if value and all(type(item) is int for item in value) else "<list>"
+def _text_or_list(value: Any) -> str:
+    """Which member of a union; tags in angle brackets stay out of error paths."""
+    return "<list>" if isinstance(value, list) else "<text>"
+
+
+def _text_list_or_ids(value: Any) -> str:
+    is_ids = isinstance(value, list) and value and all(type(item) is int for item in value)
+    return "<ids>" if is_ids else _text_or_list(value)
 
 
 class RequestBody(BaseModel):
@@ -38,23 +41,20 @@ class TextPart(RequestBody):
 
 
 MessageContent = Annotated[
-    Annotated[str, Tag("<text>")]
-    | Annotated[list[TextPart], Tag("<list>"), Field(min_length=1)]
-    | Annotated[list[TextPart], Tag("<ids>")],
-    Discriminator(_by_json_type),
+    Annotated[str, Tag("<text>")] | Annotated[list[TextPart], Tag("<list>"), Field(min_length=1)],
+    Discriminator(_text_or_list),
 ]
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 Stop = Annotated[
     Annotated[StopString, Tag("<text>")]
-    | Annotated[list[StopString], Tag("<list>"), Field(max_length=MAX_STOPS)]
-    | Annotated[list[StopString], Tag("<ids>")],
-    Discriminator(_by_json_type),
+    | Annotated[list[StopString], Tag("<list>"), Field(max_length=MAX_STOPS)],
+    Discriminator(_text_or_list),
 ]
 TextOrIds = Annotated[
     Annotated[str, Tag("<text>")]
     | Annotated[list[str], Tag("<list>"), Field(min_length=1, max_length=1)]
     | Annotated[list[Annotated[int, Field(ge=0, le=INT32_MAX)]], Tag("<ids>")],
-    Discriminator(_by_json_type),
+    Discriminator(_text_list_or_ids),
 ]
 TokenLimit = Annotated[int, Field(ge=1, le=INT32_MAX)]
 MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
