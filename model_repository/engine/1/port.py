@@ -5,37 +5,104 @@ A runtime takes jobs and feeds each job's sink; the shell knows Triton, the runt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 FinishReason = Literal["stop", "length"]
+GuideKind = Literal["json", "json_schema", "regex", "ebnf_grammar", "structural_tag"]
+TOP_LOG_PROBS_AT_MOST = 20
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How the next token is chosen. The defaults change nothing.
+
+    temperature: 0 is greedy. top_k: 0 keeps all. seed: None draws a random one.
+    logit_bias: (token id, what is added to its logit). allowed_token_ids: no other is chosen.
+    bad_words: token id sequences that are never completed. min_tokens: no end before so many.
+    log_probs: None for none, else how many alternatives beside the sampled token's own (0 to 20).
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int | None = None
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    allowed_token_ids: tuple[int, ...] | None = None
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stop_token_ids: frozenset[int] = frozenset()
+    log_probs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """What the output must conform to. `text` is empty for kind "json" (any JSON)."""
+
+    kind: GuideKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationInput:
-    """One prompt and how to continue it. `max_tokens` new tokens at most, at least 1."""
+    """One prompt and how to continue it. `max_tokens` new tokens at most, at least 1.
+
+    priority: a higher one goes first, and takes the row of a lower one when all are taken.
+    cache_salt: only requests of the same salt share cached keys and values.
+    """
 
     prompt_ids: list[int]
     max_tokens: int
-    temperature: float = 1.0
-    top_p: float = 1.0
-    seed: int | None = None
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    guide: Guide | None = None
+    priority: int = 0
+    cache_salt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogProbs:
+    """Natural logarithms, of the model's own distribution: before any penalty, bias or guide.
+
+    `top` is the most likely tokens, best first, as (token id, log-probability).
+    """
+
+    sampled: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token; `log_probs` where the job asked for them."""
+
+    id: int
+    log_probs: TokenLogProbs | None = None
 
 
 class TokenSink(Protocol):
     """Where one job's tokens go. Called from the runtime's own thread, never after an end."""
 
-    def tokens(self, ids: list[int], finish: FinishReason | None) -> None:
-        """New tokens; with a finish reason they are the last ones."""
+    def started(self, cached_tokens: int) -> None:
+        """Prefill begins; so many of the prompt's tokens come from the cache. Called once."""
+
+    def token(self, token: Token, finish: FinishReason | None) -> None:
+        """A new token; with a finish reason it is the last one."""
+
+    def refuse(self, param: str, message: str) -> None:
+        """The job ends because of what the caller asked for."""
 
     def fail(self, message: str) -> None:
-        """The job ends with an error."""
+        """The job ends with an error of ours."""
 
     def cancelled(self) -> None:
         """The job ends because someone asked for it."""
 
     def is_abandoned(self) -> bool:
-        """Whether the caller has gone; asked once a step."""
+        """Whether the caller has gone. Cheap: it is asked at every step."""
 
 
 class Job:
