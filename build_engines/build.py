@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Collection
 from concurrent.futures import ProcessPoolExecutor
@@ -15,7 +16,7 @@ from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 
-from build_engines import onnx_export, tokenizer_tables, triton_models
+from build_engines import kv_memory, onnx_export, tokenizer_tables, triton_models
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
 from build_engines.models_file import ModelEntry, ModelsFile
@@ -97,7 +98,8 @@ def _write_repository(models: ModelsFile, artifacts: Path) -> None:
     for name, entry in models.models.items():
         if is_built(name, entry, artifacts):
             facts = Facts.read(artifacts / name / "facts.json")
-            triton_models.render(name, fresh, _parameters(name, entry, facts))
+            share = 1 / len(models.models)
+            triton_models.render(name, fresh, _parameters(name, entry, facts, share))
     if _contents(fresh) == _contents(repository):
         shutil.rmtree(fresh)  # a server may be running from the old one
         return
@@ -113,9 +115,14 @@ def _contents(folder: Path) -> dict[Path, bytes]:
     }
 
 
-def _parameters(name: str, entry: ModelEntry, facts: Facts) -> dict[str, dict[str, str]]:
+def _parameters(
+    name: str, entry: ModelEntry, facts: Facts, memory_share: float
+) -> dict[str, dict[str, str]]:
     """Config parameters by role. Paths are relative to a Triton model's folder."""
     artifacts_dir = {"artifacts_dir": f"../../{name}"}
+    onnx = entry.onnx
+    kv_bytes = (onnx.kv_cache_mb or 0) * 1_000_000 or kv_memory.default_bytes(memory_share)
+    facts = kv_memory.fitted(facts, kv_bytes)
     context_length = {"context_length": str(facts.context_length)}
     return {
         "ensemble": {
@@ -134,11 +141,19 @@ def _parameters(name: str, entry: ModelEntry, facts: Facts) -> dict[str, dict[st
             **context_length,
             "runtime": entry.runtime,
             "end_ids": ",".join(map(str, facts.end_ids)),
-            "threads": str(entry.onnx.threads or 0),  # 0: one a core
-            "prefill_chunk_tokens": str(entry.onnx.prefill_chunk_tokens),
+            "threads": str(onnx.threads or 0),  # 0: one a core
+            "max_rows": str(onnx.max_rows or default_rows()),
+            "max_step_tokens": str(onnx.max_step_tokens),
+            "prefill_stall_ms": str(onnx.prefill_stall_ms or 0),  # 0: worked out as it runs
+            "kv_cache_bytes": str(kv_bytes),
         },
         "detokenizer": artifacts_dir,
     }
+
+
+def default_rows() -> int:
+    """Eight a core: beyond that, a CPU's step grows as fast as its rows."""
+    return min(64, 8 * (os.cpu_count() or 1))
 
 
 def _key(name: str, entry: ModelEntry) -> str:

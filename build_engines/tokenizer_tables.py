@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from build_engines import kv_memory
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
 
@@ -52,6 +53,7 @@ def make(weights: str, engine: str, target: str, context_length: int | None) -> 
         eos_token=tokenizer.eos_token or "",
         strips_leading_space=strips,
         created=int(time.time()),
+        kv_token_bytes=kv_memory.token_bytes(Path(engine)),
     ).write(folder / "facts.json")
 
 

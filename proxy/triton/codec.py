@@ -58,10 +58,10 @@ def _message(
 
 def _raw(datatype: Datatype, value: Value) -> tuple[bytes, int]:
     """Little-endian elements, and how many."""
-    if isinstance(value, str):
-        data = value.encode()
-        return struct.pack("<I", len(data)) + data, 1
-    elements = value if isinstance(value, Sequence) else (value,)
+    elements = (value,) if isinstance(value, (str, int, float)) else value
+    if datatype == "BYTES":
+        encoded = [str(element).encode() for element in elements]
+        return b"".join(struct.pack("<I", len(one)) + one for one in encoded), len(encoded)
     if datatype == "UINT64":  # OpenAI's seed is signed
         elements = tuple(int(element) & UINT64_MASK for element in elements)
     return struct.pack(_FORMATS[datatype] % len(elements), *elements), len(elements)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from admission import Admission, Refusal
+from word_list import word_list
 from tokenizers import Tokenizer
 
 START_CHARACTERS_A_TOKEN = 4
@@ -39,6 +40,7 @@ class TritonPythonModel:
         try:
             ids = self._prompt_ids(request)
             output_len = self._admission.output_len(ids, _scalar(request, "max_tokens"))
+            bad_words = word_list(self._bad_words(request), self._encode_word)
         except Refusal as refusal:
             error = pb_utils.TritonError(refusal.as_json(), pb_utils.TritonError.INVALID_ARG)
             return pb_utils.InferenceResponse(error=error)
@@ -46,6 +48,7 @@ class TritonPythonModel:
             [
                 pb_utils.Tensor("input_ids", np.array([ids], dtype=np.int32)),
                 pb_utils.Tensor("request_output_len", np.array([[output_len]], dtype=np.int32)),
+                pb_utils.Tensor("bad_words_list", bad_words),
             ]
         )
 
@@ -61,11 +64,15 @@ class TritonPythonModel:
             ids += self._admission.checked_ids(given.as_numpy().ravel().tolist())
         return ids
 
+    def _bad_words(self, request: Any) -> list[str]:
+        tensor = pb_utils.get_input_tensor_by_name(request, "bad_words")
+        return [] if tensor is None else [_utf8(word) for word in tensor.as_numpy().ravel()]
+
+    def _encode_word(self, word: str) -> list[int]:
+        return list(self._tokenizer.encode(word, add_special_tokens=False).ids)
+
     def _encode(self, text: bytes, *, add_special_tokens: bool) -> list[int]:
-        try:
-            decoded = text.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise Refusal("invalid_parameter", "prompt", f"text is not UTF-8: {error}") from error
+        decoded = _utf8(text)
         size = START_CHARACTERS_A_TOKEN * self._admission.context_length
         while size < len(decoded):  # ten megabytes would hold up everyone for half a minute
             start = self._tokenizer.encode(decoded[:size], add_special_tokens=False)
@@ -73,6 +80,13 @@ class TritonPythonModel:
             size *= 2
         encoding = self._tokenizer.encode(decoded, add_special_tokens=add_special_tokens)
         return list(encoding.ids)
+
+
+def _utf8(text: bytes) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refusal("invalid_parameter", "prompt", f"text is not UTF-8: {error}") from error
 
 
 def _scalar(request: Any, name: str) -> Any:
