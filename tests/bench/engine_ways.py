@@ -56,7 +56,7 @@ class OurEngine:
             artifacts / "engine", threads=threads, rows=rows + 1, context_length=1024
         )
         limits = Limits(rows=rows, step_tokens=512, kv_bytes=2_000_000_000)
-        guides = GuideCompiler(artifacts / "guide.json", frozenset())
+        guides = GuideCompiler(artifacts / "guide.json", cache_bytes=100_000_000, threads=1)
         self.runtime = OnnxRuntime(decoder, guides, limits, end_ids=frozenset())
 
     def run(self, arrivals: Arrivals, max_tokens: int, guide: Guide | None = None) -> Outcome:

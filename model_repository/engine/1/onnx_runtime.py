@@ -13,24 +13,27 @@ from pathlib import Path
 from guides import GuideCompiler
 from onnx_decoder import OnnxDecoder
 from port import Job
-from scheduler import Guides, Limits, Scheduler
+from scheduler import Limits, Scheduler
 from stats import Stats
 
 logger = logging.getLogger(__name__)
 
 GUIDE_POLL_S = 0.005
+GUIDE_CACHE_BYTES = 200_000_000
+GUIDE_THREADS = 2  # a hard guide leaves one for the others
 
 
 class OnnxRuntime:
     """See port.Runtime. Owns the thread that everything behind the port runs in."""
 
     def __init__(
-        self, decoder: OnnxDecoder, guides: Guides, limits: Limits, *, end_ids: frozenset[int]
+        self, decoder: OnnxDecoder, guides: GuideCompiler, limits: Limits, *, end_ids: frozenset[int]
     ) -> None:
         self._changed = threading.Condition()
         self._arrived: list[Job] = []
         self._jobs: dict[str, list[Job]] = {}
         self._is_closing = False
+        self._guides = guides
         self._scheduler = Scheduler(decoder, guides, limits, end_ids=end_ids, ended=self._forget)
         self._thread = threading.Thread(target=self._work, name="onnx-runtime", daemon=True)
         self._thread.start()
@@ -53,7 +56,9 @@ class OnnxRuntime:
             rows=rows + 1,  # one to swap through, see Batch
             context_length=int(parameters["context_length"]),
         )
-        guides = GuideCompiler(artifacts / "guide.json", end_ids)
+        guides = GuideCompiler(
+            artifacts / "guide.json", cache_bytes=GUIDE_CACHE_BYTES, threads=GUIDE_THREADS
+        )
         return cls(decoder, guides, limits, end_ids=end_ids)
 
     @property
@@ -78,6 +83,7 @@ class OnnxRuntime:
             self._is_closing = True
             self._changed.notify()
         self._thread.join()
+        self._guides.close()
 
     def _forget(self, job: Job) -> None:
         with self._changed:

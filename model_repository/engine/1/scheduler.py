@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import time
-from collections.abc import Callable, Sequence as Many
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from guide_state import GuideState
+from guide_compiler import CompiledGuide
+from guide_state import GuideMask, GuideState
 from kv_rows import KvRows
 from port import BadParameter, Guide, Job, Token
 from prefill_budget import PrefillBudget
@@ -52,11 +54,9 @@ class Decoder(Protocol):
 
 
 class Guides(Protocol):
-    """Compiles guides beside the decode loop, and fills their masks within it."""
+    """Compiles guides beside the decode loop; see GuideCompiler."""
 
-    def start(self, guide: Guide) -> Future[GuideState]: ...
-
-    def fill(self, states: Many[GuideState | None]) -> npt.NDArray[np.int32] | None: ...
+    def compile(self, guide: Guide) -> Future[CompiledGuide]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +86,7 @@ class Scheduler:
     ) -> None:
         self._decoder = decoder
         self._guides = guides
+        self._guide_mask = GuideMask(decoder.vocab_size, threads=os.cpu_count() or 1)
         self._end_ids = end_ids
         self._ended = ended
         self._arrivals = 0
@@ -117,7 +118,7 @@ class Scheduler:
             self._ended(job)
             job.sink.refuse(error.param, str(error))
             return
-        guide = None if wanted.guide is None else self._guides.start(wanted.guide)
+        guide = None if wanted.guide is None else self._guides.compile(wanted.guide)
         sequence = Sequence(job, self._arrivals, sampler, guide)
         self._roster.waiting.add(sequence)
         if guide is not None:
@@ -165,7 +166,8 @@ class Scheduler:
             if sequence.guide_to_come is None or not sequence.guide_to_come.done():
                 continue
             try:
-                sequence.guide, sequence.guide_to_come = sequence.guide_to_come.result(), None
+                sequence.guide = GuideState(sequence.guide_to_come.result())
+                sequence.guide_to_come = None
             except Exception as error:
                 if not sequence.is_gone:
                     self._roster.end(sequence)
@@ -222,7 +224,7 @@ class Scheduler:
 
     def _sample(self, sequences: list[Sequence], logits: Logits) -> None:
         """Samples a token for each and hands it on. `logits`: [sequences, vocab]."""
-        mask = self._guides.fill([sequence.guide for sequence in sequences])
+        mask = self._guide_mask.fill([sequence.guide for sequence in sequences])
         drawn = sample(logits, [sequence.sampler for sequence in sequences], mask)
         for sequence, token in zip(sequences, drawn, strict=True):
             try:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
 
+from guide_compiler import CompiledGuide
+from guide_state import GuideState
 from port import FinishReason, Job
 from prefix_cache import BLOCK, BlockKey, BlockKeys
 from sampler_state import SamplerState
-
-if TYPE_CHECKING:
-    from guide_state import GuideState
 
 
 class Sequence:
     """`tokens` are prompt and answer; the row holds keys and values of the first `computed`."""
 
     def __init__(
-        self, job: Job, arrival: int, sampler: SamplerState, guide: Future[GuideState] | None
+        self, job: Job, arrival: int, sampler: SamplerState, guide: Future[CompiledGuide] | None
     ) -> None:
         self.job = job
         self.arrival = arrival
