@@ -10,7 +10,7 @@ import os
 import threading
 from pathlib import Path
 
-from guides import GuideCompiler
+from guide_compiler import GuideCompiler
 from onnx_decoder import OnnxDecoder
 from port import Job
 from scheduler import Limits, Scheduler
