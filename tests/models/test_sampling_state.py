@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from port import SamplingParams
-from sampler_state import OutsideVocabulary, SamplerState
+from port import BadParameter
+from sampler_state import SamplerState
 from sampling import sample
 
 VOCAB = 50
@@ -114,7 +115,7 @@ def test_what_ends_a_sequence(params, ending):
     ],
 )
 def test_a_token_that_does_not_exist_is_refused_by_its_parameter(params, param):
-    with pytest.raises(OutsideVocabulary, match=f"{param} names token") as refused:
+    with pytest.raises(BadParameter, match=f"{param} names token") as refused:
         state(**params)
     assert refused.value.param == param
 

@@ -7,19 +7,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 from bad_words import BadWords
-from port import SamplingParams
+from port import BadParameter, SamplingParams
 from seen_tokens import SeenTokens
 from uniforms import Uniforms
 
 TokenIds = npt.NDArray[np.int64]
-
-
-class OutsideVocabulary(ValueError):
-    """The caller named a token that does not exist; `param` is the parameter it stands in."""
-
-    def __init__(self, param: str, token_id: int, vocab_size: int) -> None:
-        super().__init__(f"{param} names token {token_id}; the vocabulary ends at {vocab_size - 1}")
-        self.param = param
 
 
 class SamplerState:
@@ -27,7 +19,7 @@ class SamplerState:
 
     vocab_size: ids from there on are padding of the logits and never drawn; every state of a
     batch has the same. end_ids end the sequence unless the parameters say ignore_eos.
-    Raises OutsideVocabulary.
+    Raises BadParameter for a token that does not exist.
     """
 
     def __init__(
@@ -102,7 +94,10 @@ class SamplerState:
         ids = _ids(token_ids)
         unknown = ids[(ids < 0) | (ids >= self.vocab_size)]
         if len(unknown):
-            raise OutsideVocabulary(param, int(unknown[0]), self.vocab_size)
+            raise BadParameter(
+                param,
+                f"{param} names token {unknown[0]}; the vocabulary ends at {self.vocab_size - 1}",
+            )
         return ids
 
     def _make_bad_words(self, prompt_ids: Sequence[int]) -> BadWords | None:
