@@ -23,7 +23,7 @@ from build_engines.models_file import ModelEntry, ModelsFile
 
 __all__ = ["BuildError", "build_all", "is_built"]
 
-LAYOUT = 3  # of artifacts/<model>/; a new number makes every model stale
+LAYOUT = 4  # of artifacts/<model>/; a new number makes every model stale
 KEY_FILE = "build.json"
 HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]
@@ -135,6 +135,8 @@ def _parameters(
             **artifacts_dir,
             **context_length,
             "vocab_size": str(facts.vocab_size),
+            "guide_timeout_s": "5",
+            "guide_memory_mb": "512",
         },
         "engine": {
             **artifacts_dir,

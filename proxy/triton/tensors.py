@@ -67,7 +67,9 @@ INPUTS = (
     InputTensor("stop_token_ids", "INT32", lambda r: r.sampling.stop_token_ids or None),
     InputTensor("return_log_probs", "BOOL", lambda r: _is_given(r.sampling.top_log_probs)),
     InputTensor("num_top_log_probs", "INT32", lambda r: r.sampling.top_log_probs),
-    InputTensor("guided_decoding_guide_type", "BYTES", lambda r: r.constraint and r.constraint.kind.value),
+    InputTensor(
+        "guided_decoding_guide_type", "BYTES", lambda r: r.constraint and r.constraint.kind.value
+    ),
     InputTensor("guided_decoding_guide", "BYTES", lambda r: r.constraint and r.constraint.text),
     InputTensor("priority", "INT32", lambda r: r.priority),
     InputTensor("cache_salt", "BYTES", lambda r: r.cache_salt),

@@ -95,7 +95,10 @@ def late_arrivals(artifacts: Path, threads: int) -> dict[str, float]:
         return once
 
     found = medians(
-        {"ours": run("ours", ours), "onnxruntime-genai Engine": run("onnxruntime-genai Engine", theirs)}
+        {
+            "ours": run("ours", ours),
+            "onnxruntime-genai Engine": run("onnxruntime-genai Engine", theirs),
+        }
     )
     for name, runs in outcomes.items():
         ttft = statistics.median(ms for one in runs for ms in one.first_token_ms())

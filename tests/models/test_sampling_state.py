@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from port import SamplingParams
-from port import BadParameter
+from port import BadParameter, SamplingParams
 from sampler_state import SamplerState
 from sampling import sample
 

@@ -134,6 +134,7 @@ def test_every_batch_gives_each_request_the_oracles_tokens(artifacts, family, ar
                         priority=arrival.priority)  # fmt: skip
         leaves_after = arrival.leaves_after
         if leaves_after is not None:
+
             def leave(count, job=job, leaves_after=leaves_after):
                 if count >= leaves_after:
                     job.is_cancelled = True

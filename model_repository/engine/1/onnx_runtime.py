@@ -27,7 +27,12 @@ class OnnxRuntime:
     """See port.Runtime. Owns the thread that everything behind the port runs in."""
 
     def __init__(
-        self, decoder: OnnxDecoder, guides: GuideCompiler, limits: Limits, *, end_ids: frozenset[int]
+        self,
+        decoder: OnnxDecoder,
+        guides: GuideCompiler,
+        limits: Limits,
+        *,
+        end_ids: frozenset[int],
     ) -> None:
         self._changed = threading.Condition()
         self._arrived: list[Job] = []

@@ -19,9 +19,7 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 class Stream:
     """A port.TokenSink. `post` is called when there is something to send, once until `send`."""
 
-    def __init__(
-        self, sender: Any, prompt_tokens: int, post: Callable[[Stream], None]
-    ) -> None:
+    def __init__(self, sender: Any, prompt_tokens: int, post: Callable[[Stream], None]) -> None:
         self._sender = sender
         self._post = post
         self._lock = threading.Lock()
