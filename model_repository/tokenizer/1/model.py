@@ -30,6 +30,11 @@ class TritonPythonModel:
         self._admission = Admission(
             context_length=int(parameters["context_length"]["string_value"]),
             vocab_size=int(parameters["vocab_size"]["string_value"]),
+            default_max_tokens=(
+                int(parameters["default_max_tokens"]["string_value"])
+                if "default_max_tokens" in parameters
+                else None
+            ),
         )
 
     def execute(self, requests: list[Any]) -> list[Any]:
