@@ -15,14 +15,14 @@ from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 
-from build_engines import onnx_export, tokenizer_tables, triton_models
-from build_engines.errors import BuildError
+from build_engines import onnx_export, onnx_folder, tokenizer_tables, triton_models
+from build_engines.errors import BuildError, UnservableFolder
 from build_engines.facts import Facts
 from build_engines.models_file import ModelEntry, ModelsFile
 
-__all__ = ["BuildError", "build_all", "is_built"]
+__all__ = ["BuildError", "UnservableFolder", "build_all", "is_built"]
 
-LAYOUT = 3  # of artifacts/<model>/; a new number makes every model stale
+LAYOUT = 4  # of artifacts/<model>/; a new number makes every model stale
 KEY_FILE = "build.json"
 HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]
@@ -36,16 +36,21 @@ def build_all(models: ModelsFile, artifacts: Path, *, only: Collection[str] = ()
         say: told each step, one line at a time.
 
     Raises:
-        BuildError: a name is unknown, or a model cannot be built.
+        UnservableFolder: a model cannot be built from its folder.
+        BuildError: a name is unknown.
         OSError: the disk is full or a folder cannot be written.
     """
     if unknown := set(only) - set(models.models):
         raise BuildError(f"models.yaml has no model {sorted(unknown)[0]!r}")
     artifacts.mkdir(parents=True, exist_ok=True)
     for name, entry in models.models.items():
-        if (only and name not in only) or is_built(name, entry, artifacts):
+        if only and name not in only:
             continue
-        _build(name, entry, artifacts, say)
+        try:
+            if not is_built(name, entry, artifacts):
+                _build(name, entry, artifacts, say)
+        except BuildError as error:
+            raise UnservableFolder(entry.weights, str(error)) from error
     _write_repository(models, artifacts)
 
 
@@ -71,6 +76,7 @@ def _build(name: str, entry: ModelEntry, artifacts: Path, say: Say) -> None:
         say(f"{name}: converting {entry.weights} to ONNX ({entry.onnx.precision})")
         log = artifacts / f"{name}.build.log"
         onnx_export.export(entry.weights, engine, precision=entry.onnx.precision, log=log)
+    _in_child(onnx_folder.check, str(engine))
     say(f"{name}: making the tokenizer tables")
     _in_child(
         tokenizer_tables.make,
@@ -117,6 +123,8 @@ def _parameters(name: str, entry: ModelEntry, facts: Facts) -> dict[str, dict[st
     """Config parameters by role. Paths are relative to a Triton model's folder."""
     artifacts_dir = {"artifacts_dir": f"../../{name}"}
     context_length = {"context_length": str(facts.context_length)}
+    most = entry.sampling.max_tokens
+    default_max_tokens = {} if most is None else {"default_max_tokens": str(most)}
     return {
         "ensemble": {
             "contract_version": triton_models.CONTRACT_VERSION,
@@ -127,6 +135,7 @@ def _parameters(name: str, entry: ModelEntry, facts: Facts) -> dict[str, dict[st
         "tokenizer": {
             **artifacts_dir,
             **context_length,
+            **default_max_tokens,
             "vocab_size": str(facts.vocab_size),
         },
         "engine": {
