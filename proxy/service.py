@@ -5,12 +5,14 @@ Called by the protocol adapters; knows no protocol.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Protocol
 
 from typing_extensions import assert_never
 
 from proxy import prompting
+from proxy.access.concurrency import Concurrency
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed
 from proxy.domain.model import ModelCard
@@ -28,6 +30,8 @@ from proxy.registry import Registry
 from proxy.stops import StopMatcher
 from proxy.text import TextDecoder
 
+Deltas = AsyncGenerator[TokenDelta, None]
+
 
 class Watcher(Protocol):
     """Sees the events of a request go by; telemetry's side of the service."""
@@ -39,11 +43,18 @@ class Service:
     """Turns a request into events; closing the events early stops the engine."""
 
     def __init__(
-        self, registry: Registry, engine: Engine, watcher: Watcher, *, request_timeout_s: float
+        self,
+        registry: Registry,
+        engine: Engine,
+        watcher: Watcher,
+        concurrency: Concurrency,
+        *,
+        request_timeout_s: float,
     ) -> None:
         self._registry = registry
         self._engine = engine
         self._watcher = watcher
+        self._concurrency = concurrency
         self._request_timeout_s = request_timeout_s
 
     def generate(self, request: GenerationRequest) -> Events:
@@ -57,14 +68,16 @@ class Service:
 
     async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
         output = _Output(request, card)
-        engine_request = _engine_request(request, card, self._request_timeout_s)
-        async with aclosing(self._engine.generate(engine_request)) as deltas:
+        async with self._concurrency.permit(), aclosing(self._deltas(request, card)) as deltas:
             async for delta in deltas:
                 for event in output.push(delta):
                     yield event
                 if output.is_finished:
                     return
         raise EngineFailed("The engine's stream ended without a finish reason.")
+
+    def _deltas(self, request: GenerationRequest, card: ModelCard) -> Deltas:
+        return self._engine.generate(_engine_request(request, card, self._request_timeout_s))
 
 
 class _Output:
