@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 from build_engines import onnx_export, onnx_folder, tokenizer_tables, triton_models
 from build_engines.errors import BuildError, UnservableFolder
@@ -26,6 +27,7 @@ LAYOUT = 4  # of artifacts/<model>/; a new number makes every model stale
 KEY_FILE = "build.json"
 HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]
+Result = TypeVar("Result")
 
 
 def build_all(models: ModelsFile, artifacts: Path, *, only: Collection[str] = (), say: Say) -> None:
@@ -76,22 +78,22 @@ def _build(name: str, entry: ModelEntry, artifacts: Path, say: Say) -> None:
         say(f"{name}: converting {entry.weights} to ONNX ({entry.onnx.precision})")
         log = artifacts / f"{name}.build.log"
         onnx_export.export(entry.weights, engine, precision=entry.onnx.precision, log=log)
-    _in_child(onnx_folder.check, str(engine))
+    longest = _in_child(onnx_folder.check, str(engine))
     say(f"{name}: making the tokenizer tables")
+    context_length = min(longest, entry.context_length or longest)
     _in_child(
-        tokenizer_tables.make,
-        str(entry.weights), str(engine), str(unfinished), entry.context_length,
-    )  # fmt: skip
+        tokenizer_tables.make, str(entry.weights), str(engine), str(unfinished), context_length
+    )
     (unfinished / KEY_FILE).write_text(json.dumps({"key": key}))
     shutil.rmtree(artifacts / name, ignore_errors=True)
     unfinished.rename(artifacts / name)
-    say(f"{name}: built")
+    say(f"{name}: built, with {context_length} tokens of context")
 
 
-def _in_child(function: Callable[..., None], *args: object) -> None:
+def _in_child(function: Callable[..., Result], *args: object) -> Result:
     """Runs it in a fresh process, whose memory goes when it is done."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
-        pool.submit(function, *args).result()
+        return pool.submit(function, *args).result()
 
 
 def _write_repository(models: ModelsFile, artifacts: Path) -> None:

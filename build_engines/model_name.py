@@ -54,7 +54,7 @@ def _kind(folder: Path) -> tuple[str, dict[str, Any] | None]:
         if is_exported:
             return str(config["model"]["type"]), config["model"]
         return str(config["model_type"]), None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise BuildError(f"{file} does not say what model it is: {error!r}") from error
 
 
@@ -103,5 +103,10 @@ def parameters_of(config: dict[str, Any]) -> int:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        parsed = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BuildError(f"{path.name} cannot be read: {error!r}") from error
+    if not isinstance(parsed, dict):
+        raise BuildError(f"{path.name} is no JSON object")
     return parsed

@@ -26,9 +26,13 @@ REBUILD = "take its CPU variant, or make it again with onnxruntime-genai's build
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """The decoder as genai_config.json describes it. Names have a `%d` for the layer."""
+    """The decoder as genai_config.json describes it. Names have a `%d` for the layer.
+
+    `context_length` is in tokens.
+    """
 
     kind: str
+    context_length: int
     filename: str
     layers: int
     kv_heads: int
@@ -50,19 +54,20 @@ class DecoderConfig:
             model = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["model"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BuildError(f"{CONFIG} cannot be read: {error!r}") from error
-        _refuse_other_parts(model)
         try:
-            return cls._of(model["type"], model["decoder"])
-        except (KeyError, TypeError) as error:
+            _refuse_other_parts(model)
+            return cls._of(model, model["decoder"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BuildError(f"{CONFIG} does not describe a decoder: {error!r}") from error
 
     @classmethod
-    def _of(cls, kind: str, decoder: dict[str, Any]) -> DecoderConfig:
+    def _of(cls, model: dict[str, Any], decoder: dict[str, Any]) -> DecoderConfig:
         inputs, outputs = decoder["inputs"], decoder["outputs"]
         return cls(
-            kind=kind,
+            kind=model["type"],
+            context_length=int(model["context_length"]),
             filename=decoder["filename"],
-            layers=decoder["num_hidden_layers"],
+            layers=int(decoder["num_hidden_layers"]),
             kv_heads=decoder["num_key_value_heads"],
             head_size=decoder["head_size"],
             past=(inputs["past_key_names"], inputs["past_value_names"]),
@@ -73,12 +78,18 @@ class DecoderConfig:
             logits=outputs["logits"],
         )
 
+    def __post_init__(self) -> None:
+        """Raises TypeError where a name has no place for the layer."""
+        for name in (*self.past, *self.present):
+            name % 0
+
     def of_each_layer(self, names: tuple[str, str]) -> list[str]:
         return [name % layer for layer in range(self.layers) for name in names]
 
 
-def check(folder: str) -> None:
-    """
+def check(folder: str) -> int:
+    """The longest context that can be served, in tokens.
+
     Raises:
         BuildError: the runtime cannot serve it; the message is the reason, without the folder.
     """
@@ -97,6 +108,7 @@ def check(folder: str) -> None:
     _check_attention(config, graph)
     _check_inputs(config, graph)
     _check_outputs(config, graph)
+    return min(config.context_length, graph.rope_switch_tokens or config.context_length)
 
 
 def _refuse_other_parts(model: dict[str, Any]) -> None:

@@ -34,13 +34,18 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """`external_bytes`: file -> the size it has at least. `parameters`: weights, counted once."""
+    """`external_bytes`: file -> the size it has at least. `parameters`: weights, counted once.
+
+    `rope_switch_tokens`: where the graph turns to other rotary factors once its longest row has
+    more tokens than this (LongRoPE); it does so for all rows of a batch.
+    """
 
     inputs: dict[str, GraphTensor]
     outputs: dict[str, GraphTensor]
     attentions: tuple[Attention, ...]
     external_bytes: dict[str, int]
     parameters: int
+    rope_switch_tokens: int | None
 
     @classmethod
     def read(cls, path: Path) -> Graph:
@@ -61,6 +66,7 @@ class Graph:
             attentions=tuple(_attention(node) for node in nodes if "Attention" in node.op_type),
             external_bytes=_external_bytes(graph.initializer),
             parameters=_parameters(nodes, graph.initializer),
+            rope_switch_tokens=_rope_switch_tokens(nodes),
         )
 
 
@@ -90,6 +96,22 @@ def _attention(node: Any) -> Attention:
         has_row_lengths=len(inputs) > SEQLENS_K and bool(inputs[SEQLENS_K]),
         has_windowed_cache=any(a.name == "sliding_window_cache" and a.i for a in node.attribute),
     )
+
+
+def _rope_switch_tokens(nodes: list[Any]) -> int | None:
+    """The constant of the comparison that chooses the cosine and sine tables."""
+    from onnx import numpy_helper
+
+    made_by = {output: node for node in nodes for output in node.output}
+    for node in nodes:
+        is_choice = node.op_type == "If" and any("cos_cache" in name for name in node.output)
+        comparison = made_by.get(node.input[0]) if is_choice else None
+        if comparison is None or comparison.op_type != "Greater":
+            continue
+        constant = made_by.get(comparison.input[1])
+        if constant is not None and constant.op_type == "Constant":
+            return int(numpy_helper.to_array(constant.attribute[0].t))
+    return None
 
 
 def _external_bytes(initializers: Any) -> dict[str, int]:

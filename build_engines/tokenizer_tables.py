@@ -23,7 +23,7 @@ SAMPLES = (
 )
 
 
-def make(weights: str, engine: str, target: str, context_length: int | None) -> None:
+def make(weights: str, engine: str, target: str, context_length: int) -> None:
     """Writes tokenizer.json, token_bytes.npz and facts.json into `target` (paths as strings).
 
     Raises:
@@ -44,7 +44,7 @@ def make(weights: str, engine: str, target: str, context_length: int | None) -> 
     check(backend, table, strips=strips)
     _save_table(folder / "token_bytes.npz", table)
     Facts(
-        context_length=min(model["context_length"], context_length or model["context_length"]),
+        context_length=context_length,
         vocab_size=len(table),
         end_ids=_end_ids(tokenizer, model, Path(weights)),
         chat_template=_chat_template(tokenizer),

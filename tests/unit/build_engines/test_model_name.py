@@ -88,10 +88,18 @@ def test_sizes_are_written_as_models_are_called(parameters, name):
     assert size_name(parameters) == name
 
 
-@pytest.mark.parametrize("config", ["{", "{}", '{"model_type": "llama"}'])
-def test_a_config_that_does_not_say_is_refused(tmp_path, config):
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "is no JSON object"),
+        ("{}", "does not say what model"),
+        ('{"model_type": "llama"}', "does not give the model's size"),
+    ],
+)
+def test_a_config_that_does_not_say_is_refused(tmp_path, config, said):
     (tmp_path / "config.json").write_text(config)
-    with pytest.raises(BuildError, match=r"config\.json does not"):
+    with pytest.raises(BuildError, match=rf"config\.json {said}"):
         public_name(tmp_path)
 
 

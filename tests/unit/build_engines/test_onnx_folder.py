@@ -85,10 +85,26 @@ def reason(folder: Path) -> str:
 def test_a_plain_decoder_is_served_with_and_without_position_ids(tmp_path):
     model = graph()
     write(tmp_path, model, config())
-    onnx_folder.check(str(tmp_path))
+    assert onnx_folder.check(str(tmp_path)) == 64
     model.graph.input.append(value("position_ids", TensorProto.INT64, "b", "s"))
     write(tmp_path, model, config())
-    onnx_folder.check(str(tmp_path))
+    assert onnx_folder.check(str(tmp_path)) == 64
+
+
+def test_a_context_ends_where_the_graph_would_turn_the_whole_batch_to_other_factors(tmp_path):
+    """LongRoPE as the builder makes it: a comparison with the longest row of the batch."""
+    model = graph()
+    most = helper.make_tensor("most", TensorProto.INT64, [], [48])
+    branches = {f"{name}_branch": helper.make_graph([], name, [], []) for name in ("then", "else")}
+    model.graph.node.extend(
+        [
+            helper.make_node("Constant", [], ["48"], value=most),
+            helper.make_node("Greater", ["total", "48"], ["is_long"]),
+            helper.make_node("If", ["is_long"], ["cos_cache", "sin_cache"], **branches),
+        ]
+    )
+    write(tmp_path, model, config())
+    assert onnx_folder.check(str(tmp_path)) == 48
 
 
 def gone(name: str) -> Callable[[Path], None]:
@@ -105,6 +121,7 @@ def text(name: str, content: str) -> Callable[[Path], object]:
         (gone("genai_config.json"), "genai_config.json cannot be read"),
         (text("genai_config.json", "{"), "genai_config.json cannot be read"),
         (text("genai_config.json", '{"model": {"type": "phi3"}}'), "does not describe a decoder"),
+        (text("genai_config.json", '{"model": []}'), "does not describe a decoder"),
         (gone("tokenizer.json"), "it has no tokenizer"),
         (gone("model.onnx"), "model.onnx is missing"),
         (text("model.onnx", "rubbish"), "model.onnx is not an ONNX model"),
@@ -126,6 +143,7 @@ def test_a_file_that_is_missing_or_broken_is_named(tmp_path, damage, said):
         (("vision",), {"filename": "v.onnx"}, "it has a 'vision' part"),
         (("encoder",), {}, "it has a 'encoder' part"),
         (("decoder", "pipeline"), [], "a pipeline of several graphs"),
+        (("decoder", "inputs", "past_key_names"), "past", "does not describe a decoder"),
         (("decoder", "filename"), "../model.onnx", "a file outside the folder"),
         (("decoder", "num_hidden_layers"), 3, "2 attention nodes for 3 layers"),
         (("decoder", "head_size"), 16, "'past.0.key' has the shape (None, 2, None, 8)"),
