@@ -87,12 +87,15 @@ class _Output:
         self._text = TextDecoder(strips_leading_space=card.facts.strips_leading_space)
         self._stops = StopMatcher(request.stop)
         self._prompt_tokens = 0
+        self._cached_tokens = 0
         self._completion_tokens = 0
         self.is_finished = False
 
     def push(self, delta: TokenDelta) -> list[OutputEvent]:
         if delta.prompt_tokens is not None:
             self._prompt_tokens = delta.prompt_tokens
+        if delta.cached_tokens is not None:
+            self._cached_tokens = delta.cached_tokens
         text = self._push_tokens(delta.token_bytes)
         finish = FinishReason.STOP if self._stops.is_stopped else delta.finish
         if finish is not None and not self._stops.is_stopped:
@@ -117,7 +120,11 @@ class _Output:
         return text
 
     def _usage(self) -> Usage:
-        return Usage(prompt_tokens=self._prompt_tokens, completion_tokens=self._completion_tokens)
+        return Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._completion_tokens,
+            cached_tokens=self._cached_tokens,
+        )
 
 
 def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: float) -> EngineRequest:

@@ -43,12 +43,14 @@ class Telemetry:
             metrics.ttft.labels(model).observe(seen.ttft_s)
         if seen.usage is not None:
             metrics.prompt_tokens.labels(model).inc(seen.usage.prompt_tokens)
+            metrics.cached_tokens.labels(model).inc(seen.usage.cached_tokens)
             metrics.completion_tokens.labels(model).inc(seen.usage.completion_tokens)
         line.add(
             id=request.id,
             model=model,
             finish=None if seen.has_failed else seen.outcome,
             prompt_tokens=seen.usage and seen.usage.prompt_tokens,
+            cached_tokens=seen.usage and seen.usage.cached_tokens,
             completion_tokens=seen.usage and seen.usage.completion_tokens,
             ttft_ms=seen.ttft_s and round(seen.ttft_s * 1000, 1),
             inference_ms=round(duration_s * 1000, 1),

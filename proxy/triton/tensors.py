@@ -35,6 +35,7 @@ class OutputTensor:
 
 TEXT_OUTPUT = OutputTensor("text_output", "BYTES")
 NUM_INPUT_TOKENS = OutputTensor("num_input_tokens", "INT32")
+NUM_CACHED_TOKENS = OutputTensor("num_cached_tokens", "INT32")
 FINISH_REASON = OutputTensor("finish_reason", "BYTES")
 
 INPUTS = (
@@ -46,7 +47,7 @@ INPUTS = (
     InputTensor("top_p", "FP32", lambda r: r.sampling.top_p),
     InputTensor("seed", "UINT64", lambda r: r.sampling.seed),
 )
-OUTPUTS = (TEXT_OUTPUT, NUM_INPUT_TOKENS, FINISH_REASON)
+OUTPUTS = (TEXT_OUTPUT, NUM_INPUT_TOKENS, NUM_CACHED_TOKENS, FINISH_REASON)
 
 # What ends a running request, sent to the engine model itself under the same request id.
 # All but `stop` are dummies: TensorRT-LLM's backend requires them.

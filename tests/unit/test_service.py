@@ -66,6 +66,7 @@ def test_text_usage_and_reason_are_the_engines(text, reason):
     assert completion.text == text
     assert completion.reason is reason
     assert completion.usage.prompt_tokens == 7
+    assert completion.usage.cached_tokens == 4
     assert completion.usage.completion_tokens == len(text.encode()) + 1
 
 
