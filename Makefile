@@ -2,6 +2,7 @@
 #
 #   PYTHON           the interpreter for .venv (3.10 to 3.12); found on PATH if not set
 #   TORCH_INDEX_URL  another package index for torch: PyTorch's own has a small CPU build
+#   MODEL_PATH       one model folder to serve instead of models.yaml
 #   HOST, PORT, TRITON_GRPC_PORT, ...   any setting of proxy/settings.py
 
 PYTHON ?=

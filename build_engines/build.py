@@ -15,18 +15,20 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
-from build_engines import kv_memory, onnx_export, tokenizer_tables, triton_models
-from build_engines.errors import BuildError
+from build_engines import kv_memory, onnx_export, onnx_folder, tokenizer_tables, triton_models
+from build_engines.errors import BuildError, UnservableFolder
 from build_engines.facts import Facts
 from build_engines.models_file import ModelEntry, ModelsFile
 
-__all__ = ["BuildError", "build_all", "is_built"]
+__all__ = ["BuildError", "UnservableFolder", "build_all", "is_built"]
 
 LAYOUT = 4  # of artifacts/<model>/; a new number makes every model stale
 KEY_FILE = "build.json"
 HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]
+Result = TypeVar("Result")
 
 
 def build_all(models: ModelsFile, artifacts: Path, *, only: Collection[str] = (), say: Say) -> None:
@@ -37,16 +39,21 @@ def build_all(models: ModelsFile, artifacts: Path, *, only: Collection[str] = ()
         say: told each step, one line at a time.
 
     Raises:
-        BuildError: a name is unknown, or a model cannot be built.
+        UnservableFolder: a model cannot be built from its folder.
+        BuildError: a name is unknown.
         OSError: the disk is full or a folder cannot be written.
     """
     if unknown := set(only) - set(models.models):
         raise BuildError(f"models.yaml has no model {sorted(unknown)[0]!r}")
     artifacts.mkdir(parents=True, exist_ok=True)
     for name, entry in models.models.items():
-        if (only and name not in only) or is_built(name, entry, artifacts):
+        if only and name not in only:
             continue
-        _build(name, entry, artifacts, say)
+        try:
+            if not is_built(name, entry, artifacts):
+                _build(name, entry, artifacts, say)
+        except BuildError as error:
+            raise UnservableFolder(entry.weights, str(error)) from error
     _write_repository(models, artifacts)
 
 
@@ -72,21 +79,23 @@ def _build(name: str, entry: ModelEntry, artifacts: Path, say: Say) -> None:
         say(f"{name}: converting {entry.weights} to ONNX ({entry.onnx.precision})")
         log = artifacts / f"{name}.build.log"
         onnx_export.export(entry.weights, engine, precision=entry.onnx.precision, log=log)
+    checked = _in_child(onnx_folder.check, str(engine))
     say(f"{name}: making the tokenizer tables")
+    context_length = min(checked.context_length, entry.context_length or checked.context_length)
     _in_child(
         tokenizer_tables.make,
-        str(entry.weights), str(engine), str(unfinished), entry.context_length,
+        str(entry.weights), str(engine), str(unfinished), context_length, checked.kv_token_bytes,
     )  # fmt: skip
     (unfinished / KEY_FILE).write_text(json.dumps({"key": key}))
     shutil.rmtree(artifacts / name, ignore_errors=True)
     unfinished.rename(artifacts / name)
-    say(f"{name}: built")
+    say(f"{name}: built, with {context_length} tokens of context")
 
 
-def _in_child(function: Callable[..., None], *args: object) -> None:
+def _in_child(function: Callable[..., Result], *args: object) -> Result:
     """Runs it in a fresh process, whose memory goes when it is done."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
-        pool.submit(function, *args).result()
+        return pool.submit(function, *args).result()
 
 
 def _write_repository(models: ModelsFile, artifacts: Path) -> None:
@@ -124,6 +133,8 @@ def _parameters(
     kv_bytes = (onnx.kv_cache_mb or 0) * 1_000_000 or kv_memory.default_bytes(memory_share)
     facts = kv_memory.fitted(facts, kv_bytes)
     context_length = {"context_length": str(facts.context_length)}
+    most = entry.sampling.max_tokens
+    default_max_tokens = {} if most is None else {"default_max_tokens": str(most)}
     return {
         "ensemble": {
             "contract_version": triton_models.CONTRACT_VERSION,
@@ -134,6 +145,7 @@ def _parameters(
         "tokenizer": {
             **artifacts_dir,
             **context_length,
+            **default_max_tokens,
             "vocab_size": str(facts.vocab_size),
             "guide_timeout_s": "5",
             "guide_memory_mb": "512",

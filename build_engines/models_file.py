@@ -50,6 +50,13 @@ class SamplingDefaults(_Section):
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+    def or_else(self, temperature: float | None, max_tokens: int | None) -> SamplingDefaults:
+        """These, and the given ones where these say nothing."""
+        given = {"temperature": temperature, "max_tokens": max_tokens}
+        missing = {name: value for name, value in given.items() if getattr(self, name) is None}
+        return self.model_copy(update=missing)
 
 
 class ModelEntry(_Section):

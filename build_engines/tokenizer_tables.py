@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from build_engines import kv_memory
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
 
@@ -24,7 +23,7 @@ SAMPLES = (
 )
 
 
-def make(weights: str, engine: str, target: str, context_length: int | None) -> None:
+def make(weights: str, engine: str, target: str, context_length: int, kv_token_bytes: int) -> None:
     """Writes tokenizer.json, token_bytes.npz, guide.json and facts.json into `target`.
 
     Paths are strings.
@@ -48,9 +47,9 @@ def make(weights: str, engine: str, target: str, context_length: int | None) -> 
     _save_table(folder / "token_bytes.npz", table)
     end_ids = _end_ids(tokenizer, model, Path(weights))
     guides = guide_info(table, vocab_size=model["vocab_size"], end_ids=end_ids)
-    (folder / "guide.json").write_text(guides)
+    (folder / "guide.json").write_text(guides, encoding="utf-8")
     Facts(
-        context_length=min(model["context_length"], context_length or model["context_length"]),
+        context_length=context_length,
         vocab_size=len(table),
         end_ids=end_ids,
         chat_template=_chat_template(tokenizer),
@@ -58,7 +57,7 @@ def make(weights: str, engine: str, target: str, context_length: int | None) -> 
         eos_token=tokenizer.eos_token or "",
         strips_leading_space=strips,
         created=int(time.time()),
-        kv_token_bytes=kv_memory.token_bytes(Path(engine)),
+        kv_token_bytes=kv_token_bytes,
     ).write(folder / "facts.json")
 
 

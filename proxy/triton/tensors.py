@@ -37,12 +37,18 @@ def _column(pairs: Sequence[tuple[int, float]] | None, index: int) -> Sequence[f
     return [pair[index] for pair in pairs] if pairs else None
 
 
+def _guide(request: EngineRequest) -> tuple[str, str] | tuple[None, None]:
+    constraint = request.constraint
+    return (None, None) if constraint is None else (constraint.kind.value, constraint.text)
+
+
 def _is_given(value: object) -> bool | None:
     return None if value is None else True
 
 
 TEXT_OUTPUT = OutputTensor("text_output", "BYTES")
 NUM_INPUT_TOKENS = OutputTensor("num_input_tokens", "INT32")
+NUM_CACHED_TOKENS = OutputTensor("num_cached_tokens", "INT32")
 FINISH_REASON = OutputTensor("finish_reason", "BYTES")
 
 INPUTS = (
@@ -67,14 +73,12 @@ INPUTS = (
     InputTensor("stop_token_ids", "INT32", lambda r: r.sampling.stop_token_ids or None),
     InputTensor("return_log_probs", "BOOL", lambda r: _is_given(r.sampling.top_log_probs)),
     InputTensor("num_top_log_probs", "INT32", lambda r: r.sampling.top_log_probs),
-    InputTensor(
-        "guided_decoding_guide_type", "BYTES", lambda r: r.constraint and r.constraint.kind.value
-    ),
-    InputTensor("guided_decoding_guide", "BYTES", lambda r: r.constraint and r.constraint.text),
+    InputTensor("guided_decoding_guide_type", "BYTES", lambda r: _guide(r)[0]),
+    InputTensor("guided_decoding_guide", "BYTES", lambda r: _guide(r)[1]),
     InputTensor("priority", "INT32", lambda r: r.priority),
     InputTensor("cache_salt", "BYTES", lambda r: r.cache_salt),
 )
-OUTPUTS = (TEXT_OUTPUT, NUM_INPUT_TOKENS, FINISH_REASON)
+OUTPUTS = (TEXT_OUTPUT, NUM_INPUT_TOKENS, NUM_CACHED_TOKENS, FINISH_REASON)
 
 # What ends a running request, sent to the engine model itself under the same request id.
 # All but `stop` are dummies: TensorRT-LLM's backend requires them.

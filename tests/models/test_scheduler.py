@@ -199,7 +199,7 @@ def test_a_shared_beginning_comes_from_the_cache_but_not_under_another_salt(arti
     bench = Bench(artifacts / "llama")
     first = bench.add(prompt(100))
     bench.run()
-    again, other = bench.add(prompt(100)[:90] + [5, 6]), bench.add(prompt(100), cache_salt="x")
+    again, other = bench.add([*prompt(100)[:90], 5, 6]), bench.add(prompt(100), cache_salt="x")
     bench.run()
     assert first.sink.cached_tokens == other.sink.cached_tokens == 0
     assert again.sink.cached_tokens == 80, "whole blocks of 16"

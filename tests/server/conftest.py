@@ -38,7 +38,10 @@ def models_file() -> Path:
 
 @pytest.fixture(scope="session")
 def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """start("serve", NAME=value, …) -> a stack that is stopped at the end at the latest."""
+    """start("serve", NAME=value, …) -> a stack that is stopped at the end at the latest.
+
+    None takes one of the usual variables away.
+    """
     with ExitStack() as cleanup:
 
         def run(*command: str, **settings: object) -> Stack:
@@ -52,7 +55,8 @@ def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 **settings,
             }
             log = tmp_path_factory.mktemp("log") / "log.txt"
-            text = {name: str(value) for name, value in environment.items()}
+            given = {name: value for name, value in environment.items() if value is not None}
+            text = {name: str(value) for name, value in given.items()}
             stack = Stack([*command], text, log)
             cleanup.callback(stack.stop)
             return stack

@@ -75,7 +75,9 @@ class GuideCompiler:
         with self._library_lock:
             if self._compiler is None:
                 xgrammar = load_xgrammar()
-                info = xgrammar.TokenizerInfo.deserialize_json(self._info_file.read_text())
+                info = xgrammar.TokenizerInfo.deserialize_json(
+                    self._info_file.read_text(encoding="utf-8")
+                )
                 self._compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
             return self._compiler
 

@@ -119,11 +119,13 @@ class OnnxDecoder:
 
         ids, past_tokens: [n]; logits: [n, vocab], valid until the next step.
         """
-        return self._run(0, len(ids), ids[:, None], past_tokens)[:, 0]
+        logits: Logits = self._run(0, len(ids), ids[:, None], past_tokens)[:, 0]
+        return logits
 
     def prefill(self, row: int, ids: list[int], past_tokens: int) -> Logits:
         """Several tokens behind the first `past_tokens` of one row; logits: [tokens, vocab]."""
-        return self._run(row, row + 1, np.array([ids], np.int64), np.array([past_tokens]))[0]
+        logits: Logits = self._run(row, row + 1, np.array([ids]), np.array([past_tokens]))[0]
+        return logits
 
     def _run(self, start: int, stop: int, ids: Ids, past_tokens: Ids) -> Logits:
         spec, binding = self._spec, self._binding(start, stop)

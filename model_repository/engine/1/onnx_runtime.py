@@ -98,23 +98,30 @@ class OnnxRuntime:
                 del self._jobs[job.request_id]
 
     def _work(self) -> None:
-        has_waited_in_vain = False
-        while self._take_arrived(GUIDE_POLL_S if has_waited_in_vain else None):
+        pause_s: float | None = None
+        while self._wait(pause_s):
             try:
-                has_waited_in_vain = not self._scheduler.step()
+                self._take_arrived()
+                is_working = self._scheduler.step()
             except Exception as error:  # a mistake of ours: the rows end, the thread goes on
                 logger.exception("the step failed")
                 self._scheduler.fail_all(error)
+                is_working = True
+            pause_s = None if is_working else GUIDE_POLL_S
+        self._take_arrived()
         self._scheduler.end_all()
 
-    def _take_arrived(self, pause_s: float | None) -> bool:
-        """Waits for work; False when it is time to close."""
+    def _wait(self, pause_s: float | None) -> bool:
+        """Until there is work; False when it is time to close."""
         with self._changed:
             if pause_s is not None and not self._arrived and not self._is_closing:
                 self._changed.wait(pause_s)
             while not (self._arrived or self._is_closing or self._scheduler.has_work):
                 self._changed.wait()
+            return not self._is_closing
+
+    def _take_arrived(self) -> None:
+        with self._changed:
             arrived, self._arrived = self._arrived, []
         for job in arrived:
             self._scheduler.add(job)
-        return not self._is_closing

@@ -33,6 +33,7 @@ class TritonPythonModel:
         self._admission = Admission(
             context_length=int(parameters["context_length"]),
             vocab_size=int(parameters["vocab_size"]),
+            default_max_tokens=int(parameters.get("default_max_tokens", 0)) or None,
         )
         self._guide_check = GuideCheck(
             artifacts / "guide.json",

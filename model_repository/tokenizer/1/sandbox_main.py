@@ -66,7 +66,7 @@ def _send(connection: socket.socket, answer: dict[str, str | None]) -> None:
 def _compiler(info_file: Path) -> Any:
     import xgrammar
 
-    info = xgrammar.TokenizerInfo.deserialize_json(info_file.read_text())
+    info = xgrammar.TokenizerInfo.deserialize_json(info_file.read_text(encoding="utf-8"))
     compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
     _unfit(compile_guide(compiler, "json", ""))  # so that the baseline has it all
     return compiler

@@ -127,17 +127,20 @@ def test_token_bytes_are_read_as_tritonclient_writes_them(elements):
 
 
 def test_first_and_last_response():
-    count = np.array([5], np.int32).tobytes()
+    count, cached = (np.array([number], np.int32).tobytes() for number in (5, 3))
     message = codec.decode(
         response(
             final=True,
             text_output=packed(b"a"),
             num_input_tokens=count,
+            num_cached_tokens=cached,
             finish_reason=packed(b"length"),
         )
     )
     assert message.is_final
-    assert message.delta == TokenDelta((b"a",), prompt_tokens=5, finish=FinishReason.LENGTH)
+    assert message.delta == TokenDelta(
+        (b"a",), prompt_tokens=5, cached_tokens=3, finish=FinishReason.LENGTH
+    )
 
 
 def test_an_empty_final_response_has_no_delta():
