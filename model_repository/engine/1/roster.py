@@ -19,7 +19,7 @@ GROWTH = 32  # tokens that each row may grow by before an admission proves to be
 
 
 class Roster:
-    """`kv_tokens`: what rows and cache may hold together. `ended` hears of each job that is over."""
+    """`kv_tokens`: what rows and cache may hold together. `ended` is told of each job."""
 
     def __init__(
         self, kv: KvRows, stats: Stats, *, rows: int, kv_tokens: int, ended: Callable[[Job], None]
