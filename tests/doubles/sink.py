@@ -6,9 +6,12 @@ import threading
 
 
 class KeptTokens:
-    """`after` is called with the number of tokens so far. `end` is None while it runs."""
+    """`after` is called with the number of tokens so far, `over` at the end.
 
-    def __init__(self, after=lambda count: None) -> None:
+    `end` is None while it runs.
+    """
+
+    def __init__(self, after=lambda count: None, over=lambda: None) -> None:
         self.ids: list[int] = []
         self.tokens: list = []
         self.cached_tokens: int | None = None
@@ -17,6 +20,7 @@ class KeptTokens:
         self.is_over = threading.Event()
         self.is_gone = False
         self._after = after
+        self._over = over
 
     def started(self, cached_tokens) -> None:
         assert self.cached_tokens is None
@@ -47,3 +51,4 @@ class KeptTokens:
         assert self.end is None
         self.end, self.message = how, message
         self.is_over.set()
+        self._over()

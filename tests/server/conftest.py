@@ -15,6 +15,7 @@ import yaml
 from tests.fixtures.stack import ROOT, Stack, free_port
 
 ARTIFACTS = ROOT / "artifacts" / "tests"
+ROWS = 8  # of `endless`
 Start = Callable[..., Stack]
 
 
@@ -29,7 +30,7 @@ def models_file() -> Path:
     demo = yaml.safe_load((ROOT / "models.yaml").read_text())["models"]["demo"]
     models = {
         "demo": {**demo, "weights": str(ROOT / demo["weights"]), "aliases": ["gpt-4o-mini"]},
-        "endless": {"weights": str(endless), "onnx": {"threads": 1}},
+        "endless": {"weights": str(endless), "onnx": {"threads": 1, "max_rows": ROWS}},
     }
     path = ARTIFACTS / "models.yaml"
     path.write_text(yaml.safe_dump({"models": models}))
