@@ -25,6 +25,7 @@ from build_engines.models_file import ModelEntry, ModelsFile
 __all__ = ["BuildError", "UnservableFolder", "build_all", "is_built"]
 
 LAYOUT = 4  # of artifacts/<model>/; a new number makes every model stale
+RESPONSES_A_CORE = 600  # a second: what leaves half of a core's time to the engine
 KEY_FILE = "build.json"
 HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]
@@ -160,6 +161,8 @@ def _parameters(
             "max_step_tokens": str(onnx.max_step_tokens),
             "prefill_stall_ms": str(onnx.prefill_stall_ms or 0),  # 0: worked out as it runs
             "kv_cache_bytes": str(kv_bytes),
+            "responses_per_s": str(RESPONSES_A_CORE * (os.cpu_count() or 1)),
+            "hold_ms": str(entry.hold_ms),
         },
         "detokenizer": artifacts_dir,
     }

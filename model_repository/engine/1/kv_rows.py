@@ -32,11 +32,12 @@ class KvShape:
 
 
 class KvRows:
-    """`rows` sequences of at most `context_length` tokens. A row is named by its number."""
+    """`rows` sequences of at most `capacity` tokens. A row is named by its number."""
 
     def __init__(self, shape: KvShape, *, rows: int, context_length: int) -> None:
         capacity = -(-context_length // CAPACITY_MULTIPLE) * CAPACITY_MULTIPLE
         self.shape = shape
+        self.capacity = capacity
         self._map = mmap.mmap(
             -1,
             shape.token_bytes * rows * capacity,

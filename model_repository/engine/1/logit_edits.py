@@ -24,17 +24,19 @@ _CEILINGS = np.where(_BITS, np.inf, -np.inf).astype(np.float32)
 def edit(logits: Logits, states: Sequence[SamplerState], bitmask: Bitmask | None) -> None:
     """logits: [rows, vocab], changed in place. bitmask: [rows, words], xgrammar's, or None."""
     if bitmask is not None:
-        _apply_guides(logits, bitmask)
+        apply_guides(logits, bitmask)
     with np.errstate(over="ignore"):  # beyond float32 a banned token stays banned
         for row, state in zip(logits, states, strict=True):
             if state.is_edited:
                 _edit_row(row, state)
 
 
-def _apply_guides(logits: Logits, bitmask: Bitmask) -> None:
-    for row in np.flatnonzero((bitmask != -1).any(axis=1)):
-        octets = bitmask[row].astype("<i4", copy=False).view(np.uint8)
-        np.minimum(logits[row], _CEILINGS[octets].ravel()[: logits.shape[1]], out=logits[row])
+def apply_guides(logits: Logits, bitmask: Bitmask) -> None:
+    """In place: tokens whose bit is not set are never drawn."""
+    rows = np.flatnonzero((bitmask != -1).any(axis=1)) if len(bitmask) > 1 else (0,)
+    for row in rows:
+        ceilings = _CEILINGS.take(bitmask[row].view(np.uint8), axis=0).ravel()
+        np.minimum(logits[row], ceilings[: logits.shape[1]], out=logits[row])
 
 
 def _edit_row(row: Logits, state: SamplerState) -> None:

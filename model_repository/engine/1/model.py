@@ -44,7 +44,10 @@ class TritonPythonModel:
         sys.setswitchinterval(GIL_PATIENCE_S)
         self._early_stops = EarlyStops()
         self._runtime = RUNTIMES[parameters["runtime"]](parameters, artifacts)
-        self._outbox = Outbox()
+        self._outbox = Outbox(
+            responses_per_s=float(parameters["responses_per_s"]),
+            hold_s=float(parameters["hold_ms"]) / 1000,
+        )
         self._counters = Counters(pb_utils, config["name"])
         metrics.add_all(self._counters, self._outbox, self._runtime.stats)
         self._counters.start()

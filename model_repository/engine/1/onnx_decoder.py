@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,14 @@ class OnnxDecoder:
         most = PREFILL_LOGITS_BYTES // (spec.vocab_size * np.dtype(logits_type).itemsize)
         self.vocab_size = spec.vocab_size
         self.most_tokens = max(most, rows)
-        self._logits = np.empty(self.most_tokens * spec.vocab_size, logits_type)
+        self._logits = _Buffer(self.most_tokens * spec.vocab_size, logits_type)
+        most_places = max(rows * self.kv.capacity, self.most_tokens)
+        self._feeds = {
+            name: _Buffer(most_places, self._inputs[name])
+            for name in (spec.input_ids, spec.attention_mask, spec.position_ids)
+            if name in self._inputs
+        }
+        self._places = np.arange(self.kv.capacity)
         self._bindings: dict[tuple[int, int], Any] = {}
 
     def decode(self, ids: Ids, past_tokens: Ids) -> Logits:
@@ -131,20 +139,21 @@ class OnnxDecoder:
         spec, binding = self._spec, self._binding(start, stop)
         rows, tokens = ids.shape
         total = past_tokens + tokens
-        mask = np.arange(int(total.max())) < total[:, None]
-        feeds: dict[str, npt.NDArray[Any]] = {spec.input_ids: ids, spec.attention_mask: mask}
-        if spec.position_ids in self._inputs:
-            feeds[spec.position_ids] = past_tokens[:, None] + np.arange(tokens)
-        feeds = {
-            name: np.ascontiguousarray(value, self._inputs[name]) for name, value in feeds.items()
-        }
-        for name, value in feeds.items():
-            _bind(binding.bind_input, name, value)
-        shape = (rows, tokens, spec.vocab_size)
-        logits = self._logits[: rows * tokens * spec.vocab_size].reshape(shape)
-        _bind(binding.bind_output, spec.logits, logits)
+        mask = self._places[: int(total.max())] < total[:, None]
+        self._feed(binding, spec.input_ids, ids)
+        self._feed(binding, spec.attention_mask, mask)
+        if spec.position_ids in self._feeds:
+            positions = past_tokens[:, None] + self._places[:tokens]
+            self._feed(binding, spec.position_ids, positions)
+        logits = self._logits.shaped((rows, tokens, spec.vocab_size))
+        self._logits.bind(binding.bind_output, spec.logits, logits.shape)
         self._session.run_with_iobinding(binding)
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
+
+    def _feed(self, binding: Any, name: str, value: npt.NDArray[Any]) -> None:
+        buffer = self._feeds[name]
+        buffer.shaped(value.shape)[...] = value
+        buffer.bind(binding.bind_input, name, value.shape)
 
     def _binding(self, start: int, stop: int) -> Any:
         """Rows' buffers stay bound: a model of 32 layers would bind 128 of them a step."""
@@ -156,6 +165,21 @@ class OnnxDecoder:
                 _bind(binding.bind_input, past, buffer)
                 _bind(binding.bind_output, present, buffer)
         return binding
+
+
+class _Buffer:
+    """Memory of a known address, bound anew at each step in that step's shape."""
+
+    def __init__(self, elements: int, dtype: type[Any]) -> None:
+        self._flat: npt.NDArray[Any] = np.empty(elements, dtype)
+        self._address = self._flat.ctypes.data  # slow to ask for
+        self._dtype = dtype
+
+    def shaped(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        return self._flat[: math.prod(shape)].reshape(shape)
+
+    def bind(self, bind: Any, name: str, shape: tuple[int, ...]) -> None:
+        bind(name, "cpu", 0, self._dtype, shape, self._address)
 
 
 def _numpy_types(nodes: list[Any]) -> dict[str, type[Any]]:

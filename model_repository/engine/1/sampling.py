@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from draws import draw_wide
 from log_probs import log_probs
-from logit_edits import Bitmask, edit
+from logit_edits import Bitmask, apply_guides, edit
 from port import Token, TokenLogProbs
 from ranking import Logits, take_rows
 from sampler_state import SamplerState
@@ -39,17 +39,19 @@ def sample(
     if not states:
         return []
     logits = logits[:, : states[0].vocab_size]
-    if bitmask is None and all(state.is_plain for state in states):
-        return _most_likely(logits)
+    if all(state.is_plain for state in states):
+        if bitmask is not None:
+            apply_guides(logits, bitmask)
+        return _most_likely(logits, _not_finite() if bitmask is None else _dead_end())
     with np.errstate(invalid="ignore"):  # of rows that fail
         return _sample(logits, states, bitmask)
 
 
-def _most_likely(logits: Logits) -> list[Token | SamplingFailed]:
+def _most_likely(logits: Logits, failure: SamplingFailed) -> list[Token | SamplingFailed]:
     """NaN and +inf win every argmax, so that the winner tells whether the row is sound."""
     value = logits.item
     return [
-        Token(token) if -np.inf < value(row, token) < np.inf else _not_finite()
+        Token(token) if -np.inf < value(row, token) < np.inf else failure
         for row, token in enumerate(logits.argmax(axis=1).tolist())
     ]
 
@@ -111,3 +113,7 @@ def _log_probs(
 
 def _not_finite() -> SamplingFailed:
     return SamplingFailed("the model's logits are not finite")
+
+
+def _dead_end() -> SamplingFailed:
+    return SamplingFailed("no token that the guide allows can be drawn")

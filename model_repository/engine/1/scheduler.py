@@ -31,6 +31,7 @@ from stats import Stats
 logger = logging.getLogger(__name__)
 
 WAITING_LOOK_S = 0.05
+COUNT_EVERY_S = 0.05
 Ids = npt.NDArray[np.int64]
 Logits = npt.NDArray[np.float32]
 
@@ -91,7 +92,7 @@ class Scheduler:
         self._ended = ended
         self._arrivals = 0
         self._compiling: list[Sequence] = []
-        self._look_at_waiting_at = 0.0
+        self._look_at_waiting_at = self._count_at = 0.0
         self.stats = Stats()
         kv_tokens = limits.kv_bytes // decoder.kv.shape.token_bytes
         self._roster = Roster(
@@ -132,7 +133,10 @@ class Scheduler:
         is_working = bool(self._batch.running)
         self._prefill()
         self._decode()
-        self._count_present()
+        now = time.monotonic()
+        if now >= self._count_at or not self._batch.running:
+            self._count_at = now + COUNT_EVERY_S
+            self._count_present()
         return is_working
 
     def end_all(self) -> None:

@@ -17,7 +17,7 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 class Stream:
-    """A port.TokenSink. `post` is called when there is something to send, once until `send`."""
+    """A port.TokenSink. `post` is called when there is something to send, and when it ends."""
 
     def __init__(self, sender: Any, prompt_tokens: int, post: Callable[[Stream], None]) -> None:
         self._sender = sender
@@ -30,6 +30,7 @@ class Stream:
         self._error: Any = None
         self._end: End | None = None
         self.is_gone = False  # the caller
+        self.sent_at: float | None = None  # the last response; set by the sending thread
 
     # the runtime's side
 
@@ -41,7 +42,7 @@ class Stream:
             self._tokens.append(token)
             if finish is not None:
                 self._finish, self._end = finish, "finished"
-            if self._is_posted:
+            elif self._is_posted:
                 return
             self._is_posted = True
         self._post(self)
@@ -64,12 +65,15 @@ class Stream:
             self._end = end
             if message is not None:
                 self._error = pb_utils.TritonError(message, code)
-            if self._is_posted:
-                return
             self._is_posted = True
         self._post(self)
 
     # the sending thread's side
+
+    @property
+    def is_urgent(self) -> bool:
+        """The first response and the last are never held back."""
+        return self.sent_at is None or self._end is not None
 
     def look(self) -> None:
         """Asks Triton whether the caller has gone."""
@@ -78,6 +82,8 @@ class Stream:
     def send(self) -> tuple[int, End | None]:
         """Sends all that is there as one response; how many tokens, and how it ended if it did."""
         with self._lock:
+            if not self._is_posted:
+                return 0, None
             tokens, self._tokens = self._tokens, []
             end, finish, error, self._is_posted = self._end, self._finish, self._error, False
         flags = 0 if end is None else FINAL
