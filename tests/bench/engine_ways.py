@@ -1,6 +1,6 @@
 """Ways to run the same generations: our scheduler, and onnxruntime-genai's own Engine.
 
-Each takes arrivals (seconds, prompt ids) and greedy answers of a fixed length.
+Each takes arrivals and gives greedy answers of the lengths that they ask for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from scheduler import Limits
 
 from tests.doubles.sink import KeptTokens
 
-Arrivals = list[tuple[float, list[int]]]
+
+@dataclass(frozen=True)
+class Arrival:
+    """A request: when it comes, in seconds, what it says, and how many tokens it wants."""
+
+    moment: float
+    prompt: list[int]
+    max_tokens: int
 
 
 @dataclass
@@ -59,17 +66,17 @@ class OurEngine:
         guides = GuideCompiler(artifacts / "guide.json", cache_bytes=100_000_000, threads=1)
         self.runtime = OnnxRuntime(decoder, guides, limits, end_ids=frozenset())
 
-    def run(self, arrivals: Arrivals, max_tokens: int, guide: Guide | None = None) -> Outcome:
-        outcome = Outcome([moment for moment, _ in arrivals])
+    def run(self, arrivals: list[Arrival], guide: Guide | None = None) -> Outcome:
+        outcome = Outcome([arrival.moment for arrival in arrivals])
         start, sinks = time.perf_counter(), []
-        for number, (moment, prompt) in enumerate(arrivals):
-            time.sleep(max(0.0, start + moment - time.perf_counter()))
+        for number, arrival in enumerate(arrivals):
+            time.sleep(max(0.0, start + arrival.moment - time.perf_counter()))
             times: list[float] = []
             outcome.times.append(times)
             sink = KeptTokens(lambda _, times=times: times.append(time.perf_counter() - start))
             wanted = GenerationInput(
-                prompt_ids=prompt,
-                max_tokens=max_tokens,
+                prompt_ids=arrival.prompt,
+                max_tokens=arrival.max_tokens,
                 sampling=SamplingParams(temperature=0),
                 guide=guide,
             )
@@ -94,13 +101,13 @@ class GenaiEngine:
         self._engine = onnxruntime_genai.Engine(self._model)
         self._buffer = self._engine.create_event_buffer(256)
 
-    def run(self, arrivals: Arrivals, max_tokens: int) -> Outcome:
-        outcome = Outcome([moment for moment, _ in arrivals])
+    def run(self, arrivals: list[Arrival]) -> Outcome:
+        outcome = Outcome([arrival.moment for arrival in arrivals])
         waiting, numbers, start = list(arrivals), {}, time.perf_counter()
         while waiting or self._engine.has_pending_requests():
             now = time.perf_counter() - start
-            while waiting and waiting[0][0] <= now:
-                numbers[self._begin(waiting.pop(0)[1], max_tokens)] = len(outcome.times)
+            while waiting and waiting[0].moment <= now:
+                numbers[self._begin(waiting.pop(0))] = len(outcome.times)
                 outcome.times.append([])
             if not self._engine.has_pending_requests():
                 time.sleep(0.0005)
@@ -111,11 +118,11 @@ class GenaiEngine:
                     times.append(time.perf_counter() - start)
         return outcome
 
-    def _begin(self, prompt: list[int], max_tokens: int):
+    def _begin(self, arrival: Arrival):
         request = self._engine.create_request()
         options = self._genai.TurnOptions(request)
         options.set_do_sample(False)
-        options.set_min_generated_tokens(max_tokens)
-        options.set_max_generated_tokens(max_tokens)
-        request.begin_turn(np.array(prompt, np.int32), options)
+        options.set_min_generated_tokens(arrival.max_tokens)
+        options.set_max_generated_tokens(arrival.max_tokens)
+        request.begin_turn(np.array(arrival.prompt, np.int32), options)
         return request

@@ -18,7 +18,8 @@ from build_engines.errors import BuildError
 from build_engines.facts import Facts
 from build_engines.models_file import ModelEntry, ModelsFile
 from tests.doubles.sink import KeptTokens
-from tests.fixtures.families import FAMILIES, greedy
+from tests.fixtures.families import greedy
+from tests.fixtures.random_model import FAMILIES
 from tests.fixtures.stack import eventually
 
 GREEDY = SamplingParams(temperature=0)

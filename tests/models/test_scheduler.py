@@ -19,7 +19,7 @@ from port import GenerationInput, Guide, Job, SamplingParams
 from scheduler import Limits, Scheduler
 
 from tests.doubles.sink import KeptTokens
-from tests.fixtures.families import FAMILIES, end_ids, greedy
+from tests.fixtures.families import end_ids, greedy
 
 GREEDY = SamplingParams(temperature=0)
 ROWS = 4
@@ -123,7 +123,7 @@ arrivals = st.lists(
 )
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(arrivals=arrivals, kv_tokens=st.sampled_from([250, 600, 10_000]))
 def test_every_batch_gives_each_request_the_oracles_tokens(artifacts, family, arrivals, kv_tokens):

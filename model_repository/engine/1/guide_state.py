@@ -26,11 +26,7 @@ class GuideState:
         from xgrammar import GrammarMatcher
 
         self.matcher: Any = GrammarMatcher(compiled.grammar)
-
-    @property
-    def is_terminated(self) -> bool:
-        """Whether an end token was accepted: the sequence is over."""
-        return bool(self.matcher.is_terminated())
+        self.is_terminated = False  # an end token was accepted: the sequence is over
 
     def accept(self, token_id: int) -> None:
         """Takes the sampled token, also the end token.
@@ -40,6 +36,7 @@ class GuideState:
         """
         if self.is_terminated or not self.matcher.accept_token(token_id):
             raise GuideBroken(f"token {token_id} does not follow the guide")
+        self.is_terminated = self.matcher.is_terminated()
 
 
 class GuideMask:

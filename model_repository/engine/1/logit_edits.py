@@ -16,6 +16,7 @@ from sampler_state import SamplerState, TokenIds
 from seen_tokens import SeenTokens
 
 Bitmask = npt.NDArray[np.int32]
+WHOLE_BATCH_ELEMENTS = 100_000  # beyond, the CPU's cache makes row by row faster
 # What eight bits of a mask do to eight logits: a set bit allows, and the lowest comes first.
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 _CEILINGS = np.where(_BITS, np.inf, -np.inf).astype(np.float32)
@@ -33,10 +34,15 @@ def edit(logits: Logits, states: Sequence[SamplerState], bitmask: Bitmask | None
 
 def apply_guides(logits: Logits, bitmask: Bitmask) -> None:
     """In place: tokens whose bit is not set are never drawn."""
-    rows = np.flatnonzero((bitmask != -1).any(axis=1)) if len(bitmask) > 1 else (0,)
-    for row in rows:
-        ceilings = _CEILINGS.take(bitmask[row].view(np.uint8), axis=0).ravel()
-        np.minimum(logits[row], ceilings[: logits.shape[1]], out=logits[row])
+    octets = bitmask.view(np.uint8)
+    width = logits.shape[1]
+    if logits.size <= WHOLE_BATCH_ELEMENTS:
+        ceilings = _CEILINGS.take(octets, axis=0).reshape(len(octets), -1)
+        np.minimum(logits, ceilings[:, :width], out=logits)
+        return
+    for row in np.flatnonzero((bitmask != -1).any(axis=1)):
+        ceilings = _CEILINGS.take(octets[row], axis=0).ravel()
+        np.minimum(logits[row], ceilings[:width], out=logits[row])
 
 
 def _edit_row(row: Logits, state: SamplerState) -> None:
