@@ -25,7 +25,7 @@ from build_engines.models_file import ModelEntry, ModelsFile
 __all__ = ["BuildError", "UnservableFolder", "build_all", "is_built"]
 
 LAYOUT = 4  # of artifacts/<model>/; a new number makes every model stale
-RESPONSES_A_CORE = 600  # a second: what leaves half of a core's time to the engine
+RESPONSES_A_CORE = 300  # a second: with more, sending takes the CPU that decoding needs
 KEY_FILE = "build.json"
 HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]

@@ -182,8 +182,8 @@ def whole_api() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, Api(Path(folder)) as api:
         return medians(
             {
-                "8 streams, one after another": lambda _: asyncio.run(api.rate(8, at_once=1)),
-                "8 streams at once": lambda _: asyncio.run(api.rate(8, at_once=8)),
+                "32 streams, one after another": lambda _: asyncio.run(api.rate(32, at_once=1)),
+                "32 streams, 8 at once": lambda _: asyncio.run(api.rate(32, at_once=8)),
             }
         )
 
@@ -235,8 +235,8 @@ def told_ratios(figures: dict[str, dict[str, float]]) -> dict[str, float]:
         "8 rows over 1, 28 M parameters": larger["8 rows"] / larger["1 rows"],
         "over genai's Engine, most answers short": over_genai(figures["arrivals"]),
         "over genai's Engine, even lengths": over_genai(figures["even arrivals"]),
-        "8 streams at once over one after another": api["8 streams at once"]
-        / api["8 streams, one after another"],
+        "8 streams at once over one after another": api["32 streams, 8 at once"]
+        / api["32 streams, one after another"],
         "schema over free, 1 stream": guides["1 stream, schema"] / guides["1 stream, free"],
         "schema over free, 8 streams": guides["8 streams, schema"] / guides["8 streams, free"],
     }
