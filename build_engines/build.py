@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Collection
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +16,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
-from build_engines import kv_memory, onnx_export, onnx_folder, tokenizer_tables, triton_models
+from build_engines import (
+    kv_memory,
+    onnx_export,
+    onnx_folder,
+    role_parameters,
+    tokenizer_tables,
+    triton_models,
+)
 from build_engines.errors import BuildError, UnservableFolder
 from build_engines.facts import Facts
 from build_engines.models_file import ModelEntry, ModelsFile
@@ -25,7 +31,6 @@ from build_engines.models_file import ModelEntry, ModelsFile
 __all__ = ["BuildError", "UnservableFolder", "build_all", "is_built"]
 
 LAYOUT = 4  # of artifacts/<model>/; a new number makes every model stale
-RESPONSES_A_CORE = 300  # a second: with more, sending takes the CPU that decoding needs
 KEY_FILE = "build.json"
 HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]
@@ -55,7 +60,7 @@ def build_all(models: ModelsFile, artifacts: Path, *, only: Collection[str] = ()
                 _build(name, entry, artifacts, say)
         except BuildError as error:
             raise UnservableFolder(entry.weights, str(error)) from error
-    _write_repository(models, artifacts)
+    _write_repository(models, artifacts, say)
 
 
 def is_built(name: str, entry: ModelEntry, artifacts: Path) -> bool:
@@ -99,7 +104,7 @@ def _in_child(function: Callable[..., Result], *args: object) -> Result:
         return pool.submit(function, *args).result()
 
 
-def _write_repository(models: ModelsFile, artifacts: Path) -> None:
+def _write_repository(models: ModelsFile, artifacts: Path, say: Say) -> None:
     """All built models, written beside the old repository and swapped in where they differ."""
     repository = artifacts / "model_repository"
     fresh = artifacts / "model_repository.unfinished"
@@ -108,8 +113,14 @@ def _write_repository(models: ModelsFile, artifacts: Path) -> None:
     for name, entry in models.models.items():
         if is_built(name, entry, artifacts):
             facts = Facts.read(artifacts / name / "facts.json")
-            share = 1 / len(models.models)
-            triton_models.render(name, fresh, _parameters(name, entry, facts, share))
+            kv_bytes = kv_memory.kv_bytes(entry, models=len(models.models))
+            fitted = kv_memory.fitted(facts, kv_bytes)
+            if fitted != facts:
+                say(
+                    f"{name}: {fitted.context_length} tokens of context are served: its KV cache "
+                    f"of {kv_bytes / 1e6:.0f} MB holds no more"
+                )
+            triton_models.render(name, fresh, role_parameters.of(name, entry, fitted, kv_bytes))
     if _contents(fresh) == _contents(repository):
         shutil.rmtree(fresh)  # a server may be running from the old one
         return
@@ -123,54 +134,6 @@ def _contents(folder: Path) -> dict[Path, bytes]:
         for path in folder.rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-
-
-def _parameters(
-    name: str, entry: ModelEntry, facts: Facts, memory_share: float
-) -> dict[str, dict[str, str]]:
-    """Config parameters by role. Paths are relative to a Triton model's folder."""
-    artifacts_dir = {"artifacts_dir": f"../../{name}"}
-    onnx = entry.onnx
-    kv_bytes = (onnx.kv_cache_mb or 0) * 1_000_000 or kv_memory.default_bytes(memory_share)
-    facts = kv_memory.fitted(facts, kv_bytes)
-    context_length = {"context_length": str(facts.context_length)}
-    most = entry.sampling.max_tokens
-    default_max_tokens = {} if most is None else {"default_max_tokens": str(most)}
-    return {
-        "ensemble": {
-            "contract_version": triton_models.CONTRACT_VERSION,
-            "engine_model": triton_models.role_name(name, "engine"),
-            "runtime": entry.runtime,
-            **facts.as_parameters(),
-        },
-        "tokenizer": {
-            **artifacts_dir,
-            **context_length,
-            **default_max_tokens,
-            "vocab_size": str(facts.vocab_size),
-            "guide_timeout_s": "5",
-            "guide_memory_mb": "512",
-        },
-        "engine": {
-            **artifacts_dir,
-            **context_length,
-            "runtime": entry.runtime,
-            "end_ids": ",".join(map(str, facts.end_ids)),
-            "threads": str(onnx.threads or 0),  # 0: one a core
-            "max_rows": str(onnx.max_rows or default_rows()),
-            "max_step_tokens": str(onnx.max_step_tokens),
-            "prefill_stall_ms": str(onnx.prefill_stall_ms or 0),  # 0: worked out as it runs
-            "kv_cache_bytes": str(kv_bytes),
-            "responses_per_s": str(RESPONSES_A_CORE * (os.cpu_count() or 1)),
-            "hold_ms": str(entry.hold_ms),
-        },
-        "detokenizer": artifacts_dir,
-    }
-
-
-def default_rows() -> int:
-    """Eight a core: beyond that, a CPU's step grows as fast as its rows."""
-    return min(64, 8 * (os.cpu_count() or 1))
 
 
 def _key(name: str, entry: ModelEntry) -> str:

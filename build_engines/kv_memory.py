@@ -8,18 +8,21 @@ from pathlib import Path
 
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
+from build_engines.models_file import ModelEntry
 
 SHARE_OF_MEMORY = 0.4  # the rest is for weights, Triton and the system
 LEAST_CONTEXT = 256  # tokens
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
-def default_bytes(share: float) -> int:
-    """One model's part of this machine's memory, a container's limit considered."""
+def kv_bytes(entry: ModelEntry, *, models: int) -> int:
+    """What models.yaml says, or one of so many models' part of this machine's memory."""
+    if entry.onnx.kv_cache_mb is not None:
+        return entry.onnx.kv_cache_mb * 1_000_000
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if CGROUP_LIMIT.is_file() and (limit := CGROUP_LIMIT.read_text().strip()).isdigit():
         memory = min(memory, int(limit))
-    return int(SHARE_OF_MEMORY * share * memory)
+    return int(SHARE_OF_MEMORY * memory / models)
 
 
 def fitted(facts: Facts, kv_bytes: int) -> Facts:

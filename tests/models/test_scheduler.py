@@ -6,96 +6,14 @@ the ones it has alone.
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx_decoder import OnnxDecoder
-from port import GenerationInput, Guide, Job, SamplingParams
-from scheduler import Limits, Scheduler
+from port import Guide, SamplingParams
 
-from tests.doubles.sink import KeptTokens
-from tests.fixtures.families import end_ids, greedy
-
-GREEDY = SamplingParams(temperature=0)
-ROWS = 4
-CONTEXT = 512
-
-
-class NoGuides:
-    """Guides that never come, or come when the test says so."""
-
-    def __init__(self) -> None:
-        self.asked: list[Future] = []
-
-    def compile(self, guide):
-        self.asked.append(Future())
-        return self.asked[-1]
-
-
-@lru_cache
-def decoder(folder):
-    return OnnxDecoder(folder / "engine", threads=1, rows=ROWS + 1, context_length=CONTEXT)
-
-
-@dataclass
-class Bench:
-    """A scheduler and the jobs that it was given."""
-
-    folder: object
-    kv_tokens: int = 10_000
-    rows: int = ROWS
-    step_tokens: int = 64
-    stall_s: float | None = None
-    guides: NoGuides = field(default_factory=NoGuides)
-    ended: list = field(default_factory=list)
-    jobs: list = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        model = decoder(self.folder)
-        limits = Limits(
-            rows=self.rows,
-            step_tokens=self.step_tokens,
-            kv_bytes=self.kv_tokens * model.kv.shape.token_bytes,
-            stall_s=self.stall_s,
-        )
-        self.scheduler = Scheduler(
-            model, self.guides, limits, end_ids=end_ids(self.folder), ended=self.ended.append
-        )
-
-    def add(self, prompt, max_tokens=20, sampling=GREEDY, after=lambda count: None, **more):
-        wanted = GenerationInput(
-            prompt_ids=list(prompt), max_tokens=max_tokens, sampling=sampling, **more
-        )
-        job = Job(f"r{len(self.jobs)}", wanted, KeptTokens(after))
-        self.jobs.append(job)
-        self.scheduler.add(job)
-        return job
-
-    def run(self, steps: int = 10_000) -> None:
-        for _ in range(steps):
-            if not self.scheduler.has_work:
-                return
-            self.scheduler.step()
-        assert steps < 10_000, "the scheduler does not come to an end"
-
-    def steps_until(self, condition) -> int:
-        for step in range(1000):
-            if condition():
-                return step
-            self.scheduler.step()
-        raise AssertionError("it did not happen")
-
-    def right(self, job) -> list[int]:
-        return greedy(self.folder, tuple(job.input.prompt_ids), job.input.max_tokens)
-
-
-def prompt(length: int, seed: int = 0) -> list[int]:
-    return np.random.default_rng(seed).integers(3, 250, length).tolist()
+from tests.fixtures.stepped_scheduler import ROWS, Bench, decoder, prompt
 
 
 @dataclass

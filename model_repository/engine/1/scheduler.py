@@ -17,8 +17,9 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from compiling import Compiling
 from guide_compiler import CompiledGuide
-from guide_state import GuideMask, GuideState
+from guide_state import GuideMask
 from kv_rows import KvRows
 from port import BadParameter, Guide, Job, Token
 from prefill_budget import PrefillBudget
@@ -91,7 +92,7 @@ class Scheduler:
         self._end_ids = end_ids
         self._ended = ended
         self._arrivals = 0
-        self._compiling: list[Sequence] = []
+        self._compiling = Compiling()
         self._look_at_waiting_at = self._count_at = 0.0
         self.stats = Stats()
         kv_tokens = limits.kv_bytes // decoder.kv.shape.token_bytes
@@ -123,7 +124,7 @@ class Scheduler:
         sequence = Sequence(job, self._arrivals, sampler, guide)
         self._roster.waiting.add(sequence)
         if guide is not None:
-            self._compiling.append(sequence)
+            self._compiling.add(sequence)
 
     def step(self) -> bool:
         """One step of everything; False when all there is waits for guides to compile."""
@@ -133,10 +134,7 @@ class Scheduler:
         is_working = bool(self._batch.running)
         self._prefill()
         self._decode()
-        now = time.monotonic()
-        if now >= self._count_at or not self._batch.running:
-            self._count_at = now + COUNT_EVERY_S
-            self._count_present()
+        self._count_present(time.monotonic())
         return is_working
 
     def end_all(self) -> None:
@@ -166,17 +164,9 @@ class Scheduler:
 
     def _take_guides(self) -> None:
         """Guides that are compiled by now; one that cannot be ends its job."""
-        for sequence in self._compiling:
-            if sequence.guide_to_come is None or not sequence.guide_to_come.done():
-                continue
-            try:
-                sequence.guide = GuideState(sequence.guide_to_come.result())
-                sequence.guide_to_come = None
-            except Exception as error:
-                if not sequence.is_gone:
-                    self._roster.end(sequence)
-                    sequence.job.sink.refuse("guided_decoding_guide", str(error))
-        self._compiling = [one for one in self._compiling if one.guide_to_come and not one.is_gone]
+        for sequence, error in self._compiling.take():
+            self._roster.end(sequence)
+            sequence.job.sink.refuse("guided_decoding_guide", str(error))
 
     def _prefill(self) -> None:
         left = self._budget.tokens(is_decoding=bool(self._batch.decoding))
@@ -201,7 +191,9 @@ class Scheduler:
             raise ValueError("the sequence has no row")
         began = time.perf_counter()
         logits = self._decoder.prefill(sequence.row, ids, sequence.computed)
-        self._count_prefill(len(ids), time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self._budget.prefilled(len(ids), seconds)
+        self.stats.prefilled(len(ids), seconds)
         sequence.computed += len(ids)
         if not sequence.missing:
             self._batch.promote(sequence)
@@ -224,7 +216,9 @@ class Scheduler:
         except Exception as error:
             for sequence in set(rows) & set(self._batch.decoding):
                 self._fail(sequence, error)
-        self._count_decode(len(rows), time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self._budget.decoded(seconds)
+        self.stats.decoded(len(rows), seconds)
 
     def _sample(self, sequences: list[Sequence], logits: Logits) -> None:
         """Samples a token for each and hands it on. `logits`: [sequences, vocab]."""
@@ -250,24 +244,9 @@ class Scheduler:
         with contextlib.suppress(Exception):  # the sink may be what is broken
             sequence.job.sink.fail(f"generation failed: {error}")
 
-    def _count_prefill(self, tokens: int, seconds: float) -> None:
-        self._budget.prefilled(tokens, seconds)
-        self.stats.prefill_steps += 1
-        self.stats.prefill_tokens += tokens
-        self.stats.prefill_seconds += seconds
-
-    def _count_decode(self, rows: int, seconds: float) -> None:
-        self._budget.decoded(seconds)
-        self.stats.decode_steps += 1
-        self.stats.decode_tokens += rows
-        self.stats.decode_seconds += seconds
-
-    def _count_present(self) -> None:
-        stats, batch = self.stats, self._batch
-        token_bytes = self._decoder.kv.shape.token_bytes
-        stats.evicted_blocks = self._roster.cache.evicted_blocks
-        stats.rows_prefilling = len(batch.prefilling)
-        stats.rows_decoding = len(batch.decoding)
-        stats.waiting = len(self._roster.waiting)
-        stats.kv_row_bytes = sum(one.computed for one in batch.running) * token_bytes
-        stats.kv_cached_bytes = self._roster.cache.used_bytes
+    def _count_present(self, now: float) -> None:
+        """Twenty times a second, and when nothing is left to do."""
+        if now < self._count_at and self._batch.running:
+            return
+        self._count_at = now + COUNT_EVERY_S
+        self.stats.present(self._roster, self._decoder.kv.shape.token_bytes)

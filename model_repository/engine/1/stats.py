@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from roster import Roster
 
 
 @dataclass(slots=True)
@@ -25,3 +29,22 @@ class Stats:
     waiting: int = 0
     kv_row_bytes: int = 0
     kv_cached_bytes: int = 0
+
+    def prefilled(self, tokens: int, seconds: float) -> None:
+        self.prefill_steps += 1
+        self.prefill_tokens += tokens
+        self.prefill_seconds += seconds
+
+    def decoded(self, rows: int, seconds: float) -> None:
+        self.decode_steps += 1
+        self.decode_tokens += rows
+        self.decode_seconds += seconds
+
+    def present(self, roster: Roster, token_bytes: int) -> None:
+        """What is of now."""
+        self.evicted_blocks = roster.cache.evicted_blocks
+        self.rows_prefilling = len(roster.batch.prefilling)
+        self.rows_decoding = len(roster.batch.decoding)
+        self.waiting = len(roster.waiting)
+        self.kv_row_bytes = sum(one.computed for one in roster.batch.running) * token_bytes
+        self.kv_cached_bytes = roster.cache.used_bytes
