@@ -7,6 +7,7 @@ from pathlib import Path
 
 for role in ("tokenizer", "engine", "detokenizer"):
     sys.path.append(str(Path(__file__).parents[2] / "model_repository" / role / "1"))
+sys.path.append(str(Path(__file__).parents[1] / "doubles" / "backend"))
 
 import pytest  # noqa: E402
 
