@@ -2,6 +2,7 @@
 #
 #   PYTHON           the interpreter for .venv (3.10 to 3.12); found on PATH if not set
 #   TORCH_INDEX_URL  another package index for torch: PyTorch's own has a small CPU build
+#   MODEL_PATH       one model folder to serve instead of models.yaml
 #   HOST, PORT, TRITON_GRPC_PORT, ...   any setting of proxy/settings.py
 
 PYTHON ?=
@@ -13,7 +14,7 @@ PYTEST ?=
 VENV := $(CURDIR)/.venv
 RUN := "$(VENV)/bin/python" -m
 
-.PHONY: serve build doctor check test train-demo eval-demo bench-ttft clean
+.PHONY: serve build doctor check test train-demo eval-demo bench-ttft bench-engine clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -48,6 +49,10 @@ eval-demo: .venv/.installed
 # With `make serve` running beside it.
 bench-ttft: .venv/.installed
 	@exec $(RUN) tests.bench.ttft
+
+# In-flight batching in figures; starts and stops a server of its own. Minutes.
+bench-engine: .venv/.installed
+	@exec $(RUN) tests.bench.engine
 
 clean:
 	rm -rf .venv artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,18 +14,27 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
-from build_engines import onnx_export, tokenizer_tables, triton_models
-from build_engines.errors import BuildError
+from build_engines import (
+    kv_memory,
+    onnx_export,
+    onnx_folder,
+    role_parameters,
+    tokenizer_tables,
+    triton_models,
+)
+from build_engines.errors import BuildError, UnservableFolder
 from build_engines.facts import Facts
 from build_engines.models_file import ModelEntry, ModelsFile
 
-__all__ = ["BuildError", "build_all", "is_built"]
+__all__ = ["BuildError", "UnservableFolder", "build_all", "is_built"]
 
-LAYOUT = 3  # of artifacts/<model>/; a new number makes every model stale
+LAYOUT = 4  # of artifacts/<model>/; a new number makes every model stale
 KEY_FILE = "build.json"
 HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]
+Result = TypeVar("Result")
 
 
 def build_all(models: ModelsFile, artifacts: Path, *, only: Collection[str] = (), say: Say) -> None:
@@ -36,17 +45,22 @@ def build_all(models: ModelsFile, artifacts: Path, *, only: Collection[str] = ()
         say: told each step, one line at a time.
 
     Raises:
-        BuildError: a name is unknown, or a model cannot be built.
+        UnservableFolder: a model cannot be built from its folder.
+        BuildError: a name is unknown.
         OSError: the disk is full or a folder cannot be written.
     """
     if unknown := set(only) - set(models.models):
         raise BuildError(f"models.yaml has no model {sorted(unknown)[0]!r}")
     artifacts.mkdir(parents=True, exist_ok=True)
     for name, entry in models.models.items():
-        if (only and name not in only) or is_built(name, entry, artifacts):
+        if only and name not in only:
             continue
-        _build(name, entry, artifacts, say)
-    _write_repository(models, artifacts)
+        try:
+            if not is_built(name, entry, artifacts):
+                _build(name, entry, artifacts, say)
+        except BuildError as error:
+            raise UnservableFolder(entry.weights, str(error)) from error
+    _write_repository(models, artifacts, say)
 
 
 def is_built(name: str, entry: ModelEntry, artifacts: Path) -> bool:
@@ -71,24 +85,26 @@ def _build(name: str, entry: ModelEntry, artifacts: Path, say: Say) -> None:
         say(f"{name}: converting {entry.weights} to ONNX ({entry.onnx.precision})")
         log = artifacts / f"{name}.build.log"
         onnx_export.export(entry.weights, engine, precision=entry.onnx.precision, log=log)
+    checked = _in_child(onnx_folder.check, str(engine))
     say(f"{name}: making the tokenizer tables")
+    context_length = min(checked.context_length, entry.context_length or checked.context_length)
     _in_child(
         tokenizer_tables.make,
-        str(entry.weights), str(engine), str(unfinished), entry.context_length,
+        str(entry.weights), str(engine), str(unfinished), context_length, checked.kv_token_bytes,
     )  # fmt: skip
     (unfinished / KEY_FILE).write_text(json.dumps({"key": key}))
     shutil.rmtree(artifacts / name, ignore_errors=True)
     unfinished.rename(artifacts / name)
-    say(f"{name}: built")
+    say(f"{name}: built, with {context_length} tokens of context")
 
 
-def _in_child(function: Callable[..., None], *args: object) -> None:
+def _in_child(function: Callable[..., Result], *args: object) -> Result:
     """Runs it in a fresh process, whose memory goes when it is done."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
-        pool.submit(function, *args).result()
+        return pool.submit(function, *args).result()
 
 
-def _write_repository(models: ModelsFile, artifacts: Path) -> None:
+def _write_repository(models: ModelsFile, artifacts: Path, say: Say) -> None:
     """All built models, written beside the old repository and swapped in where they differ."""
     repository = artifacts / "model_repository"
     fresh = artifacts / "model_repository.unfinished"
@@ -97,7 +113,14 @@ def _write_repository(models: ModelsFile, artifacts: Path) -> None:
     for name, entry in models.models.items():
         if is_built(name, entry, artifacts):
             facts = Facts.read(artifacts / name / "facts.json")
-            triton_models.render(name, fresh, _parameters(name, entry, facts))
+            kv_bytes = kv_memory.kv_bytes(entry, models=len(models.models))
+            fitted = kv_memory.fitted(facts, kv_bytes)
+            if fitted != facts:
+                say(
+                    f"{name}: {fitted.context_length} tokens of context are served: its KV cache "
+                    f"of {kv_bytes / 1e6:.0f} MB holds no more"
+                )
+            triton_models.render(name, fresh, role_parameters.of(name, entry, fitted, kv_bytes))
     if _contents(fresh) == _contents(repository):
         shutil.rmtree(fresh)  # a server may be running from the old one
         return
@@ -110,34 +133,6 @@ def _contents(folder: Path) -> dict[Path, bytes]:
         path.relative_to(folder): path.read_bytes()
         for path in folder.rglob("*")
         if path.is_file() and path.suffix != ".pyc"
-    }
-
-
-def _parameters(name: str, entry: ModelEntry, facts: Facts) -> dict[str, dict[str, str]]:
-    """Config parameters by role. Paths are relative to a Triton model's folder."""
-    artifacts_dir = {"artifacts_dir": f"../../{name}"}
-    context_length = {"context_length": str(facts.context_length)}
-    return {
-        "ensemble": {
-            "contract_version": triton_models.CONTRACT_VERSION,
-            "engine_model": triton_models.role_name(name, "engine"),
-            "runtime": entry.runtime,
-            **facts.as_parameters(),
-        },
-        "tokenizer": {
-            **artifacts_dir,
-            **context_length,
-            "vocab_size": str(facts.vocab_size),
-        },
-        "engine": {
-            **artifacts_dir,
-            **context_length,
-            "runtime": entry.runtime,
-            "end_ids": ",".join(map(str, facts.end_ids)),
-            "threads": str(entry.onnx.threads or 0),  # 0: one a core
-            "prefill_chunk_tokens": str(entry.onnx.prefill_chunk_tokens),
-        },
-        "detokenizer": artifacts_dir,
     }
 
 

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class BuildError(Exception):
-    """A model cannot be built; the message names the model, what was wrong and what to do."""
+    """A model cannot be built; the message says what was wrong and what to do."""
+
+
+class UnservableFolder(BuildError):
+    """The folder's model cannot be served; `reason` says why, in one line."""
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(f"Failed to load model from {folder}: {reason}")
+        self.folder = folder
+        self.reason = reason

@@ -19,6 +19,7 @@ class Facts:
     eos_token: str
     strips_leading_space: bool
     created: int
+    kv_token_bytes: int  # keys and values of one token in the engine's cache
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=2), encoding="utf-8")

@@ -30,11 +30,19 @@ class _Section(BaseModel):
 
 
 class OnnxOptions(_Section):
-    """How the CPU runtime serves the model."""
+    """How the CPU runtime serves the model. What is not given is worked out from the machine.
+
+    max_rows: requests at work at once. max_step_tokens: prompt tokens that one step prefills.
+    prefill_stall_ms: for how long a prefill may hold up running streams at a time.
+    kv_cache_mb: keys and values of all rows, and of the prefixes kept for later prompts.
+    """
 
     precision: Literal["fp32", "int4"] = "fp32"
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
-    prefill_chunk_tokens: Annotated[int, Field(ge=16, le=65_536)] = 256
+    max_rows: Annotated[int, Field(ge=1, le=1024)] | None = None
+    max_step_tokens: Annotated[int, Field(ge=16, le=65_536)] = 512
+    prefill_stall_ms: Annotated[float, Field(gt=0, le=60_000)] | None = None
+    kv_cache_mb: Annotated[int, Field(ge=1)] | None = None
 
 
 class SamplingDefaults(_Section):
@@ -42,6 +50,13 @@ class SamplingDefaults(_Section):
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+    def or_else(self, temperature: float | None, max_tokens: int | None) -> SamplingDefaults:
+        """These, and the given ones where these say nothing."""
+        given = {"temperature": temperature, "max_tokens": max_tokens}
+        missing = {name: value for name, value in given.items() if getattr(self, name) is None}
+        return self.model_copy(update=missing)
 
 
 class ModelEntry(_Section):
@@ -55,6 +70,7 @@ class ModelEntry(_Section):
     aliases: tuple[ModelName, ...] = ()
     owned_by: str = "triton-openai"
     context_length: Annotated[int, Field(ge=16)] | None = None
+    hold_ms: Annotated[float, Field(ge=0, le=1000)] = 25.0  # no token waits longer to be sent
     onnx: OnnxOptions = OnnxOptions()
     sampling: SamplingDefaults = SamplingDefaults()
 

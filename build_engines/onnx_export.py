@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from build_engines.errors import BuildError
+from build_engines.onnx_folder import CONFIG
 
-CONFIG = "genai_config.json"
 LAST_LINES = 5
 
 
@@ -32,7 +32,8 @@ def export(weights: Path, target: Path, *, precision: str, log: Path) -> None:
     cache = target.with_name("cache")
     command = [sys.executable, "-m", "onnxruntime_genai.models.builder"]
     command += ["-i", str(weights), "-o", str(target), "-p", precision, "-e", "cpu"]
-    command += ["-c", str(cache)]
+    # KV caches that slide with the window hold no whole row, which the runtime's rows are.
+    command += ["-c", str(cache), "--extra_options", "windowed_kv_cache=false"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     with log.open("wb") as output:
         result = subprocess.run(

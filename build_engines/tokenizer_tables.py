@@ -1,4 +1,4 @@
-"""A Hugging Face tokenizer -> tokenizer.json, the token-bytes table, and the model's facts.
+"""A Hugging Face tokenizer -> tokenizer.json, token bytes, what guides need, the model's facts.
 
 The detokenizer's table must give what the tokenizer's own decode gives; that is checked here, for
 every token of the vocabulary. Imports torch (through xgrammar), so `build` runs it in a child.
@@ -23,8 +23,10 @@ SAMPLES = (
 )
 
 
-def make(weights: str, engine: str, target: str, context_length: int | None) -> None:
-    """Writes tokenizer.json, token_bytes.npz and facts.json into `target` (paths as strings).
+def make(weights: str, engine: str, target: str, context_length: int, kv_token_bytes: int) -> None:
+    """Writes tokenizer.json, token_bytes.npz, guide.json and facts.json into `target`.
+
+    Paths are strings.
 
     Raises:
         BuildError: there is no usable tokenizer, or its text cannot be reproduced from bytes.
@@ -43,15 +45,19 @@ def make(weights: str, engine: str, target: str, context_length: int | None) -> 
     strips = strips_leading_space(backend, table)
     check(backend, table, strips=strips)
     _save_table(folder / "token_bytes.npz", table)
+    end_ids = _end_ids(tokenizer, model, Path(weights))
+    guides = guide_info(table, vocab_size=model["vocab_size"], end_ids=end_ids)
+    (folder / "guide.json").write_text(guides, encoding="utf-8")
     Facts(
-        context_length=min(model["context_length"], context_length or model["context_length"]),
+        context_length=context_length,
         vocab_size=len(table),
-        end_ids=_end_ids(tokenizer, model, Path(weights)),
+        end_ids=end_ids,
         chat_template=_chat_template(tokenizer),
         bos_token=tokenizer.bos_token or "",
         eos_token=tokenizer.eos_token or "",
         strips_leading_space=strips,
         created=int(time.time()),
+        kv_token_bytes=kv_token_bytes,
     ).write(folder / "facts.json")
 
 
@@ -68,6 +74,23 @@ def token_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:
     for token_id, token in tokenizer.backend_tokenizer.get_added_tokens_decoder().items():
         table[token_id] = b"" if token.special else token.content.encode()
     return [value if token_id in known else b"" for token_id, value in enumerate(table)]
+
+
+def guide_info(table: list[bytes], *, vocab_size: int, end_ids: tuple[int, ...]) -> str:
+    """xgrammar's TokenizerInfo as JSON, for logits of `vocab_size`.
+
+    Made from the table, so that a guide speaks of the text that a client gets: a special token has
+    none and is never allowed, though its name would be good JSON.
+    """
+    from xgrammar import TokenizerInfo, VocabType
+
+    info = TokenizerInfo(
+        table[:vocab_size],
+        vocab_type=VocabType.RAW,
+        vocab_size=vocab_size,
+        stop_token_ids=list(end_ids),
+    )
+    return str(info.serialize_json())
 
 
 def strips_leading_space(backend: Any, table: list[bytes]) -> bool:

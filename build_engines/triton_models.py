@@ -14,7 +14,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "model_repository"
 ROLES = ("tokenizer", "engine", "detokenizer")
-CONTRACT_VERSION = "1"
+CONTRACT_VERSION = "2"
 
 
 def role_name(model: str, role: str) -> str:

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 
-from build_engines import models_file
-from proxy import readiness
+from proxy import policy, readiness
+from proxy.access.concurrency import Concurrency
 from proxy.api import errors, operations
 from proxy.api.middleware import RequestContext
 from proxy.api.openai import routes as openai_routes
@@ -23,12 +24,14 @@ from proxy.telemetry.watch import Telemetry
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 
+EXPOSED_HEADERS = ("x-request-id", "retry-after", "retry-after-ms", "x-should-retry")
+
 
 def create_app(settings: Settings) -> FastAPI:
     """The proxy in front of the Triton that the settings name.
 
     Raises:
-        ModelsFileError: models.yaml is there but wrong.
+        ModelsFileError, UnservableFolder: what the settings name is there but wrong.
     """
     client = TritonClient(settings.triton_target)
     return compose(settings, client, TritonCatalog(client))
@@ -36,11 +39,14 @@ def create_app(settings: Settings) -> FastAPI:
 
 def compose(settings: Settings, engine: Engine, catalog: Catalog) -> FastAPI:
     """The proxy over any engine; tests give their own."""
-    has_file = settings.models_file.exists()
-    policy = models_file.load(settings.models_file).models if has_file else {}
-    metrics, registry = Metrics(), Registry(policy)
+    entries = policy.models(settings).models if policy.has_models(settings) else {}
+    metrics, registry = Metrics(), Registry(entries)
     service = Service(
-        registry, engine, Telemetry(metrics), request_timeout_s=settings.request_timeout_s
+        registry,
+        engine,
+        Telemetry(metrics),
+        Concurrency(settings.concurrent_requests),
+        request_timeout_s=settings.request_timeout_s,
     )
 
     @asynccontextmanager
@@ -55,7 +61,7 @@ def compose(settings: Settings, engine: Engine, catalog: Catalog) -> FastAPI:
     app = FastAPI(
         title="triton-openai",
         lifespan=lifespan,
-        middleware=[Middleware(RequestContext, metrics=metrics)],
+        middleware=[*_cors(settings.cors_origins), Middleware(RequestContext, metrics=metrics)],
     )
     errors.install(app)
     app.include_router(
@@ -63,3 +69,18 @@ def compose(settings: Settings, engine: Engine, catalog: Catalog) -> FastAPI:
     )
     app.include_router(operations.routes(registry, metrics.registry))
     return app
+
+
+def _cors(origins: tuple[str, ...]) -> list[Middleware]:
+    """Outermost, so that a browser may read errors too. Keys travel in a header, not in cookies."""
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=EXPOSED_HEADERS,
+        )
+    ]

@@ -1,7 +1,8 @@
 """`triton-openai`: the commands. Each parses settings, then leaves the work to `proxy.launch`.
 
-An expected failure is one line on stderr and a non-zero exit; anything else is our bug and shows
-its traceback. Heavy imports stand inside the commands, so that `--help` is quick.
+An expected failure is one line on stderr (JSON where a model cannot be loaded) and a non-zero exit;
+anything else is our bug and shows its traceback. Heavy imports stand inside the commands, so that
+`--help` is quick.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from proxy.launch.errors import LaunchError
+from proxy.launch.errors import LaunchError, ModelLoadingFailed
 
 if TYPE_CHECKING:
     from build_engines.models_file import ModelsFile
@@ -98,13 +99,18 @@ def proxy(
     models_file: Models = None,
 ) -> None:
     """Run only the proxy, against any Triton that serves our ensemble."""
+    from proxy import policy
     from proxy.launch import ports, run
 
     settings = _settings(triton_url=triton, host=host, port=port, models_file=models_file)
     ports.check_target(settings.triton_target)
+    if settings.triton_url is not None and settings.default_max_tokens is not None:
+        raise LaunchError(
+            "DEFAULT_MAX_TOKENS is written into the tokenizer by `build`: set it where the models "
+            "of that Triton are built"
+        )
     sock = ports.bind(settings.host, settings.port, "PORT")
-    has_file = settings.models_file.exists()  # a remote Triton's facts are enough
-    model = _example(_models(settings)) if has_file else None
+    model = _example(_models(settings)) if policy.has_models(settings) else None
     _loop(run.proxy(settings, sock, model=model, say=_say("proxy")))
 
 
@@ -156,6 +162,9 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     try:
         app(args=arguments, prog_name="triton-openai")
+    except ModelLoadingFailed as error:
+        typer.echo(error.as_json(), err=True)
+        raise SystemExit(1) from None
     except (LaunchError, OSError, ValidationError) as error:
         line = explain(error)
         if line is None:
@@ -181,24 +190,32 @@ def explain(error: LaunchError | OSError | ValidationError) -> str | None:
 
 def _wrong_setting(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
+    if not first["loc"]:  # settings that do not go together: the message names them
+        return first["msg"].removeprefix("Value error, ")
     name = "_".join(str(part) for part in first["loc"])
     return f"{name.upper()}={first['input']}: {first['msg']} (a variable, or an option)"
 
 
 def _settings(**overrides: Any) -> Settings:
-    """Options that were given win over the environment."""
-    from proxy.settings import Settings
+    """Options that were given win over the environment, under each of a variable's names."""
+    from proxy.settings import OTHER_NAMES, Settings
 
-    return Settings(**{name: value for name, value in overrides.items() if value is not None})
+    given = {name: value for name, value in overrides.items() if value is not None}
+    other = {OTHER_NAMES[name]: given[name] for name in OTHER_NAMES if name in given}
+    return Settings(**given, **other)
 
 
 def _models(settings: Settings) -> ModelsFile:
-    from build_engines import models_file
+    from build_engines.errors import UnservableFolder
+    from build_engines.models_file import ModelsFileError
+    from proxy import policy
 
     try:
-        return models_file.load(settings.models_file)
-    except models_file.ModelsFileError as error:
+        return policy.models(settings)
+    except ModelsFileError as error:
         raise LaunchError(str(error)) from None
+    except UnservableFolder as error:
+        raise ModelLoadingFailed(error.folder, error.reason) from None
 
 
 def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> ModelsFile:
@@ -214,12 +231,14 @@ def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> ModelsFil
 def _build(
     settings: Settings, models: ModelsFile, only: Sequence[str], say: Callable[[str], None]
 ) -> None:
-    from build_engines.build import BuildError, build_all
+    from build_engines.build import BuildError, UnservableFolder, build_all
     from proxy.launch.signals import children_die_on_signals
 
     try:
         with children_die_on_signals():
             build_all(models, settings.artifacts_dir, only=only, say=say)
+    except UnservableFolder as error:
+        raise ModelLoadingFailed(error.folder, error.reason) from None
     except BuildError as error:
         raise LaunchError(f"build: {error}") from None
 

@@ -5,12 +5,14 @@ Called by the protocol adapters; knows no protocol.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Protocol
 
 from typing_extensions import assert_never
 
 from proxy import prompting
+from proxy.access.concurrency import Concurrency
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed
 from proxy.domain.model import ModelCard
@@ -28,6 +30,8 @@ from proxy.registry import Registry
 from proxy.stops import StopMatcher
 from proxy.text import TextDecoder
 
+Deltas = AsyncGenerator[TokenDelta, None]
+
 
 class Watcher(Protocol):
     """Sees the events of a request go by; telemetry's side of the service."""
@@ -39,11 +43,18 @@ class Service:
     """Turns a request into events; closing the events early stops the engine."""
 
     def __init__(
-        self, registry: Registry, engine: Engine, watcher: Watcher, *, request_timeout_s: float
+        self,
+        registry: Registry,
+        engine: Engine,
+        watcher: Watcher,
+        concurrency: Concurrency,
+        *,
+        request_timeout_s: float,
     ) -> None:
         self._registry = registry
         self._engine = engine
         self._watcher = watcher
+        self._concurrency = concurrency
         self._request_timeout_s = request_timeout_s
 
     def generate(self, request: GenerationRequest) -> Events:
@@ -57,14 +68,16 @@ class Service:
 
     async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
         output = _Output(request, card)
-        engine_request = _engine_request(request, card, self._request_timeout_s)
-        async with aclosing(self._engine.generate(engine_request)) as deltas:
+        async with self._concurrency.permit(), aclosing(self._deltas(request, card)) as deltas:
             async for delta in deltas:
                 for event in output.push(delta):
                     yield event
                 if output.is_finished:
                     return
         raise EngineFailed("The engine's stream ended without a finish reason.")
+
+    def _deltas(self, request: GenerationRequest, card: ModelCard) -> Deltas:
+        return self._engine.generate(_engine_request(request, card, self._request_timeout_s))
 
 
 class _Output:
@@ -74,12 +87,15 @@ class _Output:
         self._text = TextDecoder(strips_leading_space=card.facts.strips_leading_space)
         self._stops = StopMatcher(request.stop)
         self._prompt_tokens = 0
+        self._cached_tokens = 0
         self._completion_tokens = 0
         self.is_finished = False
 
     def push(self, delta: TokenDelta) -> list[OutputEvent]:
         if delta.prompt_tokens is not None:
             self._prompt_tokens = delta.prompt_tokens
+        if delta.cached_tokens is not None:
+            self._cached_tokens = delta.cached_tokens
         text = self._push_tokens(delta.token_bytes)
         finish = FinishReason.STOP if self._stops.is_stopped else delta.finish
         if finish is not None and not self._stops.is_stopped:
@@ -104,7 +120,11 @@ class _Output:
         return text
 
     def _usage(self) -> Usage:
-        return Usage(prompt_tokens=self._prompt_tokens, completion_tokens=self._completion_tokens)
+        return Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._completion_tokens,
+            cached_tokens=self._cached_tokens,
+        )
 
 
 def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: float) -> EngineRequest:

@@ -5,14 +5,21 @@ A value that does not parse stops the start with the name of the variable. Calle
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from build_engines.models_file import ModelName
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+OTHER_NAMES = {"port": "server_port", "host": "server_host"}
+ONE_FOLDER_REQUESTS = 10
+ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
 
 
 class Settings(BaseSettings):
@@ -20,9 +27,12 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_file=None)
 
-    # where the proxy listens
+    # where the proxy listens; SERVER_HOST and SERVER_PORT are other names of HOST and PORT
+    server_host: str | None = None
+    server_port: Port | None = None
     host: str = "127.0.0.1"
     port: Port = 9000
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()  # `*`, or origins between commas
 
     # the embedded tritonserver (loopback only), or the remote one that `proxy --triton` names
     triton_grpc_port: Port = 8001
@@ -30,11 +40,18 @@ class Settings(BaseSettings):
     triton_metrics_port: Port = 8002
     triton_url: str | None = None
 
-    # files
+    # files; MODEL_PATH is one model folder, served as MODEL_ID without a models file
+    model_path: Path | None = None
+    model_id: ModelName | None = None
     models_file: Path = Path("models.yaml")
     artifacts_dir: Path = Path("artifacts")
 
+    # what a request gets that does not say otherwise, where models.yaml has nothing for its model
+    default_max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    default_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+
     # limits
+    max_concurrent_requests: Annotated[int, Field(ge=1)] | None = None
     request_timeout_s: Seconds = 600.0
     drain_timeout_s: Seconds = 30.0
     triton_start_timeout_s: Seconds = 120.0
@@ -42,6 +59,49 @@ class Settings(BaseSettings):
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_names(cls, given: Any) -> Any:
+        """Both names may be set where they agree."""
+        for name, other in OTHER_NAMES.items():
+            if other not in given:
+                continue
+            if str(given.setdefault(name, given[other])) != str(given[other]):
+                raise ValueError(
+                    f"{name.upper()}={given[name]} and {other.upper()}={given[other]} are the same "
+                    "setting: set one of them"
+                )
+        return given
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _origins(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        origins = tuple(origin.strip() for origin in given.split(",") if origin.strip())
+        for origin in origins:
+            if not ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin!r} is no origin such as https://example.com, and not *")
+        return origins
+
+    @model_validator(mode="after")
+    def _one_source_of_models(self) -> Settings:
+        if self.model_path is not None and "models_file" in self.model_fields_set:
+            raise ValueError(
+                "MODELS_FILE and MODEL_PATH both say what to serve: set one of them (a folder "
+                "can stand in a models file, too)"
+            )
+        if self.model_path is None and self.model_id is not None:
+            raise ValueError("MODEL_ID names the model of MODEL_PATH, which is not set")
+        return self
+
+    @property
+    def concurrent_requests(self) -> int | None:
+        """At most; None is no limit. One folder on one CPU has one by default, a registry none."""
+        if self.max_concurrent_requests is None and self.model_path is not None:
+            return ONE_FOLDER_REQUESTS
+        return self.max_concurrent_requests
 
     @property
     def max_request_bytes(self) -> int:

@@ -10,13 +10,15 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from proxy.domain.errors import ProxyError, RequestError
+from proxy.domain.errors import ProxyError, RateLimited, RequestError
+from proxy.telemetry import line
 
 logger = structlog.get_logger(__name__)
 
 STATUS_BY_CODE = {
     "model_not_found": 404,
     "request_too_large": 413,
+    "rate_limit_exceeded": 429,
     "model_unavailable": 503,
     "deadline_exceeded": 504,
 }
@@ -28,8 +30,7 @@ def body_of(error: Exception) -> dict[str, Any]:
     if not isinstance(error, ProxyError):
         logger.error("internal error", exc_info=error)
         error = ProxyError("The server had an error while processing the request.")
-    kind = "invalid_request_error" if isinstance(error, RequestError) else "server_error"
-    return _body(error.message, kind, error.param, error.code)
+    return _body(error.message, _kind(error), error.param, error.code)
 
 
 def response_of(error: Exception) -> Response:
@@ -44,6 +45,15 @@ def install(app: FastAPI) -> None:
     """The handlers; what is no ProxyError goes on to the outermost middleware."""
     app.add_exception_handler(ProxyError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
+
+
+def _kind(error: ProxyError) -> str:
+    match error:
+        case RateLimited():
+            return "rate_limit_error"
+        case RequestError():
+            return "invalid_request_error"
+    return "server_error"
 
 
 async def _on_error(_: Request, error: Exception) -> Response:
@@ -63,6 +73,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _body(message: str, kind: str, param: str | None, code: str | None) -> dict[str, Any]:
+    line.add(error=code or kind)
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 

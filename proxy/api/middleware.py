@@ -1,4 +1,6 @@
-"""Around every request, as pure ASGI: an id for caller and log, a count, the last catch."""
+"""Around every request, as pure ASGI: an id for caller and log, a count and a log line, the last
+catch.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.api import errors
+from proxy.telemetry import line
 from proxy.telemetry.metrics import Metrics
 
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
@@ -28,7 +31,13 @@ class RequestContext:
             return
         request_id = _request_id(scope)
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
+        try:
+            with line.written(method=scope["method"], path=scope["path"]):
+                await self._answer(scope, receive, send, request_id)
+        finally:
+            structlog.contextvars.unbind_contextvars("request_id")
 
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: bytes) -> None:
         has_started = False
 
         async def send_with_id(message: Message) -> None:
@@ -47,12 +56,11 @@ class RequestContext:
             if has_started:
                 raise
             await errors.response_of(error)(scope, receive, send_with_id)
-        finally:
-            structlog.contextvars.unbind_contextvars("request_id")
 
     def _count(self, scope: Scope, status: int) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         self._metrics.http_responses.labels(route, status).inc()
+        line.add(status=status)
 
 
 def _request_id(scope: Scope) -> bytes:

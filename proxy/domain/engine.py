@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
+from proxy.domain.constraint import Constraint
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import Sampling
@@ -26,6 +27,9 @@ class EngineRequest:
     max_tokens: int | None = None
     timeout_s: float
     sampling: Sampling
+    constraint: Constraint | None = None
+    priority: int | None = None  # a higher one goes first
+    cache_salt: str | None = None
 
 
 class Engine(Protocol):

@@ -3,7 +3,8 @@
 ProxyError
 ├── RequestError             the caller's mistake, 4xx
 │   ├── InvalidRequest       400, with a code and the field
-│   └── UnknownModel         404
+│   ├── UnknownModel         404
+│   └── RateLimited          429: too much at once; the same request may pass later
 └── ServiceError             ours, 5xx
     ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
     │   └── ShuttingDown     503: this server stops, and its time to drain is over
@@ -48,6 +49,11 @@ class UnknownModel(RequestError):
             code="model_not_found",
             param="model",
         )
+
+
+class RateLimited(RequestError):
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="rate_limit_exceeded", param=None)
 
 
 class ServiceError(ProxyError):

@@ -18,20 +18,23 @@ class FinishReason(str, Enum):
 class TokenDelta:
     """One engine response: the raw bytes of each new token, in order.
 
-    `prompt_tokens` comes with a stream's first delta, `finish` with its last.
+    `prompt_tokens` comes with a stream's first delta, and so does `cached_tokens` where the engine
+    says how many of them it had computed before; `finish` comes with its last.
     """
 
     token_bytes: tuple[bytes, ...]
     prompt_tokens: int | None = None
+    cached_tokens: int | None = None
     finish: FinishReason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Counted by the engine, in tokens."""
+    """Counted by the engine, in tokens. `cached_tokens` are those of the prompt."""
 
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +41,32 @@ Prompt = ChatPrompt | TextPrompt | TokenPrompt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """None: not said by the caller; the registry's default holds, then the engine's."""
+    """None: not said by the caller; the registry's default holds, then the engine's.
+
+    logit_bias: (token id, what is added to its logit). top_log_probs: None for no
+    log-probabilities, else how many alternatives beside each token's own.
+    """
 
     temperature: float | None = None
+    top_k: int | None = None
     top_p: float | None = None
+    min_p: float | None = None
     seed: int | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: tuple[tuple[int, float], ...] | None = None
+    allowed_token_ids: tuple[int, ...] | None = None
+    bad_words: tuple[str, ...] | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = None
+    stop_token_ids: tuple[int, ...] | None = None
+    top_log_probs: int | None = None
 
     def with_defaults(self, defaults: Sampling) -> Sampling:
         """The caller's values where there are any."""
-        return Sampling(
-            temperature=defaults.temperature if self.temperature is None else self.temperature,
-            top_p=defaults.top_p if self.top_p is None else self.top_p,
-            seed=defaults.seed if self.seed is None else self.seed,
-        )
+        missing = [field.name for field in fields(self) if getattr(self, field.name) is None]
+        return replace(self, **{name: getattr(defaults, name) for name in missing})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from build_engines import models_file
-from build_engines.models_file import ModelsFileError
 from proxy.launch import ports
 from proxy.launch.command import LOOPBACK
 from proxy.launch.errors import LaunchError
@@ -149,13 +147,14 @@ def triton_ports(numbers: Mapping[str, int]) -> list[Check]:
     ]
 
 
-def models(path: Path) -> Check:
-    remedy = "mend the file, or set MODELS_FILE to another"
-    try:
-        count = len(models_file.load(path).models)
-    except ModelsFileError as error:
-        return Check(name="models file", ok=False, detail=str(error), remedy=remedy)
-    return Check(name="models file", ok=True, detail=f"{path}: {count} model(s)")
+def models(name: str, detail: str, *, ok: bool) -> Check:
+    """`name`: the models file, or the one folder."""
+    return Check(
+        name=name,
+        ok=ok,
+        detail=detail,
+        remedy="mend it, or set MODELS_FILE to another file or MODEL_PATH to another folder",
+    )
 
 
 def weights(model: str, folder: Path) -> Check:

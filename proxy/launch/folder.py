@@ -29,6 +29,11 @@ class RunFolder:
     def log(self) -> Path:
         return self.path / "tritonserver.log"
 
+    def weights(self, triton_model: str) -> Path:
+        """The folder behind a Triton model such as `demo_engine`; its own where there is none."""
+        engine = self.artifacts / triton_model.rpartition("_")[0] / "engine"
+        return engine.resolve() if engine.exists() else self.artifacts / triton_model
+
     @property
     def relative_backends(self) -> str:
         """One folder a Python version: a change of interpreter never meets a foreign stub."""

@@ -7,8 +7,9 @@ import shutil
 import sys
 from importlib import metadata
 
-from build_engines import models_file
+from build_engines.errors import UnservableFolder
 from build_engines.models_file import ModelsFileError
+from proxy import policy
 from proxy.launch import checks, libpython, shm, wheel
 from proxy.launch.checks import Check
 from proxy.launch.errors import LaunchError
@@ -55,13 +56,15 @@ def proxy_port(settings: Settings) -> Check:
 
 
 def models(settings: Settings) -> list[Check]:
-    """The file, and each model's weights."""
-    file = checks.models(settings.models_file)
+    """The file or the one folder, and each model's weights."""
+    name = "model folder" if settings.model_path else "models file"
+    source = settings.model_path or settings.models_file
     try:
-        entries = models_file.load(settings.models_file).models
-    except ModelsFileError:
-        return [file]
-    return [file, *(checks.weights(name, entry.weights) for name, entry in entries.items())]
+        entries = policy.models(settings).models
+    except (ModelsFileError, UnservableFolder) as error:
+        return [checks.models(name, str(error), ok=False)]
+    found = [checks.weights(name, entry.weights) for name, entry in entries.items()]
+    return [checks.models(name, f"{source}: {len(entries)} model(s)", ok=True), *found]
 
 
 def everything(settings: Settings) -> list[Check]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from proxy.launch import folder, lifeline, probe, server_log, shm, stubs
 from proxy.launch.command import LOOPBACK, Ports
-from proxy.launch.errors import LaunchError
+from proxy.launch.errors import LaunchError, ModelLoadingFailed
 from proxy.launch.folder import RunFolder
 
 POLL_S = 0.05
@@ -113,6 +113,9 @@ class TritonServer:
 
     def _failure(self, what: str) -> LaunchError:
         log = self._launch.folder.log
+        if failed := server_log.failed_load(log):
+            model, reason = failed
+            return ModelLoadingFailed(self._launch.folder.weights(model), f"{reason} (log: {log})")
         reasons = "; ".join(server_log.reasons(log)) or "it gives no reason"
         return LaunchError(f"tritonserver {what}: {reasons} (log: {log})")
 

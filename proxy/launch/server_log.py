@@ -9,6 +9,7 @@ MOST_LINES = 3
 TAIL_BYTES = 100_000
 
 _ERROR = re.compile(r'^E\d{4} [^\]]*\] "?(?:ERROR: )?(.*?)"?$')
+_FAILED_LOAD = re.compile(r"failed to load '([^']+)' version \d+: (.*)")
 _OTHERS = ("[libprotobuf ERROR", "bash: ", "error: ")
 # Printed on every machine without a GPU.
 _NOISE = ("CudaDriverHelper", "failed to load all models")
@@ -19,6 +20,14 @@ def reasons(path: Path) -> list[str]:
     found = list(dict.fromkeys(_complaints(_tail(path))))
     failed_loads = [line for line in found if line.startswith("failed to load")]
     return (failed_loads or found)[-MOST_LINES:]
+
+
+def failed_load(path: Path) -> tuple[str, str] | None:
+    """The Triton model that did not load, and why."""
+    for line in _complaints(_tail(path)):
+        if failed := _FAILED_LOAD.match(line):
+            return failed[1], failed[2]
+    return None
 
 
 def _complaints(text: str) -> list[str]:

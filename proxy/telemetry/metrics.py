@@ -29,6 +29,11 @@ class Metrics:
         self.prompt_tokens = self._counter(
             "proxy_prompt_tokens", "Prompt tokens, counted by the engine", "model"
         )
+        self.cached_tokens = self._counter(
+            "proxy_cached_prompt_tokens",
+            "Prompt tokens that the engine had computed before",
+            "model",
+        )
         self.completion_tokens = self._counter(
             "proxy_completion_tokens", "Generated tokens, counted by the engine", "model"
         )

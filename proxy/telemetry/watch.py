@@ -1,19 +1,16 @@
-"""Watches a request's events go by: counts, times, and writes one log line at the end."""
+"""Watches a request's events go by: counts and times them, for metrics and the log line."""
 
 from __future__ import annotations
 
 import time
 from contextlib import aclosing
 
-import structlog
-
 from proxy.domain.errors import ProxyError
 from proxy.domain.model import ModelCard
 from proxy.domain.output import Events, Finished, OutputEvent, Usage
 from proxy.domain.request import GenerationRequest
+from proxy.telemetry import line
 from proxy.telemetry.metrics import Metrics
-
-logger = structlog.get_logger(__name__)
 
 
 class Telemetry:
@@ -31,11 +28,8 @@ class Telemetry:
                 async for event in events:
                     seen.see(event)
                     yield event
-        except ProxyError as error:
-            seen.outcome = error.code
-            raise
-        except Exception:
-            seen.outcome = "internal_error"
+        except Exception as error:
+            seen.fail(error.code if isinstance(error, ProxyError) else "internal_error")
             raise
         finally:
             active.dec()
@@ -49,16 +43,17 @@ class Telemetry:
             metrics.ttft.labels(model).observe(seen.ttft_s)
         if seen.usage is not None:
             metrics.prompt_tokens.labels(model).inc(seen.usage.prompt_tokens)
+            metrics.cached_tokens.labels(model).inc(seen.usage.cached_tokens)
             metrics.completion_tokens.labels(model).inc(seen.usage.completion_tokens)
-        logger.info(
-            "request",
+        line.add(
             id=request.id,
             model=model,
-            outcome=seen.outcome,
+            finish=None if seen.has_failed else seen.outcome,
             prompt_tokens=seen.usage and seen.usage.prompt_tokens,
+            cached_tokens=seen.usage and seen.usage.cached_tokens,
             completion_tokens=seen.usage and seen.usage.completion_tokens,
             ttft_ms=seen.ttft_s and round(seen.ttft_s * 1000, 1),
-            duration_ms=round(duration_s * 1000, 1),
+            inference_ms=round(duration_s * 1000, 1),
             user=request.user,
             metadata=dict(request.metadata) or None,
         )
@@ -70,11 +65,16 @@ class _Seen:
     def __init__(self) -> None:
         self._started_at = time.perf_counter()
         self.outcome = "abandoned"
+        self.has_failed = False
         self.ttft_s: float | None = None
         self.usage: Usage | None = None
 
     def elapsed_s(self) -> float:
         return time.perf_counter() - self._started_at
+
+    def fail(self, code: str) -> None:
+        self.outcome = code
+        self.has_failed = True
 
     def see(self, event: OutputEvent) -> None:
         if self.ttft_s is None:

@@ -58,10 +58,10 @@ def _message(
 
 def _raw(datatype: Datatype, value: Value) -> tuple[bytes, int]:
     """Little-endian elements, and how many."""
-    if isinstance(value, str):
-        data = value.encode()
-        return struct.pack("<I", len(data)) + data, 1
-    elements = value if isinstance(value, Sequence) else (value,)
+    elements = (value,) if isinstance(value, (str, int, float)) else value
+    if datatype == "BYTES":
+        encoded = [str(element).encode() for element in elements]
+        return b"".join(struct.pack("<I", len(one)) + one for one in encoded), len(encoded)
     if datatype == "UINT64":  # OpenAI's seed is signed
         elements = tuple(int(element) & UINT64_MASK for element in elements)
     return struct.pack(_FORMATS[datatype] % len(elements), *elements), len(elements)
@@ -74,15 +74,21 @@ def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
         return StreamMessage(None, is_final)
     token_bytes: tuple[bytes, ...] = ()
     prompt_tokens: int | None = None
+    cached_tokens: int | None = None
     finish: FinishReason | None = None
     for output, raw in zip(response.outputs, response.raw_output_contents, strict=True):
         if output.name == tensors.TEXT_OUTPUT.name:
             token_bytes = _bytes_elements(raw)
         elif output.name == tensors.NUM_INPUT_TOKENS.name:
             prompt_tokens = int.from_bytes(raw[:4], "little")
+        elif output.name == tensors.NUM_CACHED_TOKENS.name:
+            cached_tokens = int.from_bytes(raw[:4], "little")
         elif output.name == tensors.FINISH_REASON.name:
             finish = _finish_reason(_bytes_elements(raw))
-    return StreamMessage(TokenDelta(token_bytes, prompt_tokens, finish), is_final)
+    delta = TokenDelta(
+        token_bytes, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, finish=finish
+    )
+    return StreamMessage(delta, is_final)
 
 
 def _bytes_elements(raw: bytes) -> tuple[bytes, ...]:

@@ -31,6 +31,16 @@ def text_of(choice: dict) -> str:
     return choice["delta"].get("content", "") if "delta" in choice else choice["text"]
 
 
+def usage(completion_tokens: int) -> dict:
+    """Of the scripted deltas, whose prompt has 7 tokens and 4 of them from the cache."""
+    return {
+        "prompt_tokens": 7,
+        "completion_tokens": completion_tokens,
+        "total_tokens": 7 + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": 4},
+    }
+
+
 def test_a_whole_chat_completion(serve):
     body = serve(ScriptedEngine(deltas("Hé!"))).post(CHAT, json=CHAT_BODY).json()
     assert body.pop("id").startswith("chatcmpl-")
@@ -46,7 +56,7 @@ def test_a_whole_chat_completion(serve):
                 "finish_reason": "stop",
             }
         ],
-        "usage": {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12},
+        "usage": usage(5),
     }
 
 
@@ -60,7 +70,7 @@ def test_a_whole_text_completion(serve):
         "object": "text_completion",
         "model": "demo",
         "choices": [{"index": 0, "text": "Hé!", "logprobs": None, "finish_reason": "length"}],
-        "usage": {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12},
+        "usage": usage(5),
     }
 
 
@@ -87,7 +97,7 @@ def test_usage_is_null_but_in_a_last_chunk_of_its_own(serve, path, body):
     *chunks, last = events(client.post(path, json={**body, **options}))
     assert all(chunk["usage"] is None for chunk in chunks)
     assert last["choices"] == []
-    assert last["usage"] == {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    assert last["usage"] == usage(3)
 
 
 @BOTH

@@ -10,10 +10,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LAYERS = [
     {"proxy.domain"},
-    {"proxy.registry", "proxy.text", "proxy.stops", "proxy.prompting", "proxy.triton"},
+    {
+        "proxy.access",
+        "proxy.registry",
+        "proxy.text",
+        "proxy.stops",
+        "proxy.prompting",
+        "proxy.triton",
+    },
     {"proxy.telemetry", "proxy.readiness", "proxy.service"},
     {"proxy.api"},
-    {"proxy.app", "proxy.settings"},
+    {"proxy.app", "proxy.policy", "proxy.settings"},
     {"proxy.launch"},
     {"proxy.cli"},
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable
+from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest, NotReady
 from proxy.domain.model import LoadedModel, ModelCard, ModelFacts
@@ -88,5 +89,5 @@ def deltas(text: str, finish: FinishReason | None = FinishReason.STOP) -> list[T
     if finish is not None:
         cut.append(TokenDelta((b"",), finish=finish))
     if cut:
-        cut[0] = TokenDelta(cut[0].token_bytes, prompt_tokens=7, finish=cut[0].finish)
+        cut[0] = replace(cut[0], prompt_tokens=7, cached_tokens=4)
     return cut

@@ -7,3 +7,13 @@ from pathlib import Path
 
 for role in ("tokenizer", "engine", "detokenizer"):
     sys.path.append(str(Path(__file__).parents[2] / "model_repository" / role / "1"))
+sys.path.append(str(Path(__file__).parents[1] / "doubles" / "backend"))
+
+import pytest  # noqa: E402
+
+from tests.fixtures.families import build_families  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def artifacts(tmp_path_factory) -> Path:
+    return build_families(tmp_path_factory.mktemp("families"))

@@ -24,6 +24,14 @@ def test_what_fits_is_admitted_and_nothing_else(prompt_tokens, max_tokens):
             ADMISSION.output_len([1] * prompt_tokens, max_tokens)
 
 
+@given(st.integers(1, 15), st.integers(1, 40))
+def test_a_default_is_cut_to_what_the_context_leaves(prompt_tokens, default):
+    admission = Admission(context_length=16, vocab_size=100, default_max_tokens=default)
+    room = 16 - prompt_tokens
+    assert admission.output_len([1] * prompt_tokens, None) == min(default, room)
+    assert admission.output_len([1] * prompt_tokens, room) == room
+
+
 @pytest.mark.parametrize(
     ("prompt_tokens", "max_tokens", "code", "param", "said"),
     [

@@ -1,7 +1,4 @@
-"""The onnx runtime against onnxruntime-genai's own Generator, for three families of models.
-
-The folders go through `build` as a user's own would.
-"""
+"""The onnx runtime: its thread and its folders. What its scheduler does is in test_scheduler.py."""
 
 from __future__ import annotations
 
@@ -9,111 +6,56 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from onnx_decoder import DecoderSpec, OnnxDecoder, UnservableModel
 from onnx_runtime import OnnxRuntime
-from port import GenerationInput, Job
+from port import GenerationInput, Job, SamplingParams
 from token_bytes import TokenBytes
 
 from build_engines.build import build_all, is_built
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
 from build_engines.models_file import ModelEntry, ModelsFile
-from tests.fixtures.random_model import make
+from tests.doubles.sink import KeptTokens
+from tests.fixtures.families import greedy
+from tests.fixtures.random_model import FAMILIES
 from tests.fixtures.stack import eventually
 
-FAMILIES = ("llama", "qwen2", "phi3")
-CHUNK = 16
+GREEDY = SamplingParams(temperature=0)
 
 
-class Kept:
-    """A sink that keeps what it is given; `after` is called with the number of tokens so far."""
-
-    def __init__(self, after=lambda count: None) -> None:
-        self.ids: list[int] = []
-        self.end: str | None = None
-        self.is_over = threading.Event()
-        self._after = after
-
-    def tokens(self, ids, finish) -> None:
-        assert self.end is None
-        self.ids += ids
-        self._after(len(self.ids))
-        if finish is not None:
-            self._finish(finish)
-
-    def fail(self, message) -> None:
-        self._finish(message)
-
-    def cancelled(self) -> None:
-        self._finish("cancelled")
-
-    def is_abandoned(self) -> bool:
-        return False
-
-    def _finish(self, how: str) -> None:
-        self.end = how
-        self.is_over.set()
-
-
-@pytest.fixture(scope="session")
-def artifacts(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("families")
-    entries = {}
-    for family in FAMILIES:
-        make(family, folder / "weights" / family)
-        entries[family] = ModelEntry(weights=folder / "weights" / family)
-    said: list[str] = []
-    build_all(ModelsFile(models=entries), folder, say=said.append)
-    assert len(said) == 3 * len(FAMILIES)
-    build_all(ModelsFile(models=entries), folder, say=said.append)
-    assert len(said) == 3 * len(FAMILIES), "a second build does nothing"
-    return folder
-
-
-def runtime(folder: Path) -> OnnxRuntime:
+def runtime(folder: Path, **changed: str) -> OnnxRuntime:
     facts = Facts.read(folder / "facts.json")
     parameters = {
         "threads": "1",
         "context_length": str(facts.context_length),
         "end_ids": ",".join(map(str, facts.end_ids)),
-        "prefill_chunk_tokens": str(CHUNK),
+        "max_rows": "4",
+        "max_step_tokens": "64",
+        "prefill_stall_ms": "0",
+        "kv_cache_bytes": str(10_000 * facts.kv_token_bytes),
     }
-    return OnnxRuntime.load(folder, parameters)
+    return OnnxRuntime.load(folder, {**parameters, **changed})
 
 
-def generate(running: OnnxRuntime, prompt: list[int], max_tokens: int) -> Kept:
-    sink = Kept()
-    wanted = GenerationInput(prompt_ids=prompt, max_tokens=max_tokens, temperature=0)
+def generate(running: OnnxRuntime, prompt: list[int], max_tokens: int) -> KeptTokens:
+    sink = KeptTokens()
+    wanted = GenerationInput(prompt_ids=prompt, max_tokens=max_tokens, sampling=GREEDY)
     running.submit(Job("r", wanted, sink))
     assert sink.is_over.wait(30)
     return sink
 
 
-def oracle(folder: Path, prompt: list[int], max_tokens: int) -> list[int]:
-    import onnxruntime_genai
-
-    model = onnxruntime_genai.Model(str(folder / "engine"))
-    parameters = onnxruntime_genai.GeneratorParams(model)
-    parameters.set_search_options(do_sample=False, max_length=len(prompt) + max_tokens)
-    generator = onnxruntime_genai.Generator(model, parameters)
-    generator.append_tokens(prompt)
-    while not generator.is_done():
-        generator.generate_next_token()
-    return generator.get_sequence(0)[len(prompt) :].tolist()
-
-
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_tokens_are_the_oracles(artifacts, family):
-    """Prompts shorter than, as long as, and longer than a prefill chunk; a row used again."""
     folder = artifacts / family
     running = runtime(folder)
     random = np.random.default_rng(0)
-    for length in (1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 100, 5):
+    for length in (1, 63, 64, 65, 300):
         prompt = random.integers(3, 250, length).tolist()
         sink = generate(running, prompt, 30)
-        assert sink.ids == oracle(folder, prompt, 30)
+        assert sink.ids == greedy(folder, tuple(prompt), 30)
         assert sink.end == ("stop" if len(sink.ids) < 30 else "length")
     running.close()
 
@@ -133,14 +75,15 @@ def test_the_tables_bytes_are_the_tokenizers_decode(artifacts, family):
 
 
 def test_a_cancel_ends_the_running_and_the_waiting_job(artifacts):
-    running = runtime(artifacts / "llama")
+    running = runtime(artifacts / "llama", max_rows="1")
     begun = threading.Event()
-    first, second, third = Kept(lambda count: begun.set()), Kept(), Kept()
-    wanted = GenerationInput(prompt_ids=[5], max_tokens=4000, temperature=0)
+    first, second, third = KeptTokens(lambda count: begun.set()), KeptTokens(), KeptTokens()
+    wanted = GenerationInput(prompt_ids=[5], max_tokens=4000, sampling=GREEDY)
     for request_id, sink in (("a", first), ("b", second), ("c", third)):
         running.submit(Job(request_id, wanted, sink))
     assert begun.wait(10)
     assert running.cancel("b")
+    assert second.is_over.wait(1)
     assert second.end == "cancelled"
     assert not second.ids
     assert running.cancel("a")
@@ -148,6 +91,7 @@ def test_a_cancel_ends_the_running_and_the_waiting_job(artifacts):
     assert first.end == "cancelled"
     eventually(lambda: third.ids, 5, "the next one runs")
     assert not running.cancel("nobody")
+    assert not running.cancel("a")
     running.close()
     assert third.end == "cancelled"
 
@@ -157,11 +101,11 @@ def test_a_job_whose_sink_breaks_does_not_take_the_runtime_with_it(artifacts):
         raise RuntimeError("pipe is gone")
 
     running = runtime(artifacts / "llama")
-    broken = Kept(explode)
-    wanted = GenerationInput(prompt_ids=[5], max_tokens=3, temperature=0)
+    broken = KeptTokens(explode)
+    wanted = GenerationInput(prompt_ids=[5], max_tokens=3, sampling=GREEDY)
     running.submit(Job("a", wanted, broken))
     assert broken.is_over.wait(10)
-    assert "pipe is gone" in broken.end
+    assert "pipe is gone" in broken.message
     assert len(generate(running, [5], 3).ids) == 3
     running.close()
 
@@ -171,7 +115,7 @@ def test_a_folder_that_cannot_be_served_says_why(tmp_path):
         DecoderSpec.read(tmp_path)
     (tmp_path / "genai_config.json").write_text('{"model": {"decoder": {}}}')
     with pytest.raises(UnservableModel, match="inputs"):
-        OnnxDecoder(tmp_path, threads=1, context_length=8)
+        OnnxDecoder(tmp_path, threads=1, rows=1, context_length=8)
 
 
 def test_a_changed_option_or_weight_makes_a_model_stale(artifacts):
@@ -207,3 +151,45 @@ def test_weights_that_are_no_model_are_named_with_the_builders_words(tmp_path):
     models = ModelsFile(models={"m": ModelEntry(weights=tmp_path / "w")})
     with pytest.raises(BuildError, match=r"could not convert .*config\.json"):
         build_all(models, tmp_path, say=print)
+
+
+@pytest.mark.timeout(300)
+def test_ten_thousand_requests_with_random_cancels_leave_nothing_behind(artifacts):
+    running = runtime(artifacts / "llama", max_rows="16")
+    random = np.random.default_rng(3)
+    process = psutil.Process()
+
+    def run(count: int) -> int:
+        """So many requests, 64 at a time at most; the process's memory after them, in bytes."""
+        gate, sinks = threading.Semaphore(64), []
+        for number in range(count):
+            gate.acquire()
+            leaves_after = int(random.integers(1, 12)) if random.random() < 0.5 else None
+            sinks.append(submit(number, leaves_after, gate.release))
+        for sink in sinks:
+            assert sink.is_over.wait(30)
+        eventually(lambda: not running._scheduler.has_work, 5, "it is idle")
+        return process.memory_info().rss
+
+    def submit(number: int, leaves_after: int | None, over) -> KeptTokens:
+        request_id = str(number)
+
+        def leave(count: int) -> None:
+            if count == leaves_after:
+                running.cancel(request_id)
+
+        sink = KeptTokens(leave, over=over)
+        prompt = random.integers(3, 250, int(random.integers(1, 60))).tolist()
+        wanted = GenerationInput(
+            prompt_ids=prompt, max_tokens=int(random.integers(1, 16)), priority=number % 3
+        )
+        running.submit(Job(request_id, wanted, sink))
+        return sink
+
+    before = run(2_000)  # caches fill up
+    after = run(8_000)
+    stats = running.stats
+    assert stats.rows_decoding == stats.rows_prefilling == stats.waiting == stats.kv_row_bytes == 0
+    assert not running._jobs
+    assert after - before < 20_000_000
+    running.close()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from build_engines.errors import BuildError
-from build_engines.tokenizer_tables import check, strips_leading_space, token_bytes
+from build_engines.tokenizer_tables import check, guide_info, strips_leading_space, token_bytes
 from proxy.text import TextDecoder
 from tests.fixtures.random_model import byte_level_tokenizer, sentencepiece_tokenizer
 
@@ -58,6 +58,19 @@ def test_special_and_unknown_ids_have_no_bytes(tokenizer, table):
     special = tokenizer.eos_token_id
     assert table[special] == b""
     assert table[len(tokenizer) :] == [b""] * 7
+
+
+def test_what_guides_need_survives_the_file(tokenizer, table):
+    from xgrammar import TokenizerInfo
+
+    width = len(tokenizer) + 3  # of the logits: the table may have more
+    ends = (1, tokenizer.eos_token_id)
+    info = TokenizerInfo.deserialize_json(guide_info(table, vocab_size=width, end_ids=ends))
+    assert info.vocab_size == width
+    assert info.decoded_vocab == table[:width]
+    assert info.stop_token_ids == sorted(ends)
+    silent = {token_id for token_id, value in enumerate(table[:width]) if not value}
+    assert silent == {*info.special_token_ids, *ends}
 
 
 def test_an_id_beyond_the_number_of_tokens_has_its_bytes(tokenizer):

@@ -15,6 +15,7 @@ import yaml
 from tests.fixtures.stack import ROOT, Stack, free_port
 
 ARTIFACTS = ROOT / "artifacts" / "tests"
+ROWS = 8  # of `endless`
 Start = Callable[..., Stack]
 
 
@@ -29,7 +30,7 @@ def models_file() -> Path:
     demo = yaml.safe_load((ROOT / "models.yaml").read_text())["models"]["demo"]
     models = {
         "demo": {**demo, "weights": str(ROOT / demo["weights"]), "aliases": ["gpt-4o-mini"]},
-        "endless": {"weights": str(endless), "onnx": {"threads": 1}},
+        "endless": {"weights": str(endless), "onnx": {"threads": 1, "max_rows": ROWS}},
     }
     path = ARTIFACTS / "models.yaml"
     path.write_text(yaml.safe_dump({"models": models}))
@@ -38,7 +39,10 @@ def models_file() -> Path:
 
 @pytest.fixture(scope="session")
 def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """start("serve", NAME=value, …) -> a stack that is stopped at the end at the latest."""
+    """start("serve", NAME=value, …) -> a stack that is stopped at the end at the latest.
+
+    None takes one of the usual variables away.
+    """
     with ExitStack() as cleanup:
 
         def run(*command: str, **settings: object) -> Stack:
@@ -52,7 +56,8 @@ def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 **settings,
             }
             log = tmp_path_factory.mktemp("log") / "log.txt"
-            text = {name: str(value) for name, value in environment.items()}
+            given = {name: value for name, value in environment.items() if value is not None}
+            text = {name: str(value) for name, value in given.items()}
             stack = Stack([*command], text, log)
             cleanup.callback(stack.stop)
             return stack

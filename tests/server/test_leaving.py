@@ -6,6 +6,7 @@ stopped counting 350 ms after its client left. A busy machine gets three tries a
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from tests.fixtures.stack import Stack, eventually
+from tests.server.conftest import ROWS
 
 SEEN_WITHIN_S = 0.35
 TRIES = 3
@@ -84,22 +86,25 @@ def test_a_deadline(stack, start, stream):
     hasty.stop()
 
 
-def test_a_client_that_leaves_the_queue_never_runs(stack):
-    """The engine runs one row at a time: the second request waits, and leaves while it waits."""
+@pytest.mark.anyio
+async def test_a_client_that_leaves_the_queue_never_runs(stack):
+    """All rows are taken: the next request waits, and leaves while it waits."""
     before = stack.settled_engine("endless")
-    url = f"{stack.url}/v1/completions"
-    with (
-        httpx.Client() as client,
-        client.stream("POST", url, json={**LONG, "stream": True}) as running,
-    ):
-        lines = running.iter_lines()
-        next(lines)
+    body = {**LONG, "stream": True}
+    async with httpx.AsyncClient(base_url=stack.url, timeout=30) as client:
+        requests = [client.build_request("POST", "/v1/completions", json=body)] * ROWS
+        running = await asyncio.gather(*(client.send(one, stream=True) for one in requests))
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(url, json={**LONG, "max_tokens": 1}, timeout=0.3)
+            await client.post("/v1/completions", json={**LONG, "max_tokens": 1}, timeout=0.2)
         eventually(
             lambda: stack.engine("endless")["requests_cancelled"] > before["requests_cancelled"],
             1,
             "the waiting one is gone",
         )
-        assert stack.engine("endless")["requests_unfinished"] == 1
-        next(lines)
+        for response in running:
+            await response.aclose()
+    after = stack.settled_engine("endless")
+    prompt_tokens = after["prompt_tokens"] - before["prompt_tokens"]
+    assert after["requests_cancelled"] - before["requests_cancelled"] == ROWS + 1
+    fed = after["prefill_tokens"] + after["cached_tokens"]
+    assert fed - before["prefill_tokens"] - before["cached_tokens"] < prompt_tokens

@@ -11,6 +11,11 @@ import pytest
 MESSAGES = [{"role": "user", "content": "Hello!"}]
 
 
+def counts(usage) -> tuple[int, int, int]:
+    """Without what the cache held, which the second of two equal requests has more of."""
+    return usage.prompt_tokens, usage.completion_tokens, usage.total_tokens
+
+
 def test_a_chat_completion_is_a_whole_english_sentence(client):
     completion = client.chat.completions.create(model="demo", messages=MESSAGES)
     (choice,) = completion.choices
@@ -32,7 +37,7 @@ def test_a_stream_adds_up_to_the_whole_answer(client):
     assert text == whole.choices[0].message.content
     assert chunks[0].choices[0].delta.role == "assistant"
     assert chunks[-1].choices[0].finish_reason == "stop"
-    assert last.usage == whole.usage
+    assert counts(last.usage) == counts(whole.usage)
 
 
 def test_the_sdks_own_accumulator_agrees(client):
@@ -43,7 +48,7 @@ def test_the_sdks_own_accumulator_agrees(client):
         folded = stream.get_final_completion()
     assert folded.choices[0].message.content == whole.choices[0].message.content
     assert folded.choices[0].finish_reason == whole.choices[0].finish_reason
-    assert folded.usage == whole.usage
+    assert counts(folded.usage) == counts(whole.usage)
 
 
 def test_async_clients_side_by_side(stack):

@@ -41,8 +41,8 @@ def test_headers_framing_and_the_order_of_events(stack):
 
 
 def test_each_event_is_sent_at_once(stack):
-    """200 tokens take a while to make: they must not arrive in one piece at the end."""
-    reads = chat(stack, max_tokens=200, temperature=0)
+    """2,000 tokens take a while to make: they must not arrive in one piece at the end."""
+    reads = chat(stack, max_tokens=2000, temperature=0)
     assert len(reads) > 50
     first, last = reads[0][0], reads[-1][0]
     middle = sum(1 for at, _ in reads if first + (last - first) * 0.2 < at < last - 0.01)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.domain.errors import EngineFailed, ModelUnavailable, UnknownModel
+from proxy.access.concurrency import Concurrency
+from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited, UnknownModel
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.output import FinishReason, OutputEvent, TokenDelta, fold
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt, TokenPrompt
@@ -33,10 +34,17 @@ class Unwatched:
                 yield event
 
 
-def service(engine: ScriptedEngine) -> Service:
+def ready() -> Registry:
     registry = Registry({})
     registry.serve([LoadedModel(name="demo", facts=FACTS)])
-    return Service(registry, engine, Unwatched(), request_timeout_s=9)
+    return registry
+
+
+def service(
+    engine: ScriptedEngine, registry: Registry | None = None, limit: Concurrency | None = None
+) -> Service:
+    limit = limit or Concurrency(None)
+    return Service(registry or ready(), engine, Unwatched(), limit, request_timeout_s=9)
 
 
 def request(prompt="x", model="demo", **fields) -> GenerationRequest:
@@ -58,6 +66,7 @@ def test_text_usage_and_reason_are_the_engines(text, reason):
     assert completion.text == text
     assert completion.reason is reason
     assert completion.usage.prompt_tokens == 7
+    assert completion.usage.cached_tokens == 4
     assert completion.usage.completion_tokens == len(text.encode()) + 1
 
 
@@ -109,6 +118,21 @@ def test_closing_early_closes_the_engine():
     assert asyncio.run(run()) == 1
 
 
+def test_a_permit_lives_as_long_as_the_stream():
+    async def run():
+        limit = Concurrency(1)
+        serving = service(ScriptedEngine(deltas("abc", None), hangs=True), limit=limit)
+        events = serving.generate(request())
+        assert limit.running == 0
+        await anext(events)
+        with pytest.raises(RateLimited):
+            await anext(serving.generate(request()))
+        await events.aclose()
+        return limit.running
+
+    assert asyncio.run(run()) == 0
+
+
 @pytest.mark.parametrize(
     ("prompt", "text", "ids", "special"),
     [
@@ -136,8 +160,7 @@ def test_an_unknown_model_is_refused_at_once():
 
 
 def test_a_suspended_registry_refuses_with_the_reason():
-    registry = Registry({})
-    registry.serve([LoadedModel(name="demo", facts=FACTS)])
+    registry = ready()
     registry.suspend("Triton is away")
     with pytest.raises(ModelUnavailable, match="Triton is away"):
-        Service(registry, ScriptedEngine(), Unwatched(), request_timeout_s=9).generate(request())
+        service(ScriptedEngine(), registry).generate(request())

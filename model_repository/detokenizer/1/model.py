@@ -1,4 +1,4 @@
-"""Triton model `detokenizer`: token ids -> the raw bytes of each token.
+"""Triton model `detokenizer`: token ids -> the raw bytes of each token, and of each alternative.
 
 Stateless: joining bytes to text across chunks is the client's, which holds the stream's state.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 from token_bytes import TokenBytes
 
@@ -26,6 +27,14 @@ class TritonPythonModel:
         return [self._respond(request) for request in requests]
 
     def _respond(self, request: Any) -> Any:
-        ids = pb_utils.get_input_tensor_by_name(request, "output_ids").as_numpy().ravel()
-        texts = np.array(self._table.lookup(ids.tolist()), dtype=np.object_).reshape(1, -1)
-        return pb_utils.InferenceResponse([pb_utils.Tensor("text_output", texts)])
+        ids = pb_utils.get_input_tensor_by_name(request, "output_ids")
+        tensors = [pb_utils.Tensor("text_output", self._texts(ids.as_numpy().reshape(1, -1)))]
+        top = pb_utils.get_input_tensor_by_name(request, "top_log_prob_ids")
+        if top is not None:
+            tensors.append(pb_utils.Tensor("top_log_prob_text", self._texts(top.as_numpy())))
+        return pb_utils.InferenceResponse(tensors)
+
+    def _texts(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.object_]:
+        texts = np.empty(ids.size, dtype=np.object_)
+        texts[:] = self._table.lookup(ids.ravel().tolist())
+        return texts.reshape(ids.shape)

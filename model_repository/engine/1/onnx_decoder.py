@@ -1,4 +1,4 @@
-"""One model folder of onnxruntime-genai's builder as a step function over a KV cache.
+"""One model folder of onnxruntime-genai's builder as a step function over rows of KV cache.
 
 `past` and `present` of each layer are bound to the same buffer, so a step writes in place.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
+from kv_rows import KvRows, KvShape
 
 Logits = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
 
-NUMPY_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+NUMPY_TYPES: dict[str, type[Any]] = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+}
+PREFILL_LOGITS_BYTES = 128_000_000  # a graph gives logits for every token that it is fed
 
 
 class UnservableModel(Exception):
@@ -31,7 +40,7 @@ class DecoderSpec:
     layers: int
     kv_heads: int
     head_size: int
-    context_length: int
+    vocab_size: int
     past_key: str
     past_value: str
     present_key: str
@@ -53,7 +62,7 @@ class DecoderSpec:
                 layers=decoder["num_hidden_layers"],
                 kv_heads=decoder["num_key_value_heads"],
                 head_size=decoder["head_size"],
-                context_length=model["context_length"],
+                vocab_size=model["vocab_size"],
                 past_key=inputs["past_key_names"],
                 past_value=inputs["past_value_names"],
                 present_key=outputs["present_key_names"],
@@ -66,46 +75,119 @@ class DecoderSpec:
         except (OSError, ValueError, KeyError) as error:
             raise UnservableModel(f"{folder}/genai_config.json: {error!r}") from error
 
+    def kv_names(self) -> list[tuple[str, str]]:
+        """(past, present) of each side, in KvRows' order."""
+        sides = ((self.past_key, self.present_key), (self.past_value, self.present_value))
+        return [
+            (past % layer, present % layer)
+            for layer in range(self.layers)
+            for past, present in sides
+        ]
+
 
 class OnnxDecoder:
-    """The session and one row of KV cache, [1, kv_heads, context, head_size] a layer and side."""
+    """The session and its rows. `rows` are the sequences that one step can hold."""
 
-    def __init__(self, folder: Path, *, threads: int, context_length: int) -> None:
-        spec = DecoderSpec.read(folder)
+    def __init__(self, folder: Path, *, threads: int, rows: int, context_length: int) -> None:
+        self._spec = spec = DecoderSpec.read(folder)
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session: Any = ort.InferenceSession(
             str(folder / spec.file), options, providers=["CPUExecutionProvider"]
         )
-        self._spec = spec
-        inputs = {i.name: i for i in self._session.get_inputs()}
-        self._wants_positions = spec.position_ids in inputs
-        dtype = NUMPY_TYPES[inputs[spec.past_key % 0].type]
-        shape = (1, spec.kv_heads, context_length, spec.head_size)
-        self._kv = [np.zeros(shape, dtype) for _ in range(2 * spec.layers)]
-        self._binding = self._bind_kv()
+        self._inputs = _numpy_types(self._session.get_inputs())
+        outputs = _numpy_types(self._session.get_outputs())
+        self.kv = KvRows(
+            KvShape(
+                sides=2 * spec.layers,
+                kv_heads=spec.kv_heads,
+                head_size=spec.head_size,
+                dtype=self._inputs[spec.past_key % 0],
+            ),
+            rows=rows,
+            context_length=context_length,
+        )
+        logits_type = outputs[spec.logits]
+        most = PREFILL_LOGITS_BYTES // (spec.vocab_size * np.dtype(logits_type).itemsize)
+        self.vocab_size = spec.vocab_size
+        self.most_tokens = max(most, rows)
+        self._logits = _Buffer(self.most_tokens * spec.vocab_size, logits_type)
+        most_places = max(rows * self.kv.capacity, self.most_tokens)
+        self._feeds = {
+            name: _Buffer(most_places, self._inputs[name])
+            for name in (spec.input_ids, spec.attention_mask, spec.position_ids)
+            if name in self._inputs
+        }
+        self._places = np.arange(self.kv.capacity)
+        self._bindings: dict[tuple[int, int], Any] = {}
 
-    def _bind_kv(self) -> Any:
-        spec, binding = self._spec, self._session.io_binding()
-        for layer in range(spec.layers):
-            sides = ((spec.past_key, spec.present_key), (spec.past_value, spec.present_value))
-            for side, (past, present) in enumerate(sides):
-                buffer = self._kv[2 * layer + side]
-                at = ("cpu", 0, buffer.dtype, buffer.shape, buffer.ctypes.data)
-                binding.bind_input(past % layer, *at)
-                binding.bind_output(present % layer, *at)
+    def decode(self, ids: Ids, past_tokens: Ids) -> Logits:
+        """One token more for each of the rows 0 to n.
+
+        ids, past_tokens: [n]; logits: [n, vocab], valid until the next step.
+        """
+        logits: Logits = self._run(0, len(ids), ids[:, None], past_tokens)[:, 0]
+        return logits
+
+    def prefill(self, row: int, ids: list[int], past_tokens: int) -> Logits:
+        """Several tokens behind the first `past_tokens` of one row; logits: [tokens, vocab]."""
+        logits: Logits = self._run(row, row + 1, np.array([ids]), np.array([past_tokens]))[0]
+        return logits
+
+    def _run(self, start: int, stop: int, ids: Ids, past_tokens: Ids) -> Logits:
+        spec, binding = self._spec, self._binding(start, stop)
+        rows, tokens = ids.shape
+        total = past_tokens + tokens
+        mask = self._places[: int(total.max())] < total[:, None]
+        self._feed(binding, spec.input_ids, ids)
+        self._feed(binding, spec.attention_mask, mask)
+        if spec.position_ids in self._feeds:
+            positions = past_tokens[:, None] + self._places[:tokens]
+            self._feed(binding, spec.position_ids, positions)
+        logits = self._logits.shaped((rows, tokens, spec.vocab_size))
+        self._logits.bind(binding.bind_output, spec.logits, logits.shape)
+        self._session.run_with_iobinding(binding)
+        return logits if logits.dtype == np.float32 else logits.astype(np.float32)
+
+    def _feed(self, binding: Any, name: str, value: npt.NDArray[Any]) -> None:
+        buffer = self._feeds[name]
+        buffer.shaped(value.shape)[...] = value
+        buffer.bind(binding.bind_input, name, value.shape)
+
+    def _binding(self, start: int, stop: int) -> Any:
+        """Rows' buffers stay bound: a model of 32 layers would bind 128 of them a step."""
+        binding = self._bindings.get((start, stop))
+        if binding is None:
+            binding = self._bindings[start, stop] = self._session.io_binding()
+            for side, (past, present) in enumerate(self._spec.kv_names()):
+                buffer = self.kv.side(side, start, stop)
+                _bind(binding.bind_input, past, buffer)
+                _bind(binding.bind_output, present, buffer)
         return binding
 
-    def forward(self, ids: list[int], past_tokens: int) -> Logits:
-        """Runs `ids` behind the first `past_tokens` of the row; logits [vocab] of the last one."""
-        spec, binding, total = self._spec, self._binding, past_tokens + len(ids)
-        binding.bind_cpu_input(spec.input_ids, np.array([ids], dtype=np.int64))
-        binding.bind_cpu_input(spec.attention_mask, np.ones((1, total), dtype=np.int64))
-        if self._wants_positions:
-            positions = np.arange(past_tokens, total, dtype=np.int64)[None, :]
-            binding.bind_cpu_input(spec.position_ids, positions)
-        binding.bind_output(spec.logits)
-        self._session.run_with_iobinding(binding)
-        logits = binding.get_outputs()[-1].numpy()
-        return np.asarray(logits[0, -1], dtype=np.float32)
+
+class _Buffer:
+    """Memory of a known address, bound anew at each step in that step's shape."""
+
+    def __init__(self, elements: int, dtype: type[Any]) -> None:
+        self._flat: npt.NDArray[Any] = np.empty(elements, dtype)
+        self._address = self._flat.ctypes.data  # slow to ask for
+        self._dtype = dtype
+
+    def shaped(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        return self._flat[: math.prod(shape)].reshape(shape)
+
+    def bind(self, bind: Any, name: str, shape: tuple[int, ...]) -> None:
+        bind(name, "cpu", 0, self._dtype, shape, self._address)
+
+
+def _numpy_types(nodes: list[Any]) -> dict[str, type[Any]]:
+    for node in nodes:
+        if node.type not in NUMPY_TYPES:
+            raise UnservableModel(f"{node.name} is {node.type}, which this runtime cannot hold")
+    return {node.name: NUMPY_TYPES[node.type] for node in nodes}
+
+
+def _bind(bind: Any, name: str, value: npt.NDArray[Any]) -> None:
+    bind(name, "cpu", 0, value.dtype.type, value.shape, value.ctypes.data)

@@ -5,12 +5,30 @@ A runtime takes jobs and feeds each job's sink; the shell knows Triton, the runt
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from stats import Stats
+
 FinishReason = Literal["stop", "length"]
 GuideKind = Literal["json", "json_schema", "regex", "ebnf_grammar", "structural_tag"]
+GUIDE_KINDS: tuple[GuideKind, ...] = (
+    "json",
+    "json_schema",
+    "regex",
+    "ebnf_grammar",
+    "structural_tag",
+)
 TOP_LOG_PROBS_AT_MOST = 20
+
+
+class BadParameter(ValueError):
+    """A value that a caller sent is out of its range; `param` is the tensor's name."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +57,24 @@ class SamplingParams:
     stop_token_ids: frozenset[int] = frozenset()
     log_probs: int | None = None
 
+    def __post_init__(self) -> None:
+        _check("temperature", self.temperature, 0)
+        _check("top_k", self.top_k, 0)
+        _check("top_p", self.top_p, 0, 1)
+        _check("min_p", self.min_p, 0, 1)
+        _check("repetition_penalty", self.repetition_penalty, 1e-6)
+        _check("presence_penalty", self.presence_penalty)
+        _check("frequency_penalty", self.frequency_penalty)
+        _check("min_tokens", self.min_tokens, 0)
+        _check("num_top_log_probs", self.log_probs or 0, 0, TOP_LOG_PROBS_AT_MOST)
+        for _, value in self.logit_bias:
+            _check("logit_bias", value)
+
+
+def _check(param: str, value: float, least: float = -math.inf, most: float = math.inf) -> None:
+    if not (least <= value <= most and math.isfinite(value)):
+        raise BadParameter(param, f"{param} is {value}, must be from {least} to {most}")
+
 
 @dataclass(frozen=True, slots=True)
 class Guide:
@@ -46,6 +82,16 @@ class Guide:
 
     kind: GuideKind
     text: str
+
+    @classmethod
+    def of(cls, kind: str, text: str) -> Guide:
+        """Raises BadParameter for an unknown kind."""
+        for known in GUIDE_KINDS:
+            if kind == known:
+                return cls(known, text)
+        raise BadParameter(
+            "guided_decoding_guide_type", f"{kind!r} is not one of {', '.join(GUIDE_KINDS)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +173,7 @@ class Runtime(Protocol):
 
     def close(self) -> None:
         """Ends all jobs and frees the model."""
+
+    @property
+    def stats(self) -> Stats:
+        """Its numbers, of which those that it has no notion of stay 0."""

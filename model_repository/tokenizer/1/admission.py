@@ -25,6 +25,7 @@ class Admission:
 
     context_length: int
     vocab_size: int
+    default_max_tokens: int | None = None
 
     def checked_ids(self, ids: list[int]) -> list[int]:
         """The ids, or a Refusal that names the first one outside the vocabulary."""
@@ -55,7 +56,7 @@ class Admission:
         )
 
     def output_len(self, ids: list[int], max_tokens: int | None) -> int:
-        """New tokens allowed: max_tokens where it fits, else what the context leaves."""
+        """New tokens allowed: max_tokens; else the default, or what the context leaves if less."""
         prompt_tokens = len(ids)
         if not prompt_tokens:
             raise Refusal("invalid_parameter", "prompt", "the prompt has no tokens")
@@ -63,7 +64,7 @@ class Admission:
         if room < 1:
             raise self._too_long(str(prompt_tokens))
         if max_tokens is None:
-            return room
+            return min(room, self.default_max_tokens or room)
         if max_tokens < 1:
             raise Refusal("invalid_parameter", "max_tokens", f"{max_tokens} is less than 1")
         if max_tokens > room:

@@ -1,7 +1,7 @@
 """Triton model `tokenizer`: text or ids -> input_ids, and how many new tokens may follow.
 
-Refuses what cannot fit before the engine sees it. An error's message is JSON
-`{"code", "param", "message"}`, which the proxy turns into the API's error.
+Refuses what cannot fit, and guides that cannot be used, before the engine sees it. An error's
+message is JSON `{"code", "param", "message"}`, which the proxy turns into the API's error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from admission import Admission, Refusal
+from guide_check import KIND_PARAM, MB, TEXT_PARAM, GuideCheck
 from tokenizers import Tokenizer
+from word_list import word_list
 
 START_CHARACTERS_A_TOKEN = 4
 
@@ -22,23 +24,35 @@ class TritonPythonModel:
     """One prompt a request; the tokenizer is the model's own tokenizer.json."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        parameters = json.loads(args["model_config"])["parameters"]
-        artifacts = Path(args["model_repository"], parameters["artifacts_dir"]["string_value"])
+        config = json.loads(args["model_config"])
+        parameters = {k: v["string_value"] for k, v in config["parameters"].items()}
+        artifacts = Path(args["model_repository"], parameters["artifacts_dir"])
         self._tokenizer = Tokenizer.from_file(str(artifacts / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._admission = Admission(
-            context_length=int(parameters["context_length"]["string_value"]),
-            vocab_size=int(parameters["vocab_size"]["string_value"]),
+            context_length=int(parameters["context_length"]),
+            vocab_size=int(parameters["vocab_size"]),
+            default_max_tokens=int(parameters.get("default_max_tokens", 0)) or None,
+        )
+        self._guide_check = GuideCheck(
+            artifacts / "guide.json",
+            timeout_s=float(parameters["guide_timeout_s"]),
+            memory_bytes=int(parameters["guide_memory_mb"]) * MB,
         )
 
     def execute(self, requests: list[Any]) -> list[Any]:
         return [self._respond(request) for request in requests]
 
+    def finalize(self) -> None:
+        self._guide_check.close()
+
     def _respond(self, request: Any) -> Any:
         try:
             ids = self._prompt_ids(request)
             output_len = self._admission.output_len(ids, _scalar(request, "max_tokens"))
+            bad_words = word_list(self._bad_words(request), self._encode_word)
+            self._check_guide(request)
         except Refusal as refusal:
             error = pb_utils.TritonError(refusal.as_json(), pb_utils.TritonError.INVALID_ARG)
             return pb_utils.InferenceResponse(error=error)
@@ -46,6 +60,7 @@ class TritonPythonModel:
             [
                 pb_utils.Tensor("input_ids", np.array([ids], dtype=np.int32)),
                 pb_utils.Tensor("request_output_len", np.array([[output_len]], dtype=np.int32)),
+                pb_utils.Tensor("bad_words_list", bad_words),
             ]
         )
 
@@ -61,11 +76,27 @@ class TritonPythonModel:
             ids += self._admission.checked_ids(given.as_numpy().ravel().tolist())
         return ids
 
+    def _bad_words(self, request: Any) -> list[str]:
+        tensor = pb_utils.get_input_tensor_by_name(request, "bad_words")
+        return (
+            []
+            if tensor is None
+            else [_decoded(word, "bad_words") for word in tensor.as_numpy().ravel()]
+        )
+
+    def _encode_word(self, word: str) -> list[int]:
+        return list(self._tokenizer.encode(word, add_special_tokens=False).ids)
+
+    def _check_guide(self, request: Any) -> None:
+        kind = _scalar(request, "guided_decoding_guide_type")
+        text = _scalar(request, "guided_decoding_guide")
+        if kind is not None:
+            self._guide_check.check(_decoded(kind, KIND_PARAM), _decoded(text or b"", TEXT_PARAM))
+        elif text is not None:
+            raise Refusal("invalid_parameter", KIND_PARAM, "a guide needs its type")
+
     def _encode(self, text: bytes, *, add_special_tokens: bool) -> list[int]:
-        try:
-            decoded = text.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise Refusal("invalid_parameter", "prompt", f"text is not UTF-8: {error}") from error
+        decoded = _decoded(text, "prompt")
         size = START_CHARACTERS_A_TOKEN * self._admission.context_length
         while size < len(decoded):  # ten megabytes would hold up everyone for half a minute
             start = self._tokenizer.encode(decoded[:size], add_special_tokens=False)
@@ -73,6 +104,13 @@ class TritonPythonModel:
             size *= 2
         encoding = self._tokenizer.encode(decoded, add_special_tokens=add_special_tokens)
         return list(encoding.ids)
+
+
+def _decoded(text: bytes, param: str) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refusal("invalid_parameter", param, f"text is not UTF-8: {error}") from error
 
 
 def _scalar(request: Any, name: str) -> Any:

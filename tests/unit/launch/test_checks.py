@@ -48,7 +48,7 @@ def test_what_is_enough_passes(check):
         checks.bash(None),
         checks.tritonserver(Wheel(site_packages=Path("/nowhere"), python="3.11")),
         checks.shared_memory(Path("/nowhere")),
-        checks.models(Path("/nowhere/models.yaml")),
+        checks.models("models file", "cannot read it", ok=False),
         checks.weights("demo", Path("/nowhere")),
     ],
     ids=lambda check: check.detail,

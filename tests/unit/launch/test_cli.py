@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,14 @@ def refused(capfd: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return err
 
 
+def loading_failure(err: str) -> str:
+    """The message of the one line that says it."""
+    assert err.count("\n") == 1
+    error = json.loads(err)["error"]
+    assert (error["type"], error["code"]) == ("server_error", "model_loading_failed")
+    return error["message"]
+
+
 def test_help_names_every_command(capfd):
     status, out, _ = run(capfd, "--help")
     assert status == 0
@@ -72,10 +81,36 @@ def test_a_wrong_models_file_is_named(capfd, folder):
 
 
 def test_a_build_without_weights_says_where_they_are_missed(capfd, folder):
-    err = refused(
+    status, _, err = run(
         capfd, "build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"
     )
-    assert str(folder / "weights") in err
+    assert status == 1
+    assert str(folder / "weights") in loading_failure(err)
+
+
+def test_a_folder_that_holds_no_model_is_told_as_json(capfd, folder, monkeypatch):
+    monkeypatch.setenv("MODEL_PATH", str(folder / "nowhere"))
+    status, _, err = run(capfd, "build", "--artifacts-dir", folder / "a")
+    assert status == 1
+    assert loading_failure(err) == (
+        f"Failed to load model from {folder / 'nowhere'}: the folder does not exist"
+    )
+
+
+def test_settings_that_do_not_go_together_are_named(capfd, folder, monkeypatch):
+    monkeypatch.setenv("MODEL_PATH", str(folder))
+    err = refused(capfd, "build", "--models-file", folder / "models.yaml")
+    assert err.startswith("error: MODELS_FILE and MODEL_PATH both say")
+
+
+def test_a_port_option_wins_over_both_names_of_the_variable(capfd, taken, monkeypatch):
+    monkeypatch.setenv("SERVER_PORT", "1234")
+    assert f"PORT={taken}" in refused(capfd, "proxy", "--port", taken)
+
+
+def test_a_default_that_a_remote_triton_cannot_take_is_refused(capfd, monkeypatch):
+    monkeypatch.setenv("DEFAULT_MAX_TOKENS", "5")
+    assert "DEFAULT_MAX_TOKENS" in refused(capfd, "proxy", "--triton", "grpc://far:8001")
 
 
 def test_a_remote_triton_is_host_and_port(capfd):

@@ -42,5 +42,19 @@ def test_the_telling_lines_are_found(tmp_path, output, reasons):
     assert server_log.reasons(log) == reasons
 
 
+def test_a_model_that_did_not_load_is_named_with_its_reason(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(
+        NOISE + "E1121 01:30:31.4 9 model_lifecycle.cc:642] \"failed to load 'phi-3.5-mini_engine' "
+        'version 1: Internal: Fail: no op Unheard\\n\\nAt:\\n"\n' + END
+    )
+    assert server_log.failed_load(log) == (
+        "phi-3.5-mini_engine",
+        "Internal: Fail: no op Unheard",
+    )
+    log.write_text(NOISE + END)
+    assert server_log.failed_load(log) is None
+
+
 def test_no_log_gives_no_reason(tmp_path):
     assert server_log.reasons(tmp_path / "none") == []

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import InferInput, service_pb2
 from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 
+from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import Sampling
@@ -61,6 +62,37 @@ def test_every_value_arrives_as_it_was(text, max_tokens, temperature, seed):
     }
 
 
+def test_lists_constraints_and_the_rest_arrive_too():
+    sampling = Sampling(
+        logit_bias=((5, -100.0), (7, 1.5)),
+        bad_words=("a", "né"),
+        stop_token_ids=(3, 4),
+        top_log_probs=0,
+        ignore_eos=True,
+    )
+    constraint = Constraint(GuideKind.REGEX, "a+")
+    sent = tensors(
+        codec.encode(
+            request(text="", sampling=sampling, constraint=constraint, priority=-1, cache_salt="s")
+        )
+    )
+    assert sent == {
+        "text_input": [b""],
+        "add_special_tokens": [True],
+        "logit_bias_ids": [5, 7],
+        "logit_bias_values": [-100.0, 1.5],
+        "bad_words": [b"a", "né".encode()],
+        "ignore_eos": [True],
+        "stop_token_ids": [3, 4],
+        "return_log_probs": [True],
+        "num_top_log_probs": [0],
+        "guided_decoding_guide_type": [b"regex"],
+        "guided_decoding_guide": [b"a+"],
+        "priority": [-1],
+        "cache_salt": [b"s"],
+    }
+
+
 def test_text_is_encoded_as_tritonclient_encodes_it():
     ours = codec.encode(request(text="naïve"))
     theirs = InferInput("text_input", [1, 1], "BYTES")
@@ -95,17 +127,20 @@ def test_token_bytes_are_read_as_tritonclient_writes_them(elements):
 
 
 def test_first_and_last_response():
-    count = np.array([5], np.int32).tobytes()
+    count, cached = (np.array([number], np.int32).tobytes() for number in (5, 3))
     message = codec.decode(
         response(
             final=True,
             text_output=packed(b"a"),
             num_input_tokens=count,
+            num_cached_tokens=cached,
             finish_reason=packed(b"length"),
         )
     )
     assert message.is_final
-    assert message.delta == TokenDelta((b"a",), prompt_tokens=5, finish=FinishReason.LENGTH)
+    assert message.delta == TokenDelta(
+        (b"a",), prompt_tokens=5, cached_tokens=3, finish=FinishReason.LENGTH
+    )
 
 
 def test_an_empty_final_response_has_no_delta():

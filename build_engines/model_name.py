@@ -1,0 +1,112 @@
+"""The public name of a model that nobody named: architecture and size, such as `phi-3.5-mini`.
+
+Published folders say it in their own names; for others it is worked out from their configs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from build_engines.errors import BuildError
+from build_engines.onnx_folder import CONFIG
+from build_engines.onnx_graph import Graph
+
+# Phi-3.5-mini-instruct-onnx, phi3-mini-4k-instruct-….onnx, Llama-3.2-1B, Qwen2.5-0.5B, gemma-2-2b
+_PUBLISHED = re.compile(
+    r"(?<![a-z])(phi|llama|qwen|mistral|gemma)[-_]?(\d+(?:\.\d+)?(?![\d.]*[bmk]))?(?:[-_]instruct)?"
+    r"[-_](mini|small|medium|\d+(?:\.\d+)?[bm])(?![a-z0-9])"
+)
+_JOINED = ("qwen",)  # written without a dash before the version: qwen2.5-0.5b
+BILLIONS_FROM = 450_000_000  # Qwen2-0.5B has 494 million
+
+
+def public_name(folder: Path) -> str:
+    """
+    Raises:
+        BuildError: the folder's configs do not say what model it is.
+    """
+    kind, exported = _kind(folder)
+    for text in _names(folder, exported):
+        if name := _published(text, kind):
+            return name
+    return f"{kind.removesuffix('_text')}-{size_name(_parameters(folder, exported))}"
+
+
+def size_name(parameters: int) -> str:
+    """`3.5m`, `135m`, `0.5b`, `8b`: as models are called."""
+    if parameters >= BILLIONS_FROM:
+        return f"{parameters / 1e9:.1f}".removesuffix(".0") + "b"
+    millions = parameters / 1e6
+    text = f"{millions:.1f}" if millions < 10 else f"{millions:.0f}"
+    return text.removesuffix(".0") + "m"
+
+
+def _kind(folder: Path) -> tuple[str, dict[str, Any] | None]:
+    """Architecture, and genai_config.json's model where it is an ONNX folder."""
+    is_exported = (folder / CONFIG).is_file()
+    file = CONFIG if is_exported else "config.json"
+    try:
+        config = _json(folder / file)
+        if is_exported:
+            return str(config["model"]["type"]), config["model"]
+        return str(config["model_type"]), None
+    except (KeyError, TypeError) as error:
+        raise BuildError(f"{file} does not say what model it is: {error!r}") from error
+
+
+def _names(folder: Path, exported: dict[str, Any] | None) -> Iterator[str]:
+    """Where a published model's name stands: its graph, its config, its path from inside out."""
+    if exported is not None:
+        yield str(exported.get("decoder", {}).get("filename", ""))
+    if (folder / "config.json").is_file():
+        yield str(_json(folder / "config.json").get("_name_or_path", ""))
+    yield from reversed(folder.resolve().parts)
+
+
+def _published(text: str, kind: str) -> str | None:
+    """The name in `text`, where it is one of the same family as the model's architecture."""
+    found = _PUBLISHED.search(text.lower())
+    if found is None or not kind.startswith(found[1]):
+        return None
+    family, version, size = found.groups()
+    joint = "" if family in _JOINED or version is None else "-"
+    return f"{family}{joint}{version or ''}-{size}"
+
+
+def _parameters(folder: Path, exported: dict[str, Any] | None) -> int:
+    if exported is not None:
+        return Graph.read(folder / exported["decoder"]["filename"]).parameters
+    return parameters_of(_json(folder / "config.json"))
+
+
+def parameters_of(config: dict[str, Any]) -> int:
+    """Weights of a gated decoder (Llama's shape) by its Hugging Face config, norms left out.
+
+    Raises:
+        BuildError: a size is missing.
+    """
+    try:
+        hidden, heads = config["hidden_size"], config["num_attention_heads"]
+        head = config.get("head_dim") or hidden // heads
+        kv_heads = config.get("num_key_value_heads") or heads
+        attention = 2 * hidden * head * (heads + kv_heads)
+        mlp = 3 * hidden * config["intermediate_size"]
+        tables = 1 if config.get("tie_word_embeddings") else 2
+        layers = config["num_hidden_layers"] * (attention + mlp)
+        return int(layers + tables * config["vocab_size"] * hidden)
+    except (KeyError, TypeError, ZeroDivisionError) as error:
+        raise BuildError(f"config.json does not give the model's size: {error!r}") from error
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        parsed = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BuildError(f"{path.name} cannot be read: {error!r}") from error
+    if not isinstance(parsed, dict):
+        raise BuildError(f"{path.name} is no JSON object")
+    return parsed

@@ -1,0 +1,39 @@
+"""One model folder, no models.yaml: what a file with that one model would give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from build_engines.errors import BuildError, UnservableFolder
+from build_engines.model_name import public_name
+from build_engines.models_file import ModelEntry, ModelsFile
+from build_engines.onnx_folder import CONFIG
+
+MARKS = (CONFIG, "config.json")
+DEPTHS = ("*", "*/*", "*/*/*")
+LISTED_AT_MOST = 5
+
+
+def models_of(folder: Path, name: str | None) -> ModelsFile:
+    """`folder` is an ONNX folder or a Hugging Face folder; without a name it gets its own.
+
+    Raises:
+        UnservableFolder: it holds no model.
+    """
+    weights = folder.expanduser().absolute()
+    if not any((weights / mark).is_file() for mark in MARKS):
+        raise UnservableFolder(folder, _no_model(weights))
+    try:
+        return ModelsFile(models={name or public_name(weights): ModelEntry(weights=weights)})
+    except BuildError as error:
+        raise UnservableFolder(folder, str(error)) from error
+
+
+def _no_model(folder: Path) -> str:
+    """A published ONNX repository holds a folder a variant: the ones inside are named."""
+    if not folder.is_dir():
+        return "the folder does not exist"
+    found = [path.parent for depth in DEPTHS for path in folder.glob(f"{depth}/{CONFIG}")]
+    inside = sorted(found)[:LISTED_AT_MOST]
+    hint = f"; take one of {', '.join(map(str, inside))}" if inside else ""
+    return f"it has no {MARKS[0]} and no {MARKS[1]}{hint}"

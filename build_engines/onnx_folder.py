@@ -1,0 +1,212 @@
+"""Whether a folder that onnxruntime-genai's model builder made can be served by the onnx runtime.
+
+Asked by `build`, so that an operator learns it at the start and not from the engine. Imports onnx,
+so `build` asks in a child.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from build_engines.errors import BuildError
+from build_engines.onnx_graph import Graph
+
+CONFIG = "genai_config.json"
+TYPES = (
+    "llama", "mistral", "phi3", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text",
+)  # fmt: skip
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model")
+LFS_POINTER = b"version https://git-lfs"
+CACHE_TYPES = {"FLOAT": 4, "FLOAT16": 2}  # bytes of an element
+REBUILD = "take its CPU variant, or make it again with onnxruntime-genai's builder and -e cpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderConfig:
+    """The decoder as genai_config.json describes it. Names have a `%d` for the layer.
+
+    `context_length` is in tokens.
+    """
+
+    kind: str
+    context_length: int
+    filename: str
+    layers: int
+    kv_heads: int
+    head_size: int
+    past: tuple[str, str]
+    present: tuple[str, str]
+    input_ids: str
+    attention_mask: str
+    position_ids: str
+    logits: str
+
+    @classmethod
+    def read(cls, folder: Path) -> DecoderConfig:
+        """
+        Raises:
+            BuildError: the file is missing, no JSON, or describes no plain decoder.
+        """
+        try:
+            model = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["model"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BuildError(f"{CONFIG} cannot be read: {error!r}") from error
+        try:
+            _refuse_other_parts(model)
+            return cls._of(model, model["decoder"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BuildError(f"{CONFIG} does not describe a decoder: {error!r}") from error
+
+    @classmethod
+    def _of(cls, model: dict[str, Any], decoder: dict[str, Any]) -> DecoderConfig:
+        inputs, outputs = decoder["inputs"], decoder["outputs"]
+        return cls(
+            kind=model["type"],
+            context_length=int(model["context_length"]),
+            filename=decoder["filename"],
+            layers=int(decoder["num_hidden_layers"]),
+            kv_heads=decoder["num_key_value_heads"],
+            head_size=decoder["head_size"],
+            past=(inputs["past_key_names"], inputs["past_value_names"]),
+            present=(outputs["present_key_names"], outputs["present_value_names"]),
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            position_ids=inputs.get("position_ids", "position_ids"),
+            logits=outputs["logits"],
+        )
+
+    def __post_init__(self) -> None:
+        """Raises TypeError where a name has no place for the layer."""
+        for name in (*self.past, *self.present):
+            name % 0
+
+    def of_each_layer(self, names: tuple[str, str]) -> list[str]:
+        return [name % layer for layer in range(self.layers) for name in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servable:
+    """`context_length`: the longest, in tokens. `kv_token_bytes`: a token's keys and values."""
+
+    context_length: int
+    kv_token_bytes: int
+
+
+def check(folder: str) -> Servable:
+    """What the runtime must know of a folder that it can serve.
+
+    Raises:
+        BuildError: the runtime cannot serve it; the message is the reason, without the folder.
+    """
+    path = Path(folder)
+    config = DecoderConfig.read(path)
+    if config.kind not in TYPES:
+        raise BuildError(
+            f"architecture {config.kind!r} is not served by this runtime; it serves "
+            f"{', '.join(TYPES)}"
+        )
+    if not any((path / name).is_file() for name in TOKENIZER_FILES):
+        raise BuildError(f"it has no tokenizer: {TOKENIZER_FILES[0]} is missing")
+    _check_present(path, config.filename)
+    graph = Graph.read(path / config.filename)
+    _check_data(path, graph)
+    _check_attention(config, graph)
+    _check_inputs(config, graph)
+    _check_outputs(config, graph)
+    element_bytes = CACHE_TYPES[graph.inputs[config.past[0] % 0].element]
+    longest = config.context_length
+    return Servable(
+        context_length=min(longest, graph.rope_switch_tokens or longest),
+        kv_token_bytes=2 * config.layers * config.kv_heads * config.head_size * element_bytes,
+    )
+
+
+def _refuse_other_parts(model: dict[str, Any]) -> None:
+    """Vision, speech, encoder, embedding, …: any section of a model beside `decoder`."""
+    if parts := [key for key, value in model.items() if isinstance(value, dict)]:
+        others = [part for part in parts if part != "decoder"]
+        if others:
+            raise BuildError(f"it has a {others[0]!r} part; only text decoders are served")
+    if "pipeline" in model.get("decoder", {}):
+        raise BuildError("its decoder is a pipeline of several graphs; only one graph is served")
+
+
+def _check_present(folder: Path, name: str) -> None:
+    path = folder / name
+    if Path(name).name != name:
+        raise BuildError(f"{CONFIG} names a file outside the folder: {name}")
+    if not path.is_file():
+        raise BuildError(f"{name} is missing")
+    with path.open("rb") as file:
+        if file.read(len(LFS_POINTER)) == LFS_POINTER:
+            raise BuildError(f"{name} is a Git LFS pointer, not the file: run `git lfs pull`")
+
+
+def _check_data(folder: Path, graph: Graph) -> None:
+    for name, needed_bytes in graph.external_bytes.items():
+        _check_present(folder, name)
+        size = (folder / name).stat().st_size
+        if size < needed_bytes:
+            raise BuildError(f"{name} is cut off: it has {size} bytes and needs {needed_bytes}")
+
+
+def _check_attention(config: DecoderConfig, graph: Graph) -> None:
+    """Rows of different lengths in one batch need GroupQueryAttention and its `seqlens_k`."""
+    for attention in graph.attentions:
+        if attention.kind != "GroupQueryAttention":
+            raise BuildError(
+                f"its graph uses {attention.kind}, which cannot share past and present buffers; "
+                f"GroupQueryAttention is needed: {REBUILD}"
+            )
+        if not attention.has_row_lengths:
+            raise BuildError(f"its GroupQueryAttention has no seqlens_k: {REBUILD}")
+        if attention.has_windowed_cache:
+            raise BuildError(
+                "its KV cache slides with the attention window: make it again with the builder's "
+                "--extra_options windowed_kv_cache=false"
+            )
+    if len(graph.attentions) != config.layers:
+        raise BuildError(
+            f"its graph has {len(graph.attentions)} attention nodes for {config.layers} layers; "
+            "layers without a KV cache of their own are not served"
+        )
+
+
+def _check_inputs(config: DecoderConfig, graph: Graph) -> None:
+    caches = config.of_each_layer(config.past)
+    required = [config.input_ids, config.attention_mask, *caches]
+    if missing := [name for name in required if name not in graph.inputs]:
+        raise BuildError(f"its graph has no input {missing[0]!r}")
+    known = {*required, config.position_ids}
+    if unknown := [name for name in graph.inputs if name not in known]:
+        raise BuildError(f"its graph wants an input that is not served: {unknown[0]!r}")
+    positions = graph.inputs.get(config.position_ids)
+    if positions is not None and len(positions.shape) != 2:
+        raise BuildError("its position ids have more than one dimension a token")
+    for name in caches:
+        _check_cache(config, name, graph)
+
+
+def _check_cache(config: DecoderConfig, name: str, graph: Graph) -> None:
+    cache = graph.inputs[name]
+    if cache.element not in CACHE_TYPES:
+        raise BuildError(f"its KV cache is {cache.element}; FLOAT and FLOAT16 are served")
+    expected = (None, config.kv_heads, None, config.head_size)
+    fits = len(cache.shape) == len(expected) and all(
+        found is None or wanted is None or found == wanted
+        for found, wanted in zip(cache.shape, expected, strict=True)
+    )
+    if not fits:
+        raise BuildError(
+            f"{name!r} has the shape {cache.shape}, {CONFIG} says {config.kv_heads} heads "
+            f"of {config.head_size}"
+        )
+
+
+def _check_outputs(config: DecoderConfig, graph: Graph) -> None:
+    for name in (config.logits, *config.of_each_layer(config.present)):
+        if name not in graph.outputs:
+            raise BuildError(f"its graph has no output {name!r}")

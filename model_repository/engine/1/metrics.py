@@ -1,0 +1,60 @@
+"""Which numbers of the engine operators see, and under which names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from counters import Counters
+from outbox import Outbox
+from stats import Stats
+
+# name: (description, key of Outbox.totals)
+TOTALS = {
+    "engine_prompt_tokens": ("Prompt tokens of admitted requests", "prompt_tokens"),
+    "engine_generated_tokens": ("Tokens generated", "generated_tokens"),
+    "engine_responses": ("Responses sent; each holds one token or more", "responses"),
+    "engine_requests_finished": ("Requests that ended by themselves", "finished"),
+    "engine_requests_cancelled": ("Requests ended by stop or cancel", "cancelled"),
+    "engine_requests_failed": ("Requests ended by an error", "failed"),
+    "engine_requests_refused": ("Requests refused by the engine", "refused"),
+}
+# name: (description, field of Stats)
+STATS_TOTALS = {
+    "engine_prefill_steps": ("Runs that fed prompt tokens", "prefill_steps"),
+    "engine_prefill_tokens": ("Prompt tokens fed", "prefill_tokens"),
+    "engine_prefill_seconds": ("Time in prefill", "prefill_seconds"),
+    "engine_decode_steps": ("Runs that decoded the batch", "decode_steps"),
+    "engine_decode_tokens": ("Rows of all decode runs together", "decode_tokens"),
+    "engine_decode_seconds": ("Time in decoding and sampling", "decode_seconds"),
+    "engine_cached_tokens": ("Prompt tokens taken from the cache", "cached_tokens"),
+    "engine_prefix_hits": ("Prompts whose beginning was cached", "prefix_hits"),
+    "engine_prefix_misses": ("Prompts of which nothing was cached", "prefix_misses"),
+    "engine_prefix_evictions": ("Cached blocks evicted", "evicted_blocks"),
+    "engine_preemptions": ("Rows taken from a running request", "preemptions"),
+}
+STATS_NOW = {
+    "engine_rows_prefilling": ("Rows in prefill", "rows_prefilling"),
+    "engine_rows_decoding": ("Rows in the decode batch", "rows_decoding"),
+    "engine_requests_waiting": ("Requests without a row", "waiting"),
+    "engine_kv_row_bytes": ("KV cache of the rows at work", "kv_row_bytes"),
+    "engine_kv_cached_bytes": ("KV cache kept for later prompts", "kv_cached_bytes"),
+}
+
+
+def add_all(counters: Counters, outbox: Outbox, stats: Stats) -> None:
+    def total(key: str) -> Callable[[], float]:
+        return lambda: outbox.totals[key]
+
+    for name, (description, key) in TOTALS.items():
+        counters.add("COUNTER", name, description, total(key))
+    for name, (description, field) in STATS_TOTALS.items():
+        counters.add("COUNTER", name, description, partial(getattr, stats, field))
+    for name, (description, field) in STATS_NOW.items():
+        counters.add("GAUGE", name, description, partial(getattr, stats, field))
+    counters.add(
+        "GAUGE",
+        "engine_requests_unfinished",
+        "Requests waiting or running",
+        lambda: outbox.unfinished,
+    )

@@ -1,0 +1,89 @@
+"""A Triton request of the engine -> GenerationInput, and a refusal where a value is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import triton_python_backend_utils as pb_utils
+from port import GenerationInput, Guide, SamplingParams
+
+# SamplingParams' field -> tensor, where the value is one element taken as it is.
+SCALARS = {
+    "temperature": "temperature",
+    "top_k": "runtime_top_k",
+    "top_p": "runtime_top_p",
+    "min_p": "min_p",
+    "seed": "seed",
+    "repetition_penalty": "repetition_penalty",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "min_tokens": "min_tokens",
+    "ignore_eos": "ignore_eos",
+}
+
+
+def generation_input(request: Any) -> GenerationInput:
+    """Raises port.BadParameter."""
+    kind, guide = _text(request, "guided_decoding_guide_type"), None
+    if kind:
+        guide = Guide.of(kind, _text(request, "guided_decoding_guide"))
+    return GenerationInput(
+        prompt_ids=_elements(request, "input_ids").tolist(),
+        max_tokens=int(scalar(request, "request_output_len")),
+        sampling=_sampling(request),
+        guide=guide,
+        priority=int(scalar(request, "priority") or 0),
+        cache_salt=_text(request, "cache_salt"),
+    )
+
+
+def scalar(request: Any, name: str) -> Any:
+    """The one element of a tensor as a Python value, None where it was not sent."""
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return None if tensor is None else tensor.as_numpy().ravel()[0].item()
+
+
+def _sampling(request: Any) -> SamplingParams:
+    given = {field: scalar(request, tensor) for field, tensor in SCALARS.items()}
+    allowed = _elements(request, "allowed_token_ids").tolist()
+    bias_ids = _elements(request, "logit_bias_ids").tolist()
+    bias_values = _elements(request, "logit_bias_values").tolist()
+    return SamplingParams(
+        **{field: value for field, value in given.items() if value is not None},
+        logit_bias=tuple(zip(bias_ids, bias_values, strict=True)),
+        allowed_token_ids=tuple(allowed) or None,
+        bad_words=_words(_elements(request, "bad_words_list")),
+        stop_token_ids=frozenset(_elements(request, "stop_token_ids").tolist()),
+        log_probs=_log_probs(request),
+    )
+
+
+def _log_probs(request: Any) -> int | None:
+    if not scalar(request, "return_log_probs"):
+        return None
+    return int(scalar(request, "num_top_log_probs") or 0)
+
+
+def _words(flat: npt.NDArray[np.int32]) -> tuple[tuple[int, ...], ...]:
+    """TensorRT-LLM's word lists, [2, n]: all ids joined, then where each word ends, then -1."""
+    ids, ends = flat.reshape(2, -1).tolist()
+    starts = [0, *ends]
+    return tuple(
+        tuple(ids[start:end]) for start, end in zip(starts, ends, strict=False) if end >= 0
+    )
+
+
+def _text(request: Any, name: str) -> str:
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return "" if tensor is None else str(tensor.as_numpy().ravel()[0].decode())
+
+
+def _elements(request: Any, name: str) -> npt.NDArray[Any]:
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return np.empty(0, np.int32) if tensor is None else tensor.as_numpy().ravel()
+
+
+def prompt_tokens(request: Any) -> int:
+    return int(_elements(request, "input_ids").size)

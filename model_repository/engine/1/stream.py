@@ -1,0 +1,124 @@
+"""One request's responses: a runtime's sink on one side, Triton's response sender on the other."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import triton_python_backend_utils as pb_utils
+from port import FinishReason, Token
+
+End = Literal["finished", "cancelled", "failed", "refused"]
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+
+class Stream:
+    """A port.TokenSink. `post` is called when there is something to send, and when it ends."""
+
+    def __init__(self, sender: Any, prompt_tokens: int, post: Callable[[Stream], None]) -> None:
+        self._sender = sender
+        self._post = post
+        self._lock = threading.Lock()
+        self._is_posted = False
+        self._tokens: list[Token] = []
+        self._first = {"num_input_tokens": prompt_tokens, "num_cached_tokens": 0}
+        self._finish: FinishReason | None = None
+        self._error: Any = None
+        self._end: End | None = None
+        self.is_gone = False  # the caller
+        self.sent_at: float | None = None  # the last response; set by the sending thread
+
+    # the runtime's side
+
+    def started(self, cached_tokens: int) -> None:
+        self._first["num_cached_tokens"] = cached_tokens
+
+    def token(self, token: Token, finish: FinishReason | None) -> None:
+        with self._lock:
+            self._tokens.append(token)
+            if finish is not None:
+                self._finish, self._end = finish, "finished"
+            elif self._is_posted:
+                return
+            self._is_posted = True
+        self._post(self)
+
+    def refuse(self, param: str, message: str) -> None:
+        refusal = {"code": "invalid_parameter", "param": param, "message": message}
+        self._close("refused", json.dumps(refusal), pb_utils.TritonError.INVALID_ARG)
+
+    def fail(self, message: str) -> None:
+        self._close("failed", message, pb_utils.TritonError.INTERNAL)
+
+    def cancelled(self) -> None:
+        self._close("cancelled")
+
+    def is_abandoned(self) -> bool:
+        return self.is_gone
+
+    def _close(self, end: End, message: str | None = None, code: Any = None) -> None:
+        with self._lock:
+            self._end = end
+            if message is not None:
+                self._error = pb_utils.TritonError(message, code)
+            self._is_posted = True
+        self._post(self)
+
+    # the sending thread's side
+
+    @property
+    def is_urgent(self) -> bool:
+        """The first response and the last are never held back."""
+        return self.sent_at is None or self._end is not None
+
+    def look(self) -> None:
+        """Asks Triton whether the caller has gone."""
+        self.is_gone = self.is_gone or bool(self._sender.is_cancelled())
+
+    def send(self) -> tuple[int, End | None]:
+        """Sends all that is there as one response; how many tokens, and how it ended if it did."""
+        with self._lock:
+            if not self._is_posted:
+                return 0, None
+            tokens, self._tokens = self._tokens, []
+            end, finish, error, self._is_posted = self._end, self._finish, self._error, False
+        flags = 0 if end is None else FINAL
+        if error is not None:
+            self._sender.send(pb_utils.InferenceResponse(error=error), flags=flags)
+        elif tokens:
+            self._sender.send(self._response(tokens, finish), flags=flags)
+        else:
+            self._sender.send(flags=flags)
+        return len(tokens), end
+
+    def _response(self, tokens: list[Token], finish: FinishReason | None) -> Any:
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "output_ids": np.array([[[token.id for token in tokens]]], dtype=np.int32)
+        }
+        for name, count in self._first.items():
+            arrays[name] = np.array([[count]], dtype=np.int32)
+        self._first = {}
+        if finish is not None:
+            arrays["finish_reason"] = np.array([[finish.encode()]], dtype=np.object_)
+        if tokens[0].log_probs is not None:
+            arrays |= _log_probs(tokens)
+        return pb_utils.InferenceResponse(
+            [pb_utils.Tensor(name, array) for name, array in arrays.items()]
+        )
+
+
+def _log_probs(tokens: list[Token]) -> dict[str, npt.NDArray[Any]]:
+    """output_log_probs [1, 1, tokens]; the alternatives [1, tokens, top], where there are any."""
+    found = [token.log_probs for token in tokens if token.log_probs is not None]
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "output_log_probs": np.array([[[one.sampled for one in found]]], dtype=np.float32)
+    }
+    if found[0].top:
+        top = np.array([one.top for one in found])
+        arrays["top_log_prob_ids"] = top[None, :, :, 0].astype(np.int32)
+        arrays["top_log_probs"] = top[None, :, :, 1].astype(np.float32)
+    return arrays

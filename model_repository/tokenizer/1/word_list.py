@@ -1,0 +1,26 @@
+"""Words that must not be generated -> TensorRT-LLM's word list of token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+Encode = Callable[[str], list[int]]
+
+
+def word_list(words: Iterable[str], encode: Encode) -> npt.NDArray[np.int32]:
+    """[1, 2, n]: row 0 is all ids joined, row 1 where each word ends, padded with -1.
+
+    Each word counts both as it is and with a space before it, where that is another token.
+    """
+    variants = {
+        tuple(encode(variant)): None for word in words for variant in (word, f" {word.lstrip()}")
+    }
+    ids = [token for variant in variants for token in variant]
+    ends = np.cumsum([len(variant) for variant in variants if variant], dtype=np.int32)
+    rows = np.full((1, 2, len(ids)), -1, dtype=np.int32)
+    rows[0, 0] = ids
+    rows[0, 1, : len(ends)] = ends
+    return rows

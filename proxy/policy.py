@@ -1,0 +1,39 @@
+"""Which models are served and how: models.yaml, or the one folder that MODEL_PATH names.
+
+Asked by `app` for the registry and by the commands for `build`.
+"""
+
+from __future__ import annotations
+
+from build_engines import models_file, one_folder
+from build_engines.models_file import ModelsFile
+from proxy.settings import Settings
+
+
+def models(settings: Settings) -> ModelsFile:
+    """With the settings' own defaults where a model has none.
+
+    Raises:
+        ModelsFileError: models.yaml cannot be read, or is wrong.
+        UnservableFolder: MODEL_PATH holds no model.
+    """
+    if settings.model_path is not None:
+        named = one_folder.models_of(settings.model_path, settings.model_id)
+    else:
+        named = models_file.load(settings.models_file)
+    entries = {
+        name: entry.model_copy(
+            update={
+                "sampling": entry.sampling.or_else(
+                    settings.default_temperature, settings.default_max_tokens
+                )
+            }
+        )
+        for name, entry in named.models.items()
+    }
+    return named.model_copy(update={"models": entries})
+
+
+def has_models(settings: Settings) -> bool:
+    """A proxy for a remote Triton needs none: that Triton's facts are enough."""
+    return settings.model_path is not None or settings.models_file.exists()

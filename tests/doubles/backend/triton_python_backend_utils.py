@@ -1,0 +1,27 @@
+"""The little of Triton's Python backend that the engine's sending thread uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
+
+
+@dataclass
+class Tensor:
+    name: str
+    array: object
+
+
+class TritonError(Exception):
+    INVALID_ARG, INTERNAL = "invalid argument", "internal"
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass
+class InferenceResponse:
+    output_tensors: list[Tensor] = field(default_factory=list)
+    error: TritonError | None = None

@@ -1,0 +1,54 @@
+"""A runtime's sink that keeps what it is given."""
+
+from __future__ import annotations
+
+import threading
+
+
+class KeptTokens:
+    """`after` is called with the number of tokens so far, `over` at the end.
+
+    `end` is None while it runs.
+    """
+
+    def __init__(self, after=lambda count: None, over=lambda: None) -> None:
+        self.ids: list[int] = []
+        self.tokens: list = []
+        self.cached_tokens: int | None = None
+        self.end: str | None = None
+        self.message = ""
+        self.is_over = threading.Event()
+        self.is_gone = False
+        self._after = after
+        self._over = over
+
+    def started(self, cached_tokens) -> None:
+        assert self.cached_tokens is None
+        self.cached_tokens = cached_tokens
+
+    def token(self, token, finish) -> None:
+        assert self.end is None
+        assert self.cached_tokens is not None
+        self.ids.append(token.id)
+        self.tokens.append(token)
+        self._after(len(self.ids))
+        if finish is not None:
+            self._finish(finish)
+
+    def refuse(self, param, message) -> None:
+        self._finish("refused", f"{param}: {message}")
+
+    def fail(self, message) -> None:
+        self._finish("failed", message)
+
+    def cancelled(self) -> None:
+        self._finish("cancelled")
+
+    def is_abandoned(self) -> bool:
+        return self.is_gone
+
+    def _finish(self, how: str, message: str = "") -> None:
+        assert self.end is None
+        self.end, self.message = how, message
+        self.is_over.set()
+        self._over()

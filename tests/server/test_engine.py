@@ -1,0 +1,202 @@
+"""The engine's features through a running Triton: the ensemble's tensors, and its own metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2_grpc
+from tritonclient.utils import deserialize_bytes_tensor
+
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import Sampling
+from proxy.triton import codec
+from tests.doubles.engine import FACTS
+
+GREEDY = Sampling(temperature=0.0)
+PROMPT = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
+NUMPY = {"INT32": np.int32, "FP32": np.float32}
+
+
+class Refused(Exception):
+    pass
+
+
+class Answer:
+    """A stream's responses; a tensor by name is all of its elements, in order."""
+
+    def __init__(self, responses) -> None:
+        self.tensors: dict[str, list] = {}
+        for response in responses:
+            if response.error_message:
+                raise Refused(response.error_message)
+            message = response.infer_response
+            for output, raw in zip(message.outputs, message.raw_output_contents, strict=True):
+                if output.datatype == "BYTES":
+                    values = deserialize_bytes_tensor(raw).tolist()
+                else:
+                    values = np.frombuffer(raw, NUMPY[output.datatype]).tolist()
+                assert int(np.prod(output.shape)) == len(values)
+                self.tensors.setdefault(output.name, []).extend(values)
+
+    def __getitem__(self, name: str) -> list:
+        return self.tensors[name]
+
+    @property
+    def text(self) -> str:
+        return b"".join(self["text_output"]).decode(errors="replace")
+
+
+@pytest.fixture
+def ask(stack):
+    numbers = iter(range(10**6))
+    with grpc.insecure_channel(f"127.0.0.1:{stack.triton_grpc_port}") as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+        def asked(text=PROMPT, model="demo", sampling=GREEDY, **fields) -> Answer:
+            message = codec.encode(
+                EngineRequest(
+                    id=f"engine-{next(numbers)}",
+                    model=ModelCard(name=model, triton_model=model, facts=FACTS),
+                    text=text,
+                    sampling=sampling,
+                    timeout_s=30,
+                    **fields,
+                )
+            )
+            del message.outputs[:]  # all of them
+            return Answer(stub.ModelStreamInfer(iter([message])))
+
+        yield asked
+
+
+def test_log_probs_come_with_every_token_and_its_alternatives(ask):
+    answer = ask(max_tokens=4, sampling=Sampling(temperature=0.0, top_log_probs=3))
+    assert len(answer["output_log_probs"]) == len(answer["output_ids"]) == 4
+    assert len(answer["top_log_probs"]) == len(answer["top_log_prob_ids"]) == 12
+    assert answer["top_log_prob_ids"][::3] == answer["output_ids"], "greedy takes the first"
+    assert answer["top_log_prob_text"][::3] == answer["text_output"]
+    assert answer["top_log_probs"][::3] == pytest.approx(answer["output_log_probs"])
+    only_own = ask(max_tokens=2, sampling=Sampling(temperature=0.0, top_log_probs=0))
+    assert len(only_own["output_log_probs"]) == 2
+    assert "top_log_probs" not in only_own.tensors
+    assert "output_log_probs" not in ask(max_tokens=2).tensors
+
+
+def test_a_bias_bad_words_and_allowed_tokens_decide_what_is_said(ask):
+    first = ask(max_tokens=1)["output_ids"][0]
+    banned = ask(max_tokens=1, sampling=Sampling(temperature=0.0, logit_bias=((first, -100.0),)))
+    assert banned["output_ids"] != [first]
+    only = Sampling(temperature=0.0, allowed_token_ids=(100, 101))
+    assert set(ask(max_tokens=6, sampling=only)["output_ids"]) <= {100, 101}
+    said = ask(max_tokens=12)
+    words = Sampling(temperature=0.0, bad_words=("help", "Hello"))
+    other = ask(max_tokens=12, sampling=words)
+    assert "Hello" in said.text
+    assert "Hello" not in other.text
+    assert "help" not in other.text
+
+
+def test_ends_are_where_they_are_asked_for(ask):
+    whole = ask(max_tokens=60)
+    assert whole["finish_reason"] == [b"stop"]
+    ids = whole["output_ids"]
+    place = ids.index(ids[3])
+    stopped = ask(max_tokens=60, sampling=Sampling(temperature=0.0, stop_token_ids=(ids[3],)))
+    assert stopped["output_ids"] == ids[: place + 1], "the stop token is in the output"
+    assert stopped["finish_reason"] == [b"stop"]
+    on = ask(max_tokens=len(ids) + 5, sampling=Sampling(temperature=0.0, ignore_eos=True))
+    assert len(on["output_ids"]) == len(ids) + 5
+    assert on["finish_reason"] == [b"length"]
+    late = Sampling(temperature=0.0, min_tokens=len(ids) + 3)
+    assert len(ask(max_tokens=len(ids) + 9, sampling=late)["output_ids"]) >= len(ids) + 3
+
+
+def test_a_seed_is_the_same_answer_in_any_company(ask):
+    sampling = Sampling(temperature=1.5, seed=11, top_p=0.95)
+    other = Sampling(temperature=1.0, ignore_eos=True)
+    alone = ask("abc", "endless", sampling, max_tokens=30)["output_ids"]
+    with ThreadPoolExecutor(8) as pool:
+        others = [pool.submit(ask, f"x{n}", "endless", other, max_tokens=60) for n in range(7)]
+        again = ask("abc", "endless", sampling, max_tokens=30)["output_ids"]
+        assert all(len(one.result()["output_ids"]) == 60 for one in others)
+    assert again == alone
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "maxLength": 5}, "b": {"enum": [1, 2]}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("model", ["demo", "endless"])
+def test_an_answer_held_to_a_schema_conforms(ask, model):
+    """Also by a model that has never seen JSON."""
+    sampling = Sampling(temperature=1.0, seed=4)
+    guide = Constraint(GuideKind.JSON_SCHEMA, json.dumps(SCHEMA))
+    answer = ask(model=model, sampling=sampling, constraint=guide, max_tokens=400)
+    assert answer["finish_reason"] == [b"stop"]
+    value = json.loads(answer.text)
+    assert value.keys() == {"a", "b"}
+    assert len(value["a"]) <= 5
+    assert value["b"] in (1, 2)
+
+
+def test_a_regex_and_a_grammar_hold_too(ask):
+    regex = Constraint(GuideKind.REGEX, r"\d{3}-\d{2}")
+    assert re.fullmatch(r"\d{3}-\d{2}", ask(constraint=regex, max_tokens=50).text)
+    grammar = Constraint(GuideKind.GRAMMAR, 'root ::= "yes" | "no"')
+    assert ask(constraint=grammar, max_tokens=50).text in ("yes", "no")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"constraint": Constraint(GuideKind.REGEX, "(ab")}, "guided_decoding_guide"),
+        ({"constraint": Constraint(GuideKind.JSON_SCHEMA, "[")}, "guided_decoding_guide"),
+        ({"sampling": Sampling(temperature=-1.0)}, "temperature"),
+        ({"sampling": Sampling(top_log_probs=21)}, "num_top_log_probs"),
+        ({"sampling": Sampling(allowed_token_ids=(10**6,))}, "allowed_token_ids"),
+        ({"sampling": Sampling(logit_bias=((-1, 1.0),))}, "logit_bias"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(ask, fields, param):
+    with pytest.raises(Refused) as refused:
+        ask(max_tokens=5, **fields)
+    refusal = json.loads(str(refused.value).split(", ", 1)[1])
+    assert refusal["code"] == "invalid_parameter"
+    assert refusal["param"] == param
+    assert refusal["message"]
+
+
+def test_a_prompt_that_begins_like_an_earlier_one_is_prefilled_from_the_cache(ask):
+    text = "The quick brown fox jumps over the lazy dog. " * 4
+    first = ask(text, max_tokens=2)
+    again = ask(text + "And then?", max_tokens=2)
+    salted = ask(text, max_tokens=2, cache_salt="another tenant")
+    assert first["num_cached_tokens"] == salted["num_cached_tokens"] == [0]
+    assert again["num_cached_tokens"][0] >= first["num_input_tokens"][0] - 32
+
+
+def test_streams_decode_together_and_the_numbers_say_so(stack, ask):
+    before = stack.settled_engine("endless")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: ask(f"n{n}", "endless", max_tokens=200), range(8)))
+    after = stack.settled_engine("endless")
+    steps = after["decode_steps"] - before["decode_steps"]
+    tokens = after["decode_tokens"] - before["decode_tokens"]
+    assert tokens == 8 * 199, "the first of each comes from prefill"
+    assert tokens / steps > 3, "rows in an average step"
+    assert after["prefill_tokens"] > before["prefill_tokens"]
+    assert after["decode_seconds"] > before["decode_seconds"]
+    assert after["rows_decoding"] == after["rows_prefilling"] == after["kv_row_bytes"] == 0
+    assert after["kv_cached_bytes"] > 0
+    assert after["requests_finished"] - before["requests_finished"] == 8

@@ -1,0 +1,184 @@
+"""A folder with the files of Phi-3.5-mini-instruct-onnx, served by environment variables alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import onnx
+import openai
+import pytest
+
+from tests.fixtures import phi_folder
+from tests.fixtures.stack import Stack, eventually, free_port
+from tests.server.conftest import ARTIFACTS
+
+NAME = "phi-3.5-mini"
+MESSAGES = [{"role": "user", "content": "Hello!"}]
+ORIGIN = "https://app.example"
+LONG = 3500
+
+
+@pytest.fixture(scope="module")
+def phi() -> Path:
+    """Kept between runs: making it takes the builder twenty seconds."""
+    folder = ARTIFACTS / "weights" / "Phi-3.5-mini-instruct-onnx"
+    variant = folder / phi_folder.VARIANT
+    return variant if (variant / "tokenizer.json").exists() else phi_folder.make(folder)
+
+
+@pytest.fixture(scope="module")
+def one_folder(start, phi, tmp_path_factory) -> Stack:
+    started = start(
+        "serve",
+        MODELS_FILE=None,
+        PORT=None,
+        ARTIFACTS_DIR=tmp_path_factory.mktemp("artifacts"),
+        MODEL_PATH=phi,
+        SERVER_PORT=free_port(),
+        DEFAULT_MAX_TOKENS=12,
+        DEFAULT_TEMPERATURE=0,
+        CORS_ORIGINS=ORIGIN,
+        MAX_REQUEST_SIZE_MB=0.1,
+    )
+    started.wait_ready(within_s=110)
+    return started
+
+
+@pytest.fixture
+def client(one_folder) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{one_folder.url}/v1", api_key="none", max_retries=0) as made:
+        yield made
+
+
+def test_it_chats_under_the_name_of_its_architecture_and_size(client):
+    assert [model.id for model in client.models.list()] == [NAME]
+    answer = client.chat.completions.create(model=NAME, messages=MESSAGES)
+    assert answer.choices[0].message.content
+
+
+def test_a_request_without_max_tokens_gets_the_default_and_one_with_it_its_own(client):
+    def tokens(**fields) -> int:
+        answer = client.chat.completions.create(model=NAME, messages=MESSAGES, **fields)
+        assert answer.choices[0].finish_reason == "length"
+        return answer.usage.completion_tokens
+
+    assert tokens() == 12
+    assert tokens(max_tokens=30) == 30
+
+
+def test_the_default_is_cut_to_what_the_context_leaves(client):
+    answer = client.completions.create(model=NAME, prompt=[300] * 4090)
+    assert answer.usage.total_tokens == 4096
+
+
+def test_the_default_temperature_makes_answers_repeat(client):
+    def text(**fields) -> str:
+        answer = client.chat.completions.create(
+            model=NAME, messages=MESSAGES, max_tokens=40, **fields
+        )
+        return answer.choices[0].message.content
+
+    assert text() == text() == text(temperature=0)
+    assert text(temperature=1.5, seed=1) != text()
+
+
+def test_the_eleventh_request_is_told_to_come_back_and_does(client, one_folder):
+    def begin(_: int) -> openai.Stream:
+        return client.chat.completions.create(
+            model=NAME, messages=MESSAGES, max_tokens=LONG, stream=True
+        )
+
+    def running() -> bool:
+        metrics = httpx.get(f"{one_folder.url}/metrics").text
+        return f'proxy_requests_active{{model="{NAME}"}} 10.0' in metrics
+
+    with ThreadPoolExecutor(10) as pool:
+        streams = [pool.submit(begin, number) for number in range(10)]
+        eventually(running, 10, "ten requests run")
+        with pytest.raises(openai.RateLimitError) as refused:
+            client.chat.completions.create(model=NAME, messages=MESSAGES)
+        for stream in streams:
+            stream.result().close()
+    assert (refused.value.type, refused.value.code) == ("rate_limit_error", "rate_limit_exceeded")
+    headers = refused.value.response.headers
+    assert (headers["retry-after"], headers["retry-after-ms"]) == ("1", "1000")
+    assert headers["x-should-retry"] == "true"
+    patient = client.with_options(max_retries=5)
+    assert patient.chat.completions.create(model=NAME, messages=MESSAGES).choices
+
+
+def test_a_browser_of_the_named_origin_may_ask_and_read(one_folder):
+    asking = {
+        "Origin": ORIGIN,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type,x-stainless-lang",
+    }
+    url = f"{one_folder.url}/v1/chat/completions"
+    allowed = httpx.options(url, headers=asking)
+    assert allowed.status_code == 200
+    assert allowed.headers["access-control-allow-origin"] == ORIGIN
+    assert "x-stainless-lang" in allowed.headers["access-control-allow-headers"]
+    answer = httpx.post(url, headers={"Origin": ORIGIN}, json={})
+    assert answer.status_code == 400
+    assert "x-request-id" in answer.headers["access-control-expose-headers"]
+    assert httpx.options(url, headers={**asking, "Origin": "https://evil.example"}).is_error
+
+
+def test_a_body_over_the_limit_is_refused(client):
+    with pytest.raises(openai.APIStatusError) as refused:
+        client.completions.create(model=NAME, prompt="x" * 100_001)
+    assert refused.value.status_code == 413
+    assert refused.value.code == "request_too_large"
+
+
+def test_each_request_is_one_line_of_the_log(client, one_folder):
+    client.chat.completions.create(model=NAME, messages=MESSAGES, user="log-reader")
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(model="nope", messages=MESSAGES, user="log-reader")
+
+    def lines() -> list[dict]:
+        text = one_folder.log.read_text().splitlines()
+        parsed = [json.loads(line) for line in text if line.startswith("{")]
+        return [line for line in parsed if line["event"] == "request"]
+
+    eventually(lambda: lines()[-1].get("status") == 404, 2, "the line is written")
+    served, refused = lines()[-2:]
+    assert (served["model"], served["user"], served["status"]) == (NAME, "log-reader", 200)
+    assert (served["finish"], served["completion_tokens"]) == ("length", 12)
+    assert 0 < served["ttft_ms"] <= served["inference_ms"] <= served["duration_ms"]
+    assert refused["error"] == "model_not_found"
+
+
+def refused_start(start, folder: Path, tmp_path: Path) -> str:
+    """The message of the one JSON line with which a start ends."""
+    stack = start("serve", MODELS_FILE=None, MODEL_PATH=folder, ARTIFACTS_DIR=tmp_path / "a")
+    assert stack.process.wait(60) == 1
+    (line,) = [line for line in stack.log.read_text().splitlines() if line.startswith('{"error"')]
+    error = json.loads(line)["error"]
+    assert (error["type"], error["code"]) == ("server_error", "model_loading_failed")
+    assert "Traceback" not in stack.log.read_text()
+    return error["message"]
+
+
+def test_a_folder_that_cannot_be_served_ends_the_start_with_its_reason(start, phi, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(phi, broken)
+    (broken / f"{phi_folder.GRAPH}.data").unlink()
+    message = refused_start(start, broken, tmp_path)
+    assert message == f"Failed to load model from {broken}: {phi_folder.GRAPH}.data is missing"
+
+
+def test_an_engine_that_does_not_load_ends_the_start_with_its_reason(start, phi, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(phi, broken)
+    graph = onnx.load(broken / phi_folder.GRAPH, load_external_data=False)
+    next(node for node in graph.graph.node if node.op_type == "MatMulNBits").op_type = "Unheard"
+    (broken / phi_folder.GRAPH).write_bytes(graph.SerializeToString())
+    message = refused_start(start, broken, tmp_path)
+    assert message.startswith(f"Failed to load model from {broken}: ")
+    assert "Unheard" in message
