@@ -1,0 +1,60 @@
+"""OpenAI's SDKs of other versions and languages: an application's program runs unchanged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parent / "python_sdk.py"
+
+
+def run(command: list[str], folder: Path, **environment: str) -> dict:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def assert_it_worked(told: dict) -> None:
+    assert told["models"] == ["demo", "endless"]
+    assert told["whole"][-1] in ".!?"
+    assert told["whole"] == told["stream"] == told["helper"] == told["raw"]
+    assert told["whole_tokens"] == told["stream_tokens"]
+    assert told["raw_request_id"].startswith("req_")
+    assert told["errors"] == {
+        "model": ["NotFoundError", 404, "model_not_found", "model"],
+        "range": ["BadRequestError", 400, "invalid_parameter", "temperature"],
+        "stream": ["BadRequestError", 400, "context_length_exceeded", "max_tokens"],
+    }
+
+
+@pytest.mark.parametrize("major", [1, 2])
+def test_older_python_sdks(stack, python_sdk, major, tmp_path):
+    folder = python_sdk(major)
+    command = [sys.executable, str(PROGRAM), f"{stack.url}/v1"]
+    told = run(command, tmp_path, PYTHONPATH=str(folder))
+    assert told["version"].startswith(f"{major}.")
+    assert told["text_tokens"] == 5
+    assert "content.delta" in told["helper_events"]
+    assert_it_worked(told)
+
+
+def test_the_python_sdk_of_our_own_environment(stack, tmp_path):
+    assert_it_worked(run([sys.executable, str(PROGRAM), f"{stack.url}/v1"], tmp_path))
+
+
+@pytest.mark.timeout(180)
+def test_the_javascript_sdk(stack, javascript_sdk):
+    assert_it_worked(run(["node", "sdk.mjs", f"{stack.url}/v1"], javascript_sdk))
