@@ -99,6 +99,8 @@ class Outbox:
             logger.exception("a response could not be sent")
             tokens, end = 0, "failed"
             stream.is_gone = True
+        if not tokens and end is None:
+            return  # it was sent meanwhile, as urgent
         stream.sent_at = time.monotonic()
         self.totals["responses"] += 1
         self.totals["generated_tokens"] += tokens
