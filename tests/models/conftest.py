@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 for role in ("tokenizer", "engine", "detokenizer"):
@@ -11,9 +12,10 @@ sys.path.append(str(Path(__file__).parents[1] / "doubles" / "backend"))
 
 import pytest  # noqa: E402
 
-from tests.fixtures.families import build_families  # noqa: E402
+from tests.fixtures.families import build_families, forget_oracles  # noqa: E402
 
 
 @pytest.fixture(scope="session")
-def artifacts(tmp_path_factory) -> Path:
-    return build_families(tmp_path_factory.mktemp("families"))
+def artifacts(tmp_path_factory) -> Iterator[Path]:
+    yield build_families(tmp_path_factory.mktemp("families"))
+    forget_oracles()
