@@ -13,8 +13,10 @@ from starlette.middleware.cors import CORSMiddleware
 from proxy import policy, readiness
 from proxy.access.concurrency import Concurrency
 from proxy.api import errors, operations
+from proxy.api.answer import Answers
 from proxy.api.middleware import RequestContext
 from proxy.api.openai import routes as openai_routes
+from proxy.api.plain import routes as plain_routes
 from proxy.domain.engine import Catalog, Engine
 from proxy.registry import Registry
 from proxy.service import Service
@@ -47,6 +49,7 @@ def compose(settings: Settings, engine: Engine, catalog: Catalog) -> FastAPI:
         Telemetry(metrics),
         Concurrency(settings.concurrent_requests),
         request_timeout_s=settings.request_timeout_s,
+        stall_timeout_s=settings.stall_timeout_s,
     )
 
     @asynccontextmanager
@@ -64,9 +67,11 @@ def compose(settings: Settings, engine: Engine, catalog: Catalog) -> FastAPI:
         middleware=[*_cors(settings.cors_origins), Middleware(RequestContext, metrics=metrics)],
     )
     errors.install(app)
-    app.include_router(
-        openai_routes.routes(service, registry, max_request_bytes=settings.max_request_bytes)
-    )
+    answers = Answers(service, keep_alive_s=settings.keep_alive_s)
+    for adapter in (openai_routes, plain_routes):
+        app.include_router(
+            adapter.routes(answers, registry, max_request_bytes=settings.max_request_bytes)
+        )
     app.include_router(operations.routes(registry, metrics.registry))
     return app
 
