@@ -16,6 +16,7 @@ from proxy.api import errors, operations
 from proxy.api.answer import Answers
 from proxy.api.middleware import RequestContext
 from proxy.api.openai import routes as openai_routes
+from proxy.api.openai import socket as openai_socket
 from proxy.api.plain import routes as plain_routes
 from proxy.domain.engine import Catalog, Engine
 from proxy.registry import Registry
@@ -72,6 +73,14 @@ def compose(settings: Settings, engine: Engine, catalog: Catalog) -> FastAPI:
         app.include_router(
             adapter.routes(answers, registry, max_request_bytes=settings.max_request_bytes)
         )
+    app.include_router(
+        openai_socket.routes(
+            service,
+            origins=settings.cors_origins,
+            max_requests=settings.max_socket_requests,
+            max_message_bytes=settings.max_request_bytes,
+        )
+    )
     app.include_router(operations.routes(registry, metrics.registry))
     return app
 

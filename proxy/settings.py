@@ -52,6 +52,7 @@ class Settings(BaseSettings):
 
     # limits
     max_concurrent_requests: Annotated[int, Field(ge=1)] | None = None
+    max_socket_requests: Annotated[int, Field(ge=1)] = 8  # at once on one WebSocket
     request_timeout_s: Seconds = 600.0
     stall_timeout_s: Seconds = 120.0  # the engine may be silent so long, queueing included
     keep_alive_s: Seconds = 15.0  # a silent SSE stream gets a comment so often
