@@ -68,6 +68,11 @@ class Service:
         card = self._registry.card(request.model)
         return self._watcher.watch(request, card, self._events(request, card))
 
+    def engine_request(self, request: GenerationRequest) -> EngineRequest:
+        """What the engine would get, for those who only want to know. Raises as `generate` does."""
+        card = self._registry.card(request.model)
+        return _engine_request(request, card, self._request_timeout_s)
+
     async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
         output = _Output(request, card)
         async with self._concurrency.permit(), aclosing(self._deltas(request, card)) as deltas:

@@ -60,7 +60,7 @@ class WholeAnswer(Response):
         self._renderer = renderer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with in_words_of(self._renderer):
+        with in_words(self._renderer.field_names):
             completion = await _while_connected(receive, _folded(self._events))
         if completion is not None:
             await JSONResponse(self._renderer.full(completion))(scope, receive, send)
@@ -85,7 +85,7 @@ class StreamedAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         out = _Outgoing(send, self._framing)
         try:
-            with in_words_of(self._renderer):
+            with in_words(self._renderer.field_names):
                 async with out.kept_alive(self._keep_alive_s):
                     await _while_connected(receive, self._stream(out))
         except Exception as error:
@@ -169,13 +169,13 @@ async def _while_connected(receive: Receive, work: Coroutine[Any, Any, Any]) -> 
 
 
 @contextmanager
-def in_words_of(renderer: Renderer) -> Iterator[None]:
+def in_words(field_names: Mapping[str, str]) -> Iterator[None]:
     """An error's `param` becomes the name that the caller gave the field."""
     try:
         yield
     except ProxyError as error:
         if error.param is not None:
-            error.param = renderer.field_names.get(error.param, error.param)
+            error.param = field_names.get(error.param, error.param)
         raise
 
 

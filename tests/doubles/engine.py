@@ -20,7 +20,10 @@ FACTS = ModelFacts(
     eos_token="</s>",
     strips_leading_space=False,
     created=1_700_000_000,
+    vocab_size=256,
     engine_model="demo_engine",
+    tokenizer_model="demo_tokenizer",
+    detokenizer_model="demo_detokenizer",
 )
 CARD = ModelCard(name="demo", triton_model="demo", facts=FACTS)
 

@@ -12,7 +12,7 @@ from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from proxy.api import body, errors
-from proxy.api.answer import in_words_of
+from proxy.api.answer import in_words
 from proxy.api.framing import Payload
 from proxy.api.openai import chat
 from proxy.api.openai.socket_bodies import CancelBody, SocketChatBody, SocketMessage
@@ -116,7 +116,7 @@ class ChatSocket:
         try:
             request = chat.to_domain(asked)
             renderer = chat.ChatRenderer(asked, request)
-            with in_words_of(renderer):
+            with in_words(renderer.field_names):
                 async with aclosing(self._service.generate(request)) as events:
                     async for event in events:
                         for chunk in renderer.chunks(event):
