@@ -168,6 +168,23 @@ async def test_a_client_that_closes_all_at_once_leaves_an_idle_engine(stack):
     assert after["requests_cancelled"] - before["requests_cancelled"] == 6
 
 
+def test_a_server_that_stops_closes_its_sockets_and_frees_the_engine(stack, start):
+    target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
+
+    async def stop() -> None:
+        front = start("proxy", "--triton", target)
+        await asyncio.to_thread(front.wait_ready)
+        async with socket_of(front) as socket:
+            await socket.send(json.dumps(LONG))
+            await asyncio.to_thread(wait_until_generating, stack)
+            assert await asyncio.to_thread(front.stop, within_s=10) == 0
+            with pytest.raises(websockets.ConnectionClosedError):
+                await received(socket)
+            assert socket.close_code == 1012
+
+    assert_the_engine_stops(stack, lambda: asyncio.run(stop()))
+
+
 @pytest.mark.parametrize("model", ["demo", "endless"])
 @pytest.mark.parametrize("text", ["Hello, world!", " two  spaces", "naïve café 🎈 日本", "a\nb"])
 def test_tokens_there_and_back(http, model, text):
