@@ -74,7 +74,8 @@ class ChatSocket:
         except WebSocketDisconnect:
             raise
         except Exception as error:
-            await self._send(_error_message(error), _request_id_in(data))
+            with line.written(method="WEBSOCKET", path=PATH):
+                await self._send(_error_message(error), _request_id_in(data))
 
     def _begin(self, asked: SocketChatBody) -> None:
         """Raises ProxyError: its id is taken, or too many run."""

@@ -8,7 +8,7 @@ from pydantic import Discriminator, RootModel, StringConstraints, Tag
 
 from proxy.api.openai.bodies import ChatCompletionBody, RequestBody
 
-RequestId = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+RequestId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
 
 
 class SocketChatBody(ChatCompletionBody):
