@@ -21,7 +21,9 @@ def of(name: str, entry: ModelEntry, facts: Facts, kv_bytes: int) -> dict[str, P
     return {
         "ensemble": {
             "contract_version": triton_models.CONTRACT_VERSION,
-            "engine_model": triton_models.role_name(name, "engine"),
+            **{
+                f"{role}_model": triton_models.role_name(name, role) for role in triton_models.ROLES
+            },
             "runtime": entry.runtime,
             **facts.as_parameters(),
         },

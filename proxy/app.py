@@ -12,10 +12,16 @@ from starlette.middleware.cors import CORSMiddleware
 
 from proxy import policy, readiness
 from proxy.access.concurrency import Concurrency
-from proxy.api import errors, operations
+from proxy.api import dynamo, errors, operations
+from proxy.api.answer import Answers
 from proxy.api.middleware import RequestContext
+from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
+from proxy.api.openai import socket as openai_socket
+from proxy.api.plain import routes as plain_routes
+from proxy.api.tokens import routes as tokens_routes
 from proxy.domain.engine import Catalog, Engine
+from proxy.domain.tokenizer import Tokenizer
 from proxy.registry import Registry
 from proxy.service import Service
 from proxy.settings import Settings
@@ -23,6 +29,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
+from proxy.triton.tokenizer import TritonTokenizer
 
 EXPOSED_HEADERS = ("x-request-id", "retry-after", "retry-after-ms", "x-should-retry")
 
@@ -34,10 +41,10 @@ def create_app(settings: Settings) -> FastAPI:
         ModelsFileError, UnservableFolder: what the settings name is there but wrong.
     """
     client = TritonClient(settings.triton_target)
-    return compose(settings, client, TritonCatalog(client))
+    return compose(settings, client, TritonCatalog(client), TritonTokenizer(client))
 
 
-def compose(settings: Settings, engine: Engine, catalog: Catalog) -> FastAPI:
+def compose(settings: Settings, engine: Engine, catalog: Catalog, tokenizer: Tokenizer) -> FastAPI:
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     metrics, registry = Metrics(), Registry(entries)
@@ -47,6 +54,7 @@ def compose(settings: Settings, engine: Engine, catalog: Catalog) -> FastAPI:
         Telemetry(metrics),
         Concurrency(settings.concurrent_requests),
         request_timeout_s=settings.request_timeout_s,
+        stall_timeout_s=settings.stall_timeout_s,
     )
 
     @asynccontextmanager
@@ -64,11 +72,32 @@ def compose(settings: Settings, engine: Engine, catalog: Catalog) -> FastAPI:
         middleware=[*_cors(settings.cors_origins), Middleware(RequestContext, metrics=metrics)],
     )
     errors.install(app)
-    app.include_router(
-        openai_routes.routes(service, registry, max_request_bytes=settings.max_request_bytes)
-    )
+    _include_adapters(app, settings, service, registry, tokenizer)
     app.include_router(operations.routes(registry, metrics.registry))
     return app
+
+
+def _include_adapters(
+    app: FastAPI, settings: Settings, service: Service, registry: Registry, tokenizer: Tokenizer
+) -> None:
+    """Every protocol over the one service."""
+    limit = settings.max_request_bytes
+    answers = Answers(service, keep_alive_s=settings.keep_alive_s)
+    socket = openai_socket.routes(
+        service,
+        origins=settings.cors_origins,
+        max_requests=settings.max_socket_requests,
+        max_message_bytes=limit,
+    )
+    for router in (
+        openai_routes.routes(answers, registry, max_request_bytes=limit),
+        socket,
+        openai_render.routes(service, tokenizer, max_request_bytes=limit),
+        plain_routes.routes(answers, registry, max_request_bytes=limit),
+        tokens_routes.routes(service, tokenizer, registry, max_request_bytes=limit),
+        dynamo.routes(registry),
+    ):
+        app.include_router(router)
 
 
 def _cors(origins: tuple[str, ...]) -> list[Middleware]:

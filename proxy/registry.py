@@ -49,6 +49,14 @@ class Registry:
             raise self._unavailable()
         return self._cards
 
+    def default(self) -> ModelCard:
+        """The first of them, for requests that name no model.
+
+        Raises:
+            ModelUnavailable: none is known yet.
+        """
+        return self.cards()[0]
+
     def known(self, name: str) -> ModelCard:
         """The card, whether or not Triton is there.
 

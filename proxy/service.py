@@ -11,7 +11,7 @@ from typing import Protocol
 
 from typing_extensions import assert_never
 
-from proxy import prompting
+from proxy import prompting, stalls
 from proxy.access.concurrency import Concurrency
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed
@@ -50,12 +50,14 @@ class Service:
         concurrency: Concurrency,
         *,
         request_timeout_s: float,
+        stall_timeout_s: float,
     ) -> None:
         self._registry = registry
         self._engine = engine
         self._watcher = watcher
         self._concurrency = concurrency
         self._request_timeout_s = request_timeout_s
+        self._stall_timeout_s = stall_timeout_s
 
     def generate(self, request: GenerationRequest) -> Events:
         """Events that end with one Finished, or raise a ProxyError.
@@ -65,6 +67,11 @@ class Service:
         """
         card = self._registry.card(request.model)
         return self._watcher.watch(request, card, self._events(request, card))
+
+    def engine_request(self, request: GenerationRequest) -> EngineRequest:
+        """What the engine would get, for those who only want to know. Raises as `generate` does."""
+        card = self._registry.card(request.model)
+        return _engine_request(request, card, self._request_timeout_s)
 
     async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
         output = _Output(request, card)
@@ -77,7 +84,8 @@ class Service:
         raise EngineFailed("The engine's stream ended without a finish reason.")
 
     def _deltas(self, request: GenerationRequest, card: ModelCard) -> Deltas:
-        return self._engine.generate(_engine_request(request, card, self._request_timeout_s))
+        asked = _engine_request(request, card, self._request_timeout_s)
+        return stalls.watched(self._engine.generate(asked), self._stall_timeout_s)
 
 
 class _Output:

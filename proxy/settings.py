@@ -52,7 +52,10 @@ class Settings(BaseSettings):
 
     # limits
     max_concurrent_requests: Annotated[int, Field(ge=1)] | None = None
+    max_socket_requests: Annotated[int, Field(ge=1)] = 8  # at once on one WebSocket
     request_timeout_s: Seconds = 600.0
+    stall_timeout_s: Seconds = 120.0  # the engine may be silent so long, queueing included
+    keep_alive_s: Seconds = 15.0  # a silent SSE stream gets a comment so often
     drain_timeout_s: Seconds = 30.0
     triton_start_timeout_s: Seconds = 120.0
     max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 10.0

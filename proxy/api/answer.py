@@ -7,18 +7,19 @@ engine's work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from proxy.api import errors, sse
+from proxy.api import errors
+from proxy.api.framing import Framing, Payload
 from proxy.domain.errors import ProxyError, ShuttingDown
 from proxy.domain.output import Completion, Events, OutputEvent, fold
-
-Payload = dict[str, Any]
+from proxy.domain.request import GenerationRequest
+from proxy.service import Service
 
 
 class Renderer(Protocol):
@@ -33,6 +34,23 @@ class Renderer(Protocol):
     def full(self, completion: Completion) -> Payload: ...
 
 
+class Answers:
+    """Makes the answer to a request; the routes have one."""
+
+    def __init__(self, service: Service, *, keep_alive_s: float) -> None:
+        self._service = service
+        self._keep_alive_s = keep_alive_s
+
+    def whole(self, request: GenerationRequest, renderer: Renderer) -> Response:
+        return WholeAnswer(self._service.generate(request), renderer)
+
+    def streamed(
+        self, request: GenerationRequest, renderer: Renderer, framing: Framing
+    ) -> Response:
+        events = self._service.generate(request)
+        return StreamedAnswer(events, renderer, framing, keep_alive_s=self._keep_alive_s)
+
+
 class WholeAnswer(Response):
     """One JSON body, when everything is there."""
 
@@ -42,52 +60,87 @@ class WholeAnswer(Response):
         self._renderer = renderer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with _in_words_of(self._renderer):
+        with in_words(self._renderer.field_names):
             completion = await _while_connected(receive, _folded(self._events))
         if completion is not None:
             await JSONResponse(self._renderer.full(completion))(scope, receive, send)
 
 
 class StreamedAnswer(Response):
-    """Server-sent events. The status is sent with the first event, so an early error keeps its own.
+    """The status is sent with the first event, so an error before it keeps its own.
 
-    An error after that is an event, and `[DONE]` follows.
+    Where nothing comes for `keep_alive_s`, it is sent with a sign of life. An error after that is
+    a part of the stream, which then ends.
     """
 
-    def __init__(self, events: Events, renderer: Renderer) -> None:
+    def __init__(
+        self, events: Events, renderer: Renderer, framing: Framing, *, keep_alive_s: float
+    ) -> None:
         super().__init__()
         self._events = events
         self._renderer = renderer
-        self._has_started = False
+        self._framing = framing
+        self._keep_alive_s = keep_alive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with _in_words_of(self._renderer):
-            try:
-                await _while_connected(receive, self._stream(send))
-            except ShuttingDown as error:
-                if not self._has_started:
-                    raise
-                await self._end_with(error, send)
+        out = _Outgoing(send, self._framing)
+        try:
+            with in_words(self._renderer.field_names):
+                async with out.kept_alive(self._keep_alive_s):
+                    await _while_connected(receive, self._stream(out))
+        except Exception as error:
+            if not out.has_started:
+                raise
+            body = errors.body_of(error)  # the status is out: all that is left is a part
+            await out.send(self._framing.error(body) + self._framing.end, is_last=True)
 
-    async def _stream(self, send: Send) -> None:
+    async def _stream(self, out: _Outgoing) -> None:
         async with aclosing(self._events) as events:
-            first = await anext(events)
-            self._has_started = True
-            await send({"type": "http.response.start", "status": 200, "headers": sse.HEADERS})
-            await send(_part(self._rendered(first)))
-            try:
-                async for event in events:
-                    await send(_part(self._rendered(event)))
-            except Exception as error:  # the status is out: all that is left is an event
-                await self._end_with(error, send)
-                return
-        await send(_part(sse.DONE, is_last=True))
+            async for event in events:
+                payloads = self._renderer.chunks(event)
+                await out.send(b"".join(map(self._framing.part, payloads)))
+        await out.send(self._framing.end, is_last=True)
 
-    async def _end_with(self, error: Exception, send: Send) -> None:
-        await send(_part(sse.event(errors.body_of(error)) + sse.DONE, is_last=True))
 
-    def _rendered(self, event: OutputEvent) -> bytes:
-        return b"".join(map(sse.event, self._renderer.chunks(event)))
+class _Outgoing:
+    """The sending half of a stream: its head goes out with the first part."""
+
+    def __init__(self, send: Send, framing: Framing) -> None:
+        self._send = send
+        self._framing = framing
+        self._turn = asyncio.Lock()
+        self._sent_at = asyncio.get_running_loop().time()
+        self.has_started = False
+
+    async def send(self, part: bytes, *, is_last: bool = False) -> None:
+        async with self._turn:
+            if not self.has_started:
+                self.has_started = True
+                headers = self._framing.headers
+                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._send(_part(part, is_last=is_last))
+            self._sent_at = asyncio.get_running_loop().time()
+
+    @asynccontextmanager
+    async def kept_alive(self, every_s: float) -> AsyncIterator[None]:
+        """Meanwhile no silence lasts longer, in a format that has words for it."""
+        if self._framing.keep_alive is None:
+            yield
+            return
+        task = asyncio.ensure_future(self._keep_alive(self._framing.keep_alive, every_s))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    async def _keep_alive(self, comment: bytes, every_s: float) -> None:
+        while True:
+            silent_s = asyncio.get_running_loop().time() - self._sent_at
+            if silent_s >= every_s:
+                await self.send(comment)
+            else:
+                await asyncio.sleep(every_s - silent_s)
 
 
 async def _folded(events: Events) -> Completion:
@@ -116,13 +169,13 @@ async def _while_connected(receive: Receive, work: Coroutine[Any, Any, Any]) -> 
 
 
 @contextmanager
-def _in_words_of(renderer: Renderer) -> Iterator[None]:
+def in_words(field_names: Mapping[str, str]) -> Iterator[None]:
     """An error's `param` becomes the name that the caller gave the field."""
     try:
         yield
     except ProxyError as error:
         if error.param is not None:
-            error.param = renderer.field_names.get(error.param, error.param)
+            error.param = field_names.get(error.param, error.param)
         raise
 
 

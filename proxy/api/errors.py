@@ -21,6 +21,7 @@ STATUS_BY_CODE = {
     "rate_limit_exceeded": 429,
     "model_unavailable": 503,
     "deadline_exceeded": 504,
+    "engine_stalled": 504,
 }
 RETRY_AFTER_S = 1
 

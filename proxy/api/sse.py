@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import orjson
 
-HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
-DONE = b"data: [DONE]\n\n"
+from proxy.api.framing import Framing, Payload
 
 
-def event(payload: dict[str, Any]) -> bytes:
+def event(payload: Payload) -> bytes:
     """One event with a JSON payload on a single line."""
     return b"data: " + orjson.dumps(payload) + b"\n\n"
+
+
+def _named_error(body: Payload) -> bytes:
+    told = {key: body["error"][key] for key in ("message", "type", "code")}
+    return b"event: error\n" + event(told)
+
+
+OPENAI = Framing(
+    headers=[
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-cache"),
+        (b"x-accel-buffering", b"no"),
+    ],
+    part=event,
+    error=event,
+    end=b"data: [DONE]\n\n",
+    keep_alive=b": keep-alive\n\n",
+)
+# For /chat/sse: an error is an event of that name.
+NAMED_ERRORS = replace(OPENAI, error=_named_error)

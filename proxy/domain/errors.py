@@ -9,6 +9,7 @@ ProxyError
     ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
     │   └── ShuttingDown     503: this server stops, and its time to drain is over
     ├── DeadlineExceeded     504: the request's time is over
+    ├── EngineStalled        504: the engine said nothing for too long
     └── EngineFailed         500: the engine gave up on the request
 """
 
@@ -70,6 +71,10 @@ class ShuttingDown(ModelUnavailable):
 
 class DeadlineExceeded(ServiceError):
     code = "deadline_exceeded"
+
+
+class EngineStalled(ServiceError):
+    code = "engine_stalled"
 
 
 class EngineFailed(ServiceError):

@@ -17,7 +17,10 @@ class ModelFacts:
     eos_token: str
     strips_leading_space: bool
     created: int
+    vocab_size: int
     engine_model: str
+    tokenizer_model: str
+    detokenizer_model: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from proxy.settings import Settings
 POLL_S = 0.1
 REMIND_POLLS = 100
 ABANDON_S = 1.0
+SOCKET_LIMIT_FACTOR = 2  # a message over the limit is refused; one this much over ends the socket
 Say = Callable[[str], None]
 
 
@@ -61,6 +62,9 @@ def _config(app: object, settings: Settings) -> uvicorn.Config:
         app,  # type: ignore[arg-type]  # FastAPI is an ASGI app
         loop="uvloop",
         http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=SOCKET_LIMIT_FACTOR * settings.max_request_bytes,
+        ws_per_message_deflate=False,
         lifespan="on",
         access_log=False,
         log_config=None,

@@ -50,15 +50,22 @@ class TritonCatalog:
         parameters = {key: value.string_value for key, value in config.parameters.items()}
         differences = contract.version_differences(parameters)
         if not differences:
-            ensemble = await self._metadata(config.name)
-            engine = await self._metadata(parameters["engine_model"])
-            differences = [
-                *contract.tensor_differences(ensemble, tensors.INPUTS, tensors.OUTPUTS),
-                *contract.tensor_differences(engine, tensors.STOP_INPUTS, ()),
-            ]
+            differences = await self._tensor_differences(_facts(config.name, parameters), config)
         if differences:
             raise NotReady(f"model {config.name!r} does not fit: {'; '.join(differences)}")
         return LoadedModel(name=config.name, facts=_facts(config.name, parameters))
+
+    async def _tensor_differences(
+        self, facts: ModelFacts, config: model_config_pb2.ModelConfig
+    ) -> list[str]:
+        found = []
+        for name, inputs, outputs in (
+            (config.name, tensors.INPUTS, tensors.OUTPUTS),
+            (facts.engine_model, tensors.STOP_INPUTS, ()),
+            (facts.tokenizer_model, tensors.TOKENIZER_INPUTS, tensors.TOKENIZER_OUTPUTS),
+        ):
+            found += contract.tensor_differences(await self._metadata(name), inputs, outputs)
+        return found
 
     async def _metadata(self, name: str) -> service_pb2.ModelMetadataResponse:
         request = service_pb2.ModelMetadataRequest(name=name)
@@ -89,7 +96,10 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             eos_token=parameters["eos_token"],
             strips_leading_space=parameters["strips_leading_space"] == "1",
             created=int(parameters["created"]),
+            vocab_size=int(parameters["vocab_size"]),
             engine_model=parameters["engine_model"],
+            tokenizer_model=parameters["tokenizer_model"],
+            detokenizer_model=parameters["detokenizer_model"],
         )
     except (KeyError, ValueError) as error:
         raise NotReady(

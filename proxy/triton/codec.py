@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.triton import tensors
 from proxy.triton.tensors import Datatype, InputTensor, Value
@@ -31,7 +32,7 @@ class StreamMessage:
 
 def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """The ensemble's request: the tensors that have a value, and the outputs we read."""
-    message = _message(request.model.triton_model, request, tensors.INPUTS)
+    message = _streamed(_message(request.model.triton_model, request, tensors.INPUTS))
     for output in tensors.OUTPUTS:
         message.outputs.add(name=output.name)
     return message
@@ -39,14 +40,37 @@ def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
 
 def encode_stop(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """What ends `request` in its engine."""
-    return _message(request.model.facts.engine_model, request, tensors.STOP_INPUTS)
+    return _streamed(_message(request.model.facts.engine_model, request, tensors.STOP_INPUTS))
+
+
+def encode_admission(request: EngineRequest) -> service_pb2.ModelInferRequest:
+    """The prompt for the tokenizer alone."""
+    message = _message(request.model.facts.tokenizer_model, request, tensors.TOKENIZER_INPUTS)
+    for output in tensors.TOKENIZER_OUTPUTS:
+        message.outputs.add(name=output.name)
+    return message
+
+
+def encode_detokenization(model: ModelCard, ids: Sequence[int]) -> service_pb2.ModelInferRequest:
+    """Tokens for the detokenizer alone."""
+    message = service_pb2.ModelInferRequest(model_name=model.facts.detokenizer_model)
+    raw, elements = _raw("INT32", ids)
+    message.inputs.add(name="output_ids", datatype="INT32", shape=(1, 1, elements))
+    message.raw_input_contents.append(raw)
+    message.outputs.add(name=tensors.TEXT_OUTPUT.name)
+    return message
+
+
+def _streamed(message: service_pb2.ModelInferRequest) -> service_pb2.ModelInferRequest:
+    """Its stream says when it is over."""
+    message.parameters["triton_enable_empty_final_response"].bool_param = True
+    return message
 
 
 def _message(
     model: str, request: EngineRequest, inputs: Sequence[InputTensor]
 ) -> service_pb2.ModelInferRequest:
     message = service_pb2.ModelInferRequest(model_name=model, id=request.id)
-    message.parameters["triton_enable_empty_final_response"].bool_param = True
     for row in inputs:
         value = row.value(request)
         if value is not None:
@@ -78,20 +102,20 @@ def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
     finish: FinishReason | None = None
     for output, raw in zip(response.outputs, response.raw_output_contents, strict=True):
         if output.name == tensors.TEXT_OUTPUT.name:
-            token_bytes = _bytes_elements(raw)
+            token_bytes = bytes_elements(raw)
         elif output.name == tensors.NUM_INPUT_TOKENS.name:
             prompt_tokens = int.from_bytes(raw[:4], "little")
         elif output.name == tensors.NUM_CACHED_TOKENS.name:
             cached_tokens = int.from_bytes(raw[:4], "little")
         elif output.name == tensors.FINISH_REASON.name:
-            finish = _finish_reason(_bytes_elements(raw))
+            finish = _finish_reason(bytes_elements(raw))
     delta = TokenDelta(
         token_bytes, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, finish=finish
     )
     return StreamMessage(delta, is_final)
 
 
-def _bytes_elements(raw: bytes) -> tuple[bytes, ...]:
+def bytes_elements(raw: bytes) -> tuple[bytes, ...]:
     """Triton's BYTES: each element behind its length, four bytes little-endian."""
     elements, at, end = [], 0, len(raw)
     while at < end:

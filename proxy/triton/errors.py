@@ -31,6 +31,13 @@ def error_of_status(error: grpc.aio.AioRpcError) -> ProxyError:
     return EngineFailed(f"The model server failed ({code.name}): {details}")
 
 
+def error_of_call(error: grpc.aio.AioRpcError) -> ProxyError:
+    """A unary call's end: the connection's, or what Triton says of the request."""
+    if error.code() in (grpc.StatusCode.DEADLINE_EXCEEDED, *UNREACHABLE):
+        return error_of_status(error)
+    return error_of_message(error.details() or error.code().name)
+
+
 def error_of_message(message: str) -> ProxyError:
     """What Triton says inside a stream; a refusal of our tokenizer is JSON behind a prefix."""
     if refusal := _refusal(message):

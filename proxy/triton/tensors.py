@@ -80,6 +80,15 @@ INPUTS = (
 )
 OUTPUTS = (TEXT_OUTPUT, NUM_INPUT_TOKENS, NUM_CACHED_TOKENS, FINISH_REASON)
 
+# What of it the tokenizer model takes, which is asked alone when nothing is to be generated.
+_PROMPT = ("text_input", "input_ids", "add_special_tokens", "max_tokens", "bad_words")
+_GUIDE = ("guided_decoding_guide_type", "guided_decoding_guide")
+TOKENIZER_INPUTS = tuple(row for row in INPUTS if row.name in (*_PROMPT, *_GUIDE))
+TOKENIZER_OUTPUTS = (
+    OutputTensor("input_ids", "INT32"),
+    OutputTensor("request_output_len", "INT32"),
+)
+
 # What ends a running request, sent to the engine model itself under the same request id.
 # All but `stop` are dummies: TensorRT-LLM's backend requires them.
 STOP_INPUTS = (

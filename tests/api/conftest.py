@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from proxy.app import compose
 from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.tokenizer import ByteTokenizer
 
 Serve = Callable[..., TestClient]
 
@@ -23,7 +24,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
         def start(engine: ScriptedEngine, catalog=None, **settings) -> TestClient:
             settings = Settings(models_file=tmp_path / "none.yaml", **settings)
-            app = compose(settings, engine, catalog or FixedCatalog())
+            app = compose(settings, engine, catalog or FixedCatalog(), ByteTokenizer())
             return stack.enter_context(TestClient(app))
 
         yield start

@@ -15,6 +15,7 @@ LAYERS = [
         "proxy.registry",
         "proxy.text",
         "proxy.stops",
+        "proxy.stalls",
         "proxy.prompting",
         "proxy.triton",
     },

@@ -93,6 +93,7 @@ def test_chunks_stay_in_order():
     [
         ("ensemble", (*tensors.INPUTS, *tensors.OUTPUTS)),
         ("engine", tensors.STOP_INPUTS),
+        ("tokenizer", (*tensors.TOKENIZER_INPUTS, *tensors.TOKENIZER_OUTPUTS)),
     ],
 )
 def test_the_proxys_rows_are_declared_with_their_types(role, rows):
@@ -106,6 +107,11 @@ def test_every_input_of_the_ensemble_has_a_row():
     """A tensor that the proxy does not know is a parameter that nobody can use."""
     inputs = {row.name for row in triton_models.config_of("ensemble").input}
     assert inputs == {row.name for row in tensors.INPUTS}
+
+
+def test_every_input_of_the_tokenizer_is_sent_to_it_alone_too():
+    inputs = {row.name for row in triton_models.config_of("tokenizer").input}
+    assert inputs == {row.name for row in tensors.TOKENIZER_INPUTS}
 
 
 def test_both_sides_speak_the_same_version():

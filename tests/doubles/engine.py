@@ -20,7 +20,10 @@ FACTS = ModelFacts(
     eos_token="</s>",
     strips_leading_space=False,
     created=1_700_000_000,
+    vocab_size=256,
     engine_model="demo_engine",
+    tokenizer_model="demo_tokenizer",
+    detokenizer_model="demo_detokenizer",
 )
 CARD = ModelCard(name="demo", triton_model="demo", facts=FACTS)
 
@@ -28,7 +31,8 @@ CARD = ModelCard(name="demo", triton_model="demo", facts=FACTS)
 class ScriptedEngine:
     """Gives the same deltas to every request, and keeps what it saw.
 
-    `error` is raised after the deltas; `hangs` waits for ever after them.
+    `error` is raised after the deltas; `hangs` waits for ever after them; `pause_s` passes before
+    each delta and before the error.
     """
 
     def __init__(
@@ -37,10 +41,12 @@ class ScriptedEngine:
         *,
         error: Exception | None = None,
         hangs: bool = False,
+        pause_s: float = 0,
     ) -> None:
         self.deltas = list(deltas)
         self.error = error
         self.hangs = hangs
+        self.pause_s = pause_s
         self.requests: list[EngineRequest] = []
         self.closed_early = 0
         self.given = asyncio.Event()
@@ -56,15 +62,21 @@ class ScriptedEngine:
         is_done = False
         try:
             for delta in self.deltas:
+                await self._pause()
                 yield delta
             self.given.set()
             if self.hangs:
                 await asyncio.Event().wait()
             if self.error:
+                await self._pause()
                 raise self.error
             is_done = True
         finally:
             self.closed_early += not is_done
+
+    async def _pause(self) -> None:
+        if self.pause_s:
+            await asyncio.sleep(self.pause_s)
 
 
 class FixedCatalog:

@@ -41,10 +41,19 @@ def ready() -> Registry:
 
 
 def service(
-    engine: ScriptedEngine, registry: Registry | None = None, limit: Concurrency | None = None
+    engine: ScriptedEngine,
+    registry: Registry | None = None,
+    limit: Concurrency | None = None,
+    stall_timeout_s: float = 9,
 ) -> Service:
-    limit = limit or Concurrency(None)
-    return Service(registry or ready(), engine, Unwatched(), limit, request_timeout_s=9)
+    return Service(
+        registry or ready(),
+        engine,
+        Unwatched(),
+        limit or Concurrency(None),
+        request_timeout_s=9,
+        stall_timeout_s=stall_timeout_s,
+    )
 
 
 def request(prompt="x", model="demo", **fields) -> GenerationRequest:

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api import body
-from proxy.api.answer import Renderer, StreamedAnswer, WholeAnswer
+from proxy.api import body, sse
+from proxy.api.answer import Answers, Renderer
 from proxy.api.openai import chat, completions
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
 from proxy.api.openai.models import model_body, model_list
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
-from proxy.service import Service
 
 
-def routes(service: Service, registry: Registry, *, max_request_bytes: int) -> APIRouter:
+def routes(answers: Answers, registry: Registry, *, max_request_bytes: int) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
     def answer(request: GenerationRequest, renderer: Renderer, *, streams: bool) -> Response:
-        kind = StreamedAnswer if streams else WholeAnswer
-        return kind(service.generate(request), renderer)
+        if streams:
+            return answers.streamed(request, renderer, sse.OPENAI)
+        return answers.whole(request, renderer)
 
-    @router.post("/chat/completions", openapi_extra=_takes(ChatCompletionBody))
+    @router.post("/chat/completions", openapi_extra=body.documented(ChatCompletionBody))
     async def create_chat_completion(http: Request) -> Response:
         asked = await body.read(http, ChatCompletionBody, max_bytes=max_request_bytes)
         request = chat.to_domain(asked)
         return answer(request, chat.ChatRenderer(asked, request), streams=bool(asked.stream))
 
-    @router.post("/completions", openapi_extra=_takes(CompletionBody))
+    @router.post("/completions", openapi_extra=body.documented(CompletionBody))
     async def create_completion(http: Request) -> Response:
         asked = await body.read(http, CompletionBody, max_bytes=max_request_bytes)
         request = completions.to_domain(asked)
@@ -46,9 +44,3 @@ def routes(service: Service, registry: Registry, *, max_request_bytes: int) -> A
         return JSONResponse(model_body(registry.known(model), model))
 
     return router
-
-
-def _takes(kind: type[ChatCompletionBody | CompletionBody]) -> dict[str, Any]:
-    """The body in the OpenAPI document; FastAPI does not see it, since `body.read` parses it."""
-    schema = kind.model_json_schema()
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,0 +1,68 @@
+"""POST /v1/chat/completions/render: what a chat request would give the engine, not generated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from proxy.api import body
+from proxy.api.answer import in_words
+from proxy.api.openai import chat
+from proxy.api.openai.bodies import ChatCompletionBody
+from proxy.domain.engine import EngineRequest
+from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
+from proxy.service import Service
+
+
+def routes(service: Service, tokenizer: Tokenizer, *, max_request_bytes: int) -> APIRouter:
+    router = APIRouter(prefix="/v1")
+    takes = body.documented(ChatCompletionBody)
+
+    @router.post("/chat/completions/render", openapi_extra=takes)
+    async def render_chat_completion(http: Request) -> Response:
+        """The prompt's text and tokens, and what limits the answer. Refuses what a generation
+        would refuse.
+        """
+        asked = await body.read(http, ChatCompletionBody, max_bytes=max_request_bytes)
+        generation = chat.to_domain(asked)
+        request = service.engine_request(generation)
+        renderer = chat.ChatRenderer(asked, generation)
+        with in_words(renderer.field_names):
+            admitted = await tokenizer.admit(request)
+        return JSONResponse(
+            {
+                "id": generation.id,
+                "object": "chat.completion.render",
+                "model": generation.model,
+                **_rendered(request, admitted, renderer.field_names["max_tokens"]),
+            }
+        )
+
+    return router
+
+
+def _rendered(request: EngineRequest, admitted: AdmittedPrompt, limit: str) -> dict[str, Any]:
+    """`limit`: the caller's name for max_tokens."""
+    context_length = request.model.facts.context_length
+    return {
+        "prompt": request.text,
+        "prompt_token_ids": admitted.ids,
+        "prompt_tokens": len(admitted.ids),
+        "context_length": context_length,
+        "max_tokens": admitted.max_tokens,
+        "limited_by": _binding(request, admitted, context_length - len(admitted.ids), limit),
+    }
+
+
+def _binding(request: EngineRequest, admitted: AdmittedPrompt, room: int, limit: str) -> list[str]:
+    """The limits that end the answer at `max_tokens`: the caller's, the default, the context's."""
+    binding = []
+    if request.max_tokens is not None:
+        binding.append(limit)
+    elif admitted.max_tokens < room:
+        binding.append("default_max_tokens")
+    if admitted.max_tokens == room:
+        binding.append("context_length")
+    return binding

@@ -1,0 +1,172 @@
+"""The chat WebSocket: each request of a socket is a task of its own; closing it stops them all."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+from urllib.parse import urlsplit
+
+import orjson
+from fastapi import APIRouter, WebSocket
+from starlette.types import Message
+from starlette.websockets import WebSocketDisconnect, WebSocketState
+
+from proxy.api import body, errors
+from proxy.api.answer import in_words
+from proxy.api.framing import Payload
+from proxy.api.openai import chat
+from proxy.api.openai.socket_bodies import CancelBody, SocketChatBody, SocketMessage
+from proxy.domain.errors import InvalidRequest, RateLimited, echoed
+from proxy.service import Service
+from proxy.telemetry import line
+
+PATH = "/v1/chat/completions/ws"
+FORBIDDEN_ORIGIN = 1008
+
+
+def routes(
+    service: Service, *, origins: tuple[str, ...], max_requests: int, max_message_bytes: int
+) -> APIRouter:
+    """`origins`: web pages that may connect, beside those of this server itself."""
+    router = APIRouter()
+
+    @router.websocket(PATH)
+    async def chat_socket(websocket: WebSocket) -> None:
+        if not _may_connect(websocket, origins):
+            await websocket.close(FORBIDDEN_ORIGIN)  # before it is accepted: a 403
+            return
+        limits = {"max_requests": max_requests, "max_message_bytes": max_message_bytes}
+        await ChatSocket(websocket, service, **limits).serve()
+
+    return router
+
+
+class ChatSocket:
+    """One client's socket, from its acceptance to its end."""
+
+    def __init__(
+        self, websocket: WebSocket, service: Service, *, max_requests: int, max_message_bytes: int
+    ) -> None:
+        self._websocket = websocket
+        self._service = service
+        self._max_requests = max_requests
+        self._max_message_bytes = max_message_bytes
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[str | None, asyncio.Task[None]] = {}  # by request_id
+
+    async def serve(self) -> None:
+        """Until the client leaves."""
+        await self._websocket.accept()
+        try:
+            with suppress(WebSocketDisconnect):
+                while (message := await self._websocket.receive())["type"] == "websocket.receive":
+                    await self._take(_data_of(message))
+        finally:
+            await _cancelled(self._tasks)
+
+    async def _take(self, data: bytes) -> None:
+        try:
+            asked = body.parse(data, SocketMessage, max_bytes=self._max_message_bytes).root
+            if isinstance(asked, CancelBody):
+                await self._cancel(asked.request_id)
+            else:
+                self._begin(asked)
+        except WebSocketDisconnect:
+            raise
+        except Exception as error:
+            with line.written(method="WEBSOCKET", path=PATH):
+                await self._send(_error_message(error), _request_id_in(data))
+
+    def _begin(self, asked: SocketChatBody) -> None:
+        """Raises ProxyError: its id is taken, or too many run."""
+        key = asked.request_id
+        if key in self._running:
+            raise InvalidRequest(
+                "A request without 'request_id' is under way on this socket: give each an id."
+                if key is None
+                else f"The request {echoed(key)} is under way on this socket.",
+                code="duplicate_request_id",
+                param="request_id",
+            )
+        if len(self._running) >= self._max_requests:
+            raise RateLimited(f"A socket runs at most {self._max_requests} requests at once.")
+        task = asyncio.ensure_future(self._answer(asked))
+        self._running[key] = task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _cancel(self, request_id: str | None) -> None:
+        """What it does not find has just ended, and said so."""
+        keys = [key for key in self._running if request_id in (None, key)]
+        tasks = [(key, self._running.pop(key)) for key in keys]
+        await _cancelled({task for _, task in tasks})
+        for key, task in tasks:
+            if task.cancelled():
+                await self._send({"type": "done"}, key)
+
+    async def _answer(self, asked: SocketChatBody) -> None:
+        with line.written(method="WEBSOCKET", path=PATH), suppress(WebSocketDisconnect):
+            try:
+                last = await self._streamed(asked)
+            finally:
+                self._running.pop(asked.request_id, None)  # first: its id may be used again
+            await self._send(last, asked.request_id)
+
+    async def _streamed(self, asked: SocketChatBody) -> Payload:
+        """Sends the chunks; what remains to be said at the end."""
+        try:
+            request = chat.to_domain(asked)
+            renderer = chat.ChatRenderer(asked, request)
+            with in_words(renderer.field_names):
+                async with aclosing(self._service.generate(request)) as events:
+                    async for event in events:
+                        for chunk in renderer.chunks(event):
+                            await self._send(chunk, asked.request_id)
+        except WebSocketDisconnect:
+            raise
+        except Exception as error:
+            return _error_message(error)
+        return {"type": "done"}
+
+    async def _send(self, message: Payload, request_id: str | None) -> None:
+        if self._websocket.application_state is not WebSocketState.CONNECTED:
+            raise WebSocketDisconnect
+        if request_id is not None:
+            message = {**message, "request_id": request_id}
+        await self._websocket.send_text(orjson.dumps(message).decode())
+
+
+def _data_of(message: Message) -> bytes:
+    """Text and binary messages are the same to us."""
+    text = message.get("text")
+    return bytes(message["bytes"]) if text is None else str(text).encode()
+
+
+async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
+    """Returns when they have ended."""
+    waited = tuple(tasks)
+    for task in waited:
+        task.cancel()
+    if waited:
+        await asyncio.wait(waited)
+
+
+def _error_message(error: Exception) -> Payload:
+    return {"type": "error", **errors.body_of(error)}
+
+
+def _request_id_in(data: bytes) -> str | None:
+    """Of a message that was refused, so that the refusal may name it."""
+    try:
+        found = orjson.loads(data)["request_id"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _may_connect(websocket: WebSocket, origins: tuple[str, ...]) -> bool:
+    """Browsers name the page's origin, and let any page connect: it is the server that refuses."""
+    origin = websocket.headers.get("origin")
+    if origin is None or "*" in origins or origin in origins:
+        return True
+    return urlsplit(origin).netloc == websocket.headers.get("host")

@@ -1,0 +1,65 @@
+"""Plain chat: `{model?, messages, temperature?}` in, messages out."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+from typing_extensions import assert_never
+
+from proxy.api.openai.bodies import MessageBody, RequestBody
+from proxy.domain.output import Completion, Finished, OutputEvent, TextDelta
+from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
+
+
+class PlainChatBody(RequestBody):
+    model: str | None = None
+    messages: Annotated[list[MessageBody], Field(min_length=1)]
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+
+
+def to_domain(body: PlainChatBody, default_model: str) -> GenerationRequest:
+    return GenerationRequest(
+        id=f"chat-{uuid.uuid4().hex}",
+        model=default_model if body.model is None else body.model,
+        prompt=ChatPrompt(messages=tuple(message.to_domain() for message in body.messages)),
+        sampling=Sampling(temperature=body.temperature),
+    )
+
+
+class PlainRenderer:
+    """Events as messages, numbered by `index`.
+
+    `says_done`: a last chunk ends the stream with `"done": true`; in SSE, `[DONE]` does.
+    """
+
+    field_names: Mapping[str, str] = {"prompt": "messages"}
+
+    def __init__(self, request: GenerationRequest, *, says_done: bool = True) -> None:
+        self._head = {"id": request.id, "model": request.model, "created": int(time.time())}
+        self._says_done = says_done
+        self._next_index = 0
+
+    def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
+        match event:
+            case TextDelta():
+                return [self._chunk(event.text, is_done=False)]
+            case Finished():
+                return [self._chunk("", is_done=True)] if self._says_done else []
+            case _:
+                assert_never(event)
+
+    def full(self, completion: Completion) -> dict[str, Any]:
+        return {**self._head, "message": _message(completion.text), "done": True}
+
+    def _chunk(self, text: str, *, is_done: bool) -> dict[str, Any]:
+        index = self._next_index
+        self._next_index += 1
+        return {"message": _message(text), "done": is_done, "index": index}
+
+
+def _message(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}

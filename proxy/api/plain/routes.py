@@ -1,0 +1,43 @@
+"""The routes under /chat: one request, three forms of its answer."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from proxy.api import body, ndjson, sse
+from proxy.api.answer import Answers
+from proxy.api.plain import chat
+from proxy.api.plain.chat import PlainChatBody, PlainRenderer
+from proxy.domain.request import GenerationRequest
+from proxy.registry import Registry
+
+
+def routes(answers: Answers, registry: Registry, *, max_request_bytes: int) -> APIRouter:
+    router = APIRouter(prefix="/chat")
+    takes = body.documented(PlainChatBody)
+
+    async def asked(http: Request) -> GenerationRequest:
+        given = await body.read(http, PlainChatBody, max_bytes=max_request_bytes)
+        return chat.to_domain(given, registry.default().name)
+
+    @router.post("/json", openapi_extra=takes)
+    async def chat_json(http: Request) -> Response:
+        """The whole answer as one JSON body."""
+        request = await asked(http)
+        return answers.whole(request, PlainRenderer(request))
+
+    @router.post("/stream", openapi_extra=takes)
+    async def chat_stream(http: Request) -> Response:
+        """Newline-delimited JSON; the last line has `"done": true`."""
+        request = await asked(http)
+        return answers.streamed(request, PlainRenderer(request), ndjson.LINES)
+
+    @router.post("/sse", openapi_extra=takes)
+    async def chat_sse(http: Request) -> Response:
+        """Server-sent events, then `[DONE]`."""
+        request = await asked(http)
+        renderer = PlainRenderer(request, says_done=False)
+        return answers.streamed(request, renderer, sse.NAMED_ERRORS)
+
+    return router

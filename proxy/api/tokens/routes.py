@@ -1,0 +1,81 @@
+"""POST /tokenize and /detokenize: a model's tokenizer, asked without generating."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from proxy.api import body
+from proxy.api.answer import in_words
+from proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.tokenizer import Tokenizer
+from proxy.registry import Registry
+from proxy.service import Service
+from proxy.text import TextDecoder
+
+
+def routes(
+    service: Service, tokenizer: Tokenizer, registry: Registry, *, max_request_bytes: int
+) -> APIRouter:
+    router = APIRouter()
+
+    @router.post("/tokenize", openapi_extra=body.documented(TokenizeBody))
+    async def tokenize(http: Request) -> Response:
+        """Text or messages -> token ids and their count. What cannot be served is refused."""
+        asked = await body.read(http, TokenizeBody, max_bytes=max_request_bytes)
+        request = service.engine_request(asked.to_domain(registry.default().name))
+        if asked.add_special_tokens is not None:
+            request = replace(request, add_special_tokens=asked.add_special_tokens)
+        with in_words({"prompt": "prompt" if asked.messages is None else "messages"}):
+            ids = (await tokenizer.admit(request)).ids
+        texts = None
+        if asked.return_token_strs:
+            texts = _token_texts(await tokenizer.token_bytes(request.model, ids))
+        facts = request.model.facts
+        return JSONResponse(
+            {
+                "count": len(ids),
+                "max_model_len": facts.context_length,
+                "tokens": ids,
+                "token_strs": texts,
+            }
+        )
+
+    @router.post("/detokenize", openapi_extra=body.documented(DetokenizeBody))
+    async def detokenize(http: Request) -> Response:
+        """Token ids -> text, without special tokens."""
+        asked = await body.read(http, DetokenizeBody, max_bytes=max_request_bytes)
+        card = registry.card(registry.default().name if asked.model is None else asked.model)
+        _check_ids(asked.tokens, card)
+        parts = await tokenizer.token_bytes(card, asked.tokens) if asked.tokens else ()
+        return JSONResponse({"prompt": _text(parts, card)})
+
+    return router
+
+
+def _check_ids(ids: Sequence[int], card: ModelCard) -> None:
+    size = card.facts.vocab_size
+    for position, token in enumerate(ids):
+        if token >= size:
+            raise InvalidRequest(
+                f"Invalid value for 'tokens[{position}]': {token} is outside the vocabulary of "
+                f"{size} tokens",
+                code="invalid_parameter",
+                param=f"tokens[{position}]",
+            )
+
+
+def _text(parts: Sequence[bytes], card: ModelCard) -> str:
+    """As the tokenizer itself would decode them."""
+    decoder = TextDecoder(strips_leading_space=card.facts.strips_leading_space)
+    return decoder.push(b"".join(parts)) + decoder.flush()
+
+
+def _token_texts(parts: Sequence[bytes]) -> list[str]:
+    """A token may be a part of a character, which then has no text of its own."""
+    return [part.decode(errors="replace") for part in parts]

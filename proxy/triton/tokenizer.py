@@ -1,0 +1,56 @@
+"""The tokenizer and detokenizer of a model, asked on their own; see domain.tokenizer.Tokenizer."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2
+
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import EngineFailed
+from proxy.domain.model import ModelCard
+from proxy.domain.tokenizer import AdmittedPrompt
+from proxy.triton import codec
+from proxy.triton.client import TritonClient
+from proxy.triton.errors import error_of_call
+
+DETOKENIZE_TIMEOUT_S = 30.0
+
+
+class TritonTokenizer:
+    """Unary calls on the client's channel."""
+
+    def __init__(self, client: TritonClient) -> None:
+        self._client = client
+
+    async def admit(self, request: EngineRequest) -> AdmittedPrompt:
+        message = codec.encode_admission(request)
+        outputs = await self._infer(message, timeout_s=request.timeout_s)
+        ids = _int32(outputs, "input_ids")
+        return AdmittedPrompt(ids=ids, max_tokens=_int32(outputs, "request_output_len")[0])
+
+    async def token_bytes(self, model: ModelCard, ids: Sequence[int]) -> tuple[bytes, ...]:
+        message = codec.encode_detokenization(model, ids)
+        outputs = await self._infer(message, timeout_s=DETOKENIZE_TIMEOUT_S)
+        return codec.bytes_elements(outputs["text_output"])
+
+    async def _infer(
+        self, message: service_pb2.ModelInferRequest, *, timeout_s: float
+    ) -> dict[str, bytes]:
+        """Output name -> its elements as they are on the wire."""
+        try:
+            answer: Any = await self._client.stub.ModelInfer(message, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise error_of_call(error) from error
+        named = zip(answer.outputs, answer.raw_output_contents, strict=True)
+        return {output.name: raw for output, raw in named}
+
+
+def _int32(outputs: dict[str, bytes], name: str) -> tuple[int, ...]:
+    raw = outputs[name]
+    if len(raw) < 4:
+        raise EngineFailed(f"Triton's tokenizer gave no {name}.")
+    return struct.unpack(f"<{len(raw) // 4}i", raw)

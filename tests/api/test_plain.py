@@ -1,0 +1,120 @@
+"""/chat/json, /chat/stream and /chat/sse: one request, three forms of its answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.domain.errors import EngineFailed, InvalidRequest
+from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+
+JSON, STREAM, SSE = "/chat/json", "/chat/stream", "/chat/sse"
+BODY = {"messages": [{"role": "user", "content": "hi"}]}
+ALL = pytest.mark.parametrize("path", [JSON, STREAM, SSE])
+
+
+def message(content: str) -> dict:
+    return {"role": "assistant", "content": content}
+
+
+def lines_of(response) -> list[dict]:
+    assert response.headers["content-type"] == "application/json"
+    assert response.text.endswith("\n")
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def events_of(response) -> list[str]:
+    """The events before [DONE]."""
+    assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+    *events, done, rest = response.text.split("\n\n")
+    assert (done, rest) == ("data: [DONE]", "")
+    return events
+
+
+def test_json_is_the_whole_message(serve):
+    response = serve(ScriptedEngine(deltas("Hé!"))).post(JSON, json=BODY)
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    assert body.pop("id").startswith("chat-")
+    assert body.pop("created") > 1_700_000_000
+    assert body == {"model": "demo", "message": message("Hé!"), "done": True}
+
+
+def test_stream_is_a_line_a_chunk_and_the_last_is_done(serve):
+    lines = lines_of(serve(ScriptedEngine(deltas("ab"))).post(STREAM, json=BODY))
+    assert lines == [
+        {"message": message("a"), "done": False, "index": 0},
+        {"message": message("b"), "done": False, "index": 1},
+        {"message": message(""), "done": True, "index": 2},
+    ]
+
+
+def test_sse_is_an_event_a_chunk_and_then_done(serve):
+    events = events_of(serve(ScriptedEngine(deltas("ab"))).post(SSE, json=BODY))
+    assert [json.loads(event.removeprefix("data: ")) for event in events] == [
+        {"message": message("a"), "done": False, "index": 0},
+        {"message": message("b"), "done": False, "index": 1},
+    ]
+
+
+@ALL
+def test_what_the_caller_says_reaches_the_engine(serve, path):
+    engine = ScriptedEngine(deltas("a"))
+    serve(engine).post(path, json={**BODY, "model": "demo", "temperature": 0.5})
+    (seen,) = engine.requests
+    assert (seen.text, seen.sampling.temperature) == ("<user>hi\n<assistant>", 0.5)
+
+
+@ALL
+@pytest.mark.parametrize(
+    ("body", "status", "code", "param"),
+    [
+        ({**BODY, "max_tokens": 5}, 400, "unsupported_parameter", "max_tokens"),
+        ({**BODY, "temperature": 3}, 400, "invalid_parameter", "temperature"),
+        ({}, 400, "missing_parameter", "messages"),
+        ({"messages": []}, 400, "invalid_messages", "messages"),
+        ({**BODY, "model": "nope"}, 404, "model_not_found", "model"),
+    ],
+)
+def test_a_bad_request_is_a_status_with_the_usual_body(serve, path, body, status, code, param):
+    response = serve(ScriptedEngine()).post(path, json=body)
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], error["param"]) == (status, code, param)
+
+
+@ALL
+def test_an_error_before_the_first_token_is_a_status(serve, path):
+    raised = InvalidRequest("too long", code="context_length_exceeded", param="prompt")
+    response = serve(ScriptedEngine(error=raised)).post(path, json=BODY)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "messages"
+
+
+@ALL
+def test_while_triton_is_away_there_is_no_default_model(serve, path):
+    response = serve(ScriptedEngine(), FixedCatalog("Triton is away")).post(path, json=BODY)
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+
+
+@pytest.mark.parametrize("raised", [EngineFailed("it broke"), RuntimeError("secret")])
+def test_an_error_in_a_stream_is_its_last_line(serve, raised):
+    client = serve(ScriptedEngine(deltas("a", None), error=raised))
+    first, last = lines_of(client.post(STREAM, json=BODY))
+    assert first["done"] is False
+    assert last.keys() == {"error", "done"}
+    assert last["done"] is True
+    assert last["error"]["type"] == "server_error"
+    assert "secret" not in last["error"]["message"]
+
+
+def test_an_error_in_sse_is_an_event_of_that_name(serve):
+    client = serve(ScriptedEngine(deltas("a", None), error=EngineFailed("it broke")))
+    _, last = events_of(client.post(SSE, json=BODY))
+    name, data = last.split("\n")
+    assert name == "event: error"
+    assert json.loads(data.removeprefix("data: ")) == {
+        "message": "it broke",
+        "type": "server_error",
+        "code": "internal_error",
+    }

@@ -1,0 +1,149 @@
+"""/tokenize, /detokenize, …/render and the lists of models: nothing is generated."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.tokenizer import BOS
+
+TOKENIZE, DETOKENIZE = "/tokenize", "/detokenize"
+RENDER = "/v1/chat/completions/render"
+MESSAGES = [{"role": "user", "content": "hi"}]
+RENDERED = "<user>hi\n<assistant>"
+CHAT = {"model": "demo", "messages": MESSAGES}
+
+
+def error_of(response) -> tuple[int, str, str | None]:
+    error = response.json()["error"]
+    return response.status_code, error["code"], error["param"]
+
+
+@pytest.mark.parametrize(
+    ("body", "ids"),
+    [
+        ({"prompt": "hé"}, [BOS, *"hé".encode()]),
+        ({"prompt": "hi", "add_special_tokens": False}, [*b"hi"]),
+        ({"messages": MESSAGES}, [*RENDERED.encode()]),
+        ({"messages": MESSAGES, "add_special_tokens": True}, [BOS, *RENDERED.encode()]),
+    ],
+)
+def test_text_or_messages_become_ids(serve, body, ids):
+    engine = ScriptedEngine()
+    answer = serve(engine).post(TOKENIZE, json={"model": "demo", **body}).json()
+    assert answer == {"count": len(ids), "max_model_len": 128, "tokens": ids, "token_strs": None}
+    assert not engine.requests
+
+
+def test_the_tokens_texts_where_asked_for(serve):
+    body = {"prompt": "hé", "return_token_strs": True}
+    answer = serve(ScriptedEngine()).post(TOKENIZE, json=body).json()
+    assert answer["token_strs"] == ["", "h", "\ufffd", "\ufffd"]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, (400, "invalid_parameter", "prompt")),
+        ({"prompt": "x", "messages": MESSAGES}, (400, "invalid_parameter", "prompt")),
+        ({"prompt": "x", "model": "nope"}, (404, "model_not_found", "model")),
+        ({"prompt": "x", "tools": []}, (400, "unsupported_parameter", "tools")),
+        ({"prompt": "x" * 200}, (400, "context_length_exceeded", "prompt")),
+        (
+            {"messages": [{"role": "user", "content": "x" * 200}]},
+            (400, "context_length_exceeded", "messages"),
+        ),
+    ],
+)
+def test_what_cannot_be_tokenized(serve, body, expected):
+    assert error_of(serve(ScriptedEngine()).post(TOKENIZE, json=body)) == expected
+
+
+@pytest.mark.parametrize(("ids", "text"), [([BOS, *"hé!".encode()], "hé!"), ([], ""), ([BOS], "")])
+def test_ids_become_text(serve, ids, text):
+    body = {"model": "demo", "tokens": ids}
+    assert serve(ScriptedEngine()).post(DETOKENIZE, json=body).json() == {"prompt": text}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, (400, "missing_parameter", "tokens")),
+        ({"tokens": [5, -1]}, (400, "invalid_parameter", "tokens[1]")),
+        ({"tokens": [5, 256]}, (400, "invalid_parameter", "tokens[1]")),
+        ({"tokens": "x"}, (400, "invalid_parameter", "tokens")),
+        ({"tokens": [5], "model": "nope"}, (404, "model_not_found", "model")),
+    ],
+)
+def test_what_cannot_be_detokenized(serve, body, expected):
+    assert error_of(serve(ScriptedEngine()).post(DETOKENIZE, json=body)) == expected
+
+
+@pytest.mark.parametrize(
+    ("limit", "max_tokens", "limited_by"),
+    [
+        ({}, 50, ["default_max_tokens"]),
+        ({"max_tokens": 5}, 5, ["max_tokens"]),
+        ({"max_completion_tokens": 5}, 5, ["max_completion_tokens"]),
+        ({"max_tokens": 108}, 108, ["max_tokens", "context_length"]),
+    ],
+)
+def test_a_rendered_chat(serve, limit, max_tokens, limited_by):
+    engine = ScriptedEngine()
+    answer = serve(engine).post(RENDER, json={**CHAT, **limit}).json()
+    assert answer.pop("id").startswith("chatcmpl-")
+    assert answer == {
+        "object": "chat.completion.render",
+        "model": "demo",
+        "prompt": RENDERED,
+        "prompt_token_ids": [*RENDERED.encode()],
+        "prompt_tokens": 20,
+        "context_length": 128,
+        "max_tokens": max_tokens,
+        "limited_by": limited_by,
+    }
+    assert not engine.requests
+
+
+def test_a_long_chat_is_limited_by_the_context(serve):
+    body = {**CHAT, "messages": [{"role": "user", "content": "x" * 100}]}
+    answer = serve(ScriptedEngine()).post(RENDER, json=body).json()
+    assert (answer["max_tokens"], answer["limited_by"]) == (10, ["context_length"])
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({**CHAT, "nope": 1}, (400, "unsupported_parameter", "nope")),
+        (
+            {**CHAT, "max_completion_tokens": 127},
+            (400, "context_length_exceeded", "max_completion_tokens"),
+        ),
+        (
+            {**CHAT, "messages": [{"role": "user", "content": "x" * 200}]},
+            (400, "context_length_exceeded", "messages"),
+        ),
+    ],
+)
+def test_render_refuses_what_a_generation_would(serve, body, expected):
+    assert error_of(serve(ScriptedEngine()).post(RENDER, json=body)) == expected
+
+
+def test_dynamos_list_of_models(serve):
+    answer = serve(ScriptedEngine()).get("/dynamo/alpha/list-models").json()
+    assert answer == {"chat_completion_models": ["demo"], "completion_models": ["demo"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [(TOKENIZE, {"prompt": "x"}), (DETOKENIZE, {"tokens": [1]}), (RENDER, CHAT)]
+)
+def test_while_triton_is_away(serve, path, body):
+    client = serve(ScriptedEngine(), FixedCatalog("Triton is away"))
+    assert error_of(client.post(path, json=body)) == (503, "model_unavailable", None)
+
+
+def test_every_route_is_in_the_openapi_document(serve):
+    paths = serve(ScriptedEngine()).get("/openapi.json").json()["paths"]
+    for path in (TOKENIZE, DETOKENIZE, RENDER, "/chat/json", "/chat/stream", "/chat/sse"):
+        schema = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert schema["properties"].keys() & {"messages", "tokens"}

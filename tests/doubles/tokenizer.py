@@ -1,0 +1,29 @@
+"""A double of domain.tokenizer's port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.tokenizer import AdmittedPrompt
+
+DEFAULT_MAX_TOKENS = 50
+BOS = 1
+
+
+class ByteTokenizer:
+    """A byte a token, behind BOS where special tokens are asked for; BOS has no bytes."""
+
+    async def admit(self, request: EngineRequest) -> AdmittedPrompt:
+        ids = (*([BOS] if request.add_special_tokens else []), *(request.text or "").encode())
+        room = request.model.facts.context_length - len(ids)
+        asked = request.max_tokens
+        if room < 1 or (asked or 0) > room:
+            param = "prompt" if room < 1 else "max_tokens"
+            raise InvalidRequest("too long", code="context_length_exceeded", param=param)
+        return AdmittedPrompt(ids=ids, max_tokens=asked or min(DEFAULT_MAX_TOKENS, room))
+
+    async def token_bytes(self, model: ModelCard, ids: Sequence[int]) -> tuple[bytes, ...]:
+        return tuple(b"" if token == BOS else bytes([token]) for token in ids)

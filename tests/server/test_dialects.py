@@ -1,0 +1,239 @@
+"""The other dialects on the live stack: plain chat, the WebSocket, tokenizing, rendering."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+
+import httpx
+import pytest
+import websockets
+from websockets.asyncio.client import ClientConnection, connect
+
+from tests.fixtures.stack import Stack, eventually
+from tests.server.test_leaving import assert_the_engine_stops, wait_until_generating
+
+HI = [{"role": "user", "content": "Hello! Who are you?"}]
+LONG = {"model": "endless", "messages": HI, "max_tokens": 4000, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def http(stack):
+    with httpx.Client(base_url=stack.url, timeout=60) as made:
+        yield made
+
+
+def socket_of(stack: Stack, **options) -> connect:
+    return connect(f"ws://127.0.0.1:{stack.port}/v1/chat/completions/ws", proxy=None, **options)
+
+
+async def received(socket: ClientConnection, until: int = 1) -> list[dict]:
+    """Messages up to so many that end a request."""
+    messages = []
+    while until:
+        messages.append(json.loads(await asyncio.wait_for(socket.recv(), 30)))
+        until -= messages[-1].get("type") in ("done", "error")
+    return messages
+
+
+def text_of(messages: list[dict]) -> str:
+    chunks = [message for message in messages if "choices" in message]
+    return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+
+
+def chat_text(http, **fields) -> str:
+    body = {"model": "demo", "messages": HI, **fields}
+    return http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+
+
+def test_the_three_plain_forms_have_the_text_of_a_chat_completion(http):
+    expected = chat_text(http)
+    body = {"messages": HI}
+    whole = http.post("/chat/json", json=body).json()
+    assert (whole["message"]["content"], whole["model"], whole["done"]) == (expected, "demo", True)
+    streamed = http.post("/chat/stream", json=body)
+    assert streamed.headers["transfer-encoding"] == "chunked"
+    lines = [json.loads(line) for line in streamed.text.splitlines()]
+    assert "".join(line["message"]["content"] for line in lines) == expected
+    assert [line["index"] for line in lines] == list(range(len(lines)))
+    assert [line["done"] for line in lines] == [*[False] * (len(lines) - 1), True]
+    *events, done, _ = http.post("/chat/sse", json=body).text.split("\n\n")
+    chunks = [json.loads(event.removeprefix("data: ")) for event in events]
+    assert "".join(chunk["message"]["content"] for chunk in chunks) == expected
+    assert done == "data: [DONE]"
+
+
+def test_a_silent_engine_shows_signs_of_life_and_ends_in_time(stack, start):
+    """The engine's process is halted; with a second proxy in front, which has little patience."""
+    target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
+    hasty = start("proxy", "--triton", target, STALL_TIMEOUT_S=0.7, KEEP_ALIVE_S=0.1)
+    hasty.wait_ready()
+    (engine,) = stack.descendants("endless_engine")
+
+    def stall() -> None:
+        with httpx.stream(
+            "POST", f"{hasty.url}/v1/chat/completions", json={**LONG, "stream": True}, timeout=30
+        ) as response:
+            wait_until_generating(stack)
+            engine.suspend()
+            try:
+                *_, comment, last, done, _ = response.read().decode().split("\n\n")
+            finally:
+                engine.resume()
+        assert (comment, done) == (": keep-alive", "data: [DONE]")
+        assert json.loads(last.removeprefix("data: "))["error"]["code"] == "engine_stalled"
+
+    assert_the_engine_stops(stack, stall)
+    hasty.stop()
+
+
+@pytest.mark.anyio
+async def test_a_socket_takes_requests_one_after_another_and_several_at_once(stack, http):
+    body = {"model": "demo", "messages": HI}
+    prompts = {f"r{number}": f"Hello number {number}!" for number in range(4)}
+    expected = {
+        request_id: chat_text(http, messages=[{"role": "user", "content": prompt}])
+        for request_id, prompt in prompts.items()
+    }
+    async with socket_of(stack) as socket:
+        for _ in range(2):
+            await socket.send(json.dumps(body))
+            messages = await received(socket)
+            assert text_of(messages) == chat_text(http)
+            assert messages[-1] == {"type": "done"}
+        for request_id, prompt in prompts.items():
+            own = {"messages": [{"role": "user", "content": prompt}], "request_id": request_id}
+            await socket.send(json.dumps({**body, **own}))
+        messages = await received(socket, until=len(prompts))
+        for request_id, text in expected.items():
+            assert text_of([m for m in messages if m["request_id"] == request_id]) == text
+
+
+@pytest.mark.anyio
+async def test_errors_leave_the_socket_open_and_pings_are_answered(stack):
+    async with socket_of(stack) as socket:
+        for bad in ("{", json.dumps({"model": "nope", "messages": HI}), "x" * 10_000_001):
+            await socket.send(bad)
+            (error,) = await received(socket)
+            assert error["type"] == "error"
+        await asyncio.wait_for(await socket.ping(), 5)
+        await socket.send(json.dumps({"model": "demo", "messages": HI}))
+        assert (await received(socket))[-1] == {"type": "done"}
+
+
+@pytest.mark.anyio
+async def test_a_message_far_over_the_limit_ends_the_socket(stack):
+    async with socket_of(stack) as socket:
+        with suppress(websockets.ConnectionClosedError):  # it may end before all is sent
+            await socket.send("x" * 20_000_001)
+        with pytest.raises(websockets.ConnectionClosedError) as closed:
+            await socket.recv()
+        assert closed.value.rcvd.code == 1009
+
+
+def test_a_cancel_message_stops_the_engine(stack):
+    async def cancel() -> None:
+        async with socket_of(stack) as socket:
+            await socket.send(json.dumps(LONG))
+            await asyncio.to_thread(wait_until_generating, stack)
+            await socket.send('{"type": "cancel"}')
+            messages = await received(socket)
+            assert messages[-1] == {"type": "done"}
+            assert not any(m.get("choices", [{}])[0].get("finish_reason") for m in messages)
+
+    assert_the_engine_stops(stack, lambda: asyncio.run(cancel()))
+
+
+@pytest.mark.parametrize("is_polite", [True, False])
+def test_a_socket_that_closes_stops_the_engine(stack, is_polite):
+    async def leave() -> None:
+        async with socket_of(stack) as socket:
+            await socket.send(json.dumps(LONG))
+            await asyncio.to_thread(wait_until_generating, stack)
+            if not is_polite:
+                socket.transport.abort()
+
+    assert_the_engine_stops(stack, lambda: asyncio.run(leave()))
+
+
+@pytest.mark.anyio
+async def test_a_client_that_closes_all_at_once_leaves_an_idle_engine(stack):
+    before = stack.settled_engine("endless")
+    async with socket_of(stack) as socket:
+        for number in range(6):
+            await socket.send(json.dumps({**LONG, "request_id": str(number)}))
+        eventually(lambda: stack.engine("endless")["requests_unfinished"] == 6, 10, "they run")
+    after = stack.settled_engine("endless")
+    assert after["requests_cancelled"] - before["requests_cancelled"] == 6
+
+
+def test_a_server_that_stops_closes_its_sockets_and_frees_the_engine(stack, start):
+    target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
+
+    async def stop() -> None:
+        front = start("proxy", "--triton", target)
+        await asyncio.to_thread(front.wait_ready)
+        async with socket_of(front) as socket:
+            await socket.send(json.dumps(LONG))
+            await asyncio.to_thread(wait_until_generating, stack)
+            assert await asyncio.to_thread(front.stop, within_s=10) == 0
+            with pytest.raises(websockets.ConnectionClosedError):
+                await received(socket)
+            assert socket.close_code == 1012
+
+    assert_the_engine_stops(stack, lambda: asyncio.run(stop()))
+
+
+@pytest.mark.parametrize("model", ["demo", "endless"])
+@pytest.mark.parametrize("text", ["Hello, world!", " two  spaces", "naïve café 🎈 日本", "a\nb"])
+def test_tokens_there_and_back(http, model, text):
+    tokenized = http.post("/tokenize", json={"model": model, "prompt": text}).json()
+    assert tokenized["count"] == len(tokenized["tokens"]) > 0
+    assert tokenized["max_model_len"] == model_length(http, model)
+    back = http.post("/detokenize", json={"model": model, "tokens": tokenized["tokens"]}).json()
+    assert back == {"prompt": text}
+
+
+def test_the_count_of_messages_is_the_usage_of_a_chat(http):
+    tokenized = http.post("/tokenize", json={"messages": HI, "return_token_strs": True}).json()
+    body = {"model": "demo", "messages": HI, "max_tokens": 1}
+    usage = http.post("/v1/chat/completions", json=body).json()["usage"]
+    assert tokenized["count"] == len(tokenized["token_strs"]) == usage["prompt_tokens"]
+    rendered = http.post("/v1/chat/completions/render", json=body).json()
+    assert rendered["prompt_token_ids"] == tokenized["tokens"]
+    assert (rendered["max_tokens"], rendered["limited_by"]) == (1, ["max_tokens"])
+    assert HI[0]["content"] in rendered["prompt"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/tokenize", {"prompt": "word " * 10_000}, "prompt"),
+        ("/tokenize", {"messages": [{"role": "user", "content": "word " * 10_000}]}, "messages"),
+        (
+            "/v1/chat/completions/render",
+            {"model": "demo", "messages": HI, "max_completion_tokens": 1_000_000},
+            "max_completion_tokens",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_the_tokenizer(http, path, body, param):
+    response = http.post(path, json=body)
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (400, "context_length_exceeded")
+    assert error["param"] == param
+
+
+def test_ids_outside_the_vocabulary_are_refused(http):
+    response = http.post("/detokenize", json={"tokens": [1, 2**30]})
+    assert response.json()["error"]["param"] == "tokens[1]"
+
+
+def test_dynamos_list_has_every_model(http):
+    listed = http.get("/dynamo/alpha/list-models").json()
+    assert set(listed["completion_models"]) == {"demo", "endless"}
+
+
+def model_length(http, model: str) -> int:
+    return http.get(f"/v1/models/{model}").json()["context_length"]

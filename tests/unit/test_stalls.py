@@ -1,0 +1,76 @@
+"""stalls: what passes, what counts as silence, and who is closed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from proxy.domain.errors import EngineStalled
+from proxy.stalls import watched
+
+SHORT_S = 0.05
+
+
+class Items:
+    """Yields each number after that many seconds, then hangs for ever where told to."""
+
+    def __init__(self, *pauses_s: float, hangs: bool = False) -> None:
+        self.pauses_s, self.hangs = pauses_s, hangs
+        self.is_closed = False
+
+    async def run(self):
+        try:
+            for pause_s in self.pauses_s:
+                await asyncio.sleep(pause_s)
+                yield pause_s
+            if self.hangs:
+                await asyncio.Event().wait()
+        finally:
+            self.is_closed = True
+
+
+async def collected(items: Items, rest_s: float = 0.0) -> list[float]:
+    got = []
+    async for item in watched(items.run(), SHORT_S):
+        got.append(item)
+        await asyncio.sleep(rest_s)
+    return got
+
+
+def test_items_pass_untouched():
+    items = Items(0, 0.01, 0.01, 0)
+    assert asyncio.run(collected(items)) == [0, 0.01, 0.01, 0]
+    assert items.is_closed
+
+
+@pytest.mark.parametrize("pauses_s", [(), (0,), (0, 0.03, 0)])
+def test_silence_is_an_error_and_closes_the_items(pauses_s):
+    items = Items(*pauses_s, hangs=True)
+
+    async def run() -> None:
+        with pytest.raises(EngineStalled, match=r"for 0\.05 seconds"):
+            await collected(items)
+        assert items.is_closed
+        await asyncio.sleep(0)  # the task itself is not cancelled
+
+    asyncio.run(run())
+
+
+def test_the_consumers_own_time_does_not_count():
+    items = Items(0, 0, 0)
+    assert len(asyncio.run(collected(items, rest_s=2 * SHORT_S))) == 3
+
+
+def test_a_cancel_from_outside_stays_a_cancel():
+    items = Items(hangs=True)
+
+    async def run() -> None:
+        task = asyncio.ensure_future(collected(items))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert items.is_closed

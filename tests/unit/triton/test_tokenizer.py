@@ -1,0 +1,115 @@
+"""The tokenizer and detokenizer asked alone: messages out, answers and refusals in."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import grpc
+import pytest
+from tritonclient.grpc import service_pb2
+
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import (
+    DeadlineExceeded,
+    EngineFailed,
+    InvalidRequest,
+    ModelUnavailable,
+)
+from proxy.domain.request import Sampling
+from proxy.triton.tokenizer import TritonTokenizer
+from tests.doubles.engine import CARD
+
+REQUEST = EngineRequest(
+    id="r1",
+    model=CARD,
+    text="hi",
+    add_special_tokens=False,
+    max_tokens=5,
+    timeout_s=9,
+    sampling=Sampling(temperature=0.5, bad_words=("bad",)),
+    constraint=Constraint(GuideKind.REGEX, "a+"),
+)
+
+
+class AnsweringClient:
+    """A TritonClient whose unary calls give these outputs, or raise; keeps what it was sent."""
+
+    def __init__(self, error: Exception | None = None, **outputs: bytes) -> None:
+        self.stub = self
+        self.error = error
+        self.outputs = outputs
+        self.sent: list[service_pb2.ModelInferRequest] = []
+
+    async def ModelInfer(self, message, timeout):  # the stub's own name
+        self.sent.append(message)
+        if self.error is not None:
+            raise self.error
+        response = service_pb2.ModelInferResponse()
+        for name, raw in self.outputs.items():
+            response.outputs.add(name=name)
+            response.raw_output_contents.append(raw)
+        return response
+
+
+def int32(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}i", *values)
+
+
+def failure(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
+
+
+def test_an_admission_sends_what_the_tokenizer_takes_and_reads_ids_and_limit():
+    client = AnsweringClient(input_ids=int32(4, 5), request_output_len=int32(7))
+    admitted = asyncio.run(TritonTokenizer(client).admit(REQUEST))
+    assert (admitted.ids, admitted.max_tokens) == ((4, 5), 7)
+    (sent,) = client.sent
+    assert (sent.model_name, sent.id) == ("demo_tokenizer", "r1")
+    assert [row.name for row in sent.inputs] == [
+        "text_input",
+        "add_special_tokens",
+        "max_tokens",
+        "bad_words",
+        "guided_decoding_guide_type",
+        "guided_decoding_guide",
+    ]
+    assert not sent.parameters
+
+
+def test_detokenizing_gives_each_tokens_bytes():
+    raw = struct.pack("<I", 2) + b"ab" + struct.pack("<I", 0)
+    client = AnsweringClient(text_output=raw)
+    assert asyncio.run(TritonTokenizer(client).token_bytes(CARD, [8, 9])) == (b"ab", b"")
+    (sent,) = client.sent
+    assert sent.model_name == "demo_detokenizer"
+    assert [(row.name, list(row.shape)) for row in sent.inputs] == [("output_ids", [1, 1, 2])]
+    assert sent.raw_input_contents == [int32(8, 9)]
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "error"),
+    [
+        (
+            grpc.StatusCode.INVALID_ARGUMENT,
+            '{"code": "context_length_exceeded", "param": "prompt", "message": "too long"}',
+            InvalidRequest,
+        ),
+        (grpc.StatusCode.UNAVAILABLE, "no connection", ModelUnavailable),
+        (grpc.StatusCode.UNAVAILABLE, "'demo_tokenizer' is not ready", ModelUnavailable),
+        (grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'x'", ModelUnavailable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "", DeadlineExceeded),
+        (grpc.StatusCode.INTERNAL, "it broke", EngineFailed),
+    ],
+)
+def test_failures_are_the_proxys_errors(code, details, error):
+    client = AnsweringClient(failure(code, details))
+    with pytest.raises(error):
+        asyncio.run(TritonTokenizer(client).admit(REQUEST))
+
+
+def test_an_answer_without_the_limit_is_an_error():
+    client = AnsweringClient(input_ids=int32(4), request_output_len=b"")
+    with pytest.raises(EngineFailed, match="request_output_len"):
+        asyncio.run(TritonTokenizer(client).admit(REQUEST))
