@@ -49,8 +49,8 @@ class TritonCatalog:
     async def _loaded(self, config: model_config_pb2.ModelConfig) -> LoadedModel:
         parameters = {key: value.string_value for key, value in config.parameters.items()}
         differences = contract.version_differences(parameters)
+        ensemble = await self._metadata(config.name)
         if not differences:
-            ensemble = await self._metadata(config.name)
             engine = await self._metadata(parameters["engine_model"])
             differences = [
                 *contract.tensor_differences(ensemble, tensors.INPUTS, tensors.OUTPUTS),
@@ -58,7 +58,11 @@ class TritonCatalog:
             ]
         if differences:
             raise NotReady(f"model {config.name!r} does not fit: {'; '.join(differences)}")
-        return LoadedModel(name=config.name, facts=_facts(config.name, parameters))
+        return LoadedModel(
+            name=config.name,
+            facts=_facts(config.name, parameters),
+            capabilities=contract.capabilities(ensemble, tensors.INPUTS, tensors.OUTPUTS),
+        )
 
     async def _metadata(self, name: str) -> service_pb2.ModelMetadataResponse:
         request = service_pb2.ModelMetadataRequest(name=name)

@@ -15,6 +15,8 @@ LAYERS = [
         "proxy.registry",
         "proxy.text",
         "proxy.stops",
+        "proxy.choice",
+        "proxy.candidates",
         "proxy.prompting",
         "proxy.triton",
     },
