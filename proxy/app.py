@@ -15,6 +15,7 @@ from proxy.access.concurrency import Concurrency
 from proxy.api import errors, operations
 from proxy.api.middleware import RequestContext
 from proxy.api.openai import routes as openai_routes
+from proxy.api.openai.limits import Limits
 from proxy.domain.engine import Catalog, Engine
 from proxy.registry import Registry
 from proxy.service import Service
@@ -65,7 +66,17 @@ def compose(settings: Settings, engine: Engine, catalog: Catalog) -> FastAPI:
     )
     errors.install(app)
     app.include_router(
-        openai_routes.routes(service, registry, max_request_bytes=settings.max_request_bytes)
+        openai_routes.routes(
+            service,
+            registry,
+            max_request_bytes=settings.max_request_bytes,
+            limits=Limits(
+                stops=settings.max_stops,
+                messages=settings.max_messages,
+                logit_bias=settings.max_logit_bias,
+                choices=settings.max_choices,
+            ),
+        )
     )
     app.include_router(operations.routes(registry, metrics.registry))
     return app

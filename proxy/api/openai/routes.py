@@ -11,13 +11,17 @@ from proxy.api import body
 from proxy.api.answer import Renderer, StreamedAnswer, WholeAnswer
 from proxy.api.openai import chat, completions
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
+from proxy.api.openai.head import fingerprint_of
+from proxy.api.openai.limits import Limits
 from proxy.api.openai.models import model_body, model_list
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
 from proxy.service import Service
 
 
-def routes(service: Service, registry: Registry, *, max_request_bytes: int) -> APIRouter:
+def routes(
+    service: Service, registry: Registry, *, max_request_bytes: int, limits: Limits
+) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
     def answer(request: GenerationRequest, renderer: Renderer, *, streams: bool) -> Response:
@@ -27,14 +31,19 @@ def routes(service: Service, registry: Registry, *, max_request_bytes: int) -> A
     @router.post("/chat/completions", openapi_extra=_takes(ChatCompletionBody))
     async def create_chat_completion(http: Request) -> Response:
         asked = await body.read(http, ChatCompletionBody, max_bytes=max_request_bytes)
+        limits.check(asked)
         request = chat.to_domain(asked)
-        return answer(request, chat.ChatRenderer(asked, request), streams=bool(asked.stream))
+        fingerprint = fingerprint_of(registry.known(asked.model))
+        renderer = chat.ChatRenderer(asked, request, fingerprint=fingerprint)
+        return answer(request, renderer, streams=bool(asked.stream))
 
     @router.post("/completions", openapi_extra=_takes(CompletionBody))
     async def create_completion(http: Request) -> Response:
         asked = await body.read(http, CompletionBody, max_bytes=max_request_bytes)
+        limits.check(asked)
         request = completions.to_domain(asked)
-        renderer = completions.CompletionRenderer(asked, request)
+        fingerprint = fingerprint_of(registry.known(asked.model))
+        renderer = completions.CompletionRenderer(asked, request, fingerprint=fingerprint)
         return answer(request, renderer, streams=bool(asked.stream))
 
     @router.get("/models")
