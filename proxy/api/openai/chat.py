@@ -112,7 +112,7 @@ class ChatRenderer:
         }
 
     def _with_tokens(self, choice: dict[str, Any], part: TextDelta | Answer) -> dict[str, Any]:
-        if self._logs:
+        if self._logs and part.log_probs:
             choice["logprobs"] = chat_log_probs(part.log_probs)
         if self._tells_ids:
             choice["token_ids"] = list(part.token_ids)

@@ -85,7 +85,7 @@ class CompletionRenderer:
         return self._usage.added_to({**self._head, "choices": [choice]})
 
     def _with_tokens(self, choice: dict[str, Any], part: TextDelta | Answer) -> dict[str, Any]:
-        if self._logs:
+        if self._logs and part.log_probs:
             choice["logprobs"] = completion_log_probs(part.log_probs)
         if self._tells_ids:
             choice["token_ids"] = list(part.token_ids)
