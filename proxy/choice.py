@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proxy.domain.model import ModelCard
 from proxy.domain.output import (
@@ -46,11 +46,15 @@ class Choice:
         self._logs = request.sampling.top_log_probs is not None
         self._logged = _HeldTokens(len(self._echo))
         self._log_prob_sum = 0.0
-        self._usage = Usage()
+        self._tells_usage = request.tells_usage
+        self._prompt_tokens = 0
+        self._cached_tokens = 0
+        self._completion_tokens = 0
         self.is_finished = False
 
     def push(self, delta: TokenDelta) -> list[OutputEvent]:
-        self._count_prompt(delta)
+        if delta.prompt_tokens is not None:
+            self._count_prompt(delta)
         text, logged, taken = self._push_tokens(delta)
         is_stopped = self._stops.is_stopped
         finish = FinishReason.STOP if is_stopped else delta.finish
@@ -63,61 +67,66 @@ class Choice:
         ids = delta.token_ids[:taken] if self._returns_token_ids else ()
         events: list[OutputEvent] = []
         if text or logged or ids or self._echo:
-            events.append(
-                TextDelta(self._echo + text, self._index, tuple(logged), ids, self._usage)
-            )
-            self._echo = ""
+            events.append(self._delta(text, logged, ids))
         if finish is not None:
             self.is_finished = True
             events.append(self._finished(finish))
         return events
 
     def _count_prompt(self, delta: TokenDelta) -> None:
-        if not self._counts_prompt:
-            return
-        if delta.prompt_tokens is not None:
-            self._usage = replace(self._usage, prompt_tokens=delta.prompt_tokens)
-        if delta.cached_tokens is not None:
-            self._usage = replace(self._usage, cached_tokens=delta.cached_tokens)
+        if self._counts_prompt:
+            self._prompt_tokens = delta.prompt_tokens or 0
+            self._cached_tokens = delta.cached_tokens or 0
 
     def _push_tokens(self, delta: TokenDelta) -> tuple[str, list[LoggedToken], int]:
         """Token by token, so that all ends with the token that completed a stop string.
 
         The text and its logged tokens that may be sent, and how many tokens were taken.
         """
-        text, logged, taken = "", list[LoggedToken](), 0
-        before = self._usage.completion_tokens
+        text, taken = "", 0
+        logged: list[LoggedToken] = []
+        end_at = 0 if delta.finish is None else self._silent_end(delta)
         for data in delta.token_bytes:
             taken += 1
-            is_end = self._is_end(delta, taken, data)
-            piece = self._text.push(b"" if is_end else data)
-            log_prob = delta.log_probs[taken - 1] if delta.log_probs else None
-            passed = self._pass(piece, before + taken)
+            self._completion_tokens += 1
+            piece = self._text.push(b"" if taken == end_at else data)
+            # stop strings are not looked for in the first `min_tokens`
+            checked = self._completion_tokens > self._min_tokens
+            passed = self._stops.push(piece) if checked else piece
             text += passed
-            if log_prob is not None:
+            if delta.log_probs:
+                log_prob = delta.log_probs[taken - 1]
                 self._log_prob_sum += log_prob.log_prob
-                if self._logs and not is_end:
+                if self._logs and taken != end_at:
                     self._logged.push(data, log_prob, len(piece))
                 logged += self._logged.released(len(passed), is_last=self._stops.is_stopped)
             if self._stops.is_stopped:
                 break
-        self._usage = replace(self._usage, completion_tokens=before + taken)
         return text, logged, taken
 
-    def _pass(self, piece: str, tokens: int) -> str:
-        """Text that may be sent. Stop strings are not looked for in the first `min_tokens`."""
-        return piece if tokens <= self._min_tokens else self._stops.push(piece)
+    def _silent_end(self, delta: TokenDelta) -> int:
+        """The number of the token that ended the answer and is no part of the text, 0 for none."""
+        if delta.finish is not FinishReason.STOP or not delta.token_bytes:
+            return 0
+        is_hidden = bool(delta.token_ids) and delta.token_ids[-1] in self._end_ids
+        return len(delta.token_bytes) if is_hidden or not delta.token_bytes[-1] else 0
 
-    def _is_end(self, delta: TokenDelta, taken: int, data: bytes) -> bool:
-        """A token that ended the answer and is no part of its text."""
-        if delta.finish is not FinishReason.STOP or taken < len(delta.token_bytes):
-            return False
-        return not data or bool(delta.token_ids and delta.token_ids[-1] in self._end_ids)
+    def _delta(self, text: str, logged: list[LoggedToken], ids: tuple[int, ...]) -> TextDelta:
+        text, self._echo = self._echo + text, ""
+        usage = self._usage() if self._tells_usage else None
+        return TextDelta(text, self._index, tuple(logged), ids, usage)
+
+    def _usage(self) -> Usage:
+        return Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._completion_tokens,
+            cached_tokens=self._cached_tokens,
+        )
 
     def _finished(self, reason: FinishReason) -> Finished:
-        tokens = self._usage.completion_tokens
+        tokens = self._completion_tokens
         mean = self._log_prob_sum / tokens if self._logs and tokens else None
-        return Finished(reason=reason, usage=self._usage, choice=self._index, mean_log_prob=mean)
+        return Finished(reason=reason, usage=self._usage(), choice=self._index, mean_log_prob=mean)
 
 
 def _echo(request: GenerationRequest) -> str:

@@ -81,14 +81,14 @@ class TextDelta:
     """More of a choice: text, and its tokens where they were asked for.
 
     `token_ids` has the end token and the tokens of a stop string too, `log_probs` only tokens of
-    the text. `usage` is the choice's so far.
+    the text. `usage` is the choice's so far, where it was asked for.
     """
 
     text: str
     choice: int = 0
     log_probs: tuple[LoggedToken, ...] = ()
     token_ids: tuple[int, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,8 +96,9 @@ class Sampling:
 class GenerationRequest:
     """One request for one model. `id` is ours, unique, and is the Triton request id too.
 
-    choices: answers to each prompt, the best of `best_of` where that is more. priority: a higher
-    one goes first. includes_stop: the answer has the stop string or token that ended it.
+    choices: answers to each prompt, the best of `best_of` where that is more. includes_stop: the
+    answer has the stop string or token that ended it. tells_usage: with each piece of text, too.
+    priority: a higher one goes first.
     """
 
     id: str
@@ -111,6 +112,7 @@ class GenerationRequest:
     best_of: int | None = None
     echoes_prompt: bool = False
     returns_token_ids: bool = False
+    tells_usage: bool = False
     priority: int | None = None
     cache_salt: str | None = None
     user: str | None = None

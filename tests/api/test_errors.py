@@ -95,6 +95,7 @@ def error_of(response) -> dict:
         ({**GOOD, "service_tier": "best"}, 400, "invalid_parameter", "service_tier"),
         ({**GOOD, "modalities": ["text", "audio"]}, 400, "unsupported_parameter", "modalities[1]"),
         (
+            {**GOOD, "skip_special_tokens": False},
             400,
             "unsupported_parameter",
             "skip_special_tokens",
@@ -118,6 +119,7 @@ def error_of(response) -> dict:
         ({**GOOD, "best_of": 2}, 400, "unsupported_parameter", "best_of"),
         ({**GOOD, "chat_template": "x"}, 400, "unsupported_parameter", "chat_template"),
         (
+            {**GOOD, "truncate_prompt_tokens": 5},
             400,
             "unsupported_parameter",
             "truncate_prompt_tokens",

@@ -93,6 +93,7 @@ class GenerationBody(SamplingBody):
             "stop": self.stops,
             "includes_stop": bool(self.include_stop_str_in_output),
             "choices": self.n or 1,
+            "tells_usage": self.tells_usage_always,
             "returns_token_ids": bool(self.return_token_ids),
             "priority": None if self.priority is None else -self.priority,
             "cache_salt": self.cache_salt,

@@ -27,8 +27,10 @@ class StreamUsage:
         self._by_choice: dict[int, Usage] = {}
 
     def see(self, event: OutputEvent) -> None:
-        self._by_choice[event.choice] = event.usage
-        self._unfinished -= isinstance(event, Finished)
+        if event.usage is not None:
+            self._by_choice[event.choice] = event.usage
+        if isinstance(event, Finished):
+            self._unfinished -= 1
 
     def added_to(self, chunk: dict[str, Any]) -> dict[str, Any]:
         if self._is_told_always:
