@@ -168,6 +168,23 @@ def test_what_says_nothing_sends_nothing(serve):
     assert engine.requests[0].asks_for == frozenset()
 
 
+def test_the_sdks_own_dump_of_an_answer_may_be_sent_back(serve):
+    dumped = {"role": "assistant", "content": "a", "refusal": None, "tool_calls": None}
+    body = {**CHAT_BODY, "messages": [*CHAT_BODY["messages"], dumped, *CHAT_BODY["messages"]]}
+    assert serve(ScriptedEngine(deltas("a"))).post(CHAT, json=body).status_code == 200
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "-1", "1e400", "NaN", "Infinity", "1.5"])
+@pytest.mark.parametrize(
+    "field",
+    ["n", "top_k", "seed", "priority", "temperature", "presence_penalty", "max_tokens"],
+)
+def test_strange_numbers_are_answered_and_never_ours_to_blame(serve, field, number):
+    text = json.dumps({**CHAT_BODY, field: "NUMBER"}).replace('"NUMBER"', number)
+    response = serve(ScriptedEngine(deltas("a"))).post(CHAT, content=text)
+    assert response.status_code in (200, 400)
+
+
 @pytest.mark.parametrize(("given", "sent"), [(-1, 0), (0, 0), (3, 3)])
 def test_top_k_minus_one_keeps_all(serve, given, sent):
     engine = ScriptedEngine(deltas("a"))

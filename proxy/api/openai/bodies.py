@@ -62,13 +62,6 @@ class GenerationBody(SamplingBody):
     service_tier: ServiceTier | None = None
     prompt_cache_key: Label | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_not_given(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in given.items() if value is not None}
-
     @model_validator(mode="after")
     def _stream_options_need_stream(self) -> GenerationBody:
         if self.stream_options is not None and not self.stream:

@@ -12,6 +12,7 @@ from pydantic import (
     Field,
     StringConstraints,
     Tag,
+    model_validator,
 )
 
 from proxy.api.body import FieldError
@@ -20,7 +21,16 @@ INT32_MAX = 2**31 - 1
 
 
 class RequestBody(BaseModel):
+    """A field that it does not have is refused by name; null is the same as not given."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_not_given(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def _text_or_list(value: Any) -> str:
