@@ -16,7 +16,7 @@ from proxy.domain.output import (
     TokenLogProb,
     Usage,
 )
-from proxy.domain.request import GenerationRequest, TextPrompt
+from proxy.domain.request import ChatPrompt, GenerationRequest, TextPrompt
 from proxy.stops import StopMatcher
 from proxy.text import TextDecoder
 
@@ -35,7 +35,7 @@ class Choice:
         self._index = index
         self._counts_prompt = counts_prompt
         self._echo = _echo(request)
-        strips = card.facts.strips_leading_space and not self._echo
+        strips = card.facts.strips_leading_space and not self._echo and not _continues(request)
         self._text = TextDecoder(strips_leading_space=strips)
         self._stops = StopMatcher(request.stop, includes_stop=request.includes_stop)
         self._min_tokens = request.sampling.min_tokens or 0
@@ -133,6 +133,11 @@ def _echo(request: GenerationRequest) -> str:
     if request.echoes_prompt and isinstance(request.prompt, TextPrompt):
         return request.prompt.text
     return ""
+
+
+def _continues(request: GenerationRequest) -> bool:
+    """Then a space at the beginning stands between the caller's words and the model's."""
+    return isinstance(request.prompt, ChatPrompt) and request.prompt.continues_last
 
 
 @dataclass(frozen=True, slots=True)

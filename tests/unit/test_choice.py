@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.choice import Choice
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb, fold
-from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling, TextPrompt
 from tests.doubles.engine import CARD
 from tests.strategies import cuts
 
@@ -113,7 +113,15 @@ def test_an_echo_is_in_front_and_shifts_the_offsets():
     assert [token.offset for token in answer.log_probs] == [1, 2]
 
 
-def test_an_echo_keeps_the_space_between_prompt_and_answer():
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, "a"),
+        ({"echoes_prompt": True}, "p a"),
+        ({"prompt": ChatPrompt(messages=(), continues_last=True)}, " a"),
+    ],
+)
+def test_the_space_between_the_callers_words_and_the_models_is_kept(fields, text):
     card = replace(CARD, facts=replace(CARD.facts, strips_leading_space=True))
-    choice = Choice(asked(echoes_prompt=True), card)
-    assert choice.push(joined([b" a"], FinishReason.LENGTH))[0].text == "p a"
+    choice = Choice(replace(asked(), **fields), card)
+    assert choice.push(joined([b" a"], FinishReason.LENGTH))[0].text == text

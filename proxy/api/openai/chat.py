@@ -61,24 +61,27 @@ class ChatRenderer:
         self._tells_ids = bool(body.return_token_ids)
         self._usage = StreamUsage(body, request.choices)
         self._begun: set[int] = set()
-        self._chunk_head = head(body, request, "chat.completion.chunk", fingerprint)
-        self._head = {**self._chunk_head, "object": "chat.completion"}
+        self._head = head(body, request, "chat.completion", fingerprint)
+        self._chunk_head = {
+            **self._head,
+            "object": "chat.completion.chunk",
+            **self._usage.head,
+        }
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
         """A choice's role comes first, in a chunk of its own; usage last, where asked for."""
-        self._usage.see(event)
         chunks = []
         if event.choice not in self._begun:
             self._begun.add(event.choice)
             role = {"role": "assistant", "content": "", "refusal": None}
-            chunks.append(self._chunk(self._choice(event, role)))
+            chunks.append(self._chunk(event, self._choice(event, role)))
         match event:
             case TextDelta():
                 choice = self._choice(event, {"content": event.text})
-                chunks.append(self._chunk(self._with_tokens(choice, event)))
+                chunks.append(self._chunk(event, self._with_tokens(choice, event)))
             case Finished():
-                choice = self._choice(event, {}, event.reason.value)
-                chunks += [self._chunk(choice), *self._usage.last_chunks(self._chunk_head)]
+                chunks.append(self._chunk(event, self._choice(event, {}, event.reason.value)))
+                chunks += self._usage.last_chunks(self._chunk_head, event)
             case _:
                 assert_never(event)
         return chunks
@@ -98,8 +101,11 @@ class ChatRenderer:
         ]
         return {**self._head, "choices": choices, "usage": usage_body(completion.usage)}
 
-    def _chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
-        return self._usage.added_to({**self._chunk_head, "choices": [choice]})
+    def _chunk(self, event: OutputEvent, choice: dict[str, Any]) -> dict[str, Any]:
+        chunk = {**self._chunk_head, "choices": [choice]}
+        if self._usage.is_told_always:
+            chunk["usage"] = self._usage.so_far(event)
+        return chunk
 
     def _choice(
         self, event: OutputEvent, delta: dict[str, Any], finish_reason: str | None = None

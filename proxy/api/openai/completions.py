@@ -61,16 +61,16 @@ class CompletionRenderer:
         self._tells_ids = bool(body.return_token_ids)
         self._usage = StreamUsage(body, request.choices * len(request.prompts))
         self._head = head(body, request, "text_completion", fingerprint)
+        self._chunk_head = {**self._head, **self._usage.head}
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
-        self._usage.see(event)
         match event:
             case TextDelta():
                 choice = self._with_tokens(_choice(event.choice, event.text), event)
-                return [self._chunk(choice)]
+                return [self._chunk(event, choice)]
             case Finished():
-                end = self._chunk(_choice(event.choice, "", event.reason.value))
-                return [end, *self._usage.last_chunks(self._head)]
+                end = self._chunk(event, _choice(event.choice, "", event.reason.value))
+                return [end, *self._usage.last_chunks(self._head, event)]
             case _:
                 assert_never(event)
 
@@ -81,8 +81,11 @@ class CompletionRenderer:
         ]
         return {**self._head, "choices": choices, "usage": usage_body(completion.usage)}
 
-    def _chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
-        return self._usage.added_to({**self._head, "choices": [choice]})
+    def _chunk(self, event: OutputEvent, choice: dict[str, Any]) -> dict[str, Any]:
+        chunk = {**self._chunk_head, "choices": [choice]}
+        if self._usage.is_told_always:
+            chunk["usage"] = self._usage.so_far(event)
+        return chunk
 
     def _with_tokens(self, choice: dict[str, Any], part: TextDelta | Answer) -> dict[str, Any]:
         if self._logs and part.log_probs:

@@ -22,23 +22,24 @@ class StreamUsage:
 
     def __init__(self, body: GenerationBody, choices: int) -> None:
         self._has_last_chunk = body.includes_usage
-        self._is_told_always = body.tells_usage_always
+        self.is_told_always = body.tells_usage_always
         self._unfinished = choices
         self._by_choice: dict[int, Usage] = {}
 
-    def see(self, event: OutputEvent) -> None:
+    @property
+    def head(self) -> dict[str, Any]:
+        """What every chunk has from the beginning."""
+        return {"usage": None} if self._has_last_chunk or self.is_told_always else {}
+
+    def so_far(self, event: OutputEvent) -> dict[str, Any]:
         if event.usage is not None:
             self._by_choice[event.choice] = event.usage
-        if isinstance(event, Finished):
-            self._unfinished -= 1
+        return usage_body(self._sum())
 
-    def added_to(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        if self._is_told_always:
-            return {**chunk, "usage": usage_body(self._sum())}
-        return {**chunk, "usage": None} if self._has_last_chunk else chunk
-
-    def last_chunks(self, head: dict[str, Any]) -> list[dict[str, Any]]:
+    def last_chunks(self, head: dict[str, Any], event: Finished) -> list[dict[str, Any]]:
         """After the last choice has finished, where it was asked for."""
+        self._by_choice[event.choice] = event.usage
+        self._unfinished -= 1
         if self._unfinished or not self._has_last_chunk:
             return []
         return [{**head, "choices": [], "usage": usage_body(self._sum())}]
