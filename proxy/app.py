@@ -18,6 +18,8 @@ from proxy.api.middleware import RequestContext
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
 from proxy.api.openai import socket as openai_socket
+from proxy.api.openai.asking import Asking
+from proxy.api.openai.limits import Limits
 from proxy.api.plain import routes as plain_routes
 from proxy.api.tokens import routes as tokens_routes
 from proxy.domain.engine import Catalog, Engine
@@ -83,21 +85,32 @@ def _include_adapters(
     """Every protocol over the one service."""
     limit = settings.max_request_bytes
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
+    asking = Asking(registry, _limits(settings))
     socket = openai_socket.routes(
         service,
+        asking,
         origins=settings.cors_origins,
         max_requests=settings.max_socket_requests,
         max_message_bytes=limit,
     )
     for router in (
-        openai_routes.routes(answers, registry, max_request_bytes=limit),
+        openai_routes.routes(answers, registry, asking, max_request_bytes=limit),
         socket,
-        openai_render.routes(service, tokenizer, max_request_bytes=limit),
+        openai_render.routes(service, tokenizer, asking, max_request_bytes=limit),
         plain_routes.routes(answers, registry, max_request_bytes=limit),
         tokens_routes.routes(service, tokenizer, registry, max_request_bytes=limit),
         dynamo.routes(registry),
     ):
         app.include_router(router)
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        stops=settings.max_stops,
+        messages=settings.max_messages,
+        logit_bias=settings.max_logit_bias,
+        choices=settings.max_choices,
+    )
 
 
 def _cors(origins: tuple[str, ...]) -> list[Middleware]:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2 import meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from proxy.domain.errors import InvalidRequest
+from proxy.domain.errors import ECHO_AT_MOST, InvalidRequest
 from proxy.domain.model import ModelFacts
 from proxy.domain.request import ChatPrompt, Message
 
+OUR_VARIABLES = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", "tools"})
+CONTINUED_HERE = "\ue000continued here\ue001"  # private use: no message has it
 
-def render(prompt: ChatPrompt, facts: ModelFacts) -> str:
+
+def render(prompt: ChatPrompt, facts: ModelFacts, *, takes_callers_values: bool = False) -> str:
     """The prompt up to where the assistant's answer begins.
 
     Raises:
-        InvalidRequest: the model has no chat template, or its template refuses the messages.
+        InvalidRequest: the model has no chat template, its template refuses the messages, or has
+            no use for one of the prompt's values.
     """
     if facts.chat_template is None:
         raise InvalidRequest(
@@ -28,12 +32,16 @@ def render(prompt: ChatPrompt, facts: ModelFacts) -> str:
             code="unsupported_parameter",
             param="messages",
         )
+    _check_values(prompt, facts.chat_template, takes_callers_values)
+    messages = [_as_template_sees(message, facts.chat_template) for message in prompt.messages]
+    if prompt.continues_last:
+        messages[-1]["content"] += CONTINUED_HERE
     try:
-        return _compiled(facts.chat_template).render(
-            messages=[
-                _as_template_sees(message, facts.chat_template) for message in prompt.messages
-            ],
-            add_generation_prompt=True,
+        text = _compiled(facts.chat_template).render(
+            **prompt.callers_values,
+            **prompt.template_values,
+            messages=messages,
+            add_generation_prompt=prompt.adds_generation_prompt,
             bos_token=facts.bos_token,
             eos_token=facts.eos_token,
         )
@@ -43,9 +51,41 @@ def render(prompt: ChatPrompt, facts: ModelFacts) -> str:
             code="invalid_messages",
             param="messages",
         ) from error
+    return _up_to_continuation(text) if prompt.continues_last else text
 
 
-def _as_template_sees(message: Message, template: str) -> Mapping[str, str]:
+def _up_to_continuation(text: str) -> str:
+    """What the template wrote after the last message is cut off."""
+    start, mark, _ = text.rpartition(CONTINUED_HERE)
+    if not mark:
+        raise _unsupported(
+            "The model's chat template does not write the last message, so it cannot be continued.",
+            "continue_final_message",
+        )
+    return start
+
+
+def _check_values(prompt: ChatPrompt, template: str, takes_callers_values: bool) -> None:
+    """A value that the template does not use would be ignored, so it is refused by name."""
+    if prompt.callers_values and not takes_callers_values:
+        raise _unsupported("This model takes no 'chat_template_kwargs'.", "chat_template_kwargs")
+    used = _variables(template)
+    for name in prompt.callers_values:
+        path = f"chat_template_kwargs.{name}"
+        if name in OUR_VARIABLES or name in prompt.template_values:
+            raise _unsupported(f"{path!r} is not the caller's to set.", path)
+        if name not in used:
+            raise _unsupported(f"The model's chat template has no use for {path!r}.", path)
+    for name in prompt.template_values:
+        if name not in used:
+            raise _unsupported(f"The model's chat template has no use for {name!r}.", name)
+
+
+def _unsupported(message: str, param: str) -> InvalidRequest:
+    return InvalidRequest(message, code="unsupported_parameter", param=param[:ECHO_AT_MOST])
+
+
+def _as_template_sees(message: Message, template: str) -> dict[str, str]:
     """A template that does not know the newer role `developer` gets it as `system`."""
     role = message.role
     if role == "developer" and "developer" not in template:
@@ -57,13 +97,26 @@ def _as_template_sees(message: Message, template: str) -> Mapping[str, str]:
 @lru_cache(maxsize=64)
 def _compiled(template: str) -> jinja2.Template:
     """The environment that Hugging Face's templates are written for."""
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
+    environment = _environment()
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
     return environment.from_string(template)
+
+
+@lru_cache(maxsize=64)
+def _variables(template: str) -> frozenset[str]:
+    """Names that the template reads and does not set itself; none where it is no template."""
+    try:
+        return frozenset(meta.find_undeclared_variables(_environment().parse(template)))
+    except jinja2.TemplateError:
+        return frozenset()  # rendering says what is wrong
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    return ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
 
 
 def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:

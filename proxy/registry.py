@@ -88,12 +88,19 @@ class Registry:
 
 def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:
     if entry is None:
-        return ModelCard(name=model.name, triton_model=model.name, facts=model.facts)
+        return ModelCard(
+            name=model.name,
+            triton_model=model.name,
+            facts=model.facts,
+            capabilities=model.capabilities,
+        )
     defaults = entry.sampling
     return ModelCard(
         name=model.name,
         triton_model=model.name,
         facts=model.facts,
+        capabilities=model.capabilities,
+        takes_template_values=entry.chat_template_kwargs,
         aliases=entry.aliases,
         owned_by=entry.owned_by,
         sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),

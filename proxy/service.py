@@ -13,22 +13,20 @@ from typing_extensions import assert_never
 
 from proxy import prompting, stalls
 from proxy.access.concurrency import Concurrency
+from proxy.candidates import best, interleaved
+from proxy.choice import Choice
 from proxy.domain.engine import Engine, EngineRequest
-from proxy.domain.errors import EngineFailed
+from proxy.domain.errors import EngineFailed, InvalidRequest
 from proxy.domain.model import ModelCard
-from proxy.domain.output import (
-    Events,
-    Finished,
-    FinishReason,
-    OutputEvent,
-    TextDelta,
-    TokenDelta,
-    Usage,
+from proxy.domain.output import Events, TokenDelta
+from proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    PromptBatch,
+    TextPrompt,
+    TokenPrompt,
 )
-from proxy.domain.request import ChatPrompt, GenerationRequest, TextPrompt, TokenPrompt
 from proxy.registry import Registry
-from proxy.stops import StopMatcher
-from proxy.text import TextDecoder
 
 Deltas = AsyncGenerator[TokenDelta, None]
 
@@ -70,80 +68,74 @@ class Service:
 
     def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
-        card = self._registry.card(request.model)
-        return _engine_request(request, card, self._request_timeout_s)
+        return self._asked(request, self._registry.card(request.model))
 
     async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
-        output = _Output(request, card)
-        async with self._concurrency.permit(), aclosing(self._deltas(request, card)) as deltas:
+        async with self._concurrency.permit(), aclosing(self._choices(request, card)) as events:
+            async for event in events:
+                yield event
+
+    def _choices(self, request: GenerationRequest, card: ModelCard) -> Events:
+        parts = request.parts()
+        if len(parts) == 1:
+            return self._choice(parts[0], card)
+        events = interleaved(
+            [
+                self._choice(part, card, index, counts_prompt=index % request.candidates == 0)
+                for index, part in enumerate(parts)
+            ]
+        )
+        if request.candidates == request.choices:
+            return events
+        return best(events, candidates=request.candidates, choices=request.choices)
+
+    async def _choice(
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        index: int = 0,
+        *,
+        counts_prompt: bool = True,
+    ) -> Events:
+        choice = Choice(request, card, index, counts_prompt=counts_prompt)
+        async with aclosing(self._deltas(request, card)) as deltas:
             async for delta in deltas:
-                for event in output.push(delta):
+                for event in choice.push(delta):
                     yield event
-                if output.is_finished:
+                if choice.is_finished:
                     return
         raise EngineFailed("The engine's stream ended without a finish reason.")
 
     def _deltas(self, request: GenerationRequest, card: ModelCard) -> Deltas:
-        asked = _engine_request(request, card, self._request_timeout_s)
+        asked = self._asked(request, card)
         return stalls.watched(self._engine.generate(asked), self._stall_timeout_s)
 
-
-class _Output:
-    """One choice's chain: token bytes -> text -> stop strings -> events."""
-
-    def __init__(self, request: GenerationRequest, card: ModelCard) -> None:
-        self._text = TextDecoder(strips_leading_space=card.facts.strips_leading_space)
-        self._stops = StopMatcher(request.stop)
-        self._prompt_tokens = 0
-        self._cached_tokens = 0
-        self._completion_tokens = 0
-        self.is_finished = False
-
-    def push(self, delta: TokenDelta) -> list[OutputEvent]:
-        if delta.prompt_tokens is not None:
-            self._prompt_tokens = delta.prompt_tokens
-        if delta.cached_tokens is not None:
-            self._cached_tokens = delta.cached_tokens
-        text = self._push_tokens(delta.token_bytes)
-        finish = FinishReason.STOP if self._stops.is_stopped else delta.finish
-        if finish is not None and not self._stops.is_stopped:
-            text += self._stops.push(self._text.flush())
-            if self._stops.is_stopped:
-                finish = FinishReason.STOP
-            text += self._stops.flush()
-        events: list[OutputEvent] = [TextDelta(text)] if text else []
-        if finish is not None:
-            self.is_finished = True
-            events.append(Finished(reason=finish, usage=self._usage()))
-        return events
-
-    def _push_tokens(self, token_bytes: tuple[bytes, ...]) -> str:
-        """Token by token, so that usage ends with the token that completed a stop string."""
-        text = ""
-        for data in token_bytes:
-            self._completion_tokens += 1
-            text += self._stops.push(self._text.push(data))
-            if self._stops.is_stopped:
-                break
-        return text
-
-    def _usage(self) -> Usage:
-        return Usage(
-            prompt_tokens=self._prompt_tokens,
-            completion_tokens=self._completion_tokens,
-            cached_tokens=self._cached_tokens,
-        )
+    def _asked(self, request: GenerationRequest, card: ModelCard) -> EngineRequest:
+        """Raises InvalidRequest: the model cannot take it."""
+        asked = _engine_request(request, card, self._request_timeout_s)
+        if missing := sorted(asked.asks_for - card.capabilities):
+            raise InvalidRequest(
+                f"The model {card.name!r} does not support this parameter.",
+                code="unsupported_parameter",
+                param=missing[0],
+            )
+        return asked
 
 
 def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: float) -> EngineRequest:
     text, token_ids, add_special_tokens = None, None, True
     match request.prompt:
         case ChatPrompt():
-            text, add_special_tokens = prompting.render(request.prompt, card.facts), False
+            text = prompting.render(
+                request.prompt, card.facts, takes_callers_values=card.takes_template_values
+            )
+            add_special_tokens = False
         case TextPrompt():
             text = request.prompt.text
         case TokenPrompt():
             token_ids = request.prompt.ids
+        case PromptBatch():
+            raise TypeError("a batch is taken apart before it gets here")
         case _:
             assert_never(request.prompt)
     return EngineRequest(
@@ -155,4 +147,11 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         max_tokens=request.max_tokens,
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
+        wants_token_ids=request.returns_token_ids or _hides_stop_tokens(request),
+        priority=request.priority,
+        cache_salt=request.cache_salt,
     )
+
+
+def _hides_stop_tokens(request: GenerationRequest) -> bool:
+    return bool(request.sampling.stop_token_ids) and not request.includes_stop

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from build_engines.models_file import ModelName
 
 Port = Annotated[int, Field(ge=1, le=65535)]
+AtMost = Annotated[int, Field(ge=1, le=1_000_000)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
@@ -59,6 +60,10 @@ class Settings(BaseSettings):
     drain_timeout_s: Seconds = 30.0
     triton_start_timeout_s: Seconds = 120.0
     max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 10.0
+    max_stops: AtMost = 16  # stop strings, and stop token ids
+    max_messages: AtMost = 2048
+    max_logit_bias: AtMost = 1024  # entries, and bad words
+    max_choices: AtMost = 128  # prompts x candidates of one request
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal

@@ -8,13 +8,16 @@ from collections.abc import Sequence
 class StopMatcher:
     """Passes text on up to the first stop string to be complete, which it swallows.
 
+    includes_stop: passes that stop string on, too.
+
     Of stop strings that end at the same place the longest counts, so the result does not depend
     on how the text is cut. Text that may be the start of a stop string is held back.
     """
 
-    __slots__ = ("_held", "_longest", "_prefixes", "_stops", "is_stopped")
+    __slots__ = ("_held", "_includes_stop", "_longest", "_prefixes", "_stops", "is_stopped")
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    def __init__(self, stops: Sequence[str], *, includes_stop: bool = False) -> None:
+        self._includes_stop = includes_stop
         self._stops = tuple(stop for stop in stops if stop)
         self._longest = max(map(len, self._stops), default=0)
         self._prefixes = {stop[:n] for stop in self._stops for n in range(1, len(stop))}
@@ -28,11 +31,11 @@ class StopMatcher:
         if not self._stops:
             return text
         buffer = self._held + text
-        start = self._first_stop(buffer)
-        if start is not None:
+        if found := self._first_stop(buffer):
+            end, start = found
             self.is_stopped = True
             self._held = ""
-            return buffer[:start]
+            return buffer[: end if self._includes_stop else start]
         safe = len(buffer) - self._possible_start(buffer)
         self._held = buffer[safe:]
         return buffer[:safe]
@@ -42,12 +45,12 @@ class StopMatcher:
         held, self._held = self._held, ""
         return held
 
-    def _first_stop(self, buffer: str) -> int | None:
-        """Start of the stop string that ends first."""
+    def _first_stop(self, buffer: str) -> tuple[int, int] | None:
+        """End and start of the stop string that ends first."""
         ends = [
             (start + len(stop), start) for stop in self._stops if (start := buffer.find(stop)) >= 0
         ]
-        return min(ends)[1] if ends else None
+        return min(ends) if ends else None
 
     def _possible_start(self, buffer: str) -> int:
         """Length of the longest end of the buffer that begins a stop string."""

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-T = TypeVar("T", str, bytes)
+T = TypeVar("T", str, bytes, list[bytes])
 
 
 @st.composite

@@ -7,18 +7,22 @@ from typing import Any, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from proxy.domain.errors import InvalidRequest, RequestError, echoed
+from proxy.domain.errors import ECHO_AT_MOST, InvalidRequest, RequestError, echoed
 
 LISTED_AT_MOST = 10
 Body = TypeVar("Body", bound=BaseModel)
 
 
 class FieldError(ValueError):
-    """What a model validator raises when the fault is one field's."""
+    """What a validator raises when the fault is one field's.
 
-    def __init__(self, param: str, message: str) -> None:
+    A model's validator names it in `param` and in the message, a field's own has None.
+    """
+
+    def __init__(self, param: str | None, message: str, *, code: str = "invalid_parameter") -> None:
         super().__init__(message)
         self.param = param
+        self.code = code
 
 
 async def read(request: Request, kind: type[Body], *, max_bytes: int) -> Body:
@@ -64,29 +68,35 @@ def _refusal(error: ValidationError) -> InvalidRequest:
     if len(problems) > LISTED_AT_MOST:
         told.append(f"and {len(problems) - LISTED_AT_MOST} more")
     path = _param(first)
-    return InvalidRequest("; ".join(told), code=_code(first["type"], path), param=path or None)
+    return InvalidRequest("; ".join(told), code=_code(first, path), param=path or None)
 
 
 def _param(problem: Any) -> str:
     raised = problem.get("ctx", {}).get("error")
-    return raised.param if isinstance(raised, FieldError) else _path(problem["loc"])
+    named = raised.param if isinstance(raised, FieldError) else None
+    return named or _path(problem["loc"])
 
 
 def _told(problem: Any) -> str:
     path = _path(problem["loc"])
+    raised = problem.get("ctx", {}).get("error")
+    if isinstance(raised, FieldError) and raised.param is not None:
+        return str(raised)
     match problem["type"]:
         case "missing":
             return f"Missing required parameter: '{path}'"
         case "extra_forbidden":
             return f"Unsupported parameter: '{path}' is not supported by this server"
-        case "value_error":
-            return str(problem["ctx"]["error"])
         case _:
+            reason = problem["msg"].removeprefix("Value error, ")
             value = echoed(problem["input"])
-            return f"Invalid value for '{path or 'body'}': {problem['msg']} (given: {value})"
+            return f"Invalid value for '{path or 'body'}': {reason} (given: {value})"
 
 
-def _code(kind: str, path: str) -> str:
+def _code(problem: Any, path: str) -> str:
+    kind, raised = problem["type"], problem.get("ctx", {}).get("error")
+    if isinstance(raised, FieldError):
+        return raised.code
     if kind == "extra_forbidden":
         return "unsupported_parameter"
     if path.startswith("messages"):
@@ -102,6 +112,6 @@ def _path(location: tuple[int | str, ...]) -> str:
     for part in location:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif not part.startswith("<"):
+        elif not part.startswith("<") and part != "[key]":
             path += f".{part}" if path else part
-    return path
+    return path[:ECHO_AT_MOST]

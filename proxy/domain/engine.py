@@ -28,8 +28,20 @@ class EngineRequest:
     timeout_s: float
     sampling: Sampling
     constraint: Constraint | None = None
+    wants_token_ids: bool = False
     priority: int | None = None  # a higher one goes first
     cache_salt: str | None = None
+
+    @property
+    def asks_for(self) -> frozenset[str]:
+        """The capabilities that a model must have to take it."""
+        given = {
+            "constraint": self.constraint,
+            "token_ids": self.wants_token_ids or None,
+            "priority": self.priority,
+            "cache_salt": self.cache_salt,
+        }
+        return self.sampling.given | {name for name, value in given.items() if value is not None}
 
 
 class Engine(Protocol):

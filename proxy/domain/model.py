@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from proxy.domain.request import Sampling
+
+# What a model may be able to take, by the names of our own fields.
+CAPABILITIES = frozenset(
+    {*(one.name for one in fields(Sampling)), "constraint", "token_ids", "priority", "cache_salt"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +34,21 @@ class LoadedModel:
 
     name: str
     facts: ModelFacts
+    capabilities: frozenset[str] = CAPABILITIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """One served model. `triton_model` is the ensemble's name."""
+    """One served model. `triton_model` is the ensemble's name.
+
+    takes_template_values: callers may hand values of their own to its chat template.
+    """
 
     name: str
     triton_model: str
     facts: ModelFacts
+    capabilities: frozenset[str] = CAPABILITIES
+    takes_template_values: bool = False
     aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)

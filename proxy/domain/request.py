@@ -17,9 +17,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatPrompt:
-    """Rendered with the model's chat template, which writes its own special tokens."""
+    """Rendered with the model's chat template, which writes its own special tokens.
+
+    continues_last: the answer goes on where the last message ends. template_values: what the
+    template may use beside the messages. callers_values: the same, of the caller's own naming.
+    """
 
     messages: tuple[Message, ...]
+    adds_generation_prompt: bool = True
+    continues_last: bool = False
+    template_values: Mapping[str, object] = field(default_factory=dict)
+    callers_values: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +44,17 @@ class TokenPrompt:
     ids: tuple[int, ...]
 
 
-Prompt = ChatPrompt | TextPrompt | TokenPrompt
+SinglePrompt = ChatPrompt | TextPrompt | TokenPrompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptBatch:
+    """Several prompts of one request, each answered by choices of its own."""
+
+    prompts: tuple[TextPrompt | TokenPrompt, ...]
+
+
+Prompt = SinglePrompt | PromptBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +81,11 @@ class Sampling:
     stop_token_ids: tuple[int, ...] | None = None
     top_log_probs: int | None = None
 
+    @property
+    def given(self) -> frozenset[str]:
+        """Names of the fields that have a value."""
+        return frozenset(one.name for one in fields(self) if getattr(self, one.name) is not None)
+
     def with_defaults(self, defaults: Sampling) -> Sampling:
         """The caller's values where there are any."""
         missing = [field.name for field in fields(self) if getattr(self, field.name) is None]
@@ -71,7 +94,12 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
-    """One request for one model. `id` is ours, unique, and is the Triton request id too."""
+    """One request for one model. `id` is ours, unique, and is the Triton request id too.
+
+    choices: answers to each prompt, the best of `best_of` where that is more. includes_stop: the
+    answer has the stop string or token that ended it. tells_usage: with each piece of text, too.
+    priority: a higher one goes first.
+    """
 
     id: str
     model: str
@@ -79,5 +107,52 @@ class GenerationRequest:
     sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    includes_stop: bool = False
+    choices: int = 1
+    best_of: int | None = None
+    echoes_prompt: bool = False
+    returns_token_ids: bool = False
+    tells_usage: bool = False
+    priority: int | None = None
+    cache_salt: str | None = None
     user: str | None = None
+    safety_identifier: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def prompts(self) -> tuple[SinglePrompt, ...]:
+        return self.prompt.prompts if isinstance(self.prompt, PromptBatch) else (self.prompt,)
+
+    @property
+    def candidates(self) -> int:
+        """Answers that are generated to each prompt."""
+        return max(self.choices, self.best_of or 1)
+
+    def parts(self) -> tuple[GenerationRequest, ...]:
+        """One request for each candidate, those of the first prompt first.
+
+        A given seed becomes seed, seed + 1, … so that candidates differ and can be had again.
+        """
+        if len(self.prompts) * self.candidates == 1:
+            return (replace(self, prompt=self.prompts[0]),)
+        return tuple(
+            replace(
+                self,
+                id=f"{self.id}-{at * self.candidates + number}",
+                prompt=prompt,
+                choices=1,
+                best_of=None,
+                sampling=self._sampling_of(number),
+            )
+            for at, prompt in enumerate(self.prompts)
+            for number in range(self.candidates)
+        )
+
+    def _sampling_of(self, candidate: int) -> Sampling:
+        """Choosing the best of them takes log-probabilities."""
+        sampling = self.sampling
+        if sampling.seed is not None:
+            sampling = replace(sampling, seed=sampling.seed + candidate)
+        if self.candidates > self.choices and sampling.top_log_probs is None:
+            sampling = replace(sampling, top_log_probs=0)
+        return sampling

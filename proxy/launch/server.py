@@ -40,6 +40,7 @@ class TritonServer:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._process: Process | None = None
+        self._is_stopping = False
 
     async def start(self) -> None:
         """Returns when every model is loaded and the server answers.
@@ -48,6 +49,7 @@ class TritonServer:
             LaunchError: it ended, or was not ready in time; the message has the log's own reason.
         """
         await self.stop(grace_s=0)
+        self._is_stopping = False
         process = self._process = await self._spawn()
         try:
             await asyncio.wait_for(self._until_ready(process), self._launch.start_timeout_s)
@@ -68,8 +70,8 @@ class TritonServer:
         stub_death = asyncio.create_task(stubs.first_death(process.pid))
         try:
             await asyncio.wait((ending, stub_death), return_when=asyncio.FIRST_COMPLETED)
-            if ending.done():
-                return describe(ending.result())
+            if ending.done() or self._is_stopping:  # then its processes go in any order
+                return describe(await ending)
             await _end(process, grace_s=0)
             return stub_death.result()
         finally:
@@ -81,6 +83,7 @@ class TritonServer:
 
         A second call with a shorter grace ends the first one's wait.
         """
+        self._is_stopping = True
         if self._process is not None:
             await _end(self._process, grace_s)
         self._process = None

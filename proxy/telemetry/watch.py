@@ -55,6 +55,7 @@ class Telemetry:
             ttft_ms=seen.ttft_s and round(seen.ttft_s * 1000, 1),
             inference_ms=round(duration_s * 1000, 1),
             user=request.user,
+            safety_identifier=request.safety_identifier,
             metadata=dict(request.metadata) or None,
         )
 
@@ -80,5 +81,5 @@ class _Seen:
         if self.ttft_s is None:
             self.ttft_s = self.elapsed_s()
         if isinstance(event, Finished):
-            self.usage = event.usage
+            self.usage = (self.usage or Usage()) + event.usage
             self.outcome = event.reason.value

@@ -49,11 +49,16 @@ class TritonCatalog:
     async def _loaded(self, config: model_config_pb2.ModelConfig) -> LoadedModel:
         parameters = {key: value.string_value for key, value in config.parameters.items()}
         differences = contract.version_differences(parameters)
+        ensemble = await self._metadata(config.name)
         if not differences:
             differences = await self._tensor_differences(_facts(config.name, parameters), config)
         if differences:
             raise NotReady(f"model {config.name!r} does not fit: {'; '.join(differences)}")
-        return LoadedModel(name=config.name, facts=_facts(config.name, parameters))
+        return LoadedModel(
+            name=config.name,
+            facts=_facts(config.name, parameters),
+            capabilities=contract.capabilities(ensemble, tensors.INPUTS, tensors.OUTPUTS),
+        )
 
     async def _tensor_differences(
         self, facts: ModelFacts, config: model_config_pb2.ModelConfig

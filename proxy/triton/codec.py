@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.model import ModelCard
-from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.triton import tensors
 from proxy.triton.tensors import Datatype, InputTensor, Value
 
@@ -34,7 +35,8 @@ def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """The ensemble's request: the tensors that have a value, and the outputs we read."""
     message = _streamed(_message(request.model.triton_model, request, tensors.INPUTS))
     for output in tensors.OUTPUTS:
-        message.outputs.add(name=output.name)
+        if output.is_wanted(request):
+            message.outputs.add(name=output.name)
     return message
 
 
@@ -96,23 +98,57 @@ def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
     is_final = response.parameters["triton_final_response"].bool_param
     if not response.outputs:
         return StreamMessage(None, is_final)
-    token_bytes: tuple[bytes, ...] = ()
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    finish: FinishReason | None = None
-    for output, raw in zip(response.outputs, response.raw_output_contents, strict=True):
-        if output.name == tensors.TEXT_OUTPUT.name:
-            token_bytes = bytes_elements(raw)
-        elif output.name == tensors.NUM_INPUT_TOKENS.name:
-            prompt_tokens = int.from_bytes(raw[:4], "little")
-        elif output.name == tensors.NUM_CACHED_TOKENS.name:
-            cached_tokens = int.from_bytes(raw[:4], "little")
-        elif output.name == tensors.FINISH_REASON.name:
-            finish = _finish_reason(bytes_elements(raw))
+    raw = {
+        output.name: content
+        for output, content in zip(response.outputs, response.raw_output_contents, strict=True)
+    }
+    ids = raw.get(tensors.OUTPUT_IDS.name)
+    finish = raw.get(tensors.FINISH_REASON.name)
     delta = TokenDelta(
-        token_bytes, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, finish=finish
+        bytes_elements(raw.get(tensors.TEXT_OUTPUT.name, b"")),
+        prompt_tokens=_first_int(raw.get(tensors.NUM_INPUT_TOKENS.name)),
+        cached_tokens=_first_int(raw.get(tensors.NUM_CACHED_TOKENS.name)),
+        finish=None if finish is None else _finish_reason(bytes_elements(finish)),
+        token_ids=() if ids is None else _numbers("i", ids),
+        log_probs=_log_probs(raw) if tensors.LOG_PROBS.name in raw else (),
     )
+    _check_lengths(delta)
     return StreamMessage(delta, is_final)
+
+
+def _log_probs(raw: Mapping[str, bytes]) -> tuple[TokenLogProb, ...]:
+    """Each token's own, and its share of the alternatives, which are as many for each."""
+    own = _numbers("f", raw[tensors.LOG_PROBS.name])
+    values = _numbers("f", raw.get(tensors.TOP_LOG_PROBS.name, b""))
+    texts = bytes_elements(raw.get(tensors.TOP_TEXT.name, b""))
+    if len(values) != len(texts) or (values and len(values) % len(own)):
+        raise MalformedResponse(
+            f"{len(values)} values and {len(texts)} texts of alternatives to {len(own)} tokens"
+        )
+    top = tuple(map(Alternative, texts, values))
+    each = len(top) // len(own) if own else 0
+    return tuple(
+        TokenLogProb(value, top[at * each : (at + 1) * each]) for at, value in enumerate(own)
+    )
+
+
+def _check_lengths(delta: TokenDelta) -> None:
+    tokens = len(delta.token_bytes)
+    for found in (delta.token_ids, delta.log_probs):
+        if found and len(found) != tokens:
+            raise MalformedResponse(f"{len(found)} values to {tokens} tokens")
+
+
+def _first_int(raw: bytes | None) -> int | None:
+    return None if raw is None else int.from_bytes(raw[:4], "little")
+
+
+def _numbers(kind: str, raw: bytes) -> tuple[Any, ...]:
+    """Four bytes each, little-endian; `kind` as `struct` spells it."""
+    try:
+        return struct.unpack(f"<{len(raw) // 4}{kind}", raw)
+    except struct.error as error:
+        raise MalformedResponse(f"a tensor of {len(raw)} bytes ends inside an element") from error
 
 
 def bytes_elements(raw: bytes) -> tuple[bytes, ...]:

@@ -25,7 +25,7 @@ def tensor_differences(
     inputs: Sequence[InputTensor],
     outputs: Sequence[OutputTensor],
 ) -> list[str]:
-    """Every tensor that we send or read must be declared, with its datatype."""
+    """What a model must have is declared; whatever we may send or read has its datatype."""
     return [
         *_differences(f"{metadata.name}: input", inputs, metadata.inputs),
         *_differences(f"{metadata.name}: output", outputs, metadata.outputs),
@@ -43,4 +43,21 @@ def _differences(
         f"must be {tensor.datatype}"
         for tensor in ours
         if declared.get(tensor.name) != tensor.datatype
+        and (tensor.capability is None or tensor.name in declared)
     ]
+
+
+def capabilities(
+    metadata: service_pb2.ModelMetadataResponse,
+    inputs: Sequence[InputTensor],
+    outputs: Sequence[OutputTensor],
+) -> frozenset[str]:
+    """Those for which the model declares every tensor."""
+    declared = {row.name for row in (*metadata.inputs, *metadata.outputs)}
+    rows: list[InputTensor | OutputTensor] = [*inputs, *outputs]
+    missing = {row.capability for row in rows if row.name not in declared}
+    return frozenset(
+        row.capability
+        for row in rows
+        if row.capability is not None and row.capability not in missing
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from proxy.domain.engine import EngineRequest
 
@@ -20,20 +20,39 @@ Value = str | float | Sequence[int] | Sequence[float] | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class InputTensor:
-    """An input and where its value comes from; None leaves it out. Shape [1, elements]."""
+    """An input and where its value comes from; None leaves it out. Shape [1, elements].
+
+    `capability`: what a model that declares it can do (domain.model); None where it must.
+    """
 
     name: str
     datatype: Datatype
     value: Callable[[EngineRequest], Value | None]
+    capability: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OutputTensor:
+    """An output, which is read where `is_wanted`."""
+
     name: str
     datatype: Datatype
+    is_wanted: Callable[[EngineRequest], bool] = lambda _: True
+    capability: str | None = None
 
 
-def _column(pairs: Sequence[tuple[int, float]] | None, index: int) -> Sequence[float] | None:
+def _sampling(name: str, datatype: Datatype) -> InputTensor:
+    """A field of Sampling under its own name; an empty list says nothing."""
+
+    def value(request: EngineRequest) -> Any:
+        given = getattr(request.sampling, name)
+        return None if given == () else given
+
+    return InputTensor(name, datatype, value, name)
+
+
+def _bias(request: EngineRequest, index: int) -> Sequence[float] | None:
+    pairs = request.sampling.logit_bias
     return [pair[index] for pair in pairs] if pairs else None
 
 
@@ -42,43 +61,60 @@ def _guide(request: EngineRequest) -> tuple[str, str] | tuple[None, None]:
     return (None, None) if constraint is None else (constraint.kind.value, constraint.text)
 
 
-def _is_given(value: object) -> bool | None:
-    return None if value is None else True
+def _wants_log_probs(request: EngineRequest) -> bool:
+    return request.sampling.top_log_probs is not None
+
+
+def _wants_alternatives(request: EngineRequest) -> bool:
+    return bool(request.sampling.top_log_probs)
 
 
 TEXT_OUTPUT = OutputTensor("text_output", "BYTES")
 NUM_INPUT_TOKENS = OutputTensor("num_input_tokens", "INT32")
 NUM_CACHED_TOKENS = OutputTensor("num_cached_tokens", "INT32")
 FINISH_REASON = OutputTensor("finish_reason", "BYTES")
+OUTPUT_IDS = OutputTensor("output_ids", "INT32", lambda r: r.wants_token_ids, "token_ids")
+LOG_PROBS = OutputTensor("output_log_probs", "FP32", _wants_log_probs, "top_log_probs")
+TOP_LOG_PROBS = OutputTensor("top_log_probs", "FP32", _wants_alternatives, "top_log_probs")
+TOP_TEXT = OutputTensor("top_log_prob_text", "BYTES", _wants_alternatives, "top_log_probs")
 
 INPUTS = (
     InputTensor("text_input", "BYTES", lambda r: r.text),
     InputTensor("input_ids", "INT32", lambda r: r.token_ids),
     InputTensor("add_special_tokens", "BOOL", lambda r: r.add_special_tokens),
     InputTensor("max_tokens", "INT32", lambda r: r.max_tokens),
-    InputTensor("temperature", "FP32", lambda r: r.sampling.temperature),
-    InputTensor("top_k", "INT32", lambda r: r.sampling.top_k),
-    InputTensor("top_p", "FP32", lambda r: r.sampling.top_p),
-    InputTensor("min_p", "FP32", lambda r: r.sampling.min_p),
-    InputTensor("seed", "UINT64", lambda r: r.sampling.seed),
-    InputTensor("repetition_penalty", "FP32", lambda r: r.sampling.repetition_penalty),
-    InputTensor("presence_penalty", "FP32", lambda r: r.sampling.presence_penalty),
-    InputTensor("frequency_penalty", "FP32", lambda r: r.sampling.frequency_penalty),
-    InputTensor("logit_bias_ids", "INT32", lambda r: _column(r.sampling.logit_bias, 0)),
-    InputTensor("logit_bias_values", "FP32", lambda r: _column(r.sampling.logit_bias, 1)),
-    InputTensor("allowed_token_ids", "INT32", lambda r: r.sampling.allowed_token_ids),
-    InputTensor("bad_words", "BYTES", lambda r: r.sampling.bad_words or None),
-    InputTensor("min_tokens", "INT32", lambda r: r.sampling.min_tokens),
-    InputTensor("ignore_eos", "BOOL", lambda r: r.sampling.ignore_eos),
-    InputTensor("stop_token_ids", "INT32", lambda r: r.sampling.stop_token_ids or None),
-    InputTensor("return_log_probs", "BOOL", lambda r: _is_given(r.sampling.top_log_probs)),
-    InputTensor("num_top_log_probs", "INT32", lambda r: r.sampling.top_log_probs),
-    InputTensor("guided_decoding_guide_type", "BYTES", lambda r: _guide(r)[0]),
-    InputTensor("guided_decoding_guide", "BYTES", lambda r: _guide(r)[1]),
-    InputTensor("priority", "INT32", lambda r: r.priority),
-    InputTensor("cache_salt", "BYTES", lambda r: r.cache_salt),
+    _sampling("temperature", "FP32"),
+    _sampling("top_k", "INT32"),
+    _sampling("top_p", "FP32"),
+    _sampling("min_p", "FP32"),
+    _sampling("seed", "UINT64"),
+    _sampling("repetition_penalty", "FP32"),
+    _sampling("presence_penalty", "FP32"),
+    _sampling("frequency_penalty", "FP32"),
+    InputTensor("logit_bias_ids", "INT32", lambda r: _bias(r, 0), "logit_bias"),
+    InputTensor("logit_bias_values", "FP32", lambda r: _bias(r, 1), "logit_bias"),
+    _sampling("allowed_token_ids", "INT32"),
+    _sampling("bad_words", "BYTES"),
+    _sampling("min_tokens", "INT32"),
+    _sampling("ignore_eos", "BOOL"),
+    _sampling("stop_token_ids", "INT32"),
+    InputTensor("return_log_probs", "BOOL", lambda r: _wants_log_probs(r) or None, "top_log_probs"),
+    InputTensor("num_top_log_probs", "INT32", lambda r: r.sampling.top_log_probs, "top_log_probs"),
+    InputTensor("guided_decoding_guide_type", "BYTES", lambda r: _guide(r)[0], "constraint"),
+    InputTensor("guided_decoding_guide", "BYTES", lambda r: _guide(r)[1], "constraint"),
+    InputTensor("priority", "INT32", lambda r: r.priority, "priority"),
+    InputTensor("cache_salt", "BYTES", lambda r: r.cache_salt, "cache_salt"),
 )
-OUTPUTS = (TEXT_OUTPUT, NUM_INPUT_TOKENS, NUM_CACHED_TOKENS, FINISH_REASON)
+OUTPUTS = (
+    TEXT_OUTPUT,
+    NUM_INPUT_TOKENS,
+    NUM_CACHED_TOKENS,
+    FINISH_REASON,
+    OUTPUT_IDS,
+    LOG_PROBS,
+    TOP_LOG_PROBS,
+    TOP_TEXT,
+)
 
 # What of it the tokenizer model takes, which is asked alone when nothing is to be generated.
 _PROMPT = ("text_input", "input_ids", "add_special_tokens", "max_tokens", "bad_words")

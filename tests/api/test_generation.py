@@ -44,6 +44,7 @@ def usage(completion_tokens: int) -> dict:
 def test_a_whole_chat_completion(serve):
     body = serve(ScriptedEngine(deltas("Hé!"))).post(CHAT, json=CHAT_BODY).json()
     assert body.pop("id").startswith("chatcmpl-")
+    assert body.pop("system_fingerprint").startswith("fp_")
     assert body.pop("created") > 1_700_000_000
     assert body == {
         "object": "chat.completion",
@@ -65,6 +66,7 @@ def test_a_whole_text_completion(serve):
         serve(ScriptedEngine(deltas("Hé!", FinishReason.LENGTH))).post(TEXT, json=TEXT_BODY).json()
     )
     assert body.pop("id").startswith("cmpl-")
+    assert body.pop("system_fingerprint").startswith("fp_")
     assert body.pop("created")
     assert body == {
         "object": "text_completion",
@@ -153,7 +155,7 @@ def test_prompts_of_a_text_completion(serve, prompt, text, ids):
     assert (engine.requests[0].text, engine.requests[0].token_ids) == (text, ids)
 
 
-@pytest.mark.parametrize("prompt", [[], ["a", "b"], [-1], [2**31], {}, 5, None, [[1]]])
+@pytest.mark.parametrize("prompt", [[], ["a", 1], [-1], [2**31], {}, 5, None, [[]], [[1], "a"]])
 def test_prompts_that_are_refused(serve, prompt):
     response = serve(ScriptedEngine()).post(TEXT, json={"model": "demo", "prompt": prompt})
     assert response.status_code == 400
@@ -171,7 +173,10 @@ def test_models(serve):
     client = serve(ScriptedEngine())
     (model,) = client.get("/v1/models").json()["data"]
     assert (model["id"], model["object"]) == ("demo", "model")
-    assert model["context_length"] == 128
+    assert model["context_length"] == model["max_output_tokens"] == 128
+    assert {"logit_bias", "logprobs", "min_p", "guided_decoding"} <= set(model["capabilities"])
+    assert model["owned_by"]
+    assert model["created"] == 1_700_000_000
     assert client.get("/v1/models/demo").json() == model
 
 

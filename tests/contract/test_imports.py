@@ -16,6 +16,8 @@ LAYERS = [
         "proxy.text",
         "proxy.stops",
         "proxy.stalls",
+        "proxy.choice",
+        "proxy.candidates",
         "proxy.prompting",
         "proxy.triton",
     },

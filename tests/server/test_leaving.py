@@ -7,6 +7,7 @@ stopped counting 350 ms after its client left. A busy machine gets three tries a
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import time
 from collections.abc import Callable
@@ -84,6 +85,21 @@ def test_a_deadline(stack, start, stream):
 
     assert_the_engine_stops(stack, run_out_of_time)
     hasty.stop()
+
+
+def test_leaving_stops_every_choice_and_every_prompt(stack):
+    before = stack.settled_engine("endless")
+    body = {**LONG, "prompt": ["abc", "xyz"], "n": 2, "stream": True}
+    with httpx.stream("POST", f"{stack.url}/v1/completions", json=body) as response:
+        indices = set()
+        for line in response.iter_lines():
+            if line.startswith("data: {"):
+                indices.add(json.loads(line.removeprefix("data: "))["choices"][0]["index"])
+            if len(indices) == 4:
+                break
+    after = stack.settled_engine("endless")
+    assert after["requests_cancelled"] - before["requests_cancelled"] == 4
+    assert after["generated_tokens"] - before["generated_tokens"] < 4 * LONG["max_tokens"]
 
 
 @pytest.mark.anyio

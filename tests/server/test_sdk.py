@@ -112,7 +112,13 @@ def test_models_and_aliases(client):
             "context_length_exceeded",
             "messages",
         ),
-        ({"logprobs": True}, openai.BadRequestError, "unsupported_parameter", "logprobs"),
+        ({"store": True}, openai.BadRequestError, "unsupported_parameter", "store"),
+        (
+            {"logit_bias": {"99999": 1}},
+            openai.BadRequestError,
+            "invalid_parameter",
+            "logit_bias",
+        ),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])

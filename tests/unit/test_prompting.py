@@ -61,3 +61,50 @@ def test_a_model_without_template_says_so():
     with pytest.raises(InvalidRequest, match="no chat template") as caught:
         render(PROMPT, replace(FACTS, chat_template=None))
     assert caught.value.code == "unsupported_parameter"
+
+
+GENERAL = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}"
+KNOWING = GENERAL + "{{ reasoning_effort }}{{ mood }}{% set own = 1 %}{{ own }}"
+
+
+def facts_of(template: str):
+    return replace(FACTS, chat_template=template)
+
+
+def prompt_of(*messages: Message, **fields) -> ChatPrompt:
+    return ChatPrompt(messages=messages or (Message(role="user", content="hi"),), **fields)
+
+
+def test_a_continued_message_ends_the_prompt_with_all_its_spaces():
+    last = Message(role="assistant", content="I am ")
+    prompt = prompt_of(last, adds_generation_prompt=False, continues_last=True)
+    assert render(prompt, facts_of(GENERAL)) == "<assistant>I am "
+
+
+def test_a_template_that_drops_the_last_message_cannot_continue_it():
+    prompt = prompt_of(continues_last=True)
+    with pytest.raises(InvalidRequest, match="cannot be continued"):
+        render(prompt, facts_of("fixed"))
+
+
+def test_values_reach_a_template_that_uses_them():
+    prompt = prompt_of(template_values={"reasoning_effort": "low"}, callers_values={"mood": "!"})
+    text = render(prompt, facts_of(KNOWING), takes_callers_values=True)
+    assert text == "<user>hi</>low!1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "allowed", "param"),
+    [
+        ({"template_values": {"verbosity": "low"}}, True, "verbosity"),
+        ({"callers_values": {"mood": "!"}}, False, "chat_template_kwargs"),
+        ({"callers_values": {"unknown": 1}}, True, "chat_template_kwargs.unknown"),
+        ({"callers_values": {"own": 1}}, True, "chat_template_kwargs.own"),
+        ({"callers_values": {"messages": []}}, True, "chat_template_kwargs.messages"),
+        ({"callers_values": {"bos_token": ""}}, True, "chat_template_kwargs.bos_token"),
+    ],
+)
+def test_values_without_use_are_refused_by_name(fields, allowed, param):
+    with pytest.raises(InvalidRequest) as caught:
+        render(prompt_of(**fields), facts_of(KNOWING), takes_callers_values=allowed)
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)

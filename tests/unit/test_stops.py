@@ -61,3 +61,13 @@ def test_after_the_stop_string_nothing_passes():
 
 def test_without_stop_strings_text_is_not_touched():
     assert matched(["a", "b"], []) == ("ab", False)
+
+
+@given(st.data(), LETTERS, STOPS)
+def test_an_included_stop_string_ends_the_text(data, text, stops):
+    matcher = StopMatcher(stops, includes_stop=True)
+    sent = "".join([*map(matcher.push, data.draw(cuts(text))), matcher.flush()])
+    before, is_stopped = reference(text, stops)
+    assert matcher.is_stopped is is_stopped
+    assert text.startswith(sent)
+    assert any(sent == before + stop for stop in stops) if is_stopped else sent == text

@@ -1,94 +1,66 @@
-"""Request bodies of OpenAI's API. A field that is not here is refused by name."""
+"""Request bodies of OpenAI's API. What is not here is refused by name; null is not given."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    StringConstraints,
-    Tag,
-    model_validator,
-)
+from pydantic import Field, StringConstraints, model_validator
 
 from proxy.api.body import FieldError
-from proxy.domain.request import Message, Sampling
+from proxy.api.openai.fields import (
+    INT32_MAX,
+    Label,
+    Metadata,
+    PromptText,
+    Text,
+    TokenLimit,
+    joined,
+    only,
+)
+from proxy.api.openai.fields import RequestBody as RequestBody
+from proxy.api.openai.sampling_body import SamplingBody
+from proxy.domain.request import Message
 
-MAX_STOPS = 16
-INT32_MAX = 2**31 - 1
-
-
-def _text_or_list(value: Any) -> str:
-    """Which member of a union; tags in angle brackets stay out of error paths."""
-    return "<list>" if isinstance(value, list) else "<text>"
-
-
-def _text_list_or_ids(value: Any) -> str:
-    is_ids = isinstance(value, list) and value and all(type(item) is int for item in value)
-    return "<ids>" if is_ids else _text_or_list(value)
-
-
-class RequestBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class TextPart(RequestBody):
-    type: Literal["text"]
-    text: str
-
-
-MessageContent = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[list[TextPart], Tag("<list>"), Field(min_length=1)],
-    Discriminator(_text_or_list),
+MOST_CHOICES = 128
+ServiceTier = Annotated[
+    Literal["auto", "default", "flex", "scale", "priority", "fast"], only("auto", "default")
 ]
-StopString = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-Stop = Annotated[
-    Annotated[StopString, Tag("<text>")]
-    | Annotated[list[StopString], Tag("<list>"), Field(max_length=MAX_STOPS)],
-    Discriminator(_text_or_list),
-]
-TextOrIds = Annotated[
-    Annotated[str, Tag("<text>")]
-    | Annotated[list[str], Tag("<list>"), Field(min_length=1, max_length=1)]
-    | Annotated[list[Annotated[int, Field(ge=0, le=INT32_MAX)]], Tag("<ids>")],
-    Discriminator(_text_list_or_ids),
-]
-TokenLimit = Annotated[int, Field(ge=1, le=INT32_MAX)]
-MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-MetadataValue = Annotated[str, StringConstraints(max_length=512)]
+Modality = Annotated[Literal["text", "audio"], only("text")]
+RequestId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
 
 
 class MessageBody(RequestBody):
     role: Literal["system", "developer", "user", "assistant"]
-    content: MessageContent
+    content: Text
     name: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
 
     def to_domain(self) -> Message:
-        parts = self.content
-        content = parts if isinstance(parts, str) else "".join(part.text for part in parts)
-        return Message(role=self.role, content=content, name=self.name)
+        return Message(role=self.role, content=joined(self.content), name=self.name)
 
 
 class StreamOptions(RequestBody):
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: Annotated[bool, only(False)] | None = None
 
 
-class GenerationBody(RequestBody):
-    """What chat completions and completions share."""
+class GenerationBody(SamplingBody):
+    """What chat completions and completions share, beside sampling."""
 
     model: str
-    max_tokens: TokenLimit | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | None = None
-    stop: Stop | None = None
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    user: Annotated[str, StringConstraints(max_length=512)] | None = None
-    metadata: Annotated[dict[MetadataKey, MetadataValue], Field(max_length=16)] | None = None
+    return_token_ids: bool | None = None
+    priority: Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)] | None = None
+    cache_salt: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = None
+    request_id: RequestId | None = None
+    user: Label | None = None
+    safety_identifier: Label | None = None
+    metadata: Metadata | None = None
+    store: Annotated[bool, only(False)] | None = None
+    service_tier: ServiceTier | None = None
+    prompt_cache_key: Label | None = None
 
     @model_validator(mode="after")
     def _stream_options_need_stream(self) -> GenerationBody:
@@ -99,21 +71,57 @@ class GenerationBody(RequestBody):
         return self
 
     @property
-    def sampling(self) -> Sampling:
-        return Sampling(temperature=self.temperature, top_p=self.top_p, seed=self.seed)
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-    @property
     def includes_usage(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def tells_usage_always(self) -> bool:
+        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
+
+    def shared(self, top_log_probs: int | None) -> dict[str, Any]:
+        """Fields of a GenerationRequest. vLLM's priority is lower first, the engine's higher."""
+        return {
+            "model": self.model,
+            "sampling": self.sampling(top_log_probs),
+            "stop": self.stops,
+            "includes_stop": bool(self.include_stop_str_in_output),
+            "choices": self.n or 1,
+            "tells_usage": self.tells_usage_always,
+            "returns_token_ids": bool(self.return_token_ids),
+            "priority": None if self.priority is None else -self.priority,
+            "cache_salt": self.cache_salt,
+            "user": self.user,
+            "safety_identifier": self.safety_identifier,
+            "metadata": self.metadata or {},
+        }
+
+    def _check_min_tokens(self, most: int | None) -> None:
+        if most is not None and (self.min_tokens or 0) > most:
+            raise FieldError(
+                "min_tokens", f"'min_tokens' is {self.min_tokens}, more than the limit of {most}"
+            )
+
+
+class Prediction(RequestBody):
+    type: Literal["content"]
+    content: Text
 
 
 class ChatCompletionBody(GenerationBody):
     messages: Annotated[list[MessageBody], Field(min_length=1)]
     max_completion_tokens: TokenLimit | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    modalities: Annotated[list[Modality], Field(min_length=1)] | None = None
+    prediction: Prediction | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
+        None
+    )
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    documents: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _one_token_limit(self) -> ChatCompletionBody:
@@ -124,8 +132,66 @@ class ChatCompletionBody(GenerationBody):
                 "'max_tokens' and 'max_completion_tokens' are the same limit; "
                 f"given as {self.max_tokens} and {self.max_completion_tokens}",
             )
+        self._check_min_tokens(self.token_limit)
         return self
+
+    @model_validator(mode="after")
+    def _top_logprobs_need_logprobs(self) -> ChatCompletionBody:
+        if self.top_logprobs is not None and not self.logprobs:
+            raise FieldError(
+                "top_logprobs", "'top_logprobs' is only allowed when 'logprobs' is true"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_continuation(self) -> ChatCompletionBody:
+        if not self.continue_final_message:
+            return self
+        if self.add_generation_prompt:
+            raise FieldError(
+                "continue_final_message",
+                "'continue_final_message' and 'add_generation_prompt' exclude each other",
+            )
+        if self.messages[-1].role != "assistant":
+            raise FieldError(
+                "continue_final_message",
+                "'continue_final_message' needs a last message of the assistant",
+            )
+        return self
+
+    @property
+    def token_limit(self) -> int | None:
+        return self.max_tokens or self.max_completion_tokens
+
+    @property
+    def top_log_probs(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None
 
 
 class CompletionBody(GenerationBody):
-    prompt: TextOrIds
+    prompt: PromptText
+    best_of: Annotated[int, Field(ge=1, le=20)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    echo: bool | None = None
+
+    @model_validator(mode="after")
+    def _best_of_n(self) -> CompletionBody:
+        if self.best_of is not None and self.best_of < (self.n or 1):
+            raise FieldError("best_of", f"'best_of' is {self.best_of}, less than 'n'")
+        if self.best_of is not None and self.best_of > (self.n or 1) and self.stream:
+            raise FieldError("best_of", "the best answers are known at the end: no 'stream'")
+        self._check_min_tokens(self.max_tokens)
+        return self
+
+    @model_validator(mode="after")
+    def _echo_is_of_text(self) -> CompletionBody:
+        first = self.prompt[0] if self.prompt else ""
+        if self.echo and not isinstance(first, str):
+            raise FieldError("echo", "'echo' needs a prompt of text", code="unsupported_parameter")
+        if self.echo and self.logprobs is not None:
+            raise FieldError(
+                "echo",
+                "'echo' with 'logprobs' is not supported by this server",
+                code="unsupported_parameter",
+            )
+        return self

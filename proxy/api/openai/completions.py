@@ -2,73 +2,98 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import Any
 
 from typing_extensions import assert_never
 
 from proxy.api.openai.bodies import CompletionBody
-from proxy.api.openai.usage import usage_body
-from proxy.domain.output import Completion, Finished, OutputEvent, TextDelta
-from proxy.domain.request import GenerationRequest, Prompt, TextPrompt, TokenPrompt
+from proxy.api.openai.field_names import FIELD_NAMES
+from proxy.api.openai.head import head
+from proxy.api.openai.log_probs import completion_log_probs
+from proxy.api.openai.usage import StreamUsage, usage_body
+from proxy.domain.output import Answer, Completion, Finished, OutputEvent, TextDelta
+from proxy.domain.request import (
+    GenerationRequest,
+    Prompt,
+    PromptBatch,
+    TextPrompt,
+    TokenPrompt,
+)
 
 
 def to_domain(body: CompletionBody) -> GenerationRequest:
     return GenerationRequest(
         id=f"cmpl-{uuid.uuid4().hex}",
-        model=body.model,
         prompt=_prompt(body.prompt),
-        sampling=body.sampling,
         max_tokens=body.max_tokens,
-        stop=body.stops,
-        user=body.user,
-        metadata=body.metadata or {},
+        best_of=body.best_of,
+        echoes_prompt=bool(body.echo),
+        **body.shared(body.logprobs),
     )
 
 
-def _prompt(given: str | list[str] | list[int]) -> Prompt:
+def _prompt(given: str | list[str] | list[int] | list[list[int]]) -> Prompt:
     if isinstance(given, str):
         return TextPrompt(text=given)
-    if isinstance(given[0], str):
-        return TextPrompt(text=given[0])
-    return TokenPrompt(ids=tuple(int(token) for token in given))
+    if isinstance(given[0], int):
+        return _one_prompt(given)
+    return PromptBatch(prompts=tuple(map(_one_prompt, given)))
+
+
+def _one_prompt(given: Any) -> TextPrompt | TokenPrompt:
+    return TextPrompt(text=given) if isinstance(given, str) else TokenPrompt(ids=tuple(given))
 
 
 class CompletionRenderer:
     """Events as text_completion objects; a chunk has the same shape as the whole."""
 
-    field_names: dict[str, str] = {}  # noqa: RUF012 the domain's names are this API's
+    field_names = FIELD_NAMES
 
-    def __init__(self, body: CompletionBody, request: GenerationRequest) -> None:
-        self._includes_usage = body.includes_usage
-        self._head = {
-            "id": request.id,
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": request.model,
-        }
+    def __init__(
+        self,
+        body: CompletionBody,
+        request: GenerationRequest,
+        *,
+        fingerprint: str | None = None,
+    ) -> None:
+        self._logs = body.logprobs is not None
+        self._tells_ids = bool(body.return_token_ids)
+        self._usage = StreamUsage(body, request.choices * len(request.prompts))
+        self._head = head(body, request, "text_completion", fingerprint)
+        self._chunk_head = {**self._head, **self._usage.head}
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
         match event:
             case TextDelta():
-                return [self._chunk(_choice(event.text, None))]
+                choice = self._with_tokens(_choice(event.choice, event.text), event)
+                return [self._chunk(event, choice)]
             case Finished():
-                end = self._chunk(_choice("", event.reason.value))
-                if not self._includes_usage:
-                    return [end]
-                return [end, {**end, "choices": [], "usage": usage_body(event.usage)}]
+                end = self._chunk(event, _choice(event.choice, "", event.reason.value))
+                return [end, *self._usage.last_chunks(self._head, event)]
             case _:
                 assert_never(event)
 
     def full(self, completion: Completion) -> dict[str, Any]:
-        choice = _choice(completion.text, completion.reason.value)
-        return {**self._head, "choices": [choice], "usage": usage_body(completion.usage)}
+        choices = [
+            self._with_tokens(_choice(index, answer.text, answer.reason.value), answer)
+            for index, answer in enumerate(completion.choices)
+        ]
+        return {**self._head, "choices": choices, "usage": usage_body(completion.usage)}
 
-    def _chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
-        chunk = {**self._head, "choices": [choice]}
-        return {**chunk, "usage": None} if self._includes_usage else chunk
+    def _chunk(self, event: OutputEvent, choice: dict[str, Any]) -> dict[str, Any]:
+        chunk = {**self._chunk_head, "choices": [choice]}
+        if self._usage.is_told_always:
+            chunk["usage"] = self._usage.so_far(event)
+        return chunk
+
+    def _with_tokens(self, choice: dict[str, Any], part: TextDelta | Answer) -> dict[str, Any]:
+        if self._logs and part.log_probs:
+            choice["logprobs"] = completion_log_probs(part.log_probs)
+        if self._tells_ids:
+            choice["token_ids"] = list(part.token_ids)
+        return choice
 
 
-def _choice(text: str, finish_reason: str | None) -> dict[str, Any]:
-    return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
+def _choice(index: int, text: str, finish_reason: str | None = None) -> dict[str, Any]:
+    return {"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from proxy.api.openai.field_names import FIELD_NAMES
 from proxy.domain.model import ModelCard
 
 
@@ -20,4 +21,6 @@ def model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "created": card.facts.created,
         "owned_by": card.owned_by,
         "context_length": card.facts.context_length,
+        "max_output_tokens": card.facts.context_length,
+        "capabilities": sorted(FIELD_NAMES.get(name, name) for name in card.capabilities),
     }

@@ -9,14 +9,16 @@ from starlette.responses import JSONResponse, Response
 
 from proxy.api import body
 from proxy.api.answer import in_words
-from proxy.api.openai import chat
+from proxy.api.openai.asking import Asking
 from proxy.api.openai.bodies import ChatCompletionBody
 from proxy.domain.engine import EngineRequest
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.service import Service
 
 
-def routes(service: Service, tokenizer: Tokenizer, *, max_request_bytes: int) -> APIRouter:
+def routes(
+    service: Service, tokenizer: Tokenizer, asking: Asking, *, max_request_bytes: int
+) -> APIRouter:
     router = APIRouter(prefix="/v1")
     takes = body.documented(ChatCompletionBody)
 
@@ -26,9 +28,8 @@ def routes(service: Service, tokenizer: Tokenizer, *, max_request_bytes: int) ->
         would refuse.
         """
         asked = await body.read(http, ChatCompletionBody, max_bytes=max_request_bytes)
-        generation = chat.to_domain(asked)
+        generation, renderer = asking.chat(asked)
         request = service.engine_request(generation)
-        renderer = chat.ChatRenderer(asked, generation)
         with in_words(renderer.field_names):
             admitted = await tokenizer.admit(request)
         return JSONResponse(

@@ -7,14 +7,16 @@ from starlette.responses import JSONResponse, Response
 
 from proxy.api import body, sse
 from proxy.api.answer import Answers, Renderer
-from proxy.api.openai import chat, completions
+from proxy.api.openai.asking import Asking
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
 from proxy.api.openai.models import model_body, model_list
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
 
 
-def routes(answers: Answers, registry: Registry, *, max_request_bytes: int) -> APIRouter:
+def routes(
+    answers: Answers, registry: Registry, asking: Asking, *, max_request_bytes: int
+) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
     def answer(request: GenerationRequest, renderer: Renderer, *, streams: bool) -> Response:
@@ -25,15 +27,12 @@ def routes(answers: Answers, registry: Registry, *, max_request_bytes: int) -> A
     @router.post("/chat/completions", openapi_extra=body.documented(ChatCompletionBody))
     async def create_chat_completion(http: Request) -> Response:
         asked = await body.read(http, ChatCompletionBody, max_bytes=max_request_bytes)
-        request = chat.to_domain(asked)
-        return answer(request, chat.ChatRenderer(asked, request), streams=bool(asked.stream))
+        return answer(*asking.chat(asked), streams=bool(asked.stream))
 
     @router.post("/completions", openapi_extra=body.documented(CompletionBody))
     async def create_completion(http: Request) -> Response:
         asked = await body.read(http, CompletionBody, max_bytes=max_request_bytes)
-        request = completions.to_domain(asked)
-        renderer = completions.CompletionRenderer(asked, request)
-        return answer(request, renderer, streams=bool(asked.stream))
+        return answer(*asking.completion(asked), streams=bool(asked.stream))
 
     @router.get("/models")
     async def list_models() -> Response:

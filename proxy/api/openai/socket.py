@@ -14,7 +14,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from proxy.api import body, errors
 from proxy.api.answer import in_words
 from proxy.api.framing import Payload
-from proxy.api.openai import chat
+from proxy.api.openai.asking import Asking
 from proxy.api.openai.socket_bodies import CancelBody, SocketChatBody, SocketMessage
 from proxy.domain.errors import InvalidRequest, RateLimited, echoed
 from proxy.service import Service
@@ -25,7 +25,12 @@ FORBIDDEN_ORIGIN = 1008
 
 
 def routes(
-    service: Service, *, origins: tuple[str, ...], max_requests: int, max_message_bytes: int
+    service: Service,
+    asking: Asking,
+    *,
+    origins: tuple[str, ...],
+    max_requests: int,
+    max_message_bytes: int,
 ) -> APIRouter:
     """`origins`: web pages that may connect, beside those of this server itself."""
     router = APIRouter()
@@ -36,7 +41,7 @@ def routes(
             await websocket.close(FORBIDDEN_ORIGIN)  # before it is accepted: a 403
             return
         limits = {"max_requests": max_requests, "max_message_bytes": max_message_bytes}
-        await ChatSocket(websocket, service, **limits).serve()
+        await ChatSocket(websocket, service, asking, **limits).serve()
 
     return router
 
@@ -45,10 +50,17 @@ class ChatSocket:
     """One client's socket, from its acceptance to its end."""
 
     def __init__(
-        self, websocket: WebSocket, service: Service, *, max_requests: int, max_message_bytes: int
+        self,
+        websocket: WebSocket,
+        service: Service,
+        asking: Asking,
+        *,
+        max_requests: int,
+        max_message_bytes: int,
     ) -> None:
         self._websocket = websocket
         self._service = service
+        self._asking = asking
         self._max_requests = max_requests
         self._max_message_bytes = max_message_bytes
         self._tasks: set[asyncio.Task[None]] = set()
@@ -115,8 +127,7 @@ class ChatSocket:
     async def _streamed(self, asked: SocketChatBody) -> Payload:
         """Sends the chunks; what remains to be said at the end."""
         try:
-            request = chat.to_domain(asked)
-            renderer = chat.ChatRenderer(asked, request)
+            request, renderer = self._asking.chat(asked)
             with in_words(renderer.field_names):
                 async with aclosing(self._service.generate(request)) as events:
                     async for event in events:

@@ -15,7 +15,6 @@ class SocketChatBody(ChatCompletionBody):
     """A chat request; every answer to it carries its `request_id`, if it has one."""
 
     stream: Literal[True] = True
-    request_id: RequestId | None = None
 
 
 class CancelBody(RequestBody):

@@ -1,10 +1,11 @@
-"""Usage as OpenAI writes it."""
+"""Usage as OpenAI writes it, and as a stream tells it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from proxy.domain.output import Usage
+from proxy.api.openai.bodies import GenerationBody
+from proxy.domain.output import Finished, OutputEvent, Usage
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:
@@ -14,3 +15,34 @@ def usage_body(usage: Usage) -> dict[str, Any]:
         "total_tokens": usage.total_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
     }
+
+
+class StreamUsage:
+    """What the chunks of a stream say of usage, and the chunk of its own after all others."""
+
+    def __init__(self, body: GenerationBody, choices: int) -> None:
+        self._has_last_chunk = body.includes_usage
+        self.is_told_always = body.tells_usage_always
+        self._unfinished = choices
+        self._by_choice: dict[int, Usage] = {}
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What every chunk has from the beginning."""
+        return {"usage": None} if self._has_last_chunk or self.is_told_always else {}
+
+    def so_far(self, event: OutputEvent) -> dict[str, Any]:
+        if event.usage is not None:
+            self._by_choice[event.choice] = event.usage
+        return usage_body(self._sum())
+
+    def last_chunks(self, head: dict[str, Any], event: Finished) -> list[dict[str, Any]]:
+        """After the last choice has finished, where it was asked for."""
+        self._by_choice[event.choice] = event.usage
+        self._unfinished -= 1
+        if self._unfinished or not self._has_last_chunk:
+            return []
+        return [{**head, "choices": [], "usage": usage_body(self._sum())}]
+
+    def _sum(self) -> Usage:
+        return sum(self._by_choice.values(), start=Usage())

@@ -8,10 +8,9 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from proxy.api.body import FieldError
-from proxy.api.openai.bodies import INT32_MAX, MessageBody, RequestBody
+from proxy.api.openai.bodies import MessageBody, RequestBody
+from proxy.api.openai.fields import TokenId
 from proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
-
-TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
 
 
 class TokenizeBody(RequestBody):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,3 +28,15 @@ def test_events_without_exactly_one_end_are_an_error(events):
 
 def test_total_tokens_is_the_sum():
     assert END.usage.total_tokens == 5
+
+
+def test_choices_are_folded_apart_and_their_usage_together():
+    events = [TextDelta("a", 1), TextDelta("b", 0), replace(END, choice=1), TextDelta("c", 0), END]
+    completion = fold(events)
+    assert [answer.text for answer in completion.choices] == ["bc", "a"]
+    assert completion.usage == END.usage + END.usage
+
+
+def test_a_choice_that_is_missing_is_an_error():
+    with pytest.raises(ValueError, match="Finished"):
+        fold([replace(END, choice=1)])

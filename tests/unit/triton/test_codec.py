@@ -11,7 +11,7 @@ from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
-from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.request import Sampling
 from proxy.triton import codec
 from tests.doubles.engine import CARD
@@ -143,6 +143,68 @@ def test_first_and_last_response():
     )
 
 
+def floats(*values: float) -> bytes:
+    return np.array(values, np.float32).tobytes()
+
+
+def test_log_probs_and_ids_stand_beside_their_tokens():
+    message = codec.decode(
+        response(
+            text_output=packed(b"a", b"b"),
+            output_ids=np.array([4, 5], np.int32).tobytes(),
+            output_log_probs=floats(-0.5, -1.5),
+            top_log_probs=floats(-0.5, -2, -1, -1.5),
+            top_log_prob_text=packed(b"a", b"x", b"y", b"b"),
+        )
+    )
+    assert message.delta == TokenDelta(
+        (b"a", b"b"),
+        token_ids=(4, 5),
+        log_probs=(
+            TokenLogProb(-0.5, (Alternative(b"a", -0.5), Alternative(b"x", -2.0))),
+            TokenLogProb(-1.5, (Alternative(b"y", -1.0), Alternative(b"b", -1.5))),
+        ),
+    )
+
+
+def test_log_probs_may_have_no_alternatives():
+    message = codec.decode(response(text_output=packed(b"a"), output_log_probs=floats(-0.5)))
+    assert message.delta.log_probs == (TokenLogProb(-0.5),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "outputs"),
+    [
+        ({}, set()),
+        ({"wants_token_ids": True}, {"output_ids"}),
+        ({"sampling": Sampling(top_log_probs=0)}, {"output_log_probs"}),
+        (
+            {"sampling": Sampling(top_log_probs=2)},
+            {"output_log_probs", "top_log_probs", "top_log_prob_text"},
+        ),
+    ],
+)
+def test_only_outputs_that_are_wanted_are_asked_for(fields, outputs):
+    always = {"text_output", "num_input_tokens", "num_cached_tokens", "finish_reason"}
+    message = codec.encode(request(text="x", **fields))
+    assert {output.name for output in message.outputs} == always | outputs
+
+
+def test_what_a_request_asks_for_is_what_its_tensors_need():
+    """So a model that lacks a capability never gets a tensor that it does not declare."""
+    asked = request(
+        text="x",
+        sampling=Sampling(min_p=0.5, logit_bias=((1, 1.0),), top_log_probs=1),
+        constraint=Constraint(GuideKind.JSON),
+        priority=1,
+        wants_token_ids=True,
+    )
+    sent = tensors(codec.encode(asked)) | {o.name: 0 for o in codec.encode(asked).outputs}
+    rows = (*codec.tensors.INPUTS, *codec.tensors.OUTPUTS)
+    needed = {row.capability for row in rows if row.name in sent and row.capability}
+    assert needed == asked.asks_for
+
+
 def test_an_empty_final_response_has_no_delta():
     assert codec.decode(response(final=True)) == codec.StreamMessage(None, True)
 
@@ -152,6 +214,10 @@ def test_an_empty_final_response_has_no_delta():
     [
         {"text_output": b"\x05\x00\x00\x00abc"},
         {"text_output": b"\x05\x00"},
+        {"text_output": packed(b"a"), "output_ids": b"\x00" * 8},
+        {"text_output": packed(b"a"), "output_ids": b"\x00" * 3},
+        {"text_output": packed(b"a"), "output_log_probs": b"\x00" * 8},
+        {"text_output": packed(b"a"), "output_log_probs": b"\x00" * 4, "top_log_probs": b"0000"},
         {"finish_reason": packed(b"bored")},
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tritonclient.grpc import service_pb2
 
+from proxy.domain.model import CAPABILITIES
 from proxy.triton import contract, tensors
 
 
@@ -32,7 +33,6 @@ def test_missing_and_wrong_tensors_are_all_named():
     found = differences(metadata(without={"seed", "finish_reason"}, retyped={"top_p"}))
     assert found == [
         "demo: input top_p is FP64, must be FP32",
-        "demo: input seed is not declared, must be UINT64",
         "demo: output finish_reason is not declared, must be BYTES",
     ]
 
@@ -41,3 +41,18 @@ def test_another_contract_version_is_named():
     assert contract.version_differences({"contract_version": tensors.CONTRACT_VERSION}) == []
     (told,) = contract.version_differences({"contract_version": "0"})
     assert "contract 0" in told
+
+
+def capabilities(message) -> frozenset[str]:
+    return contract.capabilities(message, tensors.INPUTS, tensors.OUTPUTS)
+
+
+def test_a_model_that_declares_all_can_do_all():
+    assert capabilities(metadata()) == CAPABILITIES
+
+
+def test_what_a_model_does_not_declare_it_cannot_do_and_is_served_all_the_same():
+    message = metadata(without={"min_p", "logit_bias_values", "top_log_prob_text", "output_ids"})
+    assert differences(message) == []
+    missing = {"min_p", "logit_bias", "top_log_probs", "token_ids"}
+    assert capabilities(message) == CAPABILITIES - missing

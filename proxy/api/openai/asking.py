@@ -1,0 +1,35 @@
+"""A checked body -> the request that it asks for, and what renders its answer."""
+
+from __future__ import annotations
+
+from proxy.api.openai import chat, completions
+from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
+from proxy.api.openai.head import fingerprint_of
+from proxy.api.openai.limits import Limits
+from proxy.domain.request import GenerationRequest
+from proxy.registry import Registry
+
+
+class Asking:
+    """Shared by all routes that take OpenAI's bodies. Both verbs raise as `limits` and the
+    registry do."""
+
+    def __init__(self, registry: Registry, limits: Limits) -> None:
+        self._registry = registry
+        self._limits = limits
+
+    def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, chat.ChatRenderer]:
+        self._limits.check(body)
+        request = chat.to_domain(body)
+        return request, chat.ChatRenderer(body, request, fingerprint=self._fingerprint(body.model))
+
+    def completion(
+        self, body: CompletionBody
+    ) -> tuple[GenerationRequest, completions.CompletionRenderer]:
+        self._limits.check(body)
+        request = completions.to_domain(body)
+        fingerprint = self._fingerprint(body.model)
+        return request, completions.CompletionRenderer(body, request, fingerprint=fingerprint)
+
+    def _fingerprint(self, model: str) -> str:
+        return fingerprint_of(self._registry.known(model))

@@ -1,0 +1,16 @@
+"""Our own names, and the tensors', as OpenAI's API calls the fields: for errors."""
+
+from __future__ import annotations
+
+FIELD_NAMES = {
+    "top_log_probs": "logprobs",
+    "num_top_log_probs": "logprobs",
+    "return_log_probs": "logprobs",
+    "constraint": "guided_decoding",
+    "token_ids": "return_token_ids",
+    "runtime_top_k": "top_k",
+    "runtime_top_p": "top_p",
+    "logit_bias_ids": "logit_bias",
+    "logit_bias_values": "logit_bias",
+    "bad_words_list": "bad_words",
+}

@@ -1,0 +1,103 @@
+"""Types of fields that several bodies share, with their ranges."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
+
+from proxy.api.body import FieldError
+
+INT32_MAX = 2**31 - 1
+
+
+class RequestBody(BaseModel):
+    """A field that it does not have is refused by name; null is the same as not given."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_not_given(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def _text_or_list(value: Any) -> str:
+    """Which member of a union; tags in angle brackets stay out of error paths."""
+    return "<list>" if isinstance(value, list) else "<text>"
+
+
+def _kind_of_prompt(value: Any) -> str:
+    if not isinstance(value, list) or not value:
+        return _text_or_list(value)
+    if all(type(item) is int for item in value):
+        return "<ids>"
+    return "<batch>" if isinstance(value[0], list) else "<list>"
+
+
+def only(*done: object) -> AfterValidator:
+    """Of the values that a field may have, those that mean something here."""
+
+    def check(value: Any) -> Any:
+        if value not in done:
+            told = " or ".join(map(repr, done))
+            raise FieldError(None, f"this server does only {told}", code="unsupported_parameter")
+        return value
+
+    return AfterValidator(check)
+
+
+def _token_id(key: str) -> str:
+    if not (key.isascii() and key.isdigit() and int(key) <= INT32_MAX):
+        raise ValueError("must be a token id, in digits")
+    return key
+
+
+TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
+TokenIds = Annotated[list[TokenId], Field(min_length=1)]
+TokenIdKey = Annotated[str, StringConstraints(max_length=10), AfterValidator(_token_id)]
+TokenLimit = Annotated[int, Field(ge=1, le=INT32_MAX)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+Bias = Annotated[float, Field(ge=-100, le=100)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Label = Annotated[str, StringConstraints(max_length=512)]
+StopString = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+Stop = Annotated[
+    Annotated[StopString, Tag("<text>")] | Annotated[list[StopString], Tag("<list>")],
+    Discriminator(_text_or_list),
+]
+PromptText = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[list[str], Tag("<list>"), Field(min_length=1)]
+    | Annotated[TokenIds, Tag("<ids>")]
+    | Annotated[list[TokenIds], Tag("<batch>"), Field(min_length=1)],
+    Discriminator(_kind_of_prompt),
+]
+MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+Metadata = Annotated[dict[MetadataKey, Label], Field(max_length=16)]
+
+
+class TextPart(RequestBody):
+    type: Literal["text"]
+    text: str
+
+
+Text = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[list[TextPart], Tag("<list>"), Field(min_length=1)],
+    Discriminator(_text_or_list),
+]
+
+
+def joined(parts: str | list[TextPart]) -> str:
+    return parts if isinstance(parts, str) else "".join(part.text for part in parts)

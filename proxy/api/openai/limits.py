@@ -1,0 +1,50 @@
+"""How much one request may hold, beside its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import dataclass
+
+from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
+from proxy.domain.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Numbers of elements. `choices`: prompts times the candidates of each."""
+
+    stops: int = 16
+    messages: int = 2048
+    logit_bias: int = 1024
+    choices: int = 128
+
+    def check(self, body: ChatCompletionBody | CompletionBody) -> None:
+        """Raises InvalidRequest."""
+        _check("stop", body.stops, self.stops)
+        _check("stop_token_ids", body.stop_token_ids, self.stops)
+        _check("bad_words", body.bad_words, self.logit_bias)
+        _check("logit_bias", body.logit_bias, self.logit_bias)
+        if isinstance(body, ChatCompletionBody):
+            _check("messages", body.messages, self.messages)
+            _check_count("n", body.n or 1, self.choices)
+        else:
+            self._check_choices(body)
+
+    def _check_choices(self, body: CompletionBody) -> None:
+        first = body.prompt[0] if body.prompt else ""
+        is_one = isinstance(body.prompt, str) or isinstance(first, int)
+        candidates = max(body.n or 1, body.best_of or 1)
+        _check_count("prompt", candidates * (1 if is_one else len(body.prompt)), self.choices)
+
+
+def _check(param: str, given: Sized | None, most: int) -> None:
+    _check_count(param, 0 if given is None else len(given), most)
+
+
+def _check_count(param: str, count: int, most: int) -> None:
+    if count > most:
+        raise InvalidRequest(
+            f"Invalid value for '{param}': at most {most} are allowed, {count} are asked for.",
+            code="invalid_messages" if param == "messages" else "invalid_parameter",
+            param=param,
+        )

@@ -1,0 +1,79 @@
+"""TritonCatalog: what a model declares is what it can do; only what it must have keeps it out."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tritonclient.grpc import model_config_pb2, service_pb2
+
+from proxy.domain.engine import NotReady
+from proxy.domain.model import CAPABILITIES
+from proxy.triton import tensors
+from proxy.triton.catalog import TritonCatalog
+
+PARAMETERS = {
+    "contract_version": tensors.CONTRACT_VERSION,
+    "engine_model": "demo_engine",
+    "context_length": "64",
+    "bos_token": "",
+    "eos_token": "",
+    "strips_leading_space": "0",
+    "created": "1",
+}
+
+
+class Server:
+    """A client whose server has one model, `demo`, that declares all tensors but some."""
+
+    target = "here"
+
+    def __init__(self, *, without: set[str]) -> None:
+        self.stub = self
+        self._without = without
+
+    async def ServerReady(self, request, timeout):
+        return service_pb2.ServerReadyResponse(ready=True)
+
+    async def RepositoryIndex(self, request, timeout):
+        index = service_pb2.RepositoryIndexResponse()
+        index.models.add(name="demo")
+        index.models.add(name="demo_engine")
+        return index
+
+    async def ModelConfig(self, request, timeout):
+        config = model_config_pb2.ModelConfig(name=request.name)
+        for key, value in PARAMETERS.items() if request.name == "demo" else ():
+            config.parameters[key].string_value = value
+        return service_pb2.ModelConfigResponse(config=config)
+
+    async def ModelMetadata(self, request, timeout):
+        metadata = service_pb2.ModelMetadataResponse(name=request.name)
+        is_engine = request.name == "demo_engine"
+        for row in tensors.STOP_INPUTS if is_engine else tensors.INPUTS:
+            if row.name not in self._without:
+                metadata.inputs.add(name=row.name, datatype=row.datatype)
+        for row in () if is_engine else tensors.OUTPUTS:
+            if row.name not in self._without:
+                metadata.outputs.add(name=row.name, datatype=row.datatype)
+        return metadata
+
+
+def capabilities(*without: str) -> frozenset[str]:
+    (model,) = asyncio.run(TritonCatalog(Server(without=set(without))).load())
+    return model.capabilities
+
+
+def test_a_model_that_declares_all_tensors_can_do_all():
+    assert capabilities() == CAPABILITIES
+
+
+def test_a_model_without_some_tensors_is_served_without_those_capabilities():
+    missing = capabilities("min_p", "guided_decoding_guide", "output_ids")
+    assert missing == CAPABILITIES - {"min_p", "constraint", "token_ids"}
+
+
+@pytest.mark.parametrize("name", ["text_input", "max_tokens", "text_output", "finish_reason"])
+def test_a_model_without_what_it_must_have_is_not_served(name):
+    with pytest.raises(NotReady, match=f"{name} is not declared"):
+        capabilities(name)
