@@ -55,6 +55,10 @@ class Reader:
         """Takes characters that were seen by `look`."""
         return self._take_to(self._at + length)
 
+    def drop(self) -> None:
+        """Takes whatever is left, for nobody."""
+        self._buffer, self._at = "", 0
+
     def look(self, length: int) -> Steps[str]:
         """The next characters, not taken; fewer than `length` only at the end of the text."""
         while len(self._buffer) - self._at < length and not self._is_closed:
@@ -76,6 +80,10 @@ class Reader:
                 return False
             yield
 
+    def may_end_in(self, literal: str) -> bool:
+        """Whether the text ended, with nothing left or the begin of `literal`."""
+        return self._is_closed and literal.startswith(self._buffer[self._at :])
+
     def accept_end(self, literal: str) -> Steps[bool]:
         """Takes `literal` if it comes next, or as much of it as the end of the text leaves."""
         if (yield from self.accept(literal)):
@@ -86,14 +94,21 @@ class Reader:
             return True
         return False
 
-    def until(self, delimiters: Delimiters, pass_on: PassOn) -> Steps[str]:
-        """Takes text up to the first delimiter, which it leaves and names; "" at the end."""
+    def until(
+        self, delimiters: Delimiters, pass_on: PassOn, *, leaves_half: bool = False
+    ) -> Steps[str]:
+        """Takes text up to the first delimiter, which it leaves and names; "" at the end.
+
+        Half a delimiter at the end is text, unless `leaves_half`.
+        """
         while True:
             found = delimiters.first(self._buffer, self._at)
             if found:
                 self._hand(found.start(), pass_on)
                 return found.group()
-            held = 0 if self._is_closed else delimiters.possible_start(self._buffer, self._at)
+            held = delimiters.possible_start(self._buffer, self._at)
+            if self._is_closed and not leaves_half:
+                held = 0
             self._hand(len(self._buffer) - held, pass_on)
             if self._is_closed:
                 return ""

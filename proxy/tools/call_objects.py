@@ -5,13 +5,10 @@ Keys come in any order; arguments may be a string that holds JSON; other keys ar
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from proxy.parsing.delimiters import Delimiters
 from proxy.parsing.reader import Steps
-from proxy.tools.errors import Broken
+from proxy.tools.errors import Broken, CutOff
 from proxy.tools.literal import Literal, literal_in, string
-from proxy.tools.parser import ToolParser
+from proxy.tools.parser import NAME, ToolParser
 
 _ARGUMENTS = ("arguments", "parameters", "args")
 _QUOTES = "\"'"
@@ -20,27 +17,15 @@ _QUOTES = "\"'"
 class CallObjects(ToolParser):
     """A start, an object or a list of objects, an end."""
 
-    # (start, end); no end where the calls end by themselves
-    sections: ClassVar[tuple[tuple[str, str], ...]] = ()
+    _is_list = False
 
     def __init_subclass__(cls) -> None:
         cls.starts = tuple(start for start, _ in cls.sections)
 
-    def _parse(self) -> Steps[None]:
-        marks = Delimiters(self.starts)
-        while start := (yield from self._text(marks)):
-            yield from self._section(start)
-
-    def _section(self, start: str) -> Steps[None]:
-        end = dict(self.sections).get(start, "")
-        more = yield from self._attempt(self._first(start))
-        while more:
-            more = yield from self._attempt(self._next(end))
-
     def _first(self, start: str) -> Steps[bool]:
         yield from self._reader.accept(start)
         yield from self._lead_in()
-        yield from self._reader.accept("[")
+        self._is_list = yield from self._reader.accept("[")
         yield from self._reader.space()
         yield from self._object()
         return True
@@ -49,21 +34,19 @@ class CallObjects(ToolParser):
         """What may stand between the start and the calls."""
         yield from self._reader.space()
 
-    def _next(self, end: str) -> Steps[bool]:
+    def _next(self, start: str) -> Steps[bool]:
         """Another call, or the end of the section."""
         gap = yield from self._reader.space()
-        for separator in (",", ";"):
-            if (yield from self._reader.accept(separator)):
-                yield from self._reader.space()
-                yield from self._object()
-                return True
-        if (yield from self._reader.peek()) == "{":
+        if (yield from self._reader.accept("," if self._is_list else ";")):
+            yield from self._reader.space()
             yield from self._object()
             return True
-        if (yield from self._reader.accept("]")):
-            gap = yield from self._reader.space()
-        if not end or not (yield from self._reader.accept_end(end)):
-            self._say(gap)
+        if not self._is_list and (yield from self._reader.peek()) == "{":
+            yield from self._object()
+            return True
+        if self._is_list and (yield from self._reader.accept("]")):
+            gap = ""
+        yield from self._end(dict(self.sections).get(start, ""), gap)
         return False
 
     def _object(self) -> Steps[None]:
@@ -75,7 +58,7 @@ class CallObjects(ToolParser):
         while not (yield from self._reader.accept("}")):
             key = yield from self._key()
             if key == "name":
-                self._name = yield from self._string()
+                self._name = yield from self._word()
             elif key in _ARGUMENTS:
                 waiting += yield from self._arguments()
             elif self._is_bare and key not in ("type", "id", "function", "index"):
@@ -88,12 +71,27 @@ class CallObjects(ToolParser):
         self._done()
 
     def _key(self) -> Steps[str]:
-        key = yield from self._string()
+        key = yield from self._word()
         yield from self._reader.space()
         if not (yield from self._reader.accept(":")):
             raise Broken
         yield from self._reader.space()
         return key
+
+    def _word(self) -> Steps[str]:
+        """A key or a name: a quoted word, so that what is no call is seen to be none at once."""
+        quote = yield from self._reader.peek()
+        if not quote:
+            raise CutOff
+        if quote not in _QUOTES:
+            raise Broken
+        self._reader.take(1)
+        word = yield from self._reader.word(NAME)
+        if not (yield from self._reader.peek()):
+            raise CutOff
+        if not (yield from self._reader.accept(quote)):
+            raise Broken
+        return word
 
     def _string(self) -> Steps[str]:
         char = yield from self._reader.peek()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import NamedTuple
 
-from proxy.tools.ids import NewId, openai_id
+from proxy.tools.ids import NewId, kimi_id, mistral_id, openai_id
 from proxy.tools.parser import ToolParser, Tools
 
 
@@ -30,5 +30,18 @@ FAMILIES: dict[str, Family] = {
     "granite": Family("proxy.tools.granite", "GraniteParser"),
     "jamba": Family("proxy.tools.jamba", "JambaParser"),
     "phi4_mini_json": Family("proxy.tools.phi4_mini_json", "Phi4MiniParser"),
+    "mistral": Family("proxy.tools.mistral", "MistralParser", mistral_id),
+    "llama3_json": Family("proxy.tools.llama3_json", "Llama3JsonParser"),
+    "xlam": Family("proxy.tools.xlam", "XlamParser"),
+    "pythonic": Family("proxy.tools.pythonic", "PythonicParser"),
+    "llama4_pythonic": Family("proxy.tools.llama4_pythonic", "Llama4PythonicParser"),
+    "qwen3_coder": Family("proxy.tools.qwen3_coder", "Qwen3CoderParser"),
+    "qwen3_xml": Family("proxy.tools.qwen3_coder", "Qwen3CoderParser"),
+    "minimax_m2": Family("proxy.tools.minimax_m2", "MiniMaxM2Parser"),
+    "glm45": Family("proxy.tools.glm45", "Glm45Parser"),
+    "deepseek_v3": Family("proxy.tools.deepseek_v3", "DeepSeekV3Parser"),
+    "deepseek_v31": Family("proxy.tools.deepseek_v31", "DeepSeekV31Parser"),
+    "deepseek_v32": Family("proxy.tools.deepseek_v32", "DeepSeekV32Parser"),
+    "kimi_k2": Family("proxy.tools.kimi_k2", "KimiK2Parser", kimi_id),
     "internlm": Family("proxy.tools.internlm", "InternLMParser"),
 }

@@ -30,8 +30,124 @@ def internlm(calls: list[Call]) -> str:
     return "\n".join(f"{start}{text}{end}" for text in objects(calls, "parameters"))
 
 
+def mistral(calls: list[Call]) -> str:
+    if len(calls) == 2:
+        return f"[TOOL_CALLS] {listed(calls)}"
+    return "".join(f"[TOOL_CALLS]{c['name']}[ARGS]{dumped(c['arguments'])}" for c in calls)
+
+
+def pythonic(calls: list[Call]) -> str:
+    return f"[{', '.join(map(python_call, calls))}]"
+
+
+def python_call(call: Call) -> str:
+    keywords = ", ".join(f"{key}={value!r}" for key, value in call["arguments"].items())
+    return f"{call['name']}({keywords})"
+
+
+def llama4_pythonic(calls: list[Call]) -> str:
+    text = pythonic(calls)
+    return text if len(calls) == 2 else f"<|python_start|>{text}<|python_end|>"
+
+
+def bare(value: Any) -> str:
+    """As the chat templates of XML-like families write a value."""
+    return value if isinstance(value, str) else dumped(value)
+
+
+def qwen3_coder(calls: list[Call]) -> str:
+    def one(call: Call) -> str:
+        lines = [
+            f"<parameter={key}>\n{bare(value)}\n</parameter>"
+            for key, value in call["arguments"].items()
+        ]
+        inner = "\n".join([f"<function={call['name']}>", *lines, "</function>"])
+        return f"<tool_call>\n{inner}\n</tool_call>"
+
+    return "\n".join(map(one, calls))
+
+
+def minimax_m2(calls: list[Call]) -> str:
+    def one(call: Call) -> str:
+        lines = [
+            f'<parameter name="{key}">{bare(value)}</parameter>'
+            for key, value in call["arguments"].items()
+        ]
+        return "\n".join([f'<invoke name="{call["name"]}">', *lines, "</invoke>"])
+
+    inner = "\n".join(map(one, calls))
+    return f"<minimax:tool_call>\n{inner}\n</minimax:tool_call>"
+
+
+def glm45(calls: list[Call]) -> str:
+    def one(call: Call) -> str:
+        lines = [
+            f"<arg_key>{key}</arg_key>\n<arg_value>{bare(value)}</arg_value>"
+            for key, value in call["arguments"].items()
+        ]
+        return "\n".join([f"<tool_call>{call['name']}", *lines, "</tool_call>"])
+
+    return "\n".join(map(one, calls))
+
+
+def deepseek(one: Callable[[Call], str]) -> Callable[[list[Call]], str]:
+    def rendered(calls: list[Call]) -> str:
+        begin, end = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"
+        inner = "\n".join(f"{begin}{one(call)}{end}" for call in calls)
+        return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
+
+    return rendered
+
+
+def deepseek_v3(call: Call) -> str:
+    fence = f"```json\n{dumped(call['arguments'])}\n```"
+    return f"function<｜tool▁sep｜>{call['name']}\n{fence}"
+
+
+def deepseek_v31(call: Call) -> str:
+    return f"{call['name']}<｜tool▁sep｜>{dumped(call['arguments'])}"
+
+
+def deepseek_v32(calls: list[Call]) -> str:
+    def parameter(key: str, value: Any) -> str:
+        is_string = "true" if isinstance(value, str) else "false"
+        begin = f'<｜DSML｜parameter name="{key}" string="{is_string}">'
+        return f"{begin}{bare(value)}</｜DSML｜parameter>"
+
+    def one(call: Call) -> str:
+        lines = [parameter(key, value) for key, value in call["arguments"].items()]
+        begin = f'<｜DSML｜invoke name="{call["name"]}">'
+        return "\n".join([begin, *lines, "</｜DSML｜invoke>"])
+
+    inner = "\n".join(map(one, calls))
+    return f"<｜DSML｜function_calls>\n{inner}\n</｜DSML｜function_calls>"
+
+
+def kimi_k2(calls: list[Call]) -> str:
+    inner = "".join(
+        f"<|tool_call_begin|>functions.{call['name']}:{number}"
+        f"<|tool_call_argument_begin|>{dumped(call['arguments'])}<|tool_call_end|>"
+        for number, call in enumerate(calls)
+    )
+    return f"<|tool_calls_section_begin|>{inner}<|tool_calls_section_end|>"
+
+
+def is_beside_its_schema(call: Call, tools: dict[str, Any]) -> bool:
+    """Values of another type than the schema says: bare text cannot tell."""
+    types = {str: "string", bool: "boolean", int: "integer", float: "number"}
+    types |= {list: "array", dict: "object"}
+    properties = tools[call["name"]].get("properties", {})
+    return any(
+        properties.get(key, {}).get("type") != types.get(type(value))
+        for key, value in call["arguments"].items()
+    )
+
+
 # What a syntax has no way to say.
-UNSAYABLE: dict[str, Callable[[Call, dict[str, Any]], bool]] = {}
+TYPED = ("qwen3_coder", "qwen3_xml", "minimax_m2", "glm45", "deepseek_v32")
+UNSAYABLE: dict[str, Callable[[Call, dict[str, Any]], bool]] = dict.fromkeys(
+    TYPED, is_beside_its_schema
+)
 
 SYNTAXES: dict[str, Callable[[list[Call]], str]] = {
     "hermes": hermes,
@@ -39,4 +155,17 @@ SYNTAXES: dict[str, Callable[[list[Call]], str]] = {
     "jamba": lambda calls: f"<tool_calls>{listed(calls)}</tool_calls>",
     "phi4_mini_json": lambda calls: f"functools{listed(calls)}",
     "internlm": internlm,
+    "qwen3_coder": qwen3_coder,
+    "qwen3_xml": qwen3_coder,
+    "minimax_m2": minimax_m2,
+    "glm45": glm45,
+    "deepseek_v3": deepseek(deepseek_v3),
+    "deepseek_v31": deepseek(deepseek_v31),
+    "deepseek_v32": deepseek_v32,
+    "kimi_k2": kimi_k2,
+    "mistral": mistral,
+    "llama3_json": lambda calls: "; ".join(objects(calls, "parameters")),
+    "xlam": listed,
+    "pythonic": pythonic,
+    "llama4_pythonic": llama4_pythonic,
 }

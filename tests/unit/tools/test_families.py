@@ -21,8 +21,10 @@ CASES = [
     for line in (Path(__file__).parent / "tool_calls.jsonl").read_text().splitlines()
 ]
 every_family = pytest.mark.parametrize("family", sorted(FAMILIES))
-# Letters, punctuation and half delimiters, but no whole one; bare families need a line's start.
-AROUND = st.text(alphabet="aé <>|[]{}\"'/\n_=", max_size=20).filter(lambda text: text.strip())
+# Letters, punctuation and half delimiters, no whole one, and no list that the call would be in.
+AROUND = st.text(alphabet="aé <>|[]{}\"'/\n_=", max_size=20).filter(
+    lambda text: text.strip() and text.strip()[-1] not in "[{"
+)
 
 
 def sayable(family: str, case: dict) -> bool:
