@@ -43,5 +43,7 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v31": Family("proxy.tools.deepseek_v31", "DeepSeekV31Parser"),
     "deepseek_v32": Family("proxy.tools.deepseek_v32", "DeepSeekV32Parser"),
     "kimi_k2": Family("proxy.tools.kimi_k2", "KimiK2Parser", kimi_id),
+    "harmony": Family("proxy.tools.harmony", "HarmonyParser"),
+    "gemma4": Family("proxy.tools.gemma4", "Gemma4Parser"),
     "internlm": Family("proxy.tools.internlm", "InternLMParser"),
 }

@@ -132,6 +132,30 @@ def kimi_k2(calls: list[Call]) -> str:
     return f"<|tool_calls_section_begin|>{inner}<|tool_calls_section_end|>"
 
 
+def harmony(calls: list[Call]) -> str:
+    def one(call: Call) -> str:
+        head = f"<|channel|>commentary to=functions.{call['name']} <|constrain|>json"
+        return f"{head}<|message|>{dumped(call['arguments'])}<|call|>"
+
+    return "<|start|>assistant".join(map(one, calls))
+
+
+def gemma4(calls: list[Call]) -> str:
+    return "".join(
+        f"<|tool_call>call:{c['name']}{gemma4_value(c['arguments'])}<tool_call|>" for c in calls
+    )
+
+
+def gemma4_value(value: Any) -> str:
+    if isinstance(value, str):
+        return f'<|"|>{value}<|"|>'
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{key}:{gemma4_value(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(gemma4_value, value))}]"
+    return dumped(value)
+
+
 def is_beside_its_schema(call: Call, tools: dict[str, Any]) -> bool:
     """Values of another type than the schema says: bare text cannot tell."""
     types = {str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -163,6 +187,8 @@ SYNTAXES: dict[str, Callable[[list[Call]], str]] = {
     "deepseek_v31": deepseek(deepseek_v31),
     "deepseek_v32": deepseek_v32,
     "kimi_k2": kimi_k2,
+    "harmony": harmony,
+    "gemma4": gemma4,
     "mistral": mistral,
     "llama3_json": lambda calls: "; ".join(objects(calls, "parameters")),
     "xlam": listed,
