@@ -55,9 +55,9 @@ class Reader:
         """Takes characters that were seen by `look`."""
         return self._take_to(self._at + length)
 
-    def drop(self) -> None:
-        """Takes whatever is left, for nobody."""
-        self._buffer, self._at = "", 0
+    def rest(self) -> str:
+        """Takes whatever is there."""
+        return self._take_to(len(self._buffer))
 
     def look(self, length: int) -> Steps[str]:
         """The next characters, not taken; fewer than `length` only at the end of the text."""

@@ -47,3 +47,35 @@ FAMILIES: dict[str, Family] = {
     "gemma4": Family("proxy.tools.gemma4", "Gemma4Parser"),
     "internlm": Family("proxy.tools.internlm", "InternLMParser"),
 }
+
+# What a template must hold, all of it, for a family; the first that fits counts.
+_TEMPLATE_MARKS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("kimi_k2", ("<|tool_calls_section_begin|>",)),
+    ("deepseek_v32", ("｜DSML｜",)),
+    ("deepseek_v3", ("<｜tool▁call▁begin｜>", "```json")),
+    ("deepseek_v31", ("<｜tool▁call▁begin｜>",)),
+    ("minimax_m2", ("<minimax:tool_call>",)),
+    ("harmony", ("<|channel|>", "commentary")),
+    ("gemma4", ("<|tool_call>", "<tool_call|>")),
+    ("glm45", ("<arg_key>",)),
+    ("qwen3_coder", ("<function=", "<parameter=")),
+    ("internlm", ("<|action_start|>",)),
+    ("phi4_mini_json", ("functools[",)),
+    ("phi4_mini_json", ("<|tool|>", "<|/tool|>")),
+    ("mistral", ("[TOOL_CALLS]",)),
+    ("jamba", ("<tool_calls>",)),
+    ("granite", ("<|tool_call|>",)),
+    ("hermes", ("<tool_call>",)),
+    ("llama4_pythonic", ("<|python_start|>",)),
+    ("llama3_json", ("<|python_tag|>",)),
+    ("llama3_json", ("Environment: ipython", '"parameters"')),
+    ("pythonic", ("[func_name1(",)),
+)
+
+
+def from_template(chat_template: str) -> str | None:
+    """The family whose marks a chat template holds; None if it shows none that we know."""
+    for family, marks in _TEMPLATE_MARKS:
+        if all(mark in chat_template for mark in marks):
+            return family
+    return None

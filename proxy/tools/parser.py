@@ -123,7 +123,7 @@ class ToolParser(ABC):
     def _cut_off(self) -> None:
         if self._is_promised or self._may_promise:
             self._promise()
-            self._reader.drop()  # half a mark
+            self._reader.rest()  # half a mark
             self.is_cut = self._is_open
         else:
             self._say(self._reader.recorded())
