@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 
 class Delimiters:
-    """A set of marks, none of which stands inside another but at its end.
+    """A set of marks. Of marks that begin at the same place the longest counts.
 
-    Of marks that begin at the same place the longest counts.
+    `first` is the same for every cut only if no mark stands inside another but at its end.
     """
 
     __slots__ = ("_longest", "_pattern", "_prefixes")
