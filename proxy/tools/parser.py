@@ -26,8 +26,9 @@ class ToolParser(ABC):
     """`push` text, `flush` at the end; the events are the same however the text was cut.
 
     A call is promised (ToolCallStarted) when its name and the begin of its arguments are clear.
-    One that breaks before is text; one that breaks later is closed to valid JSON, and what follows
-    is text. White space between calls, or alone before the first, belongs to the syntax.
+    One that breaks before is text; one that breaks later is closed to valid JSON, `has_broken`
+    says so, and what follows is text. White space between calls, or alone before the first,
+    belongs to the syntax.
 
     Args:
         tools: schemas of the request's tools, by name; they type the values of XML-like families,
@@ -54,6 +55,7 @@ class ToolParser(ABC):
         self._members = 0
         self.calls = 0
         self.is_cut = False
+        self.has_broken = False
         self._steps: Steps[None] | None = self._parse()
 
     def push(self, text: str) -> list[ToolEvent]:
@@ -111,6 +113,7 @@ class ToolParser(ABC):
         try:
             return (yield from call)
         except Broken as error:
+            self.has_broken = self.has_broken or self._is_open
             if self._is_open and self._members:
                 self._argue("}")
             self._say(self._reader.recorded() or error.lost)

@@ -90,6 +90,16 @@ def test_a_call_beside_the_syntax(family, text, told):
     assert said(family, text) == told
 
 
+@pytest.mark.parametrize(
+    ("arguments", "has_broken"),
+    [('{"a": 1}', False), ('{"a": ["x" y]}', True), ('{"a": 1', False)],
+)
+def test_a_call_that_was_closed_early_is_told_from_one_that_was_whole(arguments, has_broken):
+    parser = parser_of("hermes", TOOLS)
+    answered(parser, [f'<tool_call>{{"name": "f", "arguments": {arguments}'])
+    assert parser.has_broken == has_broken
+
+
 def test_kimi_keeps_the_model_s_own_id():
     text = (
         "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:7"
