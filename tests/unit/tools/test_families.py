@@ -1,4 +1,7 @@
-"""Every family: calls and the text around them come back, however the text is cut."""
+"""Every family: calls and the text around them come back, however the text is cut.
+
+The calls are a part of the Berkeley function-calling leaderboard's (BFCL v4, Apache-2.0).
+"""
 
 from __future__ import annotations
 
