@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from proxy.parsing.delimiters import Delimiters
+
 
 class StopMatcher:
     """Passes text on up to the first stop string to be complete, which it swallows.
@@ -14,13 +16,12 @@ class StopMatcher:
     on how the text is cut. Text that may be the start of a stop string is held back.
     """
 
-    __slots__ = ("_held", "_includes_stop", "_longest", "_prefixes", "_stops", "is_stopped")
+    __slots__ = ("_held", "_includes_stop", "_marks", "_stops", "is_stopped")
 
     def __init__(self, stops: Sequence[str], *, includes_stop: bool = False) -> None:
         self._includes_stop = includes_stop
         self._stops = tuple(stop for stop in stops if stop)
-        self._longest = max(map(len, self._stops), default=0)
-        self._prefixes = {stop[:n] for stop in self._stops for n in range(1, len(stop))}
+        self._marks = Delimiters(self._stops)
         self._held = ""
         self.is_stopped = False
 
@@ -36,7 +37,7 @@ class StopMatcher:
             self.is_stopped = True
             self._held = ""
             return buffer[: end if self._includes_stop else start]
-        safe = len(buffer) - self._possible_start(buffer)
+        safe = len(buffer) - self._marks.possible_start(buffer, 0)
         self._held = buffer[safe:]
         return buffer[:safe]
 
@@ -51,10 +52,3 @@ class StopMatcher:
             (start + len(stop), start) for stop in self._stops if (start := buffer.find(stop)) >= 0
         ]
         return min(ends) if ends else None
-
-    def _possible_start(self, buffer: str) -> int:
-        """Length of the longest end of the buffer that begins a stop string."""
-        for length in range(min(self._longest - 1, len(buffer)), 0, -1):
-            if buffer[-length:] in self._prefixes:
-                return length
-        return 0

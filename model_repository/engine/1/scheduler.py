@@ -6,9 +6,6 @@ budget, and every decoding row gets one token. Called by the runtime's thread on
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -18,18 +15,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 from compiling import Compiling
+from emission import Emission
 from guide_compiler import CompiledGuide
-from guide_state import GuideMask
 from kv_rows import KvRows
-from port import BadParameter, Guide, Job, Token
+from port import BadParameter, Guide, Job
 from prefill_budget import PrefillBudget
 from roster import Roster
 from sampler_state import SamplerState
-from sampling import SamplingFailed, sample
 from sequence import Sequence
 from stats import Stats
-
-logger = logging.getLogger(__name__)
 
 WAITING_LOOK_S = 0.05
 COUNT_EVERY_S = 0.05
@@ -88,7 +82,6 @@ class Scheduler:
     ) -> None:
         self._decoder = decoder
         self._guides = guides
-        self._guide_mask = GuideMask(decoder.vocab_size, threads=os.cpu_count() or 1)
         self._end_ids = end_ids
         self._ended = ended
         self._arrivals = 0
@@ -99,6 +92,7 @@ class Scheduler:
         self._roster = Roster(
             decoder.kv, self.stats, rows=limits.rows, kv_tokens=kv_tokens, ended=ended
         )
+        self._emission = Emission(self._roster, decoder.vocab_size)
         self._batch = self._roster.batch
         self._budget = PrefillBudget(
             step_tokens=min(limits.step_tokens, decoder.most_tokens), stall_s=limits.stall_s
@@ -140,12 +134,12 @@ class Scheduler:
     def end_all(self) -> None:
         """Every job ends as cancelled."""
         for sequence in list(self._roster):
-            self._cancel(sequence)
+            self._emission.cancel(sequence)
 
     def fail_all(self, error: Exception) -> None:
         """Every job at work ends with an error."""
         for sequence in self._batch.running:
-            self._fail(sequence, error)
+            self._emission.fail(sequence, error)
 
     def _leave(self) -> None:
         """At every step from the rows; those who wait are looked at 20 times a second."""
@@ -156,17 +150,12 @@ class Scheduler:
             looked_at += self._roster.waiting
         for sequence in looked_at:
             if sequence.is_over():
-                self._cancel(sequence)
-
-    def _cancel(self, sequence: Sequence) -> None:
-        self._roster.end(sequence)
-        sequence.job.sink.cancelled()
+                self._emission.cancel(sequence)
 
     def _take_guides(self) -> None:
         """Guides that are compiled by now; one that cannot be ends its job."""
         for sequence, error in self._compiling.take():
-            self._roster.end(sequence)
-            sequence.job.sink.refuse("guided_decoding_guide", str(error))
+            self._emission.refuse(sequence, "guided_decoding_guide", str(error))
 
     def _prefill(self) -> None:
         left = self._budget.tokens(is_decoding=bool(self._batch.decoding))
@@ -177,7 +166,7 @@ class Scheduler:
             try:
                 self._prefill_chunk(sequence, ids)
             except Exception as error:
-                self._fail(sequence, error)
+                self._emission.fail(sequence, error)
 
     def _next_prefill(self) -> Sequence:
         """The oldest and the shortest take turns, so that neither waits for all others."""
@@ -197,7 +186,7 @@ class Scheduler:
         sequence.computed += len(ids)
         if not sequence.missing:
             self._batch.promote(sequence)
-            self._sample([sequence], logits[-1:])
+            self._emission.sample([sequence], logits[-1:])
         self._roster.keep(sequence)
 
     def _decode(self) -> None:
@@ -212,37 +201,13 @@ class Scheduler:
             logits = self._decoder.decode(ids, past)
             for sequence in rows:
                 sequence.computed += 1
-            self._sample(rows, logits)
+            self._emission.sample(rows, logits)
         except Exception as error:
             for sequence in set(rows) & set(self._batch.decoding):
-                self._fail(sequence, error)
+                self._emission.fail(sequence, error)
         seconds = time.perf_counter() - began
         self._budget.decoded(seconds)
         self.stats.decoded(len(rows), seconds)
-
-    def _sample(self, sequences: list[Sequence], logits: Logits) -> None:
-        """Samples a token for each and hands it on. `logits`: [sequences, vocab]."""
-        mask = self._guide_mask.fill([sequence.guide for sequence in sequences])
-        drawn = sample(logits, [sequence.sampler for sequence in sequences], mask)
-        for sequence, token in zip(sequences, drawn, strict=True):
-            try:
-                self._deliver(sequence, token)
-            except Exception as error:
-                self._fail(sequence, error)
-
-    def _deliver(self, sequence: Sequence, token: Token | SamplingFailed) -> None:
-        if isinstance(token, SamplingFailed):
-            raise token
-        finish = sequence.append(token.id)
-        sequence.job.sink.token(token, finish)
-        if finish is not None:
-            self._roster.end(sequence)
-
-    def _fail(self, sequence: Sequence, error: Exception) -> None:
-        logger.error("generation failed", exc_info=error)
-        self._roster.end(sequence)
-        with contextlib.suppress(Exception):  # the sink may be what is broken
-            sequence.job.sink.fail(f"generation failed: {error}")
 
     def _count_present(self, now: float) -> None:
         """Twenty times a second, and when nothing is left to do."""

@@ -15,11 +15,19 @@ from proxy.triton.catalog import TritonCatalog
 PARAMETERS = {
     "contract_version": tensors.CONTRACT_VERSION,
     "engine_model": "demo_engine",
+    "tokenizer_model": "demo_tokenizer",
+    "detokenizer_model": "demo_detokenizer",
+    "vocab_size": "64",
     "context_length": "64",
     "bos_token": "",
     "eos_token": "",
     "strips_leading_space": "0",
     "created": "1",
+}
+DECLARED = {
+    "demo": (tensors.INPUTS, tensors.OUTPUTS),
+    "demo_engine": (tensors.STOP_INPUTS, ()),
+    "demo_tokenizer": (tensors.TOKENIZER_INPUTS, tensors.TOKENIZER_OUTPUTS),
 }
 
 
@@ -49,13 +57,12 @@ class Server:
 
     async def ModelMetadata(self, request, timeout):
         metadata = service_pb2.ModelMetadataResponse(name=request.name)
-        is_engine = request.name == "demo_engine"
-        for row in tensors.STOP_INPUTS if is_engine else tensors.INPUTS:
-            if row.name not in self._without:
-                metadata.inputs.add(name=row.name, datatype=row.datatype)
-        for row in () if is_engine else tensors.OUTPUTS:
-            if row.name not in self._without:
-                metadata.outputs.add(name=row.name, datatype=row.datatype)
+        inputs, outputs = DECLARED[request.name]
+        without = self._without if request.name == "demo" else ()
+        for rows, declared in ((inputs, metadata.inputs), (outputs, metadata.outputs)):
+            for row in rows:
+                if row.name not in without:
+                    declared.add(name=row.name, datatype=row.datatype)
         return metadata
 
 

@@ -1,0 +1,1 @@
+"""Text that arrives in pieces, read as if it were whole: the ground under tools and reasoning."""

@@ -1,0 +1,13 @@
+"""Magistral: `[THINK]…[/THINK]`, special tokens both."""
+
+from __future__ import annotations
+
+from proxy.reasoning.parser import TaggedReasoning
+
+
+class MistralParser(TaggedReasoning):
+    """The tags count wherever they stand."""
+
+    starts = ("[THINK]",)
+    ends = ("[/THINK]",)
+    is_anywhere = True

@@ -1,0 +1,127 @@
+"""The frame of every reasoning parser, and the one for reasoning between two tags."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from proxy.domain.output import TextDelta
+from proxy.domain.tool_events import ReasoningDelta, ReasoningEvent
+from proxy.parsing.delimiters import Delimiters
+from proxy.parsing.outbox import Outbox
+from proxy.parsing.reader import Reader, Steps
+
+
+class ReasoningParser(ABC):
+    """`push` text, `flush` at the end; the events are the same however the text was cut.
+
+    White space at the borders of reasoning belongs to the syntax. What comes out as text is for
+    the tool parser, delimiters of calls included.
+
+    Args:
+        is_inside: the prompt opened the reasoning already, see `opens_in`.
+        tool_starts: what opens a call or a section of calls; it ends reasoning left open.
+    """
+
+    starts: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, *, is_inside: bool = False, tool_starts: Sequence[str] = ()) -> None:
+        self._is_inside = is_inside
+        self._tool_starts = tuple(tool_starts)
+        self._reader = Reader()
+        self._outbox: Outbox[ReasoningEvent] = Outbox()
+        self._blank: list[str] | None = None
+        self._steps: Steps[None] | None = self._parse()
+
+    @classmethod
+    def opens_in(cls, prompt_tail: str) -> bool:
+        """Whether a prompt that ends so has opened the reasoning."""
+        return prompt_tail.rstrip().endswith(cls.starts)
+
+    def push(self, text: str) -> list[ReasoningEvent]:
+        self._reader.feed(text)
+        return self._run()
+
+    def flush(self) -> list[ReasoningEvent]:
+        self._reader.close()
+        return self._run()
+
+    @abstractmethod
+    def _parse(self) -> Steps[None]:
+        """The family's grammar of a whole answer."""
+
+    def _run(self) -> list[ReasoningEvent]:
+        if self._steps is not None:
+            try:
+                next(self._steps)
+            except StopIteration:
+                self._steps = None
+        return self._outbox.taken()
+
+    def _say(self, text: str) -> None:
+        self._outbox.delta("text", TextDelta, text)
+
+    def _begin_thought(self) -> None:
+        self._blank = None
+
+    def _think(self, text: str) -> None:
+        """White space waits for what follows it, so that none is left at the end."""
+        kept = text.rstrip()
+        if self._blank is None:
+            kept, self._blank = kept.lstrip(), []
+        if kept:
+            self._outbox.delta("thought", ReasoningDelta, "".join(self._blank) + kept)
+            self._blank = [text[len(text.rstrip()) :]]
+        else:
+            self._blank.append(text)
+
+
+class TaggedReasoning(ReasoningParser):
+    """Reasoning first, between a start and an end."""
+
+    ends: ClassVar[tuple[str, ...]] = ()
+    # Tags that are special tokens stand for themselves wherever they come.
+    is_anywhere: ClassVar[bool] = False
+    # A word that the start tag carries.
+    label: ClassVar[str] = ""
+
+    def _parse(self) -> Steps[None]:
+        is_inside = self._is_inside or (yield from self._opens())
+        marks = Delimiters(self.starts if self.is_anywhere else ())
+        while True:
+            if is_inside:
+                yield from self._thought()
+            if not (yield from self._reader.until(marks, self._say)):
+                return
+            is_inside = yield from self._starts()
+
+    def _opens(self) -> Steps[bool]:
+        gap = yield from self._reader.space()
+        if (yield from self._starts()):
+            return True
+        self._say(gap)
+        return False
+
+    def _starts(self) -> Steps[bool]:
+        for start in self.starts:
+            if (yield from self._reader.accept(start)):
+                return True
+        return False
+
+    def _thought(self) -> Steps[None]:
+        """To the end tag and the white space behind it, or to the start of a call."""
+        yield from self._reader.space()
+        yield from self._starts()  # some models repeat what the prompt opened
+        if self.label:
+            yield from self._reader.accept(self.label)
+        yield from self._reader.space()
+        self._begin_thought()
+        mark = yield from self._reader.until(
+            Delimiters([*self.ends, *self._tool_starts]), self._think, leaves_half=True
+        )
+        if mark in self.ends:
+            self._reader.take(len(mark))
+            yield from self._reader.space()
+        elif not mark:
+            self._think(self._reader.rest())

@@ -1,0 +1,29 @@
+"""DeepSeek V3 and R1-0528: a type, the name, and the arguments in a JSON fence."""
+
+from __future__ import annotations
+
+from proxy.parsing.reader import Steps
+from proxy.tools.section_calls import SectionCalls
+
+
+class DeepSeekV3Parser(SectionCalls):
+    """`<｜tool▁call▁begin｜>function<｜tool▁sep｜>f`, newline, ```` ```json{…}``` ````, end."""
+
+    sections = (("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),)
+    call_begin = "<｜tool▁call▁begin｜>"
+
+    def _call(self) -> Steps[None]:
+        yield from self._head()
+        yield from self._reader.space()
+        is_fenced = yield from self._reader.accept("```json")
+        yield from self._reader.space()
+        yield from self._json_arguments()
+        if is_fenced:
+            yield from self._end("```")
+        yield from self._end("<｜tool▁call▁end｜>")
+
+    def _head(self) -> Steps[None]:
+        """`function`, the separator, the name."""
+        yield from self._reader.accept("function")
+        yield from self._expect("<｜tool▁sep｜>")
+        self._name = yield from self._whole_name()

@@ -1,0 +1,81 @@
+"""Families of tool-call syntax by name, and the guess from a model's chat template."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import NamedTuple
+
+from proxy.tools.ids import NewId, kimi_id, mistral_id, openai_id
+from proxy.tools.parser import ToolParser, Tools
+
+
+class Family(NamedTuple):
+    """Where a family's parser stands, and the ids its models want; imported when made."""
+
+    module: str
+    parser: str
+    new_id: NewId = openai_id
+
+    @property
+    def parser_type(self) -> type[ToolParser]:
+        found: type[ToolParser] = getattr(import_module(self.module), self.parser)
+        return found
+
+    def make(self, tools: Tools | None = None, new_id: NewId | None = None) -> ToolParser:
+        return self.parser_type(tools, new_id or self.new_id)
+
+
+FAMILIES: dict[str, Family] = {
+    "hermes": Family("proxy.tools.hermes", "HermesParser"),
+    "granite": Family("proxy.tools.granite", "GraniteParser"),
+    "jamba": Family("proxy.tools.jamba", "JambaParser"),
+    "phi4_mini_json": Family("proxy.tools.phi4_mini_json", "Phi4MiniParser"),
+    "mistral": Family("proxy.tools.mistral", "MistralParser", mistral_id),
+    "llama3_json": Family("proxy.tools.llama3_json", "Llama3JsonParser"),
+    "xlam": Family("proxy.tools.xlam", "XlamParser"),
+    "pythonic": Family("proxy.tools.pythonic", "PythonicParser"),
+    "llama4_pythonic": Family("proxy.tools.llama4_pythonic", "Llama4PythonicParser"),
+    "qwen3_coder": Family("proxy.tools.qwen3_coder", "Qwen3CoderParser"),
+    "qwen3_xml": Family("proxy.tools.qwen3_coder", "Qwen3CoderParser"),
+    "minimax_m2": Family("proxy.tools.minimax_m2", "MiniMaxM2Parser"),
+    "glm45": Family("proxy.tools.glm45", "Glm45Parser"),
+    "deepseek_v3": Family("proxy.tools.deepseek_v3", "DeepSeekV3Parser"),
+    "deepseek_v31": Family("proxy.tools.deepseek_v31", "DeepSeekV31Parser"),
+    "deepseek_v32": Family("proxy.tools.deepseek_v32", "DeepSeekV32Parser"),
+    "kimi_k2": Family("proxy.tools.kimi_k2", "KimiK2Parser", kimi_id),
+    "harmony": Family("proxy.tools.harmony", "HarmonyParser"),
+    "gemma4": Family("proxy.tools.gemma4", "Gemma4Parser"),
+    "internlm": Family("proxy.tools.internlm", "InternLMParser"),
+}
+
+# What a template must hold, all of it, for a family; the first that fits counts.
+_TEMPLATE_MARKS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("kimi_k2", ("<|tool_calls_section_begin|>",)),
+    ("deepseek_v32", ("｜DSML｜",)),
+    ("deepseek_v3", ("<｜tool▁call▁begin｜>", "```json")),
+    ("deepseek_v31", ("<｜tool▁call▁begin｜>",)),
+    ("minimax_m2", ("<minimax:tool_call>",)),
+    ("harmony", ("<|channel|>", "commentary")),
+    ("gemma4", ("<|tool_call>", "<tool_call|>")),
+    ("glm45", ("<arg_key>",)),
+    ("qwen3_coder", ("<function=", "<parameter=")),
+    ("internlm", ("<|action_start|>",)),
+    ("phi4_mini_json", ("functools[",)),
+    ("phi4_mini_json", ("<|tool|>", "<|/tool|>")),
+    ("mistral", ("[TOOL_CALLS]",)),
+    ("jamba", ("<tool_calls>",)),
+    ("granite", ("<|tool_call|>",)),
+    ("hermes", ("<tool_call>",)),
+    ("llama4_pythonic", ("<|python_start|>",)),
+    ("llama3_json", ("<|python_tag|>",)),
+    ("llama3_json", ("Environment: ipython", '"parameters"')),
+    ("pythonic", ("[func_name1(",)),
+)
+
+
+def from_template(chat_template: str) -> str | None:
+    """The family whose marks a chat template holds; None if it shows none that we know."""
+    for family, marks in _TEMPLATE_MARKS:
+        if all(mark in chat_template for mark in marks):
+            return family
+    return None

@@ -1,0 +1,17 @@
+"""xLAM: a bare list `[{"name": …, "arguments": {…}}]`, at times fenced or after a tag."""
+
+from __future__ import annotations
+
+from proxy.tools.call_objects import CallObjects
+from proxy.tools.line_start import LineStart
+
+
+class XlamParser(LineStart, CallObjects):
+    """A list, or one object."""
+
+    sections = (
+        ("```json", "```"),
+        ("[TOOL_CALLS]", ""),
+        ("<tool_call>", "</tool_call>"),
+    )
+    weak_starts = ("", "```json")

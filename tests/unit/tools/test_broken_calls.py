@@ -1,0 +1,135 @@
+"""What small models write beside their syntax: put right, or passed on as text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.tools.families import FAMILIES
+from proxy.tools.literal import literal_in
+from proxy.tools.typed import typed, types_of
+from tests.unit.tools.folding import answered, parser_of
+
+TOOLS = {"f": {"properties": {"a": {"type": "string"}}}}
+
+
+def said(family: str, text: str):
+    answer = answered(parser_of(family, TOOLS), [text])
+    return answer.names, answer.arguments, answer.text
+
+
+@pytest.mark.parametrize(
+    ("written", "json_text"),
+    [
+        ('{"a": "x\ny"}', '{"a": "x\\ny"}'),
+        (r'{"a": "\d \' \x41"}', r'{"a": "\\d ' "'" r' \u0041"}'),
+        ('{"a": [1, 2,], }', '{"a": [1, 2]}'),
+        ("{'a': True, 'b': (None, -1.5e3)}", '{"a": true, "b": [null, -1.5e3]}'),
+        ('{"a": 01}', None),
+        ('{"a" 1}', None),
+        ("[1] 2", None),
+    ],
+)
+def test_a_literal_becomes_json_or_nothing(written, json_text):
+    assert literal_in(written) == json_text
+    assert json_text is None or json.loads(json_text) is not None
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "told"),
+    [
+        # Broken before a name is known: text, tag and all.
+        ("hermes", "<tool_call>no</tool_call>", ([], [], "<tool_call>no</tool_call>")),
+        ("hermes", 'a <tool_call>{"nam', ([], [], 'a <tool_call>{"nam')),
+        # Broken inside the arguments: what was promised is closed, the rest is text.
+        (
+            "hermes",
+            '<tool_call>{"name": "f", "arguments": {"a": ["x" y]}}</tool_call>',
+            (["f"], ['{"a": ["x"]}'], " y]}}</tool_call>"),
+        ),
+        # The arguments before the name, as a string, or not at all.
+        ("hermes", '<tool_call>{"arguments": {"a": 1}, "name": "f"}', (["f"], ['{"a": 1}'], "")),
+        (
+            "hermes",
+            r'<tool_call>{"name": "f", "arguments": "{\"a\": 1}"}</tool_call>',
+            (["f"], ['{"a": 1}'], ""),
+        ),
+        ("hermes", '<tool_call>{"name": "f"}</tool_call>', (["f"], ["{}"], "")),
+        # Without a delimiter only a known name makes a call.
+        (
+            "llama3_json",
+            '{"name": "g", "parameters": {}}',
+            ([], [], '{"name": "g", "parameters": {}}'),
+        ),
+        ("llama3_json", '<|python_tag|>{"name": "g", "parameters": {}}', (["g"], ["{}"], "")),
+        ("pythonic", "[g(a=1)] and [1, 2]", ([], [], "[g(a=1)] and [1, 2]")),
+        ("pythonic", "[f('x')]", ([], [], "[f('x')]")),
+        ("mistral", '[TOOL_CALLS]f{"a": "x"}', (["f"], ['{"a": "x"}'], "")),
+        ("mistral", "[TOOL_CALLS]f[CALL_ID]abc[ARGS]{}", (["f"], ["{}"], "")),
+        # Forgotten ends.
+        (
+            "qwen3_coder",
+            "<function=f>\n<parameter=a>\nx\n</function>\n</tool_call>",
+            (["f"], ['{"a": "x"}'], "\n</tool_call>"),
+        ),
+        ("glm45", "<tool_call>f</tool_call>", (["f"], ["{}"], "")),
+        (
+            "harmony",
+            " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+            (["f"], ["{}"], ""),
+        ),
+        (
+            "harmony",
+            "<|channel|>commentary<|message|>Hi<|end|><|start|>assistant<|channel|>final<|message|>yo",
+            ([], [], "Hiyo"),
+        ),
+    ],
+)
+def test_a_call_beside_the_syntax(family, text, told):
+    assert said(family, text) == told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "has_broken"),
+    [('{"a": 1}', False), ('{"a": ["x" y]}', True), ('{"a": 1', False)],
+)
+def test_a_call_that_was_closed_early_is_told_from_one_that_was_whole(arguments, has_broken):
+    parser = parser_of("hermes", TOOLS)
+    answered(parser, [f'<tool_call>{{"name": "f", "arguments": {arguments}'])
+    assert parser.has_broken == has_broken
+
+
+def test_kimi_keeps_the_model_s_own_id():
+    text = (
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:7"
+        "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>"
+    )
+    assert answered(parser_of("kimi_k2"), [text]).ids == ["functions.f:7"]
+
+
+def test_depth_is_no_danger():
+    deep = "[" * 50_000
+    parser = FAMILIES["hermes"].make()
+    answer = answered(parser, ['<tool_call>{"name": "f", "arguments": {"a": ' + deep + "x!"])
+    assert answer.arguments[0].endswith("]" * 50_000 + "}")
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "json_text"),
+    [
+        ("12", {"type": "string"}, '"12"'),
+        ("12", {"type": "integer"}, "12"),
+        ("twelve", {"type": "integer"}, '"twelve"'),
+        ("True", {"type": "boolean"}, "true"),
+        ("None", {"type": ["string", "null"]}, "null"),
+        ("12", {"anyOf": [{"type": "string"}, {"type": "null"}]}, '"12"'),
+        ("a", {"enum": ["a", "b"]}, '"a"'),
+        ("1", {"enum": ["1", "b"]}, '"1"'),
+        ("{'k': [1]}", {"type": "object"}, '{"k": [1]}'),
+        ("12", {}, "12"),
+        ("NaN", {"type": "number"}, '"NaN"'),
+    ],
+)
+def test_bare_text_is_typed_by_the_schema(text, schema, json_text):
+    assert typed(text, types_of(schema)) == json_text
