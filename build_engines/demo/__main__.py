@@ -47,6 +47,7 @@ def export(run: Folder = RUN, model: Path = MODEL) -> None:
 def evaluate_folder(
     model: Path = MODEL,
     count: Annotated[int, typer.Option(help="held-out prompts for each skill")] = 300,
+    seed: Annotated[int, typer.Option(help="which held-out prompts")] = 7,
     threads: Threads = 0,
     record: bool = False,
     misses: Annotated[Path | None, typer.Option(help="write every wrong answer here")] = None,
@@ -57,7 +58,7 @@ def evaluate_folder(
 
     if threads:
         torch.set_num_threads(threads)
-    figures, wrong = evaluate(Speaker(model), count)
+    figures, wrong = evaluate(Speaker(model), count, seed=seed)
     typer.echo(table(figures))
     if record:
         shares = {figure.name: round(figure.share, 4) for figure in figures}

@@ -1,8 +1,8 @@
 """Hand-written kinds of tools, with the ways in which people ask for them.
 
-They stand in catalogue.txt, a block each: names, `:` descriptions, `-` parameters with
+They stand in kinds/*.txt, a block each: names, `:` descriptions, `-` parameters with
 their kind (the lexicon's, `enum(a,b)`, `list(kind)` or `boolean`), `?` requests with
-`{parameter}` marks. What follows "== unseen ==" is kept for the evaluation.
+`{parameter}` marks. What kinds/unseen.txt holds is kept for the evaluation.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("catalogue.txt")
-PARTING = "\n\n== unseen ==\n\n"
+KINDS = Path(__file__).with_name("kinds")
+SEEN_FILES = ("common", "house", "money", "travel", "computing", "office", "shop", "life")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class Slot:
     key: str
     kind: str
     description: str
+    said: str = ""  # what requests call it, where that is not its key
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,13 @@ def family(block: str) -> Family:
     return Family(tuple(names.split(" | ")), tuple(marked[":"]), tuple(slots), tuple(marked["?"]))
 
 
-def families(text: str) -> tuple[Family, ...]:
-    return tuple(family(block) for block in text.split("\n\n"))
+def families(*files: str) -> tuple[Family, ...]:
+    texts = ((KINDS / f"{file}.txt").read_text() for file in files)
+    return tuple(family(block) for text in texts for block in text.strip().split("\n\n"))
 
 
-SEEN, UNSEEN = (families(part) for part in SOURCE.read_text().split(PARTING))
+# Kinds that stand near each other in a file are alike, see `toolchat.toolset`.
+SEEN, UNSEEN = families(*SEEN_FILES), families("unseen")
 
 # Other names under which a parameter of a hand-written kind may stand.
 OTHER_KEYS: dict[str, tuple[str, ...]] = {

@@ -24,30 +24,30 @@ FIRST: Mixture = (
     (long_chat, 0.1),
 )
 MAIN: Mixture = (
-    (long_chat, 0.34),
-    (one_call, 0.12),
-    (two_calls, 0.1),
+    (long_chat, 0.33),
+    (one_call, 0.13),
+    (two_calls, 0.11),
     (no_call, 0.05),
-    (after_result, 0.04),
+    (after_result, 0.03),
     (extraction, 0.04),
-    (extractions, 0.09),
+    (extractions, 0.12),
     (copying, 0.05),
-    (chat, 0.12),
-    (manner, 0.05),
+    (chat, 0.1),
+    (manner, 0.04),
 )
 
 # Short conversations weigh more again: exact copies are what is still learned late.
 LAST: Mixture = (
-    (long_chat, 0.26),
-    (one_call, 0.12),
-    (two_calls, 0.1),
+    (long_chat, 0.27),
+    (one_call, 0.13),
+    (two_calls, 0.12),
     (no_call, 0.05),
-    (after_result, 0.05),
+    (after_result, 0.04),
     (extraction, 0.05),
     (extractions, 0.12),
-    (copying, 0.12),
-    (chat, 0.1),
-    (manner, 0.08),
+    (copying, 0.08),
+    (chat, 0.09),
+    (manner, 0.05),
 )
 
 

@@ -21,6 +21,14 @@ SENTENCES = (
     "|{title} was written by {author} in {year}.|{author} wrote {title}.|{company} sold {quantity} {product} in {year}."
     "|Ticket {order_id} was opened by {name} on {date} about {topic}.|{name} lives in {city}.|{name} is {age}."
     "|A {color} {product} was found in {city} on {date}.|{name} and {friend} met in {city} at {time}."
+    "|In {city}, {name} sold a {product} for {price}.|On {date} at {time} {friend} will meet {name} to talk about {topic}."
+    "|{quantity} {product} were ordered by {company} on {date}.|Dear {name}, your order {order_id} leaves {city} on {date}."
+    "|At {company}, {name} earns {employees} a year as a {job}.|{name}, born in {year}, grew up in {city} and became a {job}."
+    "|Call {friend} at {phone} before {time}.|For {price} dollars you get {quantity} {product} in {color}.|{author}: {title}, {year}."
+    "|Invoice {order_id} over {price} was paid by {company} on {date}.|Hi, this is {name} from {company}. My number is {phone}."
+    "|Flight {order_id} to {city} leaves at {time} on {date}.|{friend} told {name} about the {color} {product}."
+    "|The book {title} ({year}) by {author} costs {price}.|{employees} people work for {company} in {city}, {name} is one of them."
+    "|Write to {email} if you have seen the {color} {product}.|Name: {name}\nAge: {age}\nCity: {city}|{order_id}, {product}, {color}, {price}"
 ).split("|")
 KINDS = {
     "name": "person", "age": "count", "city": "city", "job": "word", "company": "title", "email": "email", "phone": "phone",
@@ -31,6 +39,7 @@ REQUESTS = (
     "Extract the {fields} as JSON: {text}|Extract {fields} from this text as JSON: {text}|Return JSON with the fields {fields}. Text: {text}"
     "|{text} Give me the {fields} as JSON.|{text}\nExtract {fields} as JSON.|Give me a JSON object with {fields}: {text}"
     "|Text: {text}\nFields: {fields}\nJSON:|From the sentence below extract {fields} as JSON.\n{text}|Find the {fields} in: {text} Answer in JSON."
+    "|Read this and return {fields} as JSON: {text}|{text} What are {fields}? Answer as JSON.|As JSON, with the keys {fields}: {text}"
 ).split("|")
 SYSTEMS = "You extract fields as JSON.|Answer only with JSON.|You are a helpful assistant.".split(
     "|"
@@ -40,9 +49,18 @@ MADE_KINDS = "word name city integer count decimal date code title".split()
 
 def made_sentence(lexicon: Lexicon) -> tuple[str, dict[str, str]]:
     """A sentence that names its own fields, some of which no list knows."""
-    keys = list(dict.fromkeys(lexicon.word() for _ in range(lexicon.rng.randint(2, 4))))
+    keys = list(dict.fromkeys(lexicon.word() for _ in range(lexicon.rng.randint(2, 5))))
     style = lexicon.rng.choice(
-        ["the {0} is {{{0}}}", "{0}: {{{0}}}", "{0} {{{0}}}", "its {0} is {{{0}}}"]
+        [
+            "the {0} is {{{0}}}",
+            "{0}: {{{0}}}",
+            "{0} {{{0}}}",
+            "its {0} is {{{0}}}",
+            "{{{0}}} is the {0}",
+            "{0} = {{{0}}}",
+            "a {0} of {{{0}}}",
+            "with {{{0}}} as {0}",
+        ]
     )
     text = ", ".join(style.format(key) for key in keys)
     return f"{text[0].upper()}{text[1:]}.", {key: lexicon.rng.choice(MADE_KINDS) for key in keys}

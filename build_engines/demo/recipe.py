@@ -11,7 +11,7 @@ from build_engines.demo.network import Shape
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
 
 # Warm up, hold while copying settles, then fall to zero, more slowly towards the end.
-RATES: Schedule = ((-1, 0.0), (59, 1.0), (864, 1.0), (1600, 2000 / 2736), (3950, 0.0))
+RATES: Schedule = ((-1, 0.0), (59, 1.0), (1300, 1.0), (2400, 0.72), (5900, 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Recipe:
     shape: Shape = field(default_factory=Shape)
     seed: int = 1
     first_steps: int = 150  # on the mixture that copies most
-    main_steps: int = 2350  # then on the main one; the rest is for the last
+    main_steps: int = 3950  # then on the main one; the rest is for the last
     batch_tokens: int = 4096
     muon_rate: float = 0.002  # matrices, scaled like AdamW's
     adam_rate: float = 0.004  # embedding and norms

@@ -210,13 +210,14 @@ def filled(lexicon: Lexicon, template: str) -> str:
     return template
 
 
-def worn(lexicon: Lexicon, text: str) -> str:
+def worn(lexicon: Lexicon, text: str, *, keeps_case: bool = False) -> str:
     """The text as people type it: without its mark, in lower case, with a please."""
     if lexicon.chance(0.3):
         text = text.rstrip("?.!")
     elif text[-1].isalnum() and lexicon.chance(0.5):
         text += lexicon.rng.choice([".", "!", "."])
-    return text[0].lower() + text[1:] if lexicon.chance(0.25) else text
+    is_lowered = lexicon.chance(0.25) and not keeps_case
+    return text[0].lower() + text[1:] if is_lowered else text
 
 
 def talk(lexicon: Lexicon) -> tuple[str, str]:

@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from build_engines.demo.about import about
-from build_engines.demo.catalogue import SEEN, UNSEEN
+from build_engines.demo.catalogue import SEEN, UNSEEN, Slot
 from build_engines.demo.chat import Conversation, Message, assistant, system, tool, user
 from build_engines.demo.lexicon import Lexicon, Split
 from build_engines.demo.smalltalk import talk, worn
-from build_engines.demo.toolbox import Ask, Tool, ask, by_chance, from_family
+from build_engines.demo.spoken import value
+from build_engines.demo.toolbox import Ask, Tool, ask, by_chance, fill, from_family
+from build_engines.demo.wordlists import VERBS
 
 NO_TOOL = "None of my tools can do that, sorry."
 SYSTEMS = (
@@ -21,6 +23,10 @@ SYSTEMS = (
     "|You are a helpful assistant with tools.|Answer politely.|You are a bot.|Call a tool if you need one."
 ).split("|")
 CONDITIONS = "sunny|cloudy|rainy|clear|windy|snowy|foggy|warm".split("|")
+NEIGHBOURS = 4  # kinds that stand so near in their file are alike
+JOINTS = " and | and also |. Also, |, then |. Then |, and |; |. And |. After that, | and then |. Please also ".split(
+    "|"
+)
 RESULT_KEYS = (
     "temperature|condition|price|status|total|count|id|city|name|time|result|amount|message|distance|title|date|"
     "location|weight|rate|number|value|owner|unit|speed|state|order_id|humidity|score|answer"
@@ -28,24 +34,34 @@ RESULT_KEYS = (
 
 
 def draw_tool(lexicon: Lexicon, *, unseen: bool = False) -> Tool:
-    if lexicon.chance(0.5):
+    if lexicon.chance(0.55):
         return from_family(lexicon, lexicon.rng.choice(UNSEEN if unseen else SEEN))
     return by_chance(lexicon)
 
 
 def toolset(lexicon: Lexicon, count: int, *, unseen: bool = False) -> list[Tool]:
-    """Tools of different kinds; at times two share a noun and differ in the verb."""
+    """Tools of different kinds, some of them much alike."""
     tools: list[Tool] = []
     while len(tools) < count:
-        if lexicon.chance(0.08) and len(tools) + 1 < count:
-            noun = lexicon.word()
-            fresh = [by_chance(lexicon, noun), by_chance(lexicon, noun)]
-        else:
-            fresh = [draw_tool(lexicon, unseen=unseen)]
-        for made in fresh:
+        alike = len(tools) + 1 < count and lexicon.chance(0.25)
+        for made in likes(lexicon, unseen=unseen) if alike else [draw_tool(lexicon, unseen=unseen)]:
             if all(made.kind != other.kind and made.name != other.name for other in tools):
                 tools.append(made)
     return tools
+
+
+def likes(lexicon: Lexicon, *, unseen: bool) -> list[Tool]:
+    """Two that share their noun, their verb or their field."""
+    rng = lexicon.rng
+    roll = rng.random()
+    if roll < 0.4 and not unseen:
+        at = rng.randrange(len(SEEN) - NEIGHBOURS)
+        return [from_family(lexicon, kind) for kind in rng.sample(SEEN[at : at + NEIGHBOURS], 2)]
+    if roll < 0.75:
+        noun = lexicon.word()
+        return [by_chance(lexicon, noun), by_chance(lexicon, noun)]
+    verb = rng.choice(list(VERBS))
+    return [by_chance(lexicon, verb=verb), by_chance(lexicon, verb=verb)]
 
 
 def opening(lexicon: Lexicon) -> list[Message]:
@@ -55,10 +71,19 @@ def opening(lexicon: Lexicon) -> list[Message]:
 def asked(lexicon: Lexicon, asks: list[Ask]) -> list[Message]:
     text = asks[0].text
     for one in asks[1:]:
-        joint = lexicon.rng.choice([" and ", " and also ", ". Also, ", ", then ", ". Then "])
-        text = text.rstrip("?.") + joint + one.text[0].lower() + one.text[1:]
-    blocks = "\n".join(one.call.block for one in asks)
-    return [user(worn(lexicon, text)), assistant(blocks)]
+        head = one.text[0] if one.begins_with_value else one.text[0].lower()
+        text = text.rstrip("?.") + lexicon.rng.choice(JOINTS) + head + one.text[1:]
+    return answered(worn(lexicon, text, keeps_case=asks[0].begins_with_value), asks)
+
+
+def answered(text: str, asks: list[Ask]) -> list[Message]:
+    return [user(text), assistant("\n".join(one.call.block for one in asks))]
+
+
+def declined(lexicon: Lexicon, tools: list[Tool]) -> list[Message]:
+    """A request that belongs to a tool which is not there."""
+    one = ask(lexicon, foreign(lexicon, tools))
+    return [user(worn(lexicon, one.text, keeps_case=one.begins_with_value)), assistant(NO_TOOL)]
 
 
 def one_call(lexicon: Lexicon, *, unseen: bool = False) -> Conversation:
@@ -73,17 +98,27 @@ def two_calls(lexicon: Lexicon) -> Conversation:
     first = rng.choice(tools)
     second = first if len(tools) == 1 or lexicon.chance(0.3) else rng.choice(tools)
     if second is first and lexicon.chance(0.5):
-        messages = asked(lexicon, twin_asks(lexicon, first))
+        messages = twin_asks(lexicon, first)
     else:
         messages = asked(lexicon, [ask(lexicon, first), ask(lexicon, second)])
     return Conversation(tuple(opening(lexicon) + messages), tuple(made.schema for made in tools))
 
 
-def twin_asks(lexicon: Lexicon, made: Tool) -> list[Ask]:
-    """The same wording twice, as in "the weather in A and the weather in B"."""
+def twin_asks(lexicon: Lexicon, made: Tool) -> list[Message]:
+    """One wording twice, or once with two values, as in "the weather in A and B"."""
     wording = lexicon.rng.choice(made.requests)
     same = replace(made, requests=(wording,))
-    return [ask(lexicon, same), ask(lexicon, same)]
+    plain = [slot for slot in made.slots if wording.count("{" + slot.key + "}") == 1]
+    if wording.count("{") > 1 or not plain or not is_joinable(plain[0]) or lexicon.chance(0.5):
+        return asked(lexicon, [ask(lexicon, same), ask(lexicon, same)])
+    asks = [fill(lexicon, made, wording, value) for _ in range(2)]
+    both = " and ".join(str(one.call.arguments[plain[0].key]) for one in asks)
+    text = wording.replace("{" + plain[0].key + "}", both)
+    return answered(worn(lexicon, text, keeps_case=asks[0].begins_with_value), asks)
+
+
+def is_joinable(slot: Slot) -> bool:
+    return not slot.kind.startswith(("list", "boolean"))
 
 
 def no_call(lexicon: Lexicon) -> Conversation:
@@ -91,14 +126,12 @@ def no_call(lexicon: Lexicon) -> Conversation:
     rng = lexicon.rng
     tools = toolset(lexicon, rng.randint(1, 4))
     roll = rng.random()
-    if roll < 0.45:
-        question, answer = known_talk(lexicon)
-    elif roll < 0.55:
-        question, answer = about(lexicon)
+    if roll < 0.55:
+        question, answer = known_talk(lexicon) if roll < 0.45 else about(lexicon)
+        messages = [user(question), assistant(answer)]
     else:
-        question, answer = worn(lexicon, ask(lexicon, foreign(lexicon, tools)).text), NO_TOOL
-    messages = [*opening(lexicon), user(question), assistant(answer)]
-    return Conversation(tuple(messages), tuple(made.schema for made in tools))
+        messages = declined(lexicon, tools)
+    return Conversation((*opening(lexicon), *messages), tuple(made.schema for made in tools))
 
 
 def known_talk(lexicon: Lexicon) -> tuple[str, str]:
@@ -177,10 +210,7 @@ def long_chat(lexicon: Lexicon) -> Conversation:
                 messages += [tool(content) for content, _ in outcomes]
                 messages.append(assistant(" ".join(sentence for _, sentence in outcomes)))
         elif roll < 0.86:
-            messages += [
-                user(worn(lexicon, ask(lexicon, foreign(lexicon, tools)).text)),
-                assistant(NO_TOOL),
-            ]
+            messages += declined(lexicon, tools)
         else:
             question, answer = known_talk(lexicon)
             messages += [user(question), assistant(answer)]

@@ -42,7 +42,7 @@ NOUNS = """order invoice ticket account booking report package room lamp pump do
 recipe course student patient contract coupon device employee event file folder flight game gate image
 item job journal key lesson loan locker machine meal meeting member menu message movie note office
 page parcel payment photo plan playlist poll post price printer product profile project queue quote
-receipt record refund rental request reservation review robot route sample schedule server session
+receipt record refund rack request reservation review robot route sample schedule server session
 shipment shop signal stock store subscription survey table task team template test trip truck user
 vehicle video visit wallet warehouse window worker zone""".split()
 
@@ -66,9 +66,41 @@ VERBS: dict[str, tuple[str, ...]] = {
     "open": ("open", "unlock"),
     "close": ("close", "shut"),
     "rename": ("rename",),
-    "move": ("move", "transfer"),
+    "move": ("move", "shift"),
     "share": ("share",),
     "list": ("list", "show"),
     "compare": ("compare",),
     "schedule": ("schedule", "plan"),
+    "archive": ("archive", "put away"),
+    "approve": ("approve", "accept", "say yes to"),
+    "reject": ("reject", "refuse"),
+    "assign": ("assign", "hand over"),
+    "export": ("export",),
+    "upload": ("upload",),
+    "download": ("download",),
+    "reset": ("reset", "set back"),
+    "lock": ("lock",),
+    "pay": ("pay", "settle"),
+    "clean": ("clean", "wash"),
+    "repair": ("repair", "fix", "mend"),
+    "record": ("record", "log", "note down"),
+    "pause": ("pause", "hold"),
+    "resume": ("resume", "go on with", "continue"),
+    "submit": ("submit", "hand in"),
+    "sell": ("sell",),
+    "scan": ("scan",),
+    "publish": ("publish", "release"),
+    "restore": ("restore", "bring back"),
+    "install": ("install",),
+    "convert": ("convert", "turn over"),
+    "calculate": ("calculate", "compute", "work out"),
+    "read": ("read",),
+    "write": ("write",),
+    "notify": ("notify", "tell", "inform"),
+    "pack": ("pack",),
+    "paint": ("paint", "color"),
+    "test": ("test", "try out"),
+    "split": ("split", "divide"),
+    "copy": ("copy", "duplicate"),
+    "assess": ("assess", "judge"),
 }

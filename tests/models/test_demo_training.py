@@ -67,6 +67,12 @@ def test_a_stopped_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
+def test_two_trainings_from_nothing_give_the_same_weights(tmp_path: Path) -> None:
+    one, other = trained(tmp_path / "one", 3), trained(tmp_path / "other", 3)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
 def test_a_training_exports_and_draws(tmp_path: Path) -> None:
     trained(tmp_path / "run", 4)
     export(Run(tmp_path / "run"), TINY.shape, tmp_path / "model")
