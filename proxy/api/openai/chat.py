@@ -74,13 +74,19 @@ class ChatRenderer:
         if event.choice not in self._begun:
             self._begun.add(event.choice)
             role = {"role": "assistant", "content": "", "refusal": None}
-            chunks.append(self._chunk(event, self._choice(event, role)))
+            chunks.append(self._usage.chunk(self._chunk_head, event, self._choice(event, role)))
         match event:
             case TextDelta():
                 choice = self._choice(event, {"content": event.text})
-                chunks.append(self._chunk(event, self._with_tokens(choice, event)))
+                chunks.append(
+                    self._usage.chunk(self._chunk_head, event, self._with_tokens(choice, event))
+                )
             case Finished():
-                chunks.append(self._chunk(event, self._choice(event, {}, event.reason.value)))
+                chunks.append(
+                    self._usage.chunk(
+                        self._chunk_head, event, self._choice(event, {}, event.reason.value)
+                    )
+                )
                 chunks += self._usage.last_chunks(self._chunk_head, event)
             case _:
                 assert_never(event)
@@ -100,12 +106,6 @@ class ChatRenderer:
             for index, answer in enumerate(completion.choices)
         ]
         return {**self._head, "choices": choices, "usage": usage_body(completion.usage)}
-
-    def _chunk(self, event: OutputEvent, choice: dict[str, Any]) -> dict[str, Any]:
-        chunk = {**self._chunk_head, "choices": [choice]}
-        if self._usage.is_told_always:
-            chunk["usage"] = self._usage.so_far(event)
-        return chunk
 
     def _choice(
         self, event: OutputEvent, delta: dict[str, Any], finish_reason: str | None = None

@@ -67,9 +67,11 @@ class CompletionRenderer:
         match event:
             case TextDelta():
                 choice = self._with_tokens(_choice(event.choice, event.text), event)
-                return [self._chunk(event, choice)]
+                return [self._usage.chunk(self._chunk_head, event, choice)]
             case Finished():
-                end = self._chunk(event, _choice(event.choice, "", event.reason.value))
+                end = self._usage.chunk(
+                    self._chunk_head, event, _choice(event.choice, "", event.reason.value)
+                )
                 return [end, *self._usage.last_chunks(self._head, event)]
             case _:
                 assert_never(event)
@@ -80,12 +82,6 @@ class CompletionRenderer:
             for index, answer in enumerate(completion.choices)
         ]
         return {**self._head, "choices": choices, "usage": usage_body(completion.usage)}
-
-    def _chunk(self, event: OutputEvent, choice: dict[str, Any]) -> dict[str, Any]:
-        chunk = {**self._chunk_head, "choices": [choice]}
-        if self._usage.is_told_always:
-            chunk["usage"] = self._usage.so_far(event)
-        return chunk
 
     def _with_tokens(self, choice: dict[str, Any], part: TextDelta | Answer) -> dict[str, Any]:
         if self._logs and part.log_probs:

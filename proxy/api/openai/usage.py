@@ -22,19 +22,25 @@ class StreamUsage:
 
     def __init__(self, body: GenerationBody, choices: int) -> None:
         self._has_last_chunk = body.includes_usage
-        self.is_told_always = body.tells_usage_always
+        self._is_told_always = body.tells_usage_always
         self._unfinished = choices
         self._by_choice: dict[int, Usage] = {}
 
     @property
     def head(self) -> dict[str, Any]:
         """What every chunk has from the beginning."""
-        return {"usage": None} if self._has_last_chunk or self.is_told_always else {}
+        return {"usage": None} if self._has_last_chunk or self._is_told_always else {}
 
-    def so_far(self, event: OutputEvent) -> dict[str, Any]:
-        if event.usage is not None:
-            self._by_choice[event.choice] = event.usage
-        return usage_body(self._sum())
+    def chunk(
+        self, head: dict[str, Any], event: OutputEvent, choice: dict[str, Any]
+    ) -> dict[str, Any]:
+        """A choice's chunk, with usage so far where that was asked for."""
+        chunk = {**head, "choices": [choice]}
+        if self._is_told_always:
+            if event.usage is not None:
+                self._by_choice[event.choice] = event.usage
+            chunk["usage"] = usage_body(self._sum())
+        return chunk
 
     def last_chunks(self, head: dict[str, Any], event: Finished) -> list[dict[str, Any]]:
         """After the last choice has finished, where it was asked for."""
