@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -119,11 +120,20 @@ def build(
     model: Annotated[list[str] | None, typer.Argument(help="Names; all when none.")] = None,
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
+    dry_run: Annotated[bool, typer.Option(help="Only say what would run and be written.")] = False,
+    tensorrt_llm: Annotated[
+        str | None, typer.Option(help="With --dry-run: as this version would, installed or not.")
+    ] = None,
 ) -> None:
     """Turn the weights that models.yaml names into Triton models under artifacts/."""
     from proxy.launch import machine
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
+    if tensorrt_llm is not None and not dry_run:
+        raise LaunchError("--tensorrt-llm goes with --dry-run: a build takes the installed one")
+    if dry_run:
+        _show_build(settings, _models(settings), model or (), tensorrt_llm)
+        return
     machine.require(*machine.room(settings))
     _build(settings, _models(settings), model or (), _say("build"))
 
@@ -231,12 +241,30 @@ def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> ModelsFil
 def _build(
     settings: Settings, models: ModelsFile, only: Sequence[str], say: Callable[[str], None]
 ) -> None:
-    from build_engines.build import BuildError, UnservableFolder, build_all
+    from build_engines.build import build_all
     from proxy.launch.signals import children_die_on_signals
 
+    with _build_errors(), children_die_on_signals():
+        build_all(models, settings.artifacts_dir, only=only, say=say)
+
+
+def _show_build(
+    settings: Settings, models: ModelsFile, only: Sequence[str], tensorrt_llm: str | None
+) -> None:
+    from build_engines.build import show_all
+    from build_engines.gpu import toolkit
+
+    with _build_errors():
+        planned = None if tensorrt_llm is None else toolkit.planned_for(tensorrt_llm)
+        show_all(models, settings.artifacts_dir, only=only, say=typer.echo, tensorrt_llm=planned)
+
+
+@contextmanager
+def _build_errors() -> Iterator[None]:
+    from build_engines.errors import BuildError, UnservableFolder
+
     try:
-        with children_die_on_signals():
-            build_all(models, settings.artifacts_dir, only=only, say=say)
+        yield
     except UnservableFolder as error:
         raise ModelLoadingFailed(error.folder, error.reason) from None
     except BuildError as error:

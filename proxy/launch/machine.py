@@ -9,6 +9,7 @@ from importlib import metadata
 
 from build_engines.errors import UnservableFolder
 from build_engines.models_file import ModelsFileError
+from build_engines.weights import LocalFolder
 from proxy import policy
 from proxy.launch import checks, libpython, shm, wheel
 from proxy.launch.checks import Check
@@ -63,7 +64,11 @@ def models(settings: Settings) -> list[Check]:
         entries = policy.models(settings).models
     except (ModelsFileError, UnservableFolder) as error:
         return [checks.models(name, str(error), ok=False)]
-    found = [checks.weights(name, entry.weights) for name, entry in entries.items()]
+    found = [
+        checks.weights(name, entry.weights.path)
+        for name, entry in entries.items()
+        if isinstance(entry.weights, LocalFolder)
+    ]
     return [checks.models(name, f"{source}: {len(entries)} model(s)", ok=True), *found]
 
 
