@@ -21,12 +21,13 @@ CONFIG, QUANTIZED = "config.json", "hf_quant_config.json"
 
 
 class Fetch(Step):
-    """Its folder holds the weights' files."""
+    """Its folder holds the weights' files. `needs`: the file by which such a folder is known."""
 
-    name = "weights"
-
-    def __init__(self, store: Path, source: HubRepository | StoredObjects, needs: str) -> None:
+    def __init__(
+        self, name: str, store: Path, source: HubRepository | StoredObjects, *, needs: str
+    ) -> None:
         super().__init__(store)
+        self.name = name
         self.origin = source
         self._needs = needs
 
@@ -56,10 +57,9 @@ class Fetch(Step):
 class Here(Step):
     """A folder of this machine, taken as it is."""
 
-    name = "weights"
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, name: str, path: Path) -> None:
         super().__init__(path.parent)
+        self.name = name
         self.origin = path
 
     @cached_property
@@ -77,7 +77,7 @@ class Here(Step):
         return []
 
     def make(self, target: Path, say: Say) -> None:
-        raise BuildError(f"the weights folder {self.origin} was removed")
+        raise BuildError(f"{self.origin} was removed")
 
     def read(self, name: str) -> bytes | None:
         return _bytes(self.folder / name)
@@ -87,19 +87,18 @@ def _bytes(path: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
 
 
-def step(source: Weights, artifacts: Path, *, needs: str = CONFIG) -> Fetch | Here:
+def step(
+    source: Weights, artifacts: Path, *, name: str = "weights", needs: str = CONFIG
+) -> Fetch | Here:
     """
-    Args:
-        needs: the file by which such a folder is known.
-
     Raises:
         BuildError: a folder of this machine is not there.
     """
     if isinstance(source, LocalFolder):
         if not source.path.is_dir():
-            raise BuildError(f"the weights folder {source.path} does not exist")
-        return Here(source.path)
-    return Fetch(artifacts / "weights", source, needs)
+            raise BuildError(f"the {name} folder {source.path} does not exist")
+        return Here(name, source.path)
+    return Fetch(name, artifacts / "weights", source, needs=needs)
 
 
 def config(step: Fetch | Here) -> dict[str, Any] | None:

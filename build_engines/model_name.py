@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from build_engines.errors import BuildError
+from build_engines.gpu.architecture import Architecture
 from build_engines.onnx_folder import CONFIG
 from build_engines.onnx_graph import Graph
 
@@ -80,26 +81,7 @@ def _published(text: str, kind: str) -> str | None:
 def _parameters(folder: Path, exported: dict[str, Any] | None) -> int:
     if exported is not None:
         return Graph.read(folder / exported["decoder"]["filename"]).parameters
-    return parameters_of(_json(folder / "config.json"))
-
-
-def parameters_of(config: dict[str, Any]) -> int:
-    """Weights of a gated decoder (Llama's shape) by its Hugging Face config, norms left out.
-
-    Raises:
-        BuildError: a size is missing.
-    """
-    try:
-        hidden, heads = config["hidden_size"], config["num_attention_heads"]
-        head = config.get("head_dim") or hidden // heads
-        kv_heads = config.get("num_key_value_heads") or heads
-        attention = 2 * hidden * head * (heads + kv_heads)
-        mlp = 3 * hidden * config["intermediate_size"]
-        tables = 1 if config.get("tie_word_embeddings") else 2
-        layers = config["num_hidden_layers"] * (attention + mlp)
-        return int(layers + tables * config["vocab_size"] * hidden)
-    except (KeyError, TypeError, ZeroDivisionError) as error:
-        raise BuildError(f"config.json does not give the model's size: {error!r}") from error
+    return Architecture.read(_json(folder / "config.json")).parameters
 
 
 def _json(path: Path) -> dict[str, Any]:

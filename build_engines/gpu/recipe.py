@@ -14,6 +14,7 @@ from build_engines.fetch import Fetch, Here
 from build_engines.gpu import commands, memory, verify
 from build_engines.gpu.architecture import Architecture
 from build_engines.gpu.device import Device
+from build_engines.gpu.llm_args import LORA
 from build_engines.gpu.options import GpuOptions
 from build_engines.gpu.problems import problems
 from build_engines.gpu.speculation import DraftTarget, Eagle3
@@ -111,7 +112,7 @@ def _engine(
             )
         ]  # fmt: skip
     shards = _shards(options, shape, weights, kitchen)
-    loras = [step for name, step in beside.items() if name.startswith("lora/")]
+    loras = [step for name, step in beside.items() if name.startswith(LORA)]
     plan = ToolStep(
         "plan", kitchen.store, [shards, *loras], version=toolkit.version,
         about=[str(kitchen.device.architecture)],  # a plan runs on the kind it was built on
@@ -157,9 +158,9 @@ def _beside(options: GpuOptions, artifacts: Path) -> dict[str, Step]:
     """A draft model, and adapters."""
     found: dict[str, Step] = {}
     if isinstance(options.speculative, Eagle3 | DraftTarget):
-        found["draft"] = fetch.step(options.speculative.draft, artifacts)
+        found["draft"] = fetch.step(options.speculative.draft, artifacts, name="draft")
     for name, source in options.lora.adapters.items() if options.lora is not None else ():
-        found[f"lora/{name}"] = fetch.step(source, artifacts, needs=ADAPTER)
+        found[LORA + name] = fetch.step(source, artifacts, name=f"adapter-{name}", needs=ADAPTER)
     return found
 
 

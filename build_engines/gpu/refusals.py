@@ -100,7 +100,7 @@ RULES = (
     _Rule(
         ("speculative", "method"),
         lambda o: _is_plan(o) and _method(o) not in {None, "lookahead"},
-        "plans are built here with lookahead only: take that, or engine: pytorch",
+        "plans are built here with lookahead only: take that, or engine: pytorch (tensorrt_llm)",
     ),
     _Rule(
         ("speculative", "method"),
