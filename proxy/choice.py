@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from proxy.domain.events import Finished, LoggedToken, OutputEvent, TextDelta
 from proxy.domain.model import ModelCard
-from proxy.domain.output import (
-    Finished,
-    FinishReason,
-    LoggedToken,
-    OutputEvent,
-    TextDelta,
-    TokenDelta,
-    TokenLogProb,
-    Usage,
-)
+from proxy.domain.output import FinishReason, TokenDelta, TokenLogProb, Usage
 from proxy.domain.request import ChatPrompt, GenerationRequest, TextPrompt
 from proxy.stops import StopMatcher
 from proxy.text import TextDecoder
@@ -114,7 +106,9 @@ class Choice:
     def _delta(self, text: str, logged: list[LoggedToken], ids: tuple[int, ...]) -> TextDelta:
         text, self._echo = self._echo + text, ""
         usage = self._usage() if self._tells_usage else None
-        return TextDelta(text, self._index, tuple(logged), ids, usage)
+        return TextDelta(
+            text, choice=self._index, log_probs=tuple(logged), token_ids=ids, usage=usage
+        )
 
     def _usage(self) -> Usage:
         return Usage(

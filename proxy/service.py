@@ -17,8 +17,9 @@ from proxy.candidates import best, interleaved
 from proxy.choice import Choice
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed, InvalidRequest
+from proxy.domain.events import Events
 from proxy.domain.model import ModelCard
-from proxy.domain.output import Events, TokenDelta
+from proxy.domain.output import TokenDelta
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from proxy.domain.constraint import Constraint
+from proxy.domain.tools import Tool, ToolCall, ToolChoice
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One turn of a chat. `content` is the joined text of its parts."""
+    """One turn of a chat. `content` is the joined text of its parts, None where there is none.
+
+    The assistant's may have `tool_calls` and `reasoning`; `tool_call_id` says which of the calls a
+    message of role tool answers.
+    """
 
     role: str
-    content: str
+    content: str | None
     name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    reasoning: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +34,7 @@ class ChatPrompt:
     """
 
     messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
     adds_generation_prompt: bool = True
     continues_last: bool = False
     template_values: Mapping[str, object] = field(default_factory=dict)
@@ -98,7 +109,8 @@ class GenerationRequest:
 
     choices: answers to each prompt, the best of `best_of` where that is more. includes_stop: the
     answer has the stop string or token that ended it. tells_usage: with each piece of text, too.
-    priority: a higher one goes first.
+    calls_in_parallel: more than one call may be in an answer. constraint: what the caller wants
+    the text to conform to. priority: a higher one goes first.
     """
 
     id: str
@@ -113,6 +125,10 @@ class GenerationRequest:
     echoes_prompt: bool = False
     returns_token_ids: bool = False
     tells_usage: bool = False
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    calls_in_parallel: bool = True
+    constraint: Constraint | None = None
     priority: int | None = None
     cache_salt: str | None = None
     user: str | None = None

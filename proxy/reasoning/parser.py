@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from proxy.domain.output import TextDelta
-from proxy.domain.tool_events import ReasoningDelta, ReasoningEvent
+from proxy.domain.events import ReasoningDelta, ReasoningEvent, TextDelta
 from proxy.parsing.delimiters import Delimiters
 from proxy.parsing.outbox import Outbox
 from proxy.parsing.reader import Reader, Steps

@@ -8,8 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from proxy.domain.output import TextDelta
-from proxy.domain.tool_events import ToolCallArguments, ToolCallStarted, ToolEvent
+from proxy.domain.events import TextDelta, ToolCallArguments, ToolCallStarted, ToolEvent
 from proxy.parsing.delimiters import Delimiters
 from proxy.parsing.outbox import Outbox
 from proxy.parsing.reader import Reader, Steps

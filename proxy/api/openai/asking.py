@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.api.openai import chat, completions
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
+from proxy.api.openai.chat_renderer import ChatRenderer
 from proxy.api.openai.head import fingerprint_of
 from proxy.api.openai.limits import Limits
 from proxy.domain.request import GenerationRequest
@@ -18,10 +19,10 @@ class Asking:
         self._registry = registry
         self._limits = limits
 
-    def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, chat.ChatRenderer]:
+    def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, ChatRenderer]:
         self._limits.check(body)
         request = chat.to_domain(body)
-        return request, chat.ChatRenderer(body, request, fingerprint=self._fingerprint(body.model))
+        return request, ChatRenderer(body, request, fingerprint=self._fingerprint(body.model))
 
     def completion(
         self, body: CompletionBody

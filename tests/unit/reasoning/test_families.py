@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.domain.output import TextDelta
-from proxy.domain.tool_events import ReasoningDelta
+from proxy.domain.events import ReasoningDelta, TextDelta
 from proxy.reasoning.families import FAMILIES
 from tests.strategies import cuts
 
