@@ -107,11 +107,23 @@ class Service:
             parser=parsers.parser_of(request, card, asked.text or ""),
             specials=parsers.visible_specials(request, card),
         )
+        while not choice.is_finished:
+            if choice.has_thought_enough:
+                text, events = choice.end_thought(parsers.closing_of(card))
+                asked = asked.continued(text, choice.tokens)
+                for event in events:
+                    yield event
+            async with aclosing(self._run(choice, asked)) as events_of_run:
+                async for event in events_of_run:
+                    yield event
+
+    async def _run(self, choice: Choice, asked: EngineRequest) -> Events:
+        """Until the choice has what it wants of this stream."""
         async with aclosing(self._deltas(asked)) as deltas:
             async for delta in deltas:
                 for event in choice.push(delta):
                     yield event
-                if choice.is_finished:
+                if choice.is_finished or choice.has_thought_enough:
                     return
         raise EngineFailed("The engine's stream ended without a finish reason.")
 

@@ -109,7 +109,8 @@ class GenerationRequest:
     choices: answers to each prompt, the best of `best_of` where that is more. includes_stop: the
     answer has the stop string or token that ended it. tells_usage: with each piece of text, too.
     calls_in_parallel: more than one call may be in an answer. constraint: what the caller wants
-    the text to conform to. priority: a higher one goes first.
+    the text to conform to. thinking_budget: tokens of reasoning, at most. priority: a higher one
+    goes first.
     """
 
     id: str
@@ -129,6 +130,7 @@ class GenerationRequest:
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     calls_in_parallel: bool = True
     constraint: Constraint | None = None
+    thinking_budget: int | None = None
     priority: int | None = None
     cache_salt: str | None = None
     user: str | None = None

@@ -110,6 +110,7 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
         None
     )
+    thinking_token_budget: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
