@@ -59,7 +59,7 @@ def test_the_tokens_texts_where_asked_for(serve):
         ({}, (400, "invalid_parameter", "prompt")),
         ({"prompt": "x", "messages": MESSAGES}, (400, "invalid_parameter", "prompt")),
         ({"prompt": "x", "model": "nope"}, (404, "model_not_found", "model")),
-        ({"prompt": "x", "tools": []}, (400, "unsupported_parameter", "tools")),
+        ({"prompt": "x", "tools": []}, (400, "invalid_parameter", "tools")),
         ({"prompt": "x" * 200}, (400, "context_length_exceeded", "prompt")),
         (
             {"messages": [{"role": "user", "content": "x" * 200}]},
