@@ -33,8 +33,8 @@ app = typer.Typer(
 
 Host = Annotated[str | None, typer.Option(help="Address the proxy listens on.")]
 Port = Annotated[int | None, typer.Option(help="Port the proxy listens on.")]
-GrpcPort = Annotated[int | None, typer.Option(help="gRPC port of the embedded tritonserver.")]
-HttpPort = Annotated[int | None, typer.Option(help="HTTP port of the embedded tritonserver.")]
+GrpcPort = Annotated[int | None, typer.Option(help="gRPC port of the tritonserver.")]
+HttpPort = Annotated[int | None, typer.Option(help="HTTP port of the tritonserver.")]
 MetricsPort = Annotated[int | None, typer.Option(help="Metrics port of the tritonserver.")]
 Models = Annotated[Path | None, typer.Option(help="Models file.", show_default="models.yaml")]
 Artifacts = Annotated[Path | None, typer.Option(help="Build folder.", show_default="artifacts")]
@@ -50,7 +50,7 @@ def serve(
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
 ) -> None:
-    """Build what is missing, start the embedded tritonserver and the proxy."""
+    """Build what is missing, start tritonserver and the proxy."""
     from proxy.launch import machine, ports, run
 
     say = _say("serve")
@@ -66,7 +66,7 @@ def serve(
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
     models = _ready_to_start(settings, say)
-    _loop(run.together(settings, sock, model=_example(models), say=say))
+    _loop(run.together(settings, sock, models, model=_example(models), say=say))
 
 
 @app.command()
@@ -77,7 +77,7 @@ def triton(
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
 ) -> None:
-    """Build what is missing and run only the embedded tritonserver, until Ctrl-C."""
+    """Build what is missing and run only tritonserver, until Ctrl-C."""
     from proxy.launch import run
 
     say = _say("triton")
@@ -88,8 +88,8 @@ def triton(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     )
-    _ready_to_start(settings, say)
-    _loop(run.triton(settings, say))
+    models = _ready_to_start(settings, say)
+    _loop(run.triton(settings, models, say))
 
 
 @app.command()

@@ -11,14 +11,16 @@ from build_engines.errors import UnservableFolder
 from build_engines.models_file import ModelsFileError
 from build_engines.weights import LocalFolder
 from proxy import policy
-from proxy.launch import checks, libpython, shm, wheel
+from proxy.launch import checks, container, libpython, shm, wheel
 from proxy.launch.checks import Check
 from proxy.launch.errors import LaunchError
 from proxy.settings import Settings
 
 
 def runtime() -> list[Check]:
-    """What the embedded tritonserver needs of the machine and the environment."""
+    """What the tritonserver of `choice` needs of the machine and the environment."""
+    if (installed := container.tritonserver()) is not None:
+        return [checks.installed(installed), checks.bash(shutil.which("bash"))]
     files = wheel.installed()
     return [
         checks.python(sys.version_info[:2]),
