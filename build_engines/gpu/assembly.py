@@ -13,7 +13,8 @@ from pathlib import Path
 from build_engines import fetch, step
 from build_engines.gpu import recipe
 from build_engines.gpu.device import Device
-from build_engines.gpu.recipe import Kitchen, Recipe
+from build_engines.gpu.making import Kitchen
+from build_engines.gpu.recipe import Recipe
 from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import GpuEntry
 from build_engines.step import Say, Step

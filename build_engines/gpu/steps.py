@@ -58,7 +58,7 @@ class ToolStep(Step):
 
 
 class CheckedWeights(Step):
-    """Nothing is made of the weights: the runtime reads them as they are, if they are whole."""
+    """Makes nothing, but looks whether the weights are whole before the tools take hours."""
 
     name = "check"
 

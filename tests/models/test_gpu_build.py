@@ -77,8 +77,9 @@ def test_a_plan_is_built_once_and_redone_as_far_as_a_change_reaches(tmp_path, we
     said = build(tmp_path, toolkit, given)
     assert ran(tmp_path) == ["convert_llama", "build"]
     assert said == [
-        "m: [1/2] checkpoint",
-        "m: [2/2] plan",
+        "m: [1/3] check",
+        "m: [2/3] checkpoint",
+        "m: [3/3] plan",
         "m: built, with 4096 tokens of context",
     ]
     built = tmp_path / "artifacts" / "m"
@@ -96,7 +97,7 @@ def test_a_plan_is_built_once_and_redone_as_far_as_a_change_reaches(tmp_path, we
     build(tmp_path, toolkit, smaller)
     assert ran(tmp_path) == ["convert_llama", "build", "build"]
     kept = [path for path in (tmp_path / "artifacts" / "steps" / "m").iterdir() if path.is_dir()]
-    assert len(kept) == 3, "what the earlier options made is removed"
+    assert len(kept) == 4, "what the earlier options made is removed"
 
 
 @pytest.mark.usefixtures("done_tables")

@@ -13,7 +13,8 @@ from packaging.version import Version
 from build_engines.errors import BuildError
 from build_engines.gpu import recipe
 from build_engines.gpu.device import Device
-from build_engines.gpu.recipe import Kitchen, Recipe
+from build_engines.gpu.making import Kitchen
+from build_engines.gpu.recipe import Recipe
 from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import ModelsFile
 from tests.fixtures.published import config
@@ -57,7 +58,7 @@ def shown(found: Recipe) -> dict[str, str]:
                 next((f"<{s.name}>" for s in found.steps if word == str(s.folder)), word)
                 for word in shlex.split(line)
             ]
-            if step.name != "tables":
+            if step.name not in {"check", "tables"}:
                 start = ["python3"] if words[0] == sys.executable else words[:1]
                 lines[step.name] = " ".join([*start, *words[1:]])
     return lines
