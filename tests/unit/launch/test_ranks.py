@@ -167,9 +167,10 @@ def test_an_installed_server_starts_is_watched_and_leaves_nothing(tmp_path, tens
     given = models(m=gpu("tensorrtllm", tensor_parallel=tensor_parallel))
 
     async def life() -> tuple[str, list[psutil.Process]]:
+        before = set(psutil.Process().children(recursive=True))
         server = choice.server(settings, given)
         await server.start()
-        started = psutil.Process().children(recursive=True)
+        started = [p for p in psutil.Process().children(recursive=True) if p not in before]
         ended = asyncio.create_task(server.wait())
         await asyncio.sleep(0.5)
         _victim(started).kill()
