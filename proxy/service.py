@@ -28,6 +28,7 @@ from proxy.domain.request import (
     TokenPrompt,
 )
 from proxy.registry import Registry
+from proxy.structured.blame import blamed
 
 Deltas = AsyncGenerator[TokenDelta, None]
 
@@ -69,7 +70,8 @@ class Service:
 
     def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
-        return self._asked(request, self._registry.card(request.model))
+        with blamed(request.constraint):
+            return self._asked(request, self._registry.card(request.model))
 
     async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
         async with self._concurrency.permit(), aclosing(self._choices(request, card)) as events:
@@ -99,12 +101,13 @@ class Service:
         counts_prompt: bool = True,
     ) -> Events:
         choice = Choice(request, card, index, counts_prompt=counts_prompt)
-        async with aclosing(self._deltas(request, card)) as deltas:
-            async for delta in deltas:
-                for event in choice.push(delta):
-                    yield event
-                if choice.is_finished:
-                    return
+        with blamed(request.constraint):
+            async with aclosing(self._deltas(request, card)) as deltas:
+                async for delta in deltas:
+                    for event in choice.push(delta):
+                        yield event
+                    if choice.is_finished:
+                        return
         raise EngineFailed("The engine's stream ended without a finish reason.")
 
     def _deltas(self, request: GenerationRequest, card: ModelCard) -> Deltas:
@@ -148,6 +151,7 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         max_tokens=request.max_tokens,
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
+        constraint=request.constraint,
         wants_token_ids=request.returns_token_ids or _hides_stop_tokens(request),
         priority=request.priority,
         cache_salt=request.cache_salt,

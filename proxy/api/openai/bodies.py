@@ -18,6 +18,7 @@ from proxy.api.openai.fields import (
     only,
 )
 from proxy.api.openai.fields import RequestBody as RequestBody
+from proxy.api.openai.format_body import FormatBody
 from proxy.api.openai.sampling_body import SamplingBody
 from proxy.domain.request import Message
 
@@ -44,7 +45,7 @@ class StreamOptions(RequestBody):
     include_obfuscation: Annotated[bool, only(False)] | None = None
 
 
-class GenerationBody(SamplingBody):
+class GenerationBody(SamplingBody, FormatBody):
     """What chat completions and completions share, beside sampling."""
 
     model: str
