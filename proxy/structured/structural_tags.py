@@ -9,7 +9,7 @@ from proxy.domain.errors import InvalidRequest
 from proxy.structured.schema import SchemaLimits, parsed
 from proxy.structured.schema import checked as checked_schema
 
-WHITESPACE_AT_MOST = 40  # between two JSON tokens, as the engine has it for a schema of its own
+WHITESPACE_AT_MOST = 10  # between two JSON tokens, as the engine has it for a schema of its own
 _WITH_SCHEMA = frozenset({"json_schema", "qwen_xml_parameter"})
 Format = dict[str, Any]
 
