@@ -34,7 +34,10 @@ from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.tokenizer import TritonTokenizer
 
-EXPOSED_HEADERS = ("x-request-id", "retry-after", "retry-after-ms", "x-should-retry")
+EXPOSED_HEADERS = (
+    *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
+    *("x-attempts", "x-unenforced-keywords"),
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -86,7 +89,7 @@ def _include_adapters(
     """Every protocol over the one service."""
     limit = settings.max_request_bytes
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    asking = Asking(registry, _limits(settings))
+    asking = Asking(registry, _limits(settings), reasoning_fields=settings.reasoning_fields)
     socket = openai_socket.routes(
         service,
         asking,

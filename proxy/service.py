@@ -11,10 +11,11 @@ from typing import Protocol
 
 from typing_extensions import assert_never
 
-from proxy import prompting, stalls
+from proxy import parsers, prompting, stalls
 from proxy.access.concurrency import Concurrency
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
+from proxy.domain.delivery import Delivery
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed, InvalidRequest
 from proxy.domain.events import Events
@@ -28,6 +29,8 @@ from proxy.domain.request import (
     TokenPrompt,
 )
 from proxy.registry import Registry
+from proxy.structured import checks
+from proxy.structured.attempts import Attempts
 from proxy.structured.blame import blamed
 
 Deltas = AsyncGenerator[TokenDelta, None]
@@ -59,63 +62,114 @@ class Service:
         self._request_timeout_s = request_timeout_s
         self._stall_timeout_s = stall_timeout_s
 
-    def generate(self, request: GenerationRequest) -> Events:
+    def generate(self, request: GenerationRequest, delivery: Delivery | None = None) -> Events:
         """Events that end with one Finished, or raise a ProxyError.
 
         Raises:
             UnknownModel, ModelUnavailable: at once.
         """
         card = self._registry.card(request.model)
-        return self._watcher.watch(request, card, self._events(request, card))
+        events = self._events(request, card, delivery or Delivery())
+        return self._watcher.watch(request, card, events)
 
     def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         with blamed(request.constraint):
             return self._asked(request, self._registry.card(request.model))
 
-    async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
-        async with self._concurrency.permit(), aclosing(self._choices(request, card)) as events:
+    async def _events(
+        self, request: GenerationRequest, card: ModelCard, delivery: Delivery
+    ) -> Events:
+        delivery.unenforced = checks.untold(request.constraint, card)
+        choices = self._choices(request, card, delivery)
+        async with self._concurrency.permit(), aclosing(choices) as events:
             async for event in events:
                 yield event
 
-    def _choices(self, request: GenerationRequest, card: ModelCard) -> Events:
+    def _choices(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Events:
+        attempts = None
+        if (check := checks.check_of(request.constraint, card)) is not None:
+            attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
         parts = request.parts()
+        choices = [
+            self._conforming(
+                part, card, index, attempts, counts_prompt=index % request.candidates == 0
+            )
+            for index, part in enumerate(parts)
+        ]
         if len(parts) == 1:
-            return self._choice(parts[0], card)
-        events = interleaved(
-            [
-                self._choice(part, card, index, counts_prompt=index % request.candidates == 0)
-                for index, part in enumerate(parts)
-            ]
-        )
+            return choices[0]
+        events = interleaved(choices)
         if request.candidates == request.choices:
             return events
         return best(events, candidates=request.candidates, choices=request.choices)
 
-    async def _choice(
+    def _conforming(
         self,
         request: GenerationRequest,
         card: ModelCard,
-        index: int = 0,
+        index: int,
+        attempts: Attempts | None,
         *,
-        counts_prompt: bool = True,
+        counts_prompt: bool,
     ) -> Events:
-        choice = Choice(request, card, index, counts_prompt=counts_prompt)
+        def generate(request: GenerationRequest, counts_prompt: bool) -> Events:
+            return self._choice(request, card, index, counts_prompt=counts_prompt)
+
+        if attempts is None:
+            return generate(request, counts_prompt)
+        if attempts.delivery.is_live and card.streams_unchecked:
+            return attempts.live(generate(request, counts_prompt))
+        return attempts.held_back(generate, request, counts_prompt=counts_prompt)
+
+    async def _choice(
+        self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
+    ) -> Events:
         with blamed(request.constraint):
-            async with aclosing(self._deltas(request, card)) as deltas:
-                async for delta in deltas:
-                    for event in choice.push(delta):
-                        yield event
-                    if choice.is_finished:
-                        return
+            async with aclosing(
+                self._generated(request, card, index, counts_prompt=counts_prompt)
+            ) as events:
+                async for event in events:
+                    yield event
+
+    async def _generated(
+        self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
+    ) -> Events:
+        asked = self._asked(request, card)
+        choice = Choice(
+            request,
+            card,
+            index,
+            counts_prompt=counts_prompt,
+            parser=parsers.parser_of(request, card, asked.text or ""),
+            specials=parsers.visible_specials(request, card),
+        )
+        while not choice.is_finished:
+            if choice.has_thought_enough:
+                text, events = choice.end_thought(parsers.closing_of(card))
+                asked = asked.continued(text, choice.tokens)
+                for event in events:
+                    yield event
+            async with aclosing(self._run(choice, asked)) as events_of_run:
+                async for event in events_of_run:
+                    yield event
+
+    async def _run(self, choice: Choice, asked: EngineRequest) -> Events:
+        """Until the choice has what it wants of this stream."""
+        async with aclosing(self._deltas(asked)) as deltas:
+            async for delta in deltas:
+                for event in choice.push(delta):
+                    yield event
+                if choice.is_finished or choice.has_thought_enough:
+                    return
         raise EngineFailed("The engine's stream ended without a finish reason.")
 
-    def _deltas(self, request: GenerationRequest, card: ModelCard) -> Deltas:
-        asked = self._asked(request, card)
+    def _deltas(self, asked: EngineRequest) -> Deltas:
         return stalls.watched(self._engine.generate(asked), self._stall_timeout_s)
 
     def _asked(self, request: GenerationRequest, card: ModelCard) -> EngineRequest:
         """Raises InvalidRequest: the model cannot take it."""
+        parsers.check(request, card)
         asked = _engine_request(request, card, self._request_timeout_s)
         if missing := sorted(asked.asks_for - card.capabilities):
             raise InvalidRequest(
@@ -131,7 +185,10 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
     match request.prompt:
         case ChatPrompt():
             text = prompting.render(
-                request.prompt, card.facts, takes_callers_values=card.takes_template_values
+                request.prompt,
+                card.facts,
+                request.callable_tools,
+                takes_callers_values=card.takes_template_values,
             )
             add_special_tokens = False
         case TextPrompt():
@@ -151,8 +208,10 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         max_tokens=request.max_tokens,
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
-        constraint=request.constraint,
-        wants_token_ids=request.returns_token_ids or _hides_stop_tokens(request),
+        constraint=checks.guided(request.constraint, card),
+        wants_token_ids=request.returns_token_ids
+        or _hides_stop_tokens(request)
+        or bool(parsers.visible_specials(request, card)),
         priority=request.priority,
         cache_salt=request.cache_salt,
     )

@@ -95,5 +95,8 @@ class EngineFailed(ServiceError):
 
 def echoed(value: object) -> str:
     """A caller's value as it may stand in a message: quoted, and cut at 200 characters."""
-    text = repr(value)
+    return in_short(repr(value))
+
+
+def in_short(text: str) -> str:
     return text if len(text) <= ECHO_AT_MOST else text[:ECHO_AT_MOST] + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from proxy.domain.request import Sampling
@@ -14,7 +15,10 @@ CAPABILITIES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """From the Triton config parameters of the ensemble. Lengths in tokens."""
+    """From the Triton config parameters of the ensemble. Lengths in tokens.
+
+    special_tokens: text by id of the tokens that the detokenizer has no bytes for.
+    """
 
     context_length: int
     chat_template: str | None
@@ -26,6 +30,7 @@ class ModelFacts:
     engine_model: str
     tokenizer_model: str
     detokenizer_model: str
+    special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +46,10 @@ class LoadedModel:
 class ModelCard:
     """One served model. `triton_model` is the ensemble's name.
 
-    takes_template_values: callers may hand values of their own to its chat template.
+    takes_template_values: callers may hand values of their own to its chat template. tool_parser,
+    reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
+    max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
+    stream goes out before its answer is known to conform.
     """
 
     name: str
@@ -49,6 +57,10 @@ class ModelCard:
     facts: ModelFacts
     capabilities: frozenset[str] = CAPABILITIES
     takes_template_values: bool = False
+    tool_parser: str = "auto"
+    reasoning_parser: str = "auto"
+    max_retries: int = 2
+    streams_unchecked: bool = False
     aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from proxy.domain.constraint import Constraint
-from proxy.domain.tools import Tool, ToolCall, ToolChoice
+from proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,6 @@ class ChatPrompt:
     """
 
     messages: tuple[Message, ...]
-    tools: tuple[Tool, ...] = ()
     adds_generation_prompt: bool = True
     continues_last: bool = False
     template_values: Mapping[str, object] = field(default_factory=dict)
@@ -110,7 +109,8 @@ class GenerationRequest:
     choices: answers to each prompt, the best of `best_of` where that is more. includes_stop: the
     answer has the stop string or token that ended it. tells_usage: with each piece of text, too.
     calls_in_parallel: more than one call may be in an answer. constraint: what the caller wants
-    the text to conform to. priority: a higher one goes first.
+    the text to conform to. thinking_budget: tokens of reasoning, at most. priority: a higher one
+    goes first.
     """
 
     id: str
@@ -125,15 +125,26 @@ class GenerationRequest:
     echoes_prompt: bool = False
     returns_token_ids: bool = False
     tells_usage: bool = False
+    skips_special_tokens: bool = True
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     calls_in_parallel: bool = True
     constraint: Constraint | None = None
+    thinking_budget: int | None = None
     priority: int | None = None
     cache_salt: str | None = None
     user: str | None = None
     safety_identifier: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """What the caller lets the model call."""
+        choice = self.tool_choice
+        if choice.mode is ToolMode.NONE:
+            return ()
+        allowed = choice.allowed
+        return tuple(tool for tool in self.tools if allowed is None or tool.name in allowed)
 
     @property
     def prompts(self) -> tuple[SinglePrompt, ...]:

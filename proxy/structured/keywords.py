@@ -15,11 +15,12 @@ import jsonschema_rs
 
 from proxy.structured.schema_tree import Schema, is_pointer, resolved, schemas
 
+_ANNOTATIONS = ("contentEncoding", "contentMediaType", "contentSchema")
 # Nothing of them is enforced, wherever they stand.
 IGNORED = (
     *("uniqueItems", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"),
     *("$dynamicRef", "$recursiveRef", "contains", "minContains", "maxContains"),
-    *("contentEncoding", "contentMediaType", "contentSchema"),
+    *_ANNOTATIONS,
 )
 FORMATS = frozenset(
     {
@@ -29,6 +30,8 @@ FORMATS = frozenset(
     }
 )
 _SILENT = (("uniqueItems", False),)
+# What the check of an answer knows beside them.
+_CHECKED_FORMATS = frozenset({"regex", "idn-email", "idn-hostname", "iri", "iri-reference"})
 # Where one of these stands, it alone counts; the first of them, where there are several.
 _ALONE = ("$ref", "const", "enum", "anyOf", "oneOf", "allOf")
 _TYPED = frozenset(
@@ -52,6 +55,14 @@ def unenforced(schema: Schema) -> tuple[str, ...]:
     found = [name for one in schemas(schema) for name in _loose(one, schema)]
     if any("$id" in one for one in schemas(schema) if one is not schema):
         found.append("$id")
+    return tuple(dict.fromkeys(found))
+
+
+def uncheckable(schema: Schema) -> tuple[str, ...]:
+    """Of all keywords those that the check of an answer passes over, too."""
+    found = [name for one in schemas(schema) for name in _ANNOTATIONS if name in one]
+    if any(one.get("format", "uuid") not in FORMATS | _CHECKED_FORMATS for one in schemas(schema)):
+        found.append("format")
     return tuple(dict.fromkeys(found))
 
 

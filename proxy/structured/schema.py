@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from proxy.domain.errors import InvalidSchema, echoed
+from proxy.domain.errors import InvalidSchema, echoed, in_short
 from proxy.structured.schema_tree import in_place, is_pointer, resolved, schemas
 
 
@@ -86,9 +86,9 @@ def _check_meta(schema: Any, field: str) -> None:
         jsonschema_rs.validator_for(schema, retriever=_refuse)
     except jsonschema_rs.ValidationError as error:
         where = "".join(f"[{part!r}]" for part in error.instance_path)
-        raise _invalid(field, f"{where}{' ' if where else ''}{_in_short(error.message)}") from error
+        raise _invalid(field, f"{where}{' ' if where else ''}{in_short(error.message)}") from error
     except ValueError as error:
-        raise _invalid(field, _in_short(str(error))) from error
+        raise _invalid(field, in_short(str(error))) from error
 
 
 def _refuse(uri: str) -> Any:
@@ -110,10 +110,6 @@ def _check_circles(schema: Any, field: str) -> None:
     except CycleError as error:
         named = next(references[node] for node in error.args[1] if node in references)
         raise _invalid(field, f"the $ref {echoed(named)} leads only to itself") from None
-
-
-def _in_short(message: str) -> str:
-    return message if len(message) <= 300 else f"{message[:300]}…"
 
 
 def _invalid(field: str, reason: str) -> InvalidSchema:

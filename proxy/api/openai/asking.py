@@ -18,14 +18,23 @@ class Asking:
     """Shared by all routes that take OpenAI's bodies. Both verbs raise as `limits`, the
     registry and `structured.asked` do."""
 
-    def __init__(self, registry: Registry, limits: Limits) -> None:
+    def __init__(
+        self, registry: Registry, limits: Limits, *, reasoning_fields: tuple[str, ...]
+    ) -> None:
         self._registry = registry
         self._limits = limits
+        self._reasoning_fields = reasoning_fields
 
     def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, ChatRenderer]:
         self._limits.check(body)
         request = self._constrained(chat.to_domain(body), body)
-        return request, ChatRenderer(body, request, fingerprint=self._fingerprint(body.model))
+        renderer = ChatRenderer(
+            body,
+            request,
+            fingerprint=self._fingerprint(body.model),
+            reasoning_fields=self._reasoning_fields,
+        )
+        return request, renderer
 
     def completion(
         self, body: CompletionBody
