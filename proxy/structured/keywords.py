@@ -47,7 +47,7 @@ _ASSERTIONS = _TYPED | {"type", *_ALONE}
 # What makes a schema without a type one of objects, or of arrays.
 _MEANS_A_TYPE = frozenset({"properties", "additionalProperties", "items", "prefixItems"})
 # A pattern that may match a control character, which JSON has no place for.
-_LOOSE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW])|\[[^\]]*\\[sSDW]")
+LOOSE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW])|\[[^\]]*\\[sSDW]")
 
 
 def unenforced(schema: Schema) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def _loose_of_type(one: Schema) -> Iterator[str]:
         yield "multipleOf"
     if "pattern" in one:
         yield from (name for name in ("minLength", "maxLength") if name in one)
-        if _LOOSE_PATTERN.search(one["pattern"]):
+        if LOOSE_PATTERN.search(one["pattern"]):
             yield "pattern"
     if "format" in one and one["format"] not in FORMATS:
         yield "format"

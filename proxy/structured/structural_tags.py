@@ -39,14 +39,13 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
     return tag
 
 
-def json_format(schema: Any, style: str = "json") -> Format:
-    """Text that is JSON for this schema, or that writes it in a style of xgrammar's."""
-    found: Format = {"type": "json_schema", "json_schema": schema}
-    return (
-        found
-        | {"max_whitespace_cnt": WHITESPACE_AT_MOST}
-        | ({} if style == "json" else {"style": style})
-    )
+def json_format(schema: Any) -> Format:
+    """Text that is JSON for this schema."""
+    return {
+        "type": "json_schema",
+        "json_schema": schema,
+        "max_whitespace_cnt": WHITESPACE_AT_MOST,
+    }
 
 
 def _triggered(given: Mapping[str, Any], field: str) -> Format:
