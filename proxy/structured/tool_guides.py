@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.constraint import Constraint
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
-from proxy.structured.structural_tags import Format
+from proxy.structured.structural_tags import Format, guide
 from proxy.structured.tool_syntax import SYNTAXES
 
 JSON_LIST = "json_list"
@@ -44,11 +43,10 @@ def tool_constraint(
     if is_needed:
         reader = family if family is not None and can_hold else JSON_LIST
         return _guide(reader, SYNTAXES[reader].one_of(schemas, in_parallel=in_parallel))
-    if family is None or not can_hold:
+    if family is None or not can_hold or not SYNTAXES[family].is_clear:
         return None
     return _guide(family, SYNTAXES[family].among_text(schemas, in_parallel=in_parallel))
 
 
 def _guide(family: str, tag: Format) -> ToolGuide:
-    text = json.dumps({"type": "structural_tag", "format": tag}, ensure_ascii=False)
-    return ToolGuide(constraint=Constraint(GuideKind.STRUCTURAL_TAG, text, FIELD), family=family)
+    return ToolGuide(constraint=guide(tag, FIELD), family=family)
