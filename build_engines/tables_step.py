@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from build_engines import tokenizer_tables
 from build_engines.step import Say, Step
 
-LAYOUT = 5  # of artifacts/<model>/; a new number makes every model stale
+LAYOUT = 6  # of artifacts/<model>/; a new number makes every model stale
 Result = TypeVar("Result")
 
 
