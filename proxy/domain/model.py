@@ -6,15 +6,27 @@ from dataclasses import dataclass, field, fields
 
 from proxy.domain.request import Sampling
 
-# What a model may be able to take, by the names of our own fields.
+# What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
+# top_log_probs also those of alternatives.
 CAPABILITIES = frozenset(
-    {*(one.name for one in fields(Sampling)), "constraint", "token_ids", "priority", "cache_salt"}
+    {
+        *(one.name for one in fields(Sampling)),
+        "log_probs",
+        "constraint",
+        "token_ids",
+        "priority",
+        "cache_salt",
+    }
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """From the Triton config parameters of the ensemble. Lengths in tokens."""
+    """From the Triton config parameters of the ensemble. Lengths in tokens.
+
+    end_ids: the tokens that end an answer. default_max_tokens: new ones where nobody says how many;
+    None for what the context leaves. runtime: what decodes, as Triton or we call it.
+    """
 
     context_length: int
     chat_template: str | None
@@ -26,6 +38,9 @@ class ModelFacts:
     engine_model: str
     tokenizer_model: str
     detokenizer_model: str
+    end_ids: tuple[int, ...] = ()
+    default_max_tokens: int | None = None
+    runtime: str = "onnx"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 FIELD_NAMES = {
-    "top_log_probs": "logprobs",
-    "num_top_log_probs": "logprobs",
+    "log_probs": "logprobs",
+    "top_log_probs": "top_logprobs",
+    "num_top_log_probs": "top_logprobs",
     "return_log_probs": "logprobs",
     "constraint": "guided_decoding",
     "token_ids": "return_token_ids",
@@ -14,3 +15,6 @@ FIELD_NAMES = {
     "logit_bias_values": "logit_bias",
     "bad_words_list": "bad_words",
 }
+
+# Here one field asks for both.
+COMPLETION_NAMES = {**FIELD_NAMES, "top_log_probs": "logprobs", "num_top_log_probs": "logprobs"}
