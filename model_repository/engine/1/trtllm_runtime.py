@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 WATCH_EVERY_S = 0.1
 STATS_EVERY_S = 0.5
+TOO_LONG = "should not exceed"  # LLM._check_arguments
 Died = Callable[[str], None]
 
 
@@ -126,8 +127,10 @@ class TrtllmRuntime:
             return self._llm.generate_async(
                 job.input.prompt_ids, sampling_params=sampling, streaming=True, **extras
             )
-        except ValueError as error:  # a prompt beyond max_num_tokens, without chunked prefill
-            raise BadParameter("prompt", str(error)) from error
+        except ValueError as error:
+            if TOO_LONG in str(error):  # a prompt beyond max_num_tokens, without chunked prefill
+                raise BadParameter("prompt", str(error)) from error
+            raise
 
     async def _hand_on(self, job: Job, result: Any) -> None:
         is_started = False

@@ -12,7 +12,8 @@ class Guided:
     def __init__(self, model: Path, params: Any) -> None:
         import xgrammar
 
-        info = xgrammar.TokenizerInfo.deserialize_json((model.parent / "guide.json").read_text())
+        table = (model.parent / "guide.json").read_text(encoding="utf-8")
+        info = xgrammar.TokenizerInfo.deserialize_json(table)
         compiler = xgrammar.GrammarCompiler(info, max_threads=1)
         (kind,) = params.given()
         text = getattr(params, kind)
@@ -30,6 +31,6 @@ class Guided:
         bits = np.unpackbits(self._mask.view(np.uint8), bitorder="little")
         allowed = np.flatnonzero(bits)
         ends = [token for token in self._matcher.stop_token_ids if bits[token]]
-        token = int(ends[0] if ends else allowed[-1])
+        token = int(ends[0] if ends else allowed[0])
         self._matcher.accept_token(token)
         return token
