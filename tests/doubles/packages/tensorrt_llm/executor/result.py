@@ -48,11 +48,15 @@ class GenerationResult:
     def __init__(self, request_id: int, executor: Any) -> None:
         self.request_id = request_id
         self.cached_tokens = 0
-        self.outputs = [CompletionOutput(0)]
+        self._outputs = [CompletionOutput(0)]
         self._executor = executor
         self._done = False
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[Response] = asyncio.Queue()
+
+    @property
+    def outputs(self) -> list[CompletionOutput]:
+        return self._outputs
 
     @property
     def finished(self) -> bool:
@@ -77,7 +81,7 @@ class GenerationResult:
     def _handle(self, response: Response) -> None:
         if response.error is not None:
             raise RuntimeError(response.error)
-        output = self.outputs[0]
+        output = self._outputs[0]
         output._last_token_ids_len = len(output.token_ids)
         output._last_logprobs_len = len(output.logprobs)
         output.token_ids += response.ids
