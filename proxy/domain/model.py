@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from proxy.domain.request import Sampling
@@ -26,6 +27,7 @@ class ModelFacts:
 
     end_ids: the tokens that end an answer. default_max_tokens: new ones where nobody says how many;
     None for what the context leaves. runtime: what decodes, as Triton or we call it.
+    special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     """
 
     context_length: int
@@ -41,6 +43,7 @@ class ModelFacts:
     end_ids: tuple[int, ...] = ()
     default_max_tokens: int | None = None
     runtime: str = "onnx"
+    special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,8 @@ class LoadedModel:
 class ModelCard:
     """One served model. `triton_model` is the ensemble's name.
 
-    takes_template_values: callers may hand values of their own to its chat template.
+    takes_template_values: callers may hand values of their own to its chat template. tool_parser,
+    reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     """
 
     name: str
@@ -64,6 +68,8 @@ class ModelCard:
     facts: ModelFacts
     capabilities: frozenset[str] = CAPABILITIES
     takes_template_values: bool = False
+    tool_parser: str = "auto"
+    reasoning_parser: str = "auto"
     aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)

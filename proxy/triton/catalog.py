@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -108,6 +109,10 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             end_ids=tuple(int(i) for i in parameters["end_ids"].split(",") if i),
             default_max_tokens=int(parameters.get("default_max_tokens", 0)) or None,
             runtime=parameters["runtime"],
+            special_tokens={
+                int(token): str(text).encode()
+                for token, text in json.loads(parameters["special_tokens"]).items()
+            },
         )
     except (KeyError, ValueError) as error:
         raise NotReady(

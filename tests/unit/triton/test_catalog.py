@@ -27,6 +27,7 @@ PARAMETERS = {
     "created": "1",
     "runtime": "onnx",
     "end_ids": "2,3",
+    "special_tokens": '{"7": "<end>"}',
 }
 DECLARED = {
     "demo": (tensors.INPUTS, tensors.OUTPUTS),
