@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -86,24 +86,20 @@ def _copy_code(folder: str, version: Path) -> None:
 def _leave_out(configs: Mapping[str, ModelConfig], tensors: Collection[str]) -> None:
     """Of the ensemble, of the steps that they lead to, and of the engine behind those."""
     ensemble, engine = configs["ensemble"], configs["engine"]
-    _keep(ensemble.input, lambda name: name not in tensors)
-    _keep(ensemble.output, lambda name: name not in tensors)
+    _drop(ensemble, tensors)
     for step in ensemble.ensemble_scheduling.step:
-        dropped = {
-            key
-            for joins in (step.input_map, step.output_map)
-            for key, outer in list(joins.items())
-            if outer in tensors
-        }
-        for key in dropped:
-            step.input_map.pop(key, None)
-            step.output_map.pop(key, None)
+        unjoined = set()
+        for joins in (step.input_map, step.output_map):
+            for inner, outer in list(joins.items()):
+                if outer in tensors:
+                    unjoined.add(inner)
+                    del joins[inner]
         if step.model_name == "engine":
-            _keep(engine.input, lambda name, dropped=dropped: name not in dropped)
-            _keep(engine.output, lambda name, dropped=dropped: name not in dropped)
+            _drop(engine, unjoined)
 
 
-def _keep(rows: Any, is_kept: Any) -> None:
-    kept = [row for row in rows if is_kept(row.name)]
-    del rows[:]
-    rows.extend(kept)
+def _drop(config: ModelConfig, tensors: Collection[str]) -> None:
+    for rows in (config.input, config.output):
+        kept = [row for row in rows if row.name not in tensors]
+        del rows[:]
+        rows.extend(kept)

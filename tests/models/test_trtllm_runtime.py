@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from random import Random
 
 import pytest
 from port import GenerationInput, Guide, Job, SamplingParams
@@ -305,6 +306,24 @@ def test_a_close_ends_what_runs(runtime):
     running.close = lambda: None
 
 
+def test_many_requests_of_which_half_are_cancelled_leave_nothing_behind(runtime):
+    running, random = runtime(), Random(1)
+    sinks = []
+    for number in range(400):
+        sinks.append(KeptTokens())
+        wanted = GenerationInput(prompt_ids=PROMPT, max_tokens=random.randint(1, 9))
+        running.submit(Job(str(number), wanted, sinks[-1]))
+        if random.random() < 0.5:
+            running.cancel(str(random.randint(0, number)))
+    for sink in sinks:
+        assert sink.is_over.wait(10)
+        assert sink.end in ("length", "cancelled")
+    eventually(lambda: not running._jobs, 1, "all are forgotten")
+    assert not running._tasks
+    assert not running._llm._executor._running
+    assert {sink.end for sink in sinks} == {"length", "cancelled"}
+
+
 def test_its_statistics_become_ours(runtime):
     running = runtime(llm_args=json.dumps({"enable_iter_perf_stats": True}))
     generate(running, max_tokens=20)
@@ -317,6 +336,7 @@ def test_its_statistics_become_ours(runtime):
     ("script", "parameters", "message"),
     [
         ({"start_error": "no CUDA device"}, {}, r"1\.2\.1 cannot start the model in .*no CUDA"),
+        ({"stillborn": True}, {}, "its executor is not running"),
         ({}, {"llm_args": '{"tp": 2}'}, r"with \{\"tp\": 2\}: LLM got invalid argument: tp"),
         ({}, {"trtllm_backend": "cuda"}, "trtllm_backend is 'cuda', must be 'pytorch' or"),
     ],

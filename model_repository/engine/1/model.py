@@ -22,13 +22,12 @@ from outbox import Outbox
 from port import BadParameter, Job, Runtime
 from request_tensors import generation_input, prompt_tokens, scalar
 
-# How long a thread waits before it demands the GIL. The decode loop gives it up for a fraction of
-# a millisecond at a time, too short for a sleeping thread to take it: with Python's 5 ms the
-# sending thread starved behind a small model, and a hundred tokens left at once.
+# How long a thread waits before it demands the GIL. The onnx runtime's decode loop gives it up for
+# a fraction of a millisecond at a time, too short for a sleeping thread to take it: with Python's
+# 5 ms the sending thread starved behind a small model, and a hundred tokens left at once.
 GIL_PATIENCE_S = 0.00002
 
 logger = logging.getLogger(__name__)
-
 
 Died = Callable[[str], None]
 
@@ -36,6 +35,7 @@ Died = Callable[[str], None]
 def _onnx(parameters: dict[str, str], artifacts: Path, _: Died) -> Runtime:
     from onnx_runtime import OnnxRuntime
 
+    sys.setswitchinterval(GIL_PATIENCE_S)
     return OnnxRuntime.load(artifacts, parameters)
 
 
@@ -55,7 +55,6 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         parameters = {k: v["string_value"] for k, v in config["parameters"].items()}
         artifacts = Path(args["model_repository"], parameters["artifacts_dir"])
-        sys.setswitchinterval(GIL_PATIENCE_S)
         self._early_stops = EarlyStops()
         self._outbox = Outbox(
             responses_per_s=float(parameters["responses_per_s"]),

@@ -63,12 +63,21 @@ class Library:
             StartFailed: it did not start.
         """
         try:
-            return self.llm(model=str(engine), **json.loads(arguments))
+            llm = self.llm(model=str(engine), **json.loads(arguments))
+            if not is_alive(llm):
+                raise RuntimeError("its executor is not running")
+            return llm
         except Exception as error:  # whatever its many parts raise
             raise StartFailed(
                 f"TensorRT-LLM {self.version} cannot start the model in {engine} with "
                 f"{arguments}: {error}"
             ) from error
+
+
+def is_alive(llm: Any) -> bool:
+    """What LLM.generate_async asks before each request; nothing public tells it."""
+    executor = llm._executor
+    return executor is not None and not executor.is_shutdown()
 
 
 def _llm_class(backend: str) -> Any:

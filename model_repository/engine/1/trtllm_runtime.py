@@ -18,7 +18,7 @@ import trtllm_counts
 import trtllm_results
 from port import BadParameter, Job
 from stats import Stats
-from trtllm_library import Library
+from trtllm_library import Library, is_alive
 from trtllm_sampling import Translator
 
 logger = logging.getLogger(__name__)
@@ -166,8 +166,7 @@ class TrtllmRuntime:
             self._check_alive(None)
 
     def _check_alive(self, error: Exception | None) -> None:
-        executor = self._llm._executor  # generate_async asks the same; nothing public does
-        if self._death is None and (executor is None or executor.is_shutdown()):
+        if self._death is None and not is_alive(self._llm):
             self._death = f"TensorRT-LLM's executor has ended: {error or 'it gave no reason'}"
             self._beside.append(self._loop.create_task(self._end_all(self._death)))
 

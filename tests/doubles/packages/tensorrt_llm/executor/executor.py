@@ -3,7 +3,8 @@
 `stand_in.json` in the model's folder changes that: `step_s`, `tokens_a_response`, `answer` (ids
 said instead), `empty_last` (the end comes in a response without tokens), `crash_at` (the executor
 dies when a request has so many tokens), `error_at` (only the request does), `alternatives` (ranks
-that have log-probabilities, the token said being rank 1), `ignores_guides`.
+that have log-probabilities, the token said being rank 1), `ignores_guides`, `stillborn` (it is
+dead from the beginning).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class GenerationExecutor:
         self._seen: set[tuple[str | None, tuple[int, ...]]] = set()
         self._iterations: list[dict[str, Any]] = []
         self._lock = threading.Lock()
-        self._is_shutdown = False
+        self._is_shutdown = bool(script.get("stillborn"))
         threading.Thread(target=self._run, daemon=True).start()
 
     def is_shutdown(self) -> bool:
