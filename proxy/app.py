@@ -27,13 +27,17 @@ from proxy.domain.tokenizer import Tokenizer
 from proxy.registry import Registry
 from proxy.service import Service
 from proxy.settings import Settings
+from proxy.structured.schema import SchemaLimits
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.tokenizer import TritonTokenizer
 
-EXPOSED_HEADERS = ("x-request-id", "retry-after", "retry-after-ms", "x-should-retry")
+EXPOSED_HEADERS = (
+    *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
+    *("x-attempts", "x-unenforced-keywords"),
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -110,6 +114,11 @@ def _limits(settings: Settings) -> Limits:
         messages=settings.max_messages,
         logit_bias=settings.max_logit_bias,
         choices=settings.max_choices,
+        schemas=SchemaLimits(
+            size_bytes=settings.max_schema_bytes,
+            depth=settings.max_schema_depth,
+            properties=settings.max_schema_properties,
+        ),
     )
 
 
