@@ -178,8 +178,8 @@ def test_what_it_cannot_do_right_is_refused_by_name(stack, fields, param):
     assert (refused.status_code, error["param"]) == (400, param)
 
 
-def test_a_guide_reaches_it_and_one_that_it_ignores_is_refused(ask, models):
-    ask([10], "cpp", constraint=Constraint(GuideKind.REGEX, "a+"), max_tokens=3)
+def test_a_guide_reaches_it_and_one_that_it_ignores_is_refused(stack, ask, models):
+    complete(stack, 10, guided_regex="a+", max_tokens=3).raise_for_status()
     sent = last_received(models)
     assert sent["guided_decoding_guide_type"] == ["regex"]
     assert sent["guided_decoding_guide"] == ["a+"]

@@ -110,6 +110,20 @@ def test_a_guide_is_held_to(ask, guide, pattern):
     assert re.fullmatch(pattern, ask(PROMPT, "llm", constraint=guide, max_tokens=60))
 
 
+def test_a_schema_of_the_api_is_held_to(stack):
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}
+    body = {
+        "model": "llm",
+        "messages": [{"role": "user", "content": "hi"}],
+        "response_format": form,
+        "max_tokens": 60,
+    }
+    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=30)
+    (only,) = answer.raise_for_status().json()["choices"]
+    assert only["finish_reason"] == "stop"
+    assert json.loads(only["message"]["content"]) == {"a": 1}
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
