@@ -153,13 +153,15 @@ def doctor(
     port: Port = None,
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
+    only_gpu: Annotated[
+        bool, typer.Option("--gpu", help="Compare TensorRT-LLM, in its container, with ours.")
+    ] = False,
 ) -> None:
     """Check this machine; name each thing that is wrong and how to mend it."""
-    from proxy.launch import machine, tables
+    from proxy.launch import gpu, machine, tables
 
-    checks = machine.everything(
-        _settings(host=host, port=port, models_file=models_file, artifacts_dir=artifacts_dir)
-    )
+    settings = _settings(host=host, port=port, models_file=models_file, artifacts_dir=artifacts_dir)
+    checks = gpu.everything() if only_gpu else machine.everything(settings)
     tables.show_checks(checks)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)

@@ -49,12 +49,14 @@ class EngineRequest:
     def asks_for(self) -> frozenset[str]:
         """The capabilities that a model must have to take it."""
         given = {
+            "log_probs": self.sampling.top_log_probs,
             "constraint": self.constraint,
             "token_ids": self.wants_token_ids or None,
             "priority": self.priority,
             "cache_salt": self.cache_salt,
         }
-        return self.sampling.given | {name for name, value in given.items() if value is not None}
+        asked = self.sampling.given | {name for name, value in given.items() if value is not None}
+        return asked if self.sampling.top_log_probs else asked - {"top_log_probs"}
 
 
 class Engine(Protocol):

@@ -7,9 +7,17 @@ from dataclasses import dataclass, field, fields
 
 from proxy.domain.request import Sampling
 
-# What a model may be able to take, by the names of our own fields.
+# What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
+# top_log_probs also those of alternatives.
 CAPABILITIES = frozenset(
-    {*(one.name for one in fields(Sampling)), "constraint", "token_ids", "priority", "cache_salt"}
+    {
+        *(one.name for one in fields(Sampling)),
+        "log_probs",
+        "constraint",
+        "token_ids",
+        "priority",
+        "cache_salt",
+    }
 )
 
 
@@ -17,6 +25,8 @@ CAPABILITIES = frozenset(
 class ModelFacts:
     """From the Triton config parameters of the ensemble. Lengths in tokens.
 
+    end_ids: the tokens that end an answer. default_max_tokens: new ones where nobody says how many;
+    None for what the context leaves. runtime: what decodes, as Triton or we call it.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     """
 
@@ -30,6 +40,9 @@ class ModelFacts:
     engine_model: str
     tokenizer_model: str
     detokenizer_model: str
+    end_ids: tuple[int, ...] = ()
+    default_max_tokens: int | None = None
+    runtime: str = "onnx"
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
 
 

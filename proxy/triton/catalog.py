@@ -66,8 +66,8 @@ class TritonCatalog:
     ) -> list[str]:
         found = []
         for name, inputs, outputs in (
-            (config.name, tensors.INPUTS, tensors.OUTPUTS),
-            (facts.engine_model, tensors.STOP_INPUTS, ()),
+            (config.name, tensors.INPUTS, tensors.outputs_of(facts)),
+            (facts.engine_model, tensors.stop_inputs_of(facts), ()),
             (facts.tokenizer_model, tensors.TOKENIZER_INPUTS, tensors.TOKENIZER_OUTPUTS),
         ):
             found += contract.tensor_differences(await self._metadata(name), inputs, outputs)
@@ -106,6 +106,9 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             engine_model=parameters["engine_model"],
             tokenizer_model=parameters["tokenizer_model"],
             detokenizer_model=parameters["detokenizer_model"],
+            end_ids=tuple(int(i) for i in parameters["end_ids"].split(",") if i),
+            default_max_tokens=int(parameters.get("default_max_tokens", 0)) or None,
+            runtime=parameters["runtime"],
             special_tokens={
                 int(token): str(text).encode()
                 for token, text in json.loads(parameters["special_tokens"]).items()

@@ -136,6 +136,12 @@ def test_doctor_shows_every_check_and_fails_with_one(capfd, folder, taken):
     assert "weights of small" in out
 
 
+def test_doctor_looks_at_tensorrt_llm_alone_when_asked(capfd):
+    status, out, _ = run(capfd, "doctor", "--gpu")
+    assert status == 1
+    assert "FAIL  TensorRT-LLM: tensorrt_llm is not installed" in out
+
+
 @pytest.mark.parametrize(
     ("error", "line"),
     [

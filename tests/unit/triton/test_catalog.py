@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tritonclient.grpc import model_config_pb2, service_pb2
@@ -11,6 +12,7 @@ from proxy.domain.engine import NotReady
 from proxy.domain.model import CAPABILITIES
 from proxy.triton import tensors
 from proxy.triton.catalog import TritonCatalog
+from tests.doubles.engine import FACTS
 
 PARAMETERS = {
     "contract_version": tensors.CONTRACT_VERSION,
@@ -23,6 +25,8 @@ PARAMETERS = {
     "eos_token": "",
     "strips_leading_space": "0",
     "created": "1",
+    "runtime": "onnx",
+    "end_ids": "2,3",
     "special_tokens": '{"7": "<end>"}',
 }
 DECLARED = {
@@ -74,6 +78,20 @@ def capabilities(*without: str) -> frozenset[str]:
 
 def test_a_model_that_declares_all_tensors_can_do_all():
     assert capabilities() == CAPABILITIES
+
+
+def test_what_the_cpp_backend_does_not_tell_need_not_be_declared(monkeypatch):
+    monkeypatch.setitem(PARAMETERS, "runtime", tensors.CPP_RUNTIME)
+    with pytest.raises(NotReady, match=r"demo_engine: input input_lengths is not declared"):
+        capabilities("finish_reason", "num_cached_tokens")
+    declared = (tensors.stop_inputs_of(replace(FACTS, runtime=tensors.CPP_RUNTIME)), ())
+    monkeypatch.setitem(DECLARED, "demo_engine", declared)
+    assert capabilities("finish_reason", "num_cached_tokens") == CAPABILITIES
+
+
+def test_the_facts_are_the_ensembles_parameters():
+    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
+    assert (model.facts.end_ids, model.facts.default_max_tokens) == ((2, 3), None)
 
 
 def test_a_model_without_some_tensors_is_served_without_those_capabilities():
