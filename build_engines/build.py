@@ -131,15 +131,17 @@ def _write_repository(
     for name, entry in models.models.items():
         if not is_built(name, entry, artifacts, tensorrt_llm):
             continue
-        facts = Facts.read(artifacts / name / "facts.json")
         match entry:
             case GpuEntry():
-                parameters = role_parameters.on_gpus(name, entry, facts, artifacts / name)
+                version = (tensorrt_llm or toolkit.installed()).version
+                assembly.render(name, entry, artifacts, fresh, version=version)
             case OnnxEntry():
                 kv_bytes = kv_memory.kv_bytes(entry, models=len(models.models))
+                facts = Facts.read(artifacts / name / "facts.json")
                 facts = _fitted(name, facts, kv_bytes, say)
-                parameters = role_parameters.on_cpu(name, entry, facts, kv_bytes)
-        triton_models.render(name, fresh, parameters)
+                triton_models.render(
+                    name, fresh, role_parameters.on_cpu(name, entry, facts, kv_bytes)
+                )
     if _contents(fresh) == _contents(repository):
         shutil.rmtree(fresh)  # a server may be running from the old one
         return

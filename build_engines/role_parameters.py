@@ -4,49 +4,76 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+
+from packaging.version import Version
 
 from build_engines import triton_models
 from build_engines.facts import Facts
-from build_engines.gpu import backend_parameters, llm_args
+from build_engines.gpu import backend_parameters, llm_args, served_engine
 from build_engines.gpu.architecture import Architecture
 from build_engines.models_file import GpuEntry, OnnxEntry, OnnxOptions
 
 RESPONSES_A_CORE = 300  # a second: with more, sending takes the CPU that decoding needs
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
-TRTLLM_BACKENDS = {"pytorch": "pytorch", "plan": "tensorrt"}  # which of its `LLM` classes
 Parameters = dict[str, str]
 
 
 def on_cpu(name: str, entry: OnnxEntry, facts: Facts, kv_bytes: int) -> dict[str, Parameters]:
     """By role. Paths are relative to a Triton model's folder."""
     engine = {"kv_cache_bytes": str(kv_bytes), **_onnx(entry.onnx)}
-    return _by_role(name, entry, facts, {**_python_engine(name, entry, facts), **engine})
+    return _by_role(name, entry, facts, {}, {**_python_engine(name, entry, facts), **engine})
 
 
-def on_gpus(name: str, entry: GpuEntry, facts: Facts, built: Path) -> dict[str, Parameters]:
-    """The same; `built` is artifacts/<name>/, to which TensorRT-LLM gets absolute paths."""
-    folder = built.resolve()
-    beside = {path.name: path.resolve() for path in folder.iterdir() if path.is_symlink()}
-    beside |= {f"{llm_args.LORA}{path.name}": path.resolve() for path in folder.glob("lora/*")}
-    if entry.runtime == "tensorrtllm":
+def on_gpus(
+    name: str, entry: GpuEntry, facts: Facts, built: Path, *, version: Version
+) -> dict[str, Parameters]:
+    """The same. TensorRT-LLM gets absolute paths.
+
+    Args:
+        built: artifacts/<name>/.
+        version: of TensorRT-LLM.
+    """
+    beside = _links(built.resolve())
+    config = json.loads((beside["weights"] / "config.json").read_text(encoding="utf-8"))
+    logits_size = {"logits_size": str(Architecture.read(config).vocabulary)}
+    limits = served_engine.of(entry, facts, version)
+    tokenizer = {"guide_kinds": ",".join(limits.guide_kinds)}
+    if limits.backend == "cpp":
+        end_ids = {"executor_end_ids": ",".join(map(str, facts.end_ids))}
         engine = backend_parameters.of(entry.gpu, beside["engine"], beside)
-        return _by_role(name, entry, facts, engine)
-    config = json.loads((folder / "weights" / "config.json").read_text(encoding="utf-8"))
+        return _by_role(name, entry, facts, {**tokenizer, **end_ids, **logits_size}, engine)
     engine = {
         **_python_engine(name, entry, facts),
-        "trtllm_backend": TRTLLM_BACKENDS[entry.gpu.engine],
-        "llm_args": json.dumps(llm_args.of(entry.gpu, beside), sort_keys=True),
-        "logits_size": str(Architecture.read(config).vocabulary),
+        **logits_size,
+        "trtllm_backend": limits.backend,
+        "llm_args": json.dumps(llm_args.of(entry.gpu, beside, version=version), sort_keys=True),
+        **_adapters(entry, beside),
     }
-    if entry.gpu.lora is not None:
-        adapters = {name: str(beside[llm_args.LORA + name]) for name in entry.gpu.lora.adapters}
-        engine["lora_adapters"] = json.dumps(adapters, sort_keys=True)
-    return _by_role(name, entry, facts, engine)
+    return _by_role(name, entry, facts, tokenizer, engine)
+
+
+def _links(built: Path) -> dict[str, Path]:
+    """What `assembly` linked there, by name."""
+    found = {path.name: path.resolve() for path in built.iterdir() if path.is_symlink()}
+    adapters = {f"{llm_args.LORA}{path.name}": path.resolve() for path in built.glob("lora/*")}
+    return {**found, **adapters}
+
+
+def _adapters(entry: GpuEntry, beside: Mapping[str, Path]) -> Parameters:
+    if entry.gpu.lora is None:
+        return {}
+    found = {name: str(beside[llm_args.LORA + name]) for name in entry.gpu.lora.adapters}
+    return {"lora_adapters": json.dumps(found, sort_keys=True)}
 
 
 def _by_role(
-    name: str, entry: OnnxEntry | GpuEntry, facts: Facts, engine: Parameters
+    name: str,
+    entry: OnnxEntry | GpuEntry,
+    facts: Facts,
+    tokenizer: Parameters,
+    engine: Parameters,
 ) -> dict[str, Parameters]:
     artifacts = _artifacts(name)
     most = entry.sampling.max_tokens
@@ -66,6 +93,7 @@ def _by_role(
             "vocab_size": str(facts.vocab_size),
             "guide_timeout_s": str(GUIDE_TIMEOUT_S),
             "guide_memory_mb": str(GUIDE_MEMORY_MB),
+            **tokenizer,
         },
         "engine": engine,
         "detokenizer": artifacts,

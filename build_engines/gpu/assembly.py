@@ -10,8 +10,11 @@ import os
 import shutil
 from pathlib import Path
 
-from build_engines import fetch, step
-from build_engines.gpu import recipe
+from packaging.version import Version
+
+from build_engines import fetch, role_parameters, step, triton_models
+from build_engines.facts import Facts
+from build_engines.gpu import recipe, served_engine
 from build_engines.gpu.device import Device
 from build_engines.gpu.making import Kitchen
 from build_engines.gpu.recipe import Recipe
@@ -76,6 +79,21 @@ def show(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit, say: Say
     for link, target in _links(found).items():
         say(f"link {artifacts / name / link} to {target.folder}")
     say(f"write {artifacts / name / KEY_FILE}")
+
+
+def render(
+    name: str, entry: GpuEntry, artifacts: Path, repository: Path, *, version: Version
+) -> None:
+    """The Triton models of what was built by that version of TensorRT-LLM."""
+    folder = artifacts / name
+    facts = Facts.read(folder / "facts.json")
+    triton_models.render(
+        name,
+        repository,
+        role_parameters.on_gpus(name, entry, facts, folder, version=version),
+        engine="tensorrt_llm" if entry.runtime == "tensorrtllm" else "engine",
+        without=served_engine.of(entry, facts, version).missing(),
+    )
 
 
 def _recipe(

@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
+from build_engines.engine_limits import Sampler
 from build_engines.gpu.options import GpuOptions
 from build_engines.gpu.speculation import DraftTarget, Eagle3, Lookahead, Mtp, NGram, Speculation
 
 BYTES = 10**9
+SAMPLERS: dict[str, Sampler] = {"trtllm": "TRTLLMSampler", "torch": "TorchSampler"}
+SAMPLER_HAS_TYPE_SINCE = Version("1.1.0")
 LORA = "lora/"  # before an adapter's name, in the folders beside an engine
 
 
-def of(options: GpuOptions, folders: Mapping[str, Path]) -> dict[str, Any]:
+def of(options: GpuOptions, folders: Mapping[str, Path], *, version: Version) -> dict[str, Any]:
     """
     Args:
         folders: `weights`, whose tokenizer guides need; `draft` and `lora/<name>`, where used.
@@ -40,10 +45,10 @@ def of(options: GpuOptions, folders: Mapping[str, Path]) -> dict[str, Any]:
             "lora_dir": [str(path) for name, path in folders.items() if name.startswith(LORA)],
             "max_lora_rank": options.lora.max_rank,
         }
-    return found | (_pytorch(options) if options.engine == "pytorch" else {})
+    return found | (_pytorch(options, version) if options.engine == "pytorch" else {})
 
 
-def _pytorch(options: GpuOptions) -> dict[str, Any]:
+def _pytorch(options: GpuOptions, version: Version) -> dict[str, Any]:
     """What a plan has inside it, a checkpoint is told."""
     found: dict[str, Any] = {
         "dtype": options.dtype,
@@ -55,7 +60,15 @@ def _pytorch(options: GpuOptions) -> dict[str, Any]:
         found["max_seq_len"] = options.max_seq_len
     if options.expert_parallel > 1:
         found["moe_expert_parallel_size"] = options.expert_parallel
+    if options.speculative is None:  # which has a sampler of its own
+        found |= _sampler(options, version)
     return found
+
+
+def _sampler(options: GpuOptions, version: Version) -> dict[str, Any]:
+    if version < SAMPLER_HAS_TYPE_SINCE:
+        return {"use_torch_sampler": options.sampler == "torch"}
+    return {"sampler_type": SAMPLERS[options.sampler]}
 
 
 def _kv_cache(options: GpuOptions) -> dict[str, Any]:

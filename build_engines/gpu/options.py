@@ -57,6 +57,8 @@ class GpuOptions(Section):
     GPUs: tensor_parallel x pipeline_parallel; expert_parallel divides tensor_parallel.
     max_batch_size: requests in one step. max_num_tokens: tokens in one step, prompts included.
     max_seq_len: prompt and answer; what the model knows by default.
+    sampler: of the PyTorch runtime. Up to 1.2 `trtllm` has no alternatives to a token, and `torch`
+    no penalties, min_p, bad words and seeds.
     memory_gb and architecture are of one GPU: nvidia-smi is asked where they are not given.
     """
 
@@ -77,6 +79,7 @@ class GpuOptions(Section):
     chunked_prefill: bool = True
     scheduler: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
     guided_decoding: Literal["xgrammar", "llguidance", "off"] = "xgrammar"
+    sampler: Literal["trtllm", "torch"] = "trtllm"
     speculative: Speculation | None = None
     lora: Lora | None = None
     plan: Plan = Plan()

@@ -98,6 +98,16 @@ RULES = (
         "llguidance works with the PyTorch runtime only: take xgrammar",
     ),
     _Rule(
+        ("sampler",),
+        lambda o: _is_plan(o) and o.sampler == "torch",
+        "only the PyTorch runtime has that sampler: leave it out, or take engine: pytorch",
+    ),
+    _Rule(
+        ("sampler",),
+        lambda o: o.speculative is not None and o.sampler == "torch",
+        "speculative decoding chooses its own sampler: leave it out",
+    ),
+    _Rule(
         ("speculative", "method"),
         lambda o: _is_plan(o) and _method(o) not in {None, "lookahead"},
         "plans are built here with lookahead only: take that, or engine: pytorch (tensorrt_llm)",

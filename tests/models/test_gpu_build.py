@@ -65,10 +65,13 @@ def ran(folder: Path) -> list[str]:
     return [call[0] for call in calls(folder)]
 
 
-def engine_parameters(folder: Path) -> dict[str, str]:
-    path = folder / "artifacts" / "model_repository" / "m_engine" / "config.pbtxt"
-    config = text_format.Parse(path.read_text(), ModelConfig())
-    return {key: value.string_value for key, value in config.parameters.items()}
+def rendered(folder: Path, model: str) -> ModelConfig:
+    path = folder / "artifacts" / "model_repository" / model / "config.pbtxt"
+    return text_format.Parse(path.read_text(), ModelConfig())
+
+
+def parameters(folder: Path, model: str) -> dict[str, str]:
+    return {key: v.string_value for key, v in rendered(folder, model).parameters.items()}
 
 
 @pytest.mark.usefixtures("done_tables")
@@ -104,13 +107,43 @@ def test_a_plan_is_built_once_and_redone_as_far_as_a_change_reaches(tmp_path, we
 def test_a_quantized_checkpoint_is_served_by_its_links(tmp_path, weights, toolkit):
     build(tmp_path, toolkit, models(weights, "tensorrt_llm", quantization="fp8"))
     assert ran(tmp_path) == ["quantize"]
-    parameters = engine_parameters(tmp_path)
-    assert (parameters["runtime"], parameters["trtllm_backend"]) == ("tensorrt_llm", "pytorch")
-    arguments = json.loads(parameters["llm_args"])
+    told = parameters(tmp_path, "m_engine")
+    assert (told["runtime"], told["trtllm_backend"]) == ("tensorrt_llm", "pytorch")
+    arguments = json.loads(told["llm_args"])
     assert Path(arguments["tokenizer"]) == weights
     engine = tmp_path / "artifacts" / "m" / "engine"
     assert not os.readlink(engine).startswith("/"), "artifacts/ may be moved"
     assert (engine / "hf_quant_config.json").is_file()
+
+
+@pytest.mark.usefixtures("done_tables")
+def test_the_cpp_backends_models_are_rendered_with_its_plan_and_its_limits(
+    tmp_path, weights, toolkit
+):
+    build(tmp_path, toolkit, models(weights, "tensorrtllm", quantization="int8_wo"))
+    assert sorted(ran(tmp_path)) == ["build", "guide_info", "quantize"]
+    built = tmp_path / "artifacts" / "m"
+    assert rendered(tmp_path, "m_engine").backend == "tensorrtllm"
+    told = parameters(tmp_path, "m_engine")
+    assert Path(told["gpt_model_path"]) == (built / "engine").resolve()
+    assert Path(told["xgrammar_tokenizer_info_path"]).is_file()
+    tokenizer = parameters(tmp_path, "m_tokenizer")
+    assert tokenizer["executor_end_ids"] == parameters(tmp_path, "m")["end_ids"]
+    assert "structural_tag" not in tokenizer["guide_kinds"]
+
+
+@pytest.mark.usefixtures("done_tables")
+@pytest.mark.parametrize(
+    ("gpu", "missing"),
+    [
+        ({"sampler": "torch"}, "min_p"),
+        ({"sampler": "trtllm"}, "num_top_log_probs"),
+        ({"guided_decoding": "off"}, "guided_decoding_guide"),
+    ],
+)
+def test_what_the_engine_cannot_honour_is_not_declared(tmp_path, weights, toolkit, gpu, missing):
+    build(tmp_path, toolkit, models(weights, "tensorrt_llm", **gpu))
+    assert missing not in {row.name for row in rendered(tmp_path, "m").input}
 
 
 @pytest.mark.usefixtures("done_tables")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
+from build_engines import triton_models
 from build_engines.gpu import backend_parameters, llm_args
 from build_engines.gpu.options import GpuOptions
 
@@ -17,8 +19,9 @@ FOLDERS = {
 }
 
 
-def arguments(**given: object) -> dict:
-    return llm_args.of(GpuOptions.model_validate(given), FOLDERS)
+def arguments(version: str = "1.2.1", **given: object) -> dict:
+    options = GpuOptions.model_validate(given)
+    return llm_args.of(options, FOLDERS, version=Version(version))
 
 
 def test_a_checkpoint_is_told_everything():
@@ -52,6 +55,7 @@ def test_a_checkpoint_is_told_everything():
         },
         "enable_chunked_prefill": False,
         "enable_iter_perf_stats": True,
+        "sampler_type": "TRTLLMSampler",
         "scheduler_config": {"capacity_scheduler_policy": "MAX_UTILIZATION"},
         "guided_decoding_backend": "xgrammar",
     }
@@ -95,6 +99,24 @@ def test_speculation_is_what_upstreams_from_dict_takes(speculative, config):
     assert arguments(speculative=speculative)["speculative_config"] == config
 
 
+@pytest.mark.parametrize(
+    ("version", "sampler", "told"),
+    [
+        ("1.2.1", "torch", {"sampler_type": "TorchSampler"}),
+        ("1.1.0", "trtllm", {"sampler_type": "TRTLLMSampler"}),
+        ("1.0.0", "torch", {"use_torch_sampler": True}),
+        ("1.0.0", "trtllm", {"use_torch_sampler": False}),
+    ],
+)
+def test_the_sampler_is_named_as_the_version_has_it(version, sampler, told):
+    found = arguments(version, sampler=sampler)
+    assert {name: value for name, value in found.items() if "sampler" in name} == told
+
+
+def test_speculation_has_its_own_sampler():
+    assert not [name for name in arguments(speculative={"method": "mtp"}) if "sampler" in name]
+
+
 def test_adapters_and_guides():
     found = arguments(lora={"adapters": {"sql": "l"}, "max_rank": 8}, guided_decoding="off")
     assert found["lora_config"] == {"lora_dir": ["/l/sql"], "max_lora_rank": 8}
@@ -124,6 +146,12 @@ def test_the_cpp_backend_is_told_by_its_own_keys():
         "guided_decoding_backend": "xgrammar",
         "xgrammar_tokenizer_info_path": "/g/xgrammar_tokenizer_info.json",
     }
+
+
+def test_every_key_stands_in_the_backends_template():
+    template = triton_models.config_of("engine", "tensorrt_llm").parameters
+    speculative = {"method": "lookahead"}
+    assert set(backend()) | set(backend(speculative=speculative)) <= set(template)
 
 
 def test_the_keys_that_it_cannot_do_without_are_always_there():

@@ -52,6 +52,12 @@ PLAN = {"engine": "plan"}
             "plan.gemm_plugin",
             "gemm_plugin auto is for float16 and bfloat16",
         ),
+        ({**PLAN, "sampler": "torch"}, "sampler", "only the PyTorch runtime has that sampler"),
+        (
+            {"speculative": {"method": "ngram"}, "sampler": "torch"},
+            "sampler",
+            "speculative decoding chooses its own sampler",
+        ),
         ({"plan": {"workers": 2}}, "plan", "options of engine: plan"),
     ],
 )
