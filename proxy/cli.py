@@ -51,7 +51,7 @@ def serve(
     artifacts_dir: Artifacts = None,
 ) -> None:
     """Build what is missing, start tritonserver and the proxy."""
-    from proxy.launch import machine, ports, run
+    from proxy.launch import choice, machine, ports, run
 
     say = _say("serve")
     settings = _settings(
@@ -66,7 +66,8 @@ def serve(
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
     models = _ready_to_start(settings, say)
-    _loop(run.together(settings, sock, models, model=_example(models), say=say))
+    server = choice.server(settings, models)
+    _loop(run.together(settings, server, sock, model=_example(models), say=say))
 
 
 @app.command()
@@ -78,7 +79,7 @@ def triton(
     artifacts_dir: Artifacts = None,
 ) -> None:
     """Build what is missing and run only tritonserver, until Ctrl-C."""
-    from proxy.launch import run
+    from proxy.launch import choice, run
 
     say = _say("triton")
     settings = _settings(
@@ -89,7 +90,7 @@ def triton(
         artifacts_dir=artifacts_dir,
     )
     models = _ready_to_start(settings, say)
-    _loop(run.triton(settings, models, say))
+    _loop(run.triton(settings, choice.server(settings, models), say))
 
 
 @app.command()

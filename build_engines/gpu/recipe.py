@@ -85,7 +85,7 @@ def make(entry: GpuEntry, config: dict[str, Any], kitchen: Kitchen) -> Recipe:
         tables=tables,
         beside={"weights": weights, **beside},
         context_length=context_length,
-        notes=tuple(_notes(kitchen.device)),
+        notes=tuple(_notes(options, kitchen.device)),
     )
 
 
@@ -99,8 +99,10 @@ def _beside(options: GpuOptions, artifacts: Path) -> dict[str, Step]:
     return found
 
 
-def _notes(device: Device) -> Iterator[str]:
+def _notes(options: GpuOptions, device: Device) -> Iterator[str]:
     if device.memory_gb is None:
         yield "memory is not checked: there is no nvidia-smi here, and no memory_gb in models.yaml"
     if device.architecture is None:
         yield "the GPU's kind is not checked: no nvidia-smi here, no architecture in models.yaml"
+    if options.lora is not None:
+        yield "LoRA adapters are loaded, but no request can name one yet"

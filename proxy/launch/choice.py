@@ -24,21 +24,47 @@ def server(settings: Settings, models: ModelsFile) -> TritonServer:
             shared library.
         OSError: the disk is full, or artifacts/ cannot be written.
     """
-    place = _place(settings)
-    shm.sweep_dead()
     if (tritonserver := container.tritonserver()) is not None:
-        launch = _installed(tritonserver, settings, models, place)
-    elif on_gpus := [n for n, entry in models.models.items() if isinstance(entry, GpuEntry)]:
+        return _installed(tritonserver, settings, World.of(models))
+    if on_gpus := [n for n, entry in models.models.items() if isinstance(entry, GpuEntry)]:
         raise LaunchError(
             f"{on_gpus[0]} needs GPUs, and the embedded tritonserver has none: run this in "
             "NVIDIA's container, whose tritonserver is on PATH"
         )
-    else:
-        launch = _embedded(settings, place)
-    return TritonServer(launch)
+    return embedded(settings)
+
+
+def embedded(settings: Settings) -> TritonServer:
+    """The wheel's; raises as `server` does."""
+    files = wheel.installed()
+    library = libpython.find(files.python, libpython.usual_folders())
+    if library is None:
+        raise LaunchError(f"libpython{files.python}.so.1.0 not found: see triton-openai doctor")
+    place, run_folder = _place(settings), folder.prepare(settings.artifacts_dir, files)
+    environment = command.environment(
+        os.environ,
+        bin_folder=command.bin_folder(),
+        libraries=[files.libraries, library.folder],
+    )
+    arguments = command.embedded(files, run_folder, place, exit_timeout_s=EXIT_TIMEOUT_S)
+    return _server(settings, arguments, environment, run_folder, place)
+
+
+def _installed(tritonserver: Path, settings: Settings, world: World) -> TritonServer:
+    version = ".".join(map(str, sys.version_info[:2]))
+    run_folder = RunFolder(artifacts=settings.artifacts_dir.resolve(), python=version)
+    run_folder.path.mkdir(parents=True, exist_ok=True)
+    place = _place(settings)
+    arguments = command.installed(
+        tritonserver, run_folder, place, world, exit_timeout_s=EXIT_TIMEOUT_S
+    )
+    environment = command.environment(os.environ, bin_folder=command.bin_folder())
+    return _server(settings, arguments, environment, run_folder, place)
 
 
 def _place(settings: Settings) -> Place:
+    """Where it listens; its shared memory's mark is this launcher's."""
+    shm.sweep_dead()
     ports = Ports(
         grpc=settings.triton_grpc_port,
         http=settings.triton_http_port,
@@ -48,38 +74,20 @@ def _place(settings: Settings) -> Place:
     return Place(host=settings.triton_host, ports=ports, shm_prefix=prefix)
 
 
-def _installed(tritonserver: Path, settings: Settings, models: ModelsFile, place: Place) -> Launch:
-    run_folder = RunFolder(
-        artifacts=settings.artifacts_dir.resolve(), python=".".join(map(str, sys.version_info[:2]))
-    )
-    run_folder.path.mkdir(parents=True, exist_ok=True)
-    return Launch(
-        arguments=command.installed(
-            tritonserver, run_folder, place, World.of(models), exit_timeout_s=EXIT_TIMEOUT_S
-        ),
-        environment=command.environment(os.environ, bin_folder=command.bin_folder()),
-        folder=run_folder,
-        ports=place.ports,
-        shm_prefix=place.shm_prefix,
-        start_timeout_s=settings.triton_start_timeout_s,
-    )
-
-
-def _embedded(settings: Settings, place: Place) -> Launch:
-    files = wheel.installed()
-    library = libpython.find(files.python, libpython.usual_folders())
-    if library is None:
-        raise LaunchError(f"libpython{files.python}.so.1.0 not found: see triton-openai doctor")
-    run_folder = folder.prepare(settings.artifacts_dir, files)
-    return Launch(
-        arguments=command.embedded(files, run_folder, place, exit_timeout_s=EXIT_TIMEOUT_S),
-        environment=command.environment(
-            os.environ,
-            bin_folder=command.bin_folder(),
-            libraries=[files.libraries, library.folder],
-        ),
-        folder=run_folder,
-        ports=place.ports,
-        shm_prefix=place.shm_prefix,
-        start_timeout_s=settings.triton_start_timeout_s,
+def _server(
+    settings: Settings,
+    arguments: list[str],
+    environment: dict[str, str],
+    run_folder: RunFolder,
+    place: Place,
+) -> TritonServer:
+    return TritonServer(
+        Launch(
+            arguments=arguments,
+            environment=environment,
+            folder=run_folder,
+            ports=place.ports,
+            shm_prefix=place.shm_prefix,
+            start_timeout_s=settings.triton_start_timeout_s,
+        )
     )
