@@ -56,12 +56,14 @@ def read(source: HubRepository | StoredObjects, name: str) -> bytes | None:
 
 def _hub_file(source: HubRepository, name: str) -> bytes | None:
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import RemoteEntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     with TemporaryDirectory() as folder:
         try:
             path = hf_hub_download(source.name, name, revision=source.revision, local_dir=folder)
-        except RemoteEntryNotFoundError:
+        except LocalEntryNotFoundError:  # it could not ask
+            raise
+        except EntryNotFoundError:
             return None
         return Path(path).read_bytes()
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,16 +126,16 @@ def build(
     ] = None,
 ) -> None:
     """Turn the weights that models.yaml names into Triton models under artifacts/."""
-    from proxy.launch import machine
+    from proxy.launch import building, machine
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
     if tensorrt_llm is not None and not dry_run:
         raise LaunchError("--tensorrt-llm goes with --dry-run: a build takes the installed one")
     if dry_run:
-        _show_build(settings, _models(settings), model or (), tensorrt_llm)
+        building.show(settings, _models(settings), model or (), tensorrt_llm, typer.echo)
         return
     machine.require(*machine.room(settings))
-    _build(settings, _models(settings), model or (), _say("build"))
+    building.build(settings, _models(settings), model or (), _say("build"))
 
 
 @app.command()
@@ -233,45 +232,12 @@ def _models(settings: Settings) -> ModelsFile:
 
 def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> ModelsFile:
     """Checks the machine and builds what is stale."""
-    from proxy.launch import machine
+    from proxy.launch import building, machine
 
     machine.require(*machine.runtime(), *machine.room(settings), *machine.triton_ports(settings))
     models = _models(settings)
-    _build(settings, models, (), say)
+    building.build(settings, models, (), say)
     return models
-
-
-def _build(
-    settings: Settings, models: ModelsFile, only: Sequence[str], say: Callable[[str], None]
-) -> None:
-    from build_engines.build import build_all
-    from proxy.launch.signals import children_die_on_signals
-
-    with _build_errors(), children_die_on_signals():
-        build_all(models, settings.artifacts_dir, only=only, say=say)
-
-
-def _show_build(
-    settings: Settings, models: ModelsFile, only: Sequence[str], tensorrt_llm: str | None
-) -> None:
-    from build_engines.build import show_all
-    from build_engines.gpu import toolkit
-
-    with _build_errors():
-        planned = None if tensorrt_llm is None else toolkit.planned_for(tensorrt_llm)
-        show_all(models, settings.artifacts_dir, only=only, say=typer.echo, tensorrt_llm=planned)
-
-
-@contextmanager
-def _build_errors() -> Iterator[None]:
-    from build_engines.errors import BuildError, UnservableFolder
-
-    try:
-        yield
-    except UnservableFolder as error:
-        raise ModelLoadingFailed(error.folder, error.reason) from None
-    except BuildError as error:
-        raise LaunchError(f"build: {error}") from None
 
 
 def _example(models: ModelsFile) -> str:
