@@ -55,19 +55,19 @@ def installed() -> list[str]:
     return sorted({f"{found.name}=={found.version}" for found in metadata.distributions()})
 
 
-def main(mode: str, *names: str) -> int:
+def arguments(mode: str, *names: str) -> list[str]:
+    """Of `pip install`; the files that it reads are written.
+
+    Raises:
+        ValueError: there is no such mode, or no such section.
+    """
     if mode == "lock":
         lines = from_lock((ROOT / "requirements.lock").read_text(), names)
-        return _pip("--no-deps", "--requirement", _file(lines))
+        return ["--no-deps", "--requirement", _file(lines)]
     if mode == "beside":
         lines = dependencies((ROOT / "pyproject.toml").read_text())
-        return _pip("--constraint", _file(installed()), "--requirement", _file(lines))
+        return ["--constraint", _file(installed()), "--requirement", _file(lines)]
     raise ValueError(f"{mode!r} is no way to install: lock SECTION…, or beside")
-
-
-def _pip(*arguments: str) -> int:
-    command = [sys.executable, "-m", "pip", "install", "--no-cache-dir", *arguments]
-    return subprocess.run(command, check=False).returncode
 
 
 def _file(lines: Iterable[str]) -> str:
@@ -77,4 +77,5 @@ def _file(lines: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    pip = [sys.executable, "-m", "pip", "install", "--no-cache-dir"]
+    sys.exit(subprocess.run([*pip, *arguments(*sys.argv[1:])], check=False).returncode)

@@ -37,5 +37,5 @@ CMD ["triton-openai", "triton"]
 # One model over several nodes: the leader's mpirun starts its ranks in the other pods.
 FROM triton AS multi-node
 COPY --from=kubectl /bin/kubectl /usr/local/bin/kubectl
-COPY --chmod=755 docker/triton/lead docker/triton/pod-shell /usr/local/bin/
+COPY --chmod=755 docker/triton/lead docker/triton/follow docker/triton/pod-shell /usr/local/bin/
 CMD ["lead"]
