@@ -14,9 +14,7 @@ MESSAGES = [{"role": "user", "content": "Hello!"}]
 def remote(start, stack, tmp_path_factory) -> Stack:
     target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
     none = tmp_path_factory.mktemp("none") / "models.yaml"
-    proxy = start(
-        "proxy", module="tests.fixtures.proxy_image", TRITON_URL=target, MODELS_FILE=none
-    )
+    proxy = start("proxy", module="tests.fixtures.proxy_image", TRITON_URL=target, MODELS_FILE=none)
     proxy.wait_ready(within_s=60)
     return proxy
 
