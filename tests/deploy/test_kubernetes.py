@@ -199,9 +199,8 @@ def test_no_pod_runs_as_root_or_gains_rights():
 def test_only_a_leader_may_reach_into_pods():
     for pod in pods():
         account = pod["spec"].get("serviceAccountName")
-        assert (account == "triton-leader") == (
-            pod["spec"]["containers"][0].get("command") == ["lead"]
-        )
+        leads = pod["spec"]["containers"][0].get("command") == ["lead"]
+        assert (account == "triton-leader") is leads
         assert account or pod["spec"]["automountServiceAccountToken"] is False
 
 
