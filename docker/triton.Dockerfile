@@ -19,7 +19,6 @@ ENV PYTHONDONTWRITEBYTECODE=1 \
     TRITON_HTTP_PORT=8000 \
     TRITON_METRICS_PORT=8002 \
     TRITON_START_TIMEOUT_S=1800
-COPY models.yaml ./
 COPY build_engines build_engines
 COPY model_repository model_repository
 COPY proxy proxy

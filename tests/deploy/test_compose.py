@@ -73,6 +73,18 @@ def test_every_file_and_volume_is_there(name):
 
 
 @each_file
+def test_triton_and_the_proxy_read_the_same_models(name):
+    sources = {
+        service: mount.rpartition(":/app/models.yaml:")[0]
+        for service, own in services(name).items()
+        for mount in own.get("volumes", [])
+        if ":/app/models.yaml:" in mount
+    }
+    assert set(sources) == {"triton", "proxy"}
+    assert len(set(sources.values())) == 1
+
+
+@each_file
 def test_nothing_is_published_beyond_loopback(name):
     ports = [port for service in services(name).values() for port in service.get("ports", [])]
     assert ports
