@@ -9,7 +9,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Lengths in tokens. `strips_leading_space`: decode() drops one space at a text's start."""
+    """Lengths in tokens. `strips_leading_space`: decode() drops one space at a text's start.
+
+    special_tokens: their text by id; the detokenizer gives none for them.
+    """
 
     context_length: int
     vocab_size: int
@@ -18,6 +21,7 @@ class Facts:
     bos_token: str
     eos_token: str
     strips_leading_space: bool
+    special_tokens: dict[int, str]
     created: int
     kv_token_bytes: int  # keys and values of one token in the engine's cache
 
@@ -27,7 +31,9 @@ class Facts:
     @classmethod
     def read(cls, path: Path) -> Facts:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        return cls(**{**fields, "end_ids": tuple(fields["end_ids"])})
+        special_tokens = {int(token): text for token, text in fields["special_tokens"].items()}
+        end_ids = tuple(fields["end_ids"])
+        return cls(**{**fields, "end_ids": end_ids, "special_tokens": special_tokens})
 
     def as_parameters(self) -> dict[str, str]:
         """Triton config parameters are strings; an absent chat template has no parameter."""
@@ -38,6 +44,7 @@ class Facts:
             "bos_token": self.bos_token,
             "eos_token": self.eos_token,
             "strips_leading_space": str(int(self.strips_leading_space)),
+            "special_tokens": json.dumps(self.special_tokens, ensure_ascii=False),
             "created": str(self.created),
         }
         if self.chat_template is not None:

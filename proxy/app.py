@@ -85,7 +85,7 @@ def _include_adapters(
     """Every protocol over the one service."""
     limit = settings.max_request_bytes
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    asking = Asking(registry, _limits(settings))
+    asking = Asking(registry, _limits(settings), reasoning_fields=settings.reasoning_fields)
     socket = openai_socket.routes(
         service,
         asking,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -14,12 +15,21 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from proxy.domain.errors import ECHO_AT_MOST, InvalidRequest
 from proxy.domain.model import ModelFacts
 from proxy.domain.request import ChatPrompt, Message
+from proxy.domain.tools import Tool, ToolCall
 
 OUR_VARIABLES = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", "tools"})
+# What templates call the thoughts before an answer.
+REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 CONTINUED_HERE = "\ue000continued here\ue001"  # private use: no message has it
 
 
-def render(prompt: ChatPrompt, facts: ModelFacts, *, takes_callers_values: bool = False) -> str:
+def render(
+    prompt: ChatPrompt,
+    facts: ModelFacts,
+    tools: Sequence[Tool] = (),
+    *,
+    takes_callers_values: bool = False,
+) -> str:
     """The prompt up to where the assistant's answer begins.
 
     Raises:
@@ -33,14 +43,16 @@ def render(prompt: ChatPrompt, facts: ModelFacts, *, takes_callers_values: bool 
             param="messages",
         )
     _check_values(prompt, facts.chat_template, takes_callers_values)
+    _check_tools(prompt, tools, facts.chat_template)
     messages = [_as_template_sees(message, facts.chat_template) for message in prompt.messages]
     if prompt.continues_last:
-        messages[-1]["content"] += CONTINUED_HERE
+        messages[-1]["content"] = (messages[-1]["content"] or "") + CONTINUED_HERE
     try:
         text = _compiled(facts.chat_template).render(
             **prompt.callers_values,
             **prompt.template_values,
             messages=messages,
+            tools=[tool_body(tool) for tool in tools] or None,
             add_generation_prompt=prompt.adds_generation_prompt,
             bos_token=facts.bos_token,
             eos_token=facts.eos_token,
@@ -85,13 +97,49 @@ def _unsupported(message: str, param: str) -> InvalidRequest:
     return InvalidRequest(message, code="unsupported_parameter", param=param[:ECHO_AT_MOST])
 
 
-def _as_template_sees(message: Message, template: str) -> dict[str, str]:
+def _check_tools(prompt: ChatPrompt, tools: Sequence[Tool], template: str) -> None:
+    """A template that has no words for tools, calls or their results would leave them out."""
+    if tools and "tools" not in _variables(template):
+        raise _unsupported("The model's chat template has no use for 'tools'.", "tools")
+    for at, message in enumerate(prompt.messages):
+        if message.tool_calls and "tool_calls" not in template:
+            path = f"messages[{at}].tool_calls"
+            raise _unsupported(f"The model's chat template has no use for {path!r}.", path)
+        if message.role == "tool" and "tool" not in template:
+            path = f"messages[{at}].role"
+            raise _unsupported("The model's chat template has no role 'tool'.", path)
+
+
+def tool_body(tool: Tool) -> dict[str, Any]:
+    """A tool as templates are written for, and as callers give it."""
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    function["parameters"] = tool.parameters or {"type": "object", "properties": {}}
+    return {"type": "function", "function": function}
+
+
+def _as_template_sees(message: Message, template: str) -> dict[str, Any]:
     """A template that does not know the newer role `developer` gets it as `system`."""
     role = message.role
     if role == "developer" and "developer" not in template:
         role = "system"
-    seen = {"role": role, "content": message.content}
-    return seen if message.name is None else {**seen, "name": message.name}
+    seen: dict[str, Any] = {"role": role, "content": message.content}
+    if message.name is not None:
+        seen["name"] = message.name
+    if message.tool_call_id is not None:
+        seen["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        seen["tool_calls"] = [_call_body(call) for call in message.tool_calls]
+    if message.reasoning is not None:
+        seen |= dict.fromkeys(REASONING_KEYS, message.reasoning)
+    return seen
+
+
+def _call_body(call: ToolCall) -> dict[str, Any]:
+    """Arguments as values: templates write them with `tojson`."""
+    function = {"name": call.name, "arguments": json.loads(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 @lru_cache(maxsize=64)

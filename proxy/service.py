@@ -11,14 +11,15 @@ from typing import Protocol
 
 from typing_extensions import assert_never
 
-from proxy import prompting, stalls
+from proxy import parsers, prompting, stalls
 from proxy.access.concurrency import Concurrency
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed, InvalidRequest
+from proxy.domain.events import Events
 from proxy.domain.model import ModelCard
-from proxy.domain.output import Events, TokenDelta
+from proxy.domain.output import TokenDelta
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
@@ -97,21 +98,41 @@ class Service:
         *,
         counts_prompt: bool = True,
     ) -> Events:
-        choice = Choice(request, card, index, counts_prompt=counts_prompt)
-        async with aclosing(self._deltas(request, card)) as deltas:
+        asked = self._asked(request, card)
+        choice = Choice(
+            request,
+            card,
+            index,
+            counts_prompt=counts_prompt,
+            parser=parsers.parser_of(request, card, asked.text or ""),
+            specials=parsers.visible_specials(request, card),
+        )
+        while not choice.is_finished:
+            if choice.has_thought_enough:
+                text, events = choice.end_thought(parsers.closing_of(card))
+                asked = asked.continued(text, choice.tokens)
+                for event in events:
+                    yield event
+            async with aclosing(self._run(choice, asked)) as events_of_run:
+                async for event in events_of_run:
+                    yield event
+
+    async def _run(self, choice: Choice, asked: EngineRequest) -> Events:
+        """Until the choice has what it wants of this stream."""
+        async with aclosing(self._deltas(asked)) as deltas:
             async for delta in deltas:
                 for event in choice.push(delta):
                     yield event
-                if choice.is_finished:
+                if choice.is_finished or choice.has_thought_enough:
                     return
         raise EngineFailed("The engine's stream ended without a finish reason.")
 
-    def _deltas(self, request: GenerationRequest, card: ModelCard) -> Deltas:
-        asked = self._asked(request, card)
+    def _deltas(self, asked: EngineRequest) -> Deltas:
         return stalls.watched(self._engine.generate(asked), self._stall_timeout_s)
 
     def _asked(self, request: GenerationRequest, card: ModelCard) -> EngineRequest:
         """Raises InvalidRequest: the model cannot take it."""
+        parsers.check(request, card)
         asked = _engine_request(request, card, self._request_timeout_s)
         if missing := sorted(asked.asks_for - card.capabilities):
             raise InvalidRequest(
@@ -127,7 +148,10 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
     match request.prompt:
         case ChatPrompt():
             text = prompting.render(
-                request.prompt, card.facts, takes_callers_values=card.takes_template_values
+                request.prompt,
+                card.facts,
+                request.callable_tools,
+                takes_callers_values=card.takes_template_values,
             )
             add_special_tokens = False
         case TextPrompt():
@@ -147,7 +171,9 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         max_tokens=request.max_tokens,
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
-        wants_token_ids=request.returns_token_ids or _hides_stop_tokens(request),
+        wants_token_ids=request.returns_token_ids
+        or _hides_stop_tokens(request)
+        or bool(parsers.visible_specials(request, card)),
         priority=request.priority,
         cache_salt=request.cache_salt,
     )

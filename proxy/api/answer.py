@@ -16,8 +16,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proxy.api import errors
 from proxy.api.framing import Framing, Payload
+from proxy.domain.completion import Completion, fold
 from proxy.domain.errors import ProxyError, ShuttingDown
-from proxy.domain.output import Completion, Events, OutputEvent, fold
+from proxy.domain.events import Events, OutputEvent
 from proxy.domain.request import GenerationRequest
 from proxy.service import Service
 

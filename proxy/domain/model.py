@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from proxy.domain.request import Sampling
@@ -14,7 +15,10 @@ CAPABILITIES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """From the Triton config parameters of the ensemble. Lengths in tokens."""
+    """From the Triton config parameters of the ensemble. Lengths in tokens.
+
+    special_tokens: text by id of the tokens that the detokenizer has no bytes for.
+    """
 
     context_length: int
     chat_template: str | None
@@ -26,6 +30,7 @@ class ModelFacts:
     engine_model: str
     tokenizer_model: str
     detokenizer_model: str
+    special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +46,8 @@ class LoadedModel:
 class ModelCard:
     """One served model. `triton_model` is the ensemble's name.
 
-    takes_template_values: callers may hand values of their own to its chat template.
+    takes_template_values: callers may hand values of their own to its chat template. tool_parser,
+    reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     """
 
     name: str
@@ -49,6 +55,8 @@ class ModelCard:
     facts: ModelFacts
     capabilities: frozenset[str] = CAPABILITIES
     takes_template_values: bool = False
+    tool_parser: str = "auto"
+    reasoning_parser: str = "auto"
     aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from proxy.domain.constraint import Constraint
+from proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One turn of a chat. `content` is the joined text of its parts."""
+    """One turn of a chat. `content` is the joined text of its parts, None where there is none.
+
+    The assistant's may have `tool_calls` and `reasoning`; `tool_call_id` says which of the calls a
+    message of role tool answers.
+    """
 
     role: str
-    content: str
+    content: str | None
     name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    reasoning: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +108,9 @@ class GenerationRequest:
 
     choices: answers to each prompt, the best of `best_of` where that is more. includes_stop: the
     answer has the stop string or token that ended it. tells_usage: with each piece of text, too.
-    priority: a higher one goes first.
+    calls_in_parallel: more than one call may be in an answer. constraint: what the caller wants
+    the text to conform to. thinking_budget: tokens of reasoning, at most. priority: a higher one
+    goes first.
     """
 
     id: str
@@ -113,11 +125,26 @@ class GenerationRequest:
     echoes_prompt: bool = False
     returns_token_ids: bool = False
     tells_usage: bool = False
+    skips_special_tokens: bool = True
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    calls_in_parallel: bool = True
+    constraint: Constraint | None = None
+    thinking_budget: int | None = None
     priority: int | None = None
     cache_salt: str | None = None
     user: str | None = None
     safety_identifier: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """What the caller lets the model call."""
+        choice = self.tool_choice
+        if choice.mode is ToolMode.NONE:
+            return ()
+        allowed = choice.allowed
+        return tuple(tool for tool in self.tools if allowed is None or tool.name in allowed)
 
     @property
     def prompts(self) -> tuple[SinglePrompt, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -105,6 +106,10 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             engine_model=parameters["engine_model"],
             tokenizer_model=parameters["tokenizer_model"],
             detokenizer_model=parameters["detokenizer_model"],
+            special_tokens={
+                int(token): str(text).encode()
+                for token, text in json.loads(parameters["special_tokens"]).items()
+            },
         )
     except (KeyError, ValueError) as error:
         raise NotReady(

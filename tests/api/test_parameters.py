@@ -38,7 +38,7 @@ class SeededEngine(ScriptedEngine):
     """Each request gets deltas of its own, made from its seed."""
 
     async def generate(self, request: EngineRequest):
-        self.deltas = logged(f"seed{request.sampling.seed}é" * 2)
+        self.scripts = [logged(f"seed{request.sampling.seed}é" * 2)]
         async for delta in super().generate(request):
             yield delta
 

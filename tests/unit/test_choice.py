@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.choice import Choice
-from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb, fold
+from proxy.domain.completion import fold
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling, TextPrompt
 from tests.doubles.engine import CARD
 from tests.strategies import cuts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.api.openai import chat, completions
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
+from proxy.api.openai.chat_renderer import ChatRenderer
 from proxy.api.openai.head import fingerprint_of
 from proxy.api.openai.limits import Limits
 from proxy.domain.request import GenerationRequest
@@ -14,14 +15,23 @@ class Asking:
     """Shared by all routes that take OpenAI's bodies. Both verbs raise as `limits` and the
     registry do."""
 
-    def __init__(self, registry: Registry, limits: Limits) -> None:
+    def __init__(
+        self, registry: Registry, limits: Limits, *, reasoning_fields: tuple[str, ...]
+    ) -> None:
         self._registry = registry
         self._limits = limits
+        self._reasoning_fields = reasoning_fields
 
-    def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, chat.ChatRenderer]:
+    def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, ChatRenderer]:
         self._limits.check(body)
         request = chat.to_domain(body)
-        return request, chat.ChatRenderer(body, request, fingerprint=self._fingerprint(body.model))
+        renderer = ChatRenderer(
+            body,
+            request,
+            fingerprint=self._fingerprint(body.model),
+            reasoning_fields=self._reasoning_fields,
+        )
+        return request, renderer
 
     def completion(
         self, body: CompletionBody

@@ -14,12 +14,12 @@ from proxy.api.openai.fields import (
     PromptText,
     Text,
     TokenLimit,
-    joined,
     only,
 )
 from proxy.api.openai.fields import RequestBody as RequestBody
+from proxy.api.openai.message_bodies import MessageBody as MessageBody
 from proxy.api.openai.sampling_body import SamplingBody
-from proxy.domain.request import Message
+from proxy.api.openai.tool_bodies import ToolsBody
 
 MOST_CHOICES = 128
 ServiceTier = Annotated[
@@ -27,15 +27,6 @@ ServiceTier = Annotated[
 ]
 Modality = Annotated[Literal["text", "audio"], only("text")]
 RequestId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
-
-
-class MessageBody(RequestBody):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Text
-    name: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
-
-    def to_domain(self) -> Message:
-        return Message(role=self.role, content=joined(self.content), name=self.name)
 
 
 class StreamOptions(RequestBody):
@@ -88,6 +79,7 @@ class GenerationBody(SamplingBody):
             "choices": self.n or 1,
             "tells_usage": self.tells_usage_always,
             "returns_token_ids": bool(self.return_token_ids),
+            "skips_special_tokens": self.skip_special_tokens is not False,
             "priority": None if self.priority is None else -self.priority,
             "cache_salt": self.cache_salt,
             "user": self.user,
@@ -107,7 +99,7 @@ class Prediction(RequestBody):
     content: Text
 
 
-class ChatCompletionBody(GenerationBody):
+class ChatCompletionBody(GenerationBody, ToolsBody):
     messages: Annotated[list[MessageBody], Field(min_length=1)]
     max_completion_tokens: TokenLimit | None = None
     logprobs: bool | None = None
@@ -118,6 +110,7 @@ class ChatCompletionBody(GenerationBody):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
         None
     )
+    thinking_token_budget: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None

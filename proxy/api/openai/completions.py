@@ -5,14 +5,13 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from typing_extensions import assert_never
-
 from proxy.api.openai.bodies import CompletionBody
 from proxy.api.openai.field_names import FIELD_NAMES
 from proxy.api.openai.head import head
 from proxy.api.openai.log_probs import completion_log_probs
 from proxy.api.openai.usage import StreamUsage, usage_body
-from proxy.domain.output import Answer, Completion, Finished, OutputEvent, TextDelta
+from proxy.domain.completion import Answer, Completion
+from proxy.domain.events import Finished, OutputEvent, TextDelta
 from proxy.domain.request import (
     GenerationRequest,
     Prompt,
@@ -74,7 +73,7 @@ class CompletionRenderer:
                 )
                 return [end, *self._usage.last_chunks(self._head, event)]
             case _:
-                assert_never(event)
+                raise TypeError(f"nobody looks for {event!r} in a text completion")
 
     def full(self, completion: Completion) -> dict[str, Any]:
         choices = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from proxy.domain.output import LoggedToken
+from proxy.domain.events import LoggedToken
 
 LEAST = -9999.0  # OpenAI's word for a probability of 0, which JSON has no number for
 
