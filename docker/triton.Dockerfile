@@ -24,7 +24,10 @@ COPY model_repository model_repository
 COPY proxy proxy
 COPY --chmod=755 docker/triton/triton-openai /usr/local/bin/
 COPY docker/triton/wait_idle.py docker/triton/
-RUN python3 -m compileall -q . && install --directory --owner=1000 --group=1000 /artifacts
+# tritonclient does not declare which protobuf it needs: one that is too old shows here.
+RUN python3 -c "import proxy.launch.run, tritonclient.grpc" \
+    && python3 -m compileall -q . \
+    && install --directory --owner=1000 --group=1000 /artifacts
 USER 1000:1000
 VOLUME /artifacts
 EXPOSE 8000 8001 8002
