@@ -22,7 +22,7 @@ RUNBOOK = (ROOT / "docs/runbook.md").read_text()
 ALERTS = [rule for group in RULES for rule in group["rules"] if "alert" in rule]
 RECORDED = {rule["record"] for group in RULES for rule in group["rules"] if "record" in rule}
 SCRAPED = {"job", "instance", "namespace", "pod"}
-# NVIDIA's C++ backend, by its documentation: shared/facts, section 7. Not seen running.
+# NVIDIA's C++ backend, by its source and documentation. Not seen running.
 NVIDIA = {"nv_trt_llm_request_metrics": {"model", "version", "request_type"}}
 
 
