@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -86,6 +87,14 @@ def test_cached_tokens_are_told_and_counted(stack, numbers):
     ]
     assert [usage["cached_tokens"] for usage in usages] == [0, 96]
     assert numbers("llm")["cached_tokens"] >= 96
+
+
+def test_many_streams_at_once_keep_apart(stack):
+    prompts = [[60 + at, 61 + at, 62 + at] for at in range(24)]
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        alone = [choice(stack, prompt=prompt, max_tokens=3)["text"] for prompt in prompts]
+        together = pool.map(lambda p: choice(stack, prompt=p, max_tokens=30)["text"], prompts)
+    assert list(together) == [text * 10 for text in alone]
 
 
 def test_its_own_statistics_are_on_tritons_metrics_port(stack, numbers):

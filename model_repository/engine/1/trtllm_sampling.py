@@ -39,9 +39,9 @@ class Translator:
     def translate(self, generation: GenerationInput) -> Any:
         """tensorrt_llm.SamplingParams. Raises BadParameter."""
         sampling = generation.sampling
-        self._check(generation)
         end_id, *other_ends = self.end_ids or (-1,)  # it takes one; the others are stop tokens
         stops = {*sampling.stop_token_ids, *(() if sampling.ignore_eos else other_ends)}
+        _check(generation, stops)
         params = self.library.sampling_params(
             end_id=end_id,
             max_tokens=generation.max_tokens,
@@ -73,18 +73,6 @@ class Translator:
             if name not in self.library.takes:
                 raise BadParameter(name, f"TensorRT-LLM {self.library.version} has no {name}")
         return extras
-
-    def _check(self, generation: GenerationInput) -> None:
-        sampling = generation.sampling
-        held_back = len(sampling.stop_token_ids) + len(() if sampling.ignore_eos else self.end_ids)
-        if sampling.min_tokens and held_back > 1:
-            raise BadParameter(
-                "min_tokens", "TensorRT-LLM holds back one end token, this request has more"
-            )
-        if sampling.allowed_token_ids is not None and generation.guide is not None:
-            raise BadParameter(
-                "allowed_token_ids", "allowed_token_ids cannot be combined with a guide here"
-            )
 
     def _bias(self, sampling: SamplingParams) -> Any:
         if not sampling.logit_bias and sampling.allowed_token_ids is None:
@@ -144,6 +132,18 @@ class Translator:
 def unit_priority(priority: int) -> float:
     """TensorRT-LLM's are from 0 to 1, the default 0.5; the order of ours is kept."""
     return 0.5 + 0.5 * priority / (1 + abs(priority))
+
+
+def _check(generation: GenerationInput, stops: set[int]) -> None:
+    sampling = generation.sampling
+    if sampling.min_tokens and stops:
+        raise BadParameter(
+            "min_tokens", "TensorRT-LLM holds back the model's end token alone, here are others"
+        )
+    if sampling.allowed_token_ids is not None and generation.guide is not None:
+        raise BadParameter(
+            "allowed_token_ids", "allowed_token_ids cannot be combined with a guide here"
+        )
 
 
 def _log_probs(sampling: SamplingParams) -> int | None:

@@ -57,7 +57,7 @@ class ExecutorInputs:
             raise Refusal(
                 "invalid_parameter",
                 "min_tokens",
-                "the backend holds back one end token, this request has more",
+                "the backend holds back the model's end token alone, here are others",
             )
         return end_id, stops
 
