@@ -55,15 +55,14 @@ def is_pointer(reference: Any) -> bool:
 
 
 def resolved(root: Any, reference: str) -> Any:
-    """What a `$ref` of `#` or `#/…` leads to.
-
-    Raises:
-        LookupError: to nothing.
-    """
+    """What a `$ref` of `#` or `#/…` leads to; None where another `$id` is meant."""
     found = root
     for part in reference.removeprefix("#").split("/")[1:]:
         key = _decoded(part)
-        found = found[int(key)] if isinstance(found, list) and key.isdigit() else found[key]
+        try:
+            found = found[int(key)] if isinstance(found, list) else found[key]
+        except (LookupError, ValueError, TypeError):
+            return None
     return found
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from proxy.domain.constraint import Constraint
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.structured.blame import TOOLS
 from proxy.structured.structural_tags import Format, guide
 from proxy.structured.tool_syntax import SYNTAXES
 
 JSON_LIST = "json_list"
-FIELD = "tools"
 NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -49,4 +49,4 @@ def tool_constraint(
 
 
 def _guide(family: str, tag: Format) -> ToolGuide:
-    return ToolGuide(constraint=guide(tag, FIELD), family=family)
+    return ToolGuide(constraint=guide(tag, TOOLS), family=family)
