@@ -18,6 +18,7 @@ from proxy.domain.errors import InvalidRequest, in_short
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason
 from proxy.structured.keywords import uncheckable, unenforced
+from proxy.structured.unfolding import unfolding
 
 TOLD_AT_MOST = 3  # violations, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)
@@ -74,17 +75,17 @@ def untold(constraint: Constraint | None, card: ModelCard) -> tuple[str, ...]:
     return unenforced_in(constraint)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def unenforced_in(constraint: Constraint) -> tuple[str, ...]:
     return unenforced(json.loads(constraint.text))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _unchecked(constraint: Constraint) -> tuple[str, ...]:
     return uncheckable(json.loads(constraint.text))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _check(constraint: Constraint) -> Check:
     match constraint.kind:
         case GuideKind.REGEX:
@@ -104,21 +105,31 @@ def _check(constraint: Constraint) -> Check:
             param=constraint.field,
         ) from error
     is_json = constraint.kind is not GuideKind.REGEX
+    tells_where = not unfolding(schema).is_recursive
     return Check(
         field=constraint.field,
         wanted=wanted,
-        violation=lambda text: violation(text, validator, is_json=is_json),
+        violation=lambda text: violation(text, validator, is_json=is_json, tells_where=tells_where),
     )
 
 
-def violation(text: str, validator: jsonschema_rs.Validator, *, is_json: bool = True) -> str | None:
-    """What is wrong, with the path of each value that is; None where nothing is."""
+def violation(
+    text: str, validator: jsonschema_rs.Validator, *, is_json: bool = True, tells_where: bool = True
+) -> str | None:
+    """What is wrong, with the path of each value that is; None where nothing is.
+
+    tells_where: for a recursive schema the errors would be more than memory holds.
+    """
     try:
         value = orjson.loads(text) if is_json else text
     except orjson.JSONDecodeError as error:
         return f"it is not JSON: {error}"
+    if validator.is_valid(value):
+        return None
+    if not tells_where:
+        return "at $: it does not conform to the schema"
     errors = islice(validator.iter_errors(value), TOLD_AT_MOST)
-    return "; ".join(f"at {_path(error)}: {in_short(error.message)}" for error in errors) or None
+    return "; ".join(f"at {_path(error)}: {in_short(error.message)}" for error in errors)
 
 
 def _path(error: jsonschema_rs.ValidationError) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import unquote
 
 Schema = Mapping[str, Any]
+DEFINITIONS = ("$defs", "definitions")
 
 _ONE = frozenset(
     {
@@ -17,7 +18,7 @@ _ONE = frozenset(
 )
 _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _MAPS = frozenset(
-    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions", "dependencies"}
+    {"properties", "patternProperties", "dependentSchemas", "dependencies", *DEFINITIONS}
 )
 # They speak of the same value as the schema that they stand in.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})

@@ -93,7 +93,6 @@ def test_what_the_grammar_holds_has_none(schema):
             {"type": "object", "properties": {"a": STRING}, "propertyNames": {"maxLength": 3}},
             {"propertyNames", "maxLength"},
         ),
-        ({"items": {"$id": "x", "type": "null"}, "type": "array"}, {"$id"}),
     ],
 )
 def test_what_it_does_not_hold_is_named(schema, names):

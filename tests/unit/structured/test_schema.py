@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from proxy.domain.errors import InvalidSchema
 from proxy.structured.schema import SchemaLimits, checked
+from proxy.structured.unfolding import unfolding
 
 LIMITS = SchemaLimits()
 
@@ -36,6 +37,17 @@ class Node(BaseModel):
 def test_a_schema_passes_as_json_and_so_does_its_text(schema):
     assert json.loads(checked(schema, "x", LIMITS)) == schema
     assert json.loads(checked(json.dumps(schema), "x", LIMITS)) == schema
+
+
+def doubling(keyword: str, step) -> dict:
+    """Thirty schemas, each of the next one twice: a billion, unfolded."""
+    defs = {
+        f"d{i}": {
+            keyword: [step({"$ref": f"#/$defs/d{i + 1}"}), step({"$ref": f"#/$defs/d{i + 1}"})]
+        }
+        for i in range(30)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": {**defs, "d30": {"type": "null"}}}
 
 
 DEEP: dict = {}
@@ -66,6 +78,10 @@ for _ in range(70):
             },
             "leads only to itself",
         ),
+        ({"items": {"$id": "http://a/b"}}, "'http://a/b' within it"),
+        ({"$id": "http://a/b", "$ref": "http://a/b"}, "is not followed"),
+        (doubling("anyOf", lambda one: one), "unfold to more than 50000"),
+        (doubling("anyOf", lambda one: {"items": one}), "unfold to more than 50000"),
         (DEEP, "64 levels"),
         ({"minimum": float("nan")}, "not JSON"),
         ({"description": "x" * 300_000}, "256000 bytes"),
@@ -86,3 +102,10 @@ def test_a_schema_as_large_as_may_be_costs_little_time():
     start = time.perf_counter()
     checked(schema, "x", LIMITS)
     assert time.perf_counter() - start < 2
+
+
+def test_recursion_counts_once():
+    node = {"anyOf": [{"items": {"$ref": "#"}}, {"contains": {"$ref": "#"}}]}
+    assert unfolding(node).is_recursive
+    assert unfolding(node).size < 10
+    assert not unfolding({"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {}}}).is_recursive
