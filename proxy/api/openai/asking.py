@@ -12,6 +12,7 @@ from proxy.api.openai.limits import Limits
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
 from proxy.structured.asked import constraint
+from proxy.structured.schema import checked
 
 
 class Asking:
@@ -45,6 +46,10 @@ class Asking:
         return request, completions.CompletionRenderer(body, request, fingerprint=fingerprint)
 
     def _constrained(self, request: GenerationRequest, body: GenerationBody) -> GenerationRequest:
+        """With what the caller wants of the answer; the schemas of its tools are checked, too."""
+        for at, tool in enumerate(request.tools):
+            if tool.parameters is not None:
+                checked(tool.parameters, f"tools[{at}].function.parameters", self._limits.schemas)
         if (asked := body.asked_format) is None:
             return request
         return replace(request, constraint=constraint(asked, self._limits.schemas))
