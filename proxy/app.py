@@ -14,6 +14,7 @@ from proxy import policy, readiness
 from proxy.access.concurrency import Concurrency
 from proxy.api import dynamo, errors, operations
 from proxy.api.answer import Answers
+from proxy.api.body import BodyLimits
 from proxy.api.middleware import RequestContext
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
@@ -83,7 +84,7 @@ def _include_adapters(
     app: FastAPI, settings: Settings, service: Service, registry: Registry, tokenizer: Tokenizer
 ) -> None:
     """Every protocol over the one service."""
-    limit = settings.max_request_bytes
+    bodies = BodyLimits(bytes=settings.max_request_bytes, depth=settings.max_json_depth)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     asking = Asking(registry, _limits(settings))
     socket = openai_socket.routes(
@@ -91,14 +92,14 @@ def _include_adapters(
         asking,
         origins=settings.cors_origins,
         max_requests=settings.max_socket_requests,
-        max_message_bytes=limit,
+        body_limits=bodies,
     )
     for router in (
-        openai_routes.routes(answers, registry, asking, max_request_bytes=limit),
+        openai_routes.routes(answers, registry, asking, limits=bodies),
         socket,
-        openai_render.routes(service, tokenizer, asking, max_request_bytes=limit),
-        plain_routes.routes(answers, registry, max_request_bytes=limit),
-        tokens_routes.routes(service, tokenizer, registry, max_request_bytes=limit),
+        openai_render.routes(service, tokenizer, asking, limits=bodies),
+        plain_routes.routes(answers, registry, limits=bodies),
+        tokens_routes.routes(service, tokenizer, registry, limits=bodies),
         dynamo.routes(registry),
     ):
         app.include_router(router)
@@ -108,7 +109,9 @@ def _limits(settings: Settings) -> Limits:
     return Limits(
         stops=settings.max_stops,
         messages=settings.max_messages,
+        stop_bytes=settings.max_stop_bytes,
         logit_bias=settings.max_logit_bias,
+        allowed_token_ids=settings.max_allowed_token_ids,
         choices=settings.max_choices,
     )
 

@@ -60,9 +60,12 @@ class Settings(BaseSettings):
     drain_timeout_s: Seconds = 30.0
     triton_start_timeout_s: Seconds = 120.0
     max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 10.0
+    max_json_depth: Annotated[int, Field(ge=4, le=150)] = 64  # arrays and objects in each other
     max_stops: AtMost = 16  # stop strings, and stop token ids
+    max_stop_bytes: AtMost = 4096  # of all stop strings together, in UTF-8
     max_messages: AtMost = 2048
     max_logit_bias: AtMost = 1024  # entries, and bad words
+    max_allowed_token_ids: AtMost = 16_384
     max_choices: AtMost = 128  # prompts x candidates of one request
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"

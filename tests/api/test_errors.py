@@ -41,8 +41,8 @@ def error_of(response) -> dict:
         (
             {**GOOD, "messages": [*HI, {"role": "user", "content": [{"type": "image_url"}]}]},
             400,
-            "invalid_messages",
-            "messages[1].content[0].type",
+            "unsupported_parameter",
+            "messages[1].content[0]",
         ),
         (
             {**GOOD, "messages": [{"role": "user", "content": [1]}]},

@@ -13,6 +13,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from proxy.api import body, errors
 from proxy.api.answer import in_words
+from proxy.api.body import BodyLimits
 from proxy.api.framing import Payload
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.socket_bodies import CancelBody, SocketChatBody, SocketMessage
@@ -30,7 +31,7 @@ def routes(
     *,
     origins: tuple[str, ...],
     max_requests: int,
-    max_message_bytes: int,
+    body_limits: BodyLimits,
 ) -> APIRouter:
     """`origins`: web pages that may connect, beside those of this server itself."""
     router = APIRouter()
@@ -40,8 +41,10 @@ def routes(
         if not _may_connect(websocket, origins):
             await websocket.close(FORBIDDEN_ORIGIN)  # before it is accepted: a 403
             return
-        limits = {"max_requests": max_requests, "max_message_bytes": max_message_bytes}
-        await ChatSocket(websocket, service, asking, **limits).serve()
+        socket = ChatSocket(
+            websocket, service, asking, max_requests=max_requests, body_limits=body_limits
+        )
+        await socket.serve()
 
     return router
 
@@ -56,13 +59,13 @@ class ChatSocket:
         asking: Asking,
         *,
         max_requests: int,
-        max_message_bytes: int,
+        body_limits: BodyLimits,
     ) -> None:
         self._websocket = websocket
         self._service = service
         self._asking = asking
         self._max_requests = max_requests
-        self._max_message_bytes = max_message_bytes
+        self._body_limits = body_limits
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: dict[str | None, asyncio.Task[None]] = {}  # by request_id
 
@@ -78,7 +81,7 @@ class ChatSocket:
 
     async def _take(self, data: bytes) -> None:
         try:
-            asked = body.parse(data, SocketMessage, max_bytes=self._max_message_bytes).root
+            asked = body.parse(data, SocketMessage, limits=self._body_limits).root
             if isinstance(asked, CancelBody):
                 await self._cancel(asked.request_id)
             else:
