@@ -22,26 +22,27 @@ REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 CONTINUED_HERE = "\ue000continued here\ue001"  # private use: no message has it
 
 
-def render(prompt: ChatPrompt, facts: ModelFacts, *, takes_callers_values: bool = False) -> str:
+def render(
+    prompt: ChatPrompt,
+    facts: ModelFacts,
+    *,
+    takes_callers_values: bool = False,
+    takes_templates: bool = False,
+) -> str:
     """The prompt up to where the assistant's answer begins.
 
     Raises:
         InvalidRequest: the model has no chat template, its template refuses the messages, or has
             no use for one of the prompt's values.
     """
-    if facts.chat_template is None:
-        raise InvalidRequest(
-            "This model has no chat template. Use /v1/completions with a prompt.",
-            code="unsupported_parameter",
-            param="messages",
-        )
-    _check_values(prompt, facts.chat_template, takes_callers_values)
-    _check_tools(prompt, facts.chat_template)
-    messages = [_as_template_sees(message, facts.chat_template) for message in prompt.messages]
+    template = _template(prompt, facts, takes_templates)
+    _check_values(prompt, template, takes_callers_values)
+    _check_tools(prompt, template)
+    messages = [_as_template_sees(message, template) for message in prompt.messages]
     if prompt.continues_last:
         messages[-1]["content"] = (messages[-1]["content"] or "") + CONTINUED_HERE
     try:
-        text = _compiled(facts.chat_template).render(
+        text = _compiled(template).render(
             **prompt.callers_values,
             **prompt.template_values,
             messages=messages,
@@ -57,6 +58,21 @@ def render(prompt: ChatPrompt, facts: ModelFacts, *, takes_callers_values: bool 
             param="messages",
         ) from error
     return _up_to_continuation(text) if prompt.continues_last else text
+
+
+def _template(prompt: ChatPrompt, facts: ModelFacts, takes_templates: bool) -> str:
+    """The caller's, where the model takes such, or the model's own."""
+    if prompt.template is not None:
+        if not takes_templates:
+            raise _unsupported("This model takes no 'chat_template'.", "chat_template")
+        return prompt.template
+    if facts.chat_template is None:
+        raise InvalidRequest(
+            "This model has no chat template. Use /v1/completions with a prompt.",
+            code="unsupported_parameter",
+            param="messages",
+        )
+    return facts.chat_template
 
 
 def _up_to_continuation(text: str) -> str:

@@ -101,6 +101,7 @@ def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:
         facts=model.facts,
         capabilities=model.capabilities,
         takes_template_values=entry.chat_template_kwargs,
+        takes_templates=entry.chat_template,
         aliases=entry.aliases,
         owned_by=entry.owned_by,
         sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),

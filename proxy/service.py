@@ -11,7 +11,7 @@ from typing import Protocol
 
 from typing_extensions import assert_never
 
-from proxy import prompting, stalls
+from proxy import infilling, prompting, stalls
 from proxy.access.concurrency import Concurrency
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
@@ -124,15 +124,18 @@ class Service:
 
 
 def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: float) -> EngineRequest:
-    text, token_ids, add_special_tokens = None, None, True
+    text, token_ids, adds_special_tokens = None, None, True
     match request.prompt:
         case ChatPrompt():
             text = prompting.render(
-                request.prompt, card.facts, takes_callers_values=card.takes_template_values
+                request.prompt,
+                card.facts,
+                takes_callers_values=card.takes_template_values,
+                takes_templates=card.takes_templates,
             )
-            add_special_tokens = False
+            adds_special_tokens = False
         case TextPrompt():
-            text = request.prompt.text
+            text = infilling.text_of(request.prompt, card)
         case TokenPrompt():
             token_ids = request.prompt.ids
         case PromptBatch():
@@ -144,11 +147,19 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         model=card,
         text=text,
         token_ids=token_ids,
-        add_special_tokens=add_special_tokens,
+        add_special_tokens=(
+            adds_special_tokens
+            if request.adds_special_tokens is None
+            else request.adds_special_tokens
+        ),
         max_tokens=request.max_tokens,
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
-        wants_token_ids=request.returns_token_ids or _hides_stop_tokens(request),
+        prompt_limit=request.prompt_limit,
+        wants_token_ids=request.returns_token_ids
+        or request.logs_token_ids
+        or _hides_stop_tokens(request),
+        wants_log_prob_ids=request.logs_token_ids,
         priority=request.priority,
         cache_salt=request.cache_salt,
     )

@@ -8,13 +8,24 @@ from proxy.domain.request import Sampling
 
 # What a model may be able to take, by the names of our own fields.
 CAPABILITIES = frozenset(
-    {*(one.name for one in fields(Sampling)), "constraint", "token_ids", "priority", "cache_salt"}
+    {
+        *(one.name for one in fields(Sampling)),
+        "constraint",
+        "prompt_limit",
+        "token_ids",
+        "log_prob_ids",
+        "priority",
+        "cache_salt",
+    }
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """From the Triton config parameters of the ensemble. Lengths in tokens."""
+    """From the Triton config parameters of the ensemble. Lengths in tokens.
+
+    infilling: special tokens before a prefix, before a suffix, and before what comes between.
+    """
 
     context_length: int
     chat_template: str | None
@@ -26,6 +37,7 @@ class ModelFacts:
     engine_model: str
     tokenizer_model: str
     detokenizer_model: str
+    infilling: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +54,7 @@ class ModelCard:
     """One served model. `triton_model` is the ensemble's name.
 
     takes_template_values: callers may hand values of their own to its chat template.
+    takes_templates: and a chat template of their own, in its place.
     """
 
     name: str
@@ -49,6 +62,7 @@ class ModelCard:
     facts: ModelFacts
     capabilities: frozenset[str] = CAPABILITIES
     takes_template_values: bool = False
+    takes_templates: bool = False
     aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)

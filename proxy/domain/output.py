@@ -20,6 +20,7 @@ class Alternative:
 
     token_bytes: bytes
     log_prob: float
+    token_id: int | None = None  # where it was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class TokenLogProb:
 
     log_prob: float
     top: tuple[Alternative, ...] = ()
+    token_id: int | None = None  # where it was asked for
 
 
 @dataclass(frozen=True, slots=True)

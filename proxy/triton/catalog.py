@@ -92,6 +92,12 @@ def _in_words(error: grpc.aio.AioRpcError) -> str:
     return f"{error.code().name}: {error.details()}"
 
 
+def _infilling(parameters: Mapping[str, str]) -> tuple[str, str, str] | None:
+    if "fim_prefix" not in parameters:
+        return None
+    return parameters["fim_prefix"], parameters["fim_suffix"], parameters["fim_middle"]
+
+
 def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
     try:
         return ModelFacts(
@@ -105,6 +111,7 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             engine_model=parameters["engine_model"],
             tokenizer_model=parameters["tokenizer_model"],
             detokenizer_model=parameters["detokenizer_model"],
+            infilling=_infilling(parameters),
         )
     except (KeyError, ValueError) as error:
         raise NotReady(

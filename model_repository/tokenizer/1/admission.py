@@ -47,6 +47,10 @@ class Admission:
         if tokens > self.context_length + CUT_MARGIN_TOKENS:
             raise self._too_long(f"more than {self.context_length}")
 
+    def prompt_room(self, max_tokens: int | None) -> int:
+        """Tokens of the longest prompt that leaves room for so many, or the default, or one."""
+        return max(1, self.context_length - (max_tokens or self.default_max_tokens or 1))
+
     def _too_long(self, prompt_tokens: str) -> Refusal:
         return Refusal(
             "context_length_exceeded",

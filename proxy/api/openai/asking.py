@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.api.openai import chat, completions
+from proxy.api.openai import chat, completions, nvext
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
 from proxy.api.openai.chat_renderer import ChatRenderer
 from proxy.api.openai.head import fingerprint_of
@@ -21,6 +21,7 @@ class Asking:
 
     def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, ChatRenderer]:
         self._limits.check(body)
+        body = nvext.merged(body, ids_field="prompt_token_ids")
         request = chat.to_domain(body)
         return request, ChatRenderer(body, request, fingerprint=self._fingerprint(body.model))
 
@@ -28,6 +29,7 @@ class Asking:
         self, body: CompletionBody
     ) -> tuple[GenerationRequest, completions.CompletionRenderer]:
         self._limits.check(body)
+        body = nvext.merged(body, ids_field="prompt")
         request = completions.to_domain(body)
         fingerprint = self._fingerprint(body.model)
         return request, completions.CompletionRenderer(body, request, fingerprint=fingerprint)

@@ -13,11 +13,14 @@ from proxy.api.openai.fields import (
     Metadata,
     PromptText,
     Text,
+    TokenIds,
     TokenLimit,
     joined,
     only,
 )
 from proxy.api.openai.fields import RequestBody as RequestBody
+from proxy.api.openai.nvext import NvExtBody
+from proxy.api.openai.prompt_body import PromptBody
 from proxy.api.openai.sampling_body import SamplingBody
 from proxy.domain.request import Message
 
@@ -44,7 +47,7 @@ class StreamOptions(RequestBody):
     include_obfuscation: Annotated[bool, only(False)] | None = None
 
 
-class GenerationBody(SamplingBody):
+class GenerationBody(SamplingBody, PromptBody, NvExtBody):
     """What chat completions and completions share, beside sampling."""
 
     model: str
@@ -67,6 +70,17 @@ class GenerationBody(SamplingBody):
         if self.stream_options is not None and not self.stream:
             raise FieldError(
                 "stream_options", "'stream_options' is only allowed when 'stream' is true"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _special_tokens_stand_close(self) -> GenerationBody:
+        if self.spaces_between_special_tokens and self.skip_special_tokens is False:
+            raise FieldError(
+                "spaces_between_special_tokens",
+                "'spaces_between_special_tokens' is not supported by this server: special tokens "
+                "stand in the text as the model wrote them",
+                code="unsupported_parameter",
             )
         return self
 
@@ -93,6 +107,7 @@ class GenerationBody(SamplingBody):
             "user": self.user,
             "safety_identifier": self.safety_identifier,
             "metadata": self.metadata or {},
+            **self.prompt_fields(),
         }
 
     def _check_min_tokens(self, most: int | None) -> None:
@@ -100,6 +115,18 @@ class GenerationBody(SamplingBody):
             raise FieldError(
                 "min_tokens", f"'min_tokens' is {self.min_tokens}, more than the limit of {most}"
             )
+
+
+# Fields that a prompt without a chat template has no place for.
+OF_THE_TEMPLATE = (
+    "add_generation_prompt",
+    "chat_template",
+    "chat_template_kwargs",
+    "continue_final_message",
+    "documents",
+    "reasoning_effort",
+    "verbosity",
+)
 
 
 class Prediction(RequestBody):
@@ -122,6 +149,8 @@ class ChatCompletionBody(GenerationBody):
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     documents: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
+    chat_template: Annotated[str, StringConstraints(min_length=1, max_length=65_536)] | None = None
+    prompt_token_ids: TokenIds | None = None
 
     @model_validator(mode="after")
     def _one_token_limit(self) -> ChatCompletionBody:
@@ -159,6 +188,30 @@ class ChatCompletionBody(GenerationBody):
             )
         return self
 
+    @model_validator(mode="after")
+    def _a_prompt_without_template(self) -> ChatCompletionBody:
+        """Of the fields that shape a rendered prompt none is ignored."""
+        raw = self.nvext is not None and self.nvext.use_raw_prompt
+        ids = "prompt_token_ids" if self.prompt_token_ids else None
+        if self.nvext is not None and self.nvext.token_data:
+            ids = "nvext.token_data"
+        instead = ids or ("nvext.use_raw_prompt" if raw else None)
+        if instead is None:
+            return self
+        for name in OF_THE_TEMPLATE:
+            if getattr(self, name) is not None:
+                raise FieldError(name, f"'{name}' is for the chat template, without '{instead}'")
+        if raw and (ids or [message.role for message in self.messages] != ["user"]):
+            raise FieldError(
+                "nvext.use_raw_prompt",
+                "'nvext.use_raw_prompt' takes one message of the user as the prompt",
+            )
+        return self
+
+    @property
+    def takes_raw_prompt(self) -> bool:
+        return self.nvext is not None and bool(self.nvext.use_raw_prompt)
+
     @property
     def token_limit(self) -> int | None:
         return self.max_tokens or self.max_completion_tokens
@@ -173,6 +226,7 @@ class CompletionBody(GenerationBody):
     best_of: Annotated[int, Field(ge=1, le=20)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     echo: bool | None = None
+    suffix: str | None = None
 
     @model_validator(mode="after")
     def _best_of_n(self) -> CompletionBody:
@@ -194,4 +248,15 @@ class CompletionBody(GenerationBody):
                 "'echo' with 'logprobs' is not supported by this server",
                 code="unsupported_parameter",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _a_suffix_is_of_text(self) -> CompletionBody:
+        first = self.prompt[0] if self.prompt else ""
+        if self.suffix is not None and not isinstance(first, str):
+            raise FieldError("suffix", "'suffix' needs a prompt of text")
+        if self.suffix is not None and self.echo:
+            raise FieldError("suffix", "'suffix' and 'echo' exclude each other")
+        if self.suffix is not None and self.nvext is not None and self.nvext.token_data:
+            raise FieldError("suffix", "'suffix' and 'nvext.token_data' exclude each other")
         return self

@@ -24,7 +24,7 @@ from proxy.domain.request import (
 def to_domain(body: CompletionBody) -> GenerationRequest:
     return GenerationRequest(
         id=f"cmpl-{uuid.uuid4().hex}",
-        prompt=_prompt(body.prompt),
+        prompt=_prompt(body.prompt, body.suffix),
         max_tokens=body.max_tokens,
         best_of=body.best_of,
         echoes_prompt=bool(body.echo),
@@ -32,16 +32,16 @@ def to_domain(body: CompletionBody) -> GenerationRequest:
     )
 
 
-def _prompt(given: str | list[str] | list[int] | list[list[int]]) -> Prompt:
+def _prompt(given: str | list[str] | list[int] | list[list[int]], suffix: str | None) -> Prompt:
+    if isinstance(given, str) or isinstance(given[0], int):
+        return _one_prompt(given, suffix)
+    return PromptBatch(prompts=tuple(_one_prompt(one, suffix) for one in given))
+
+
+def _one_prompt(given: Any, suffix: str | None) -> TextPrompt | TokenPrompt:
     if isinstance(given, str):
-        return TextPrompt(text=given)
-    if isinstance(given[0], int):
-        return _one_prompt(given)
-    return PromptBatch(prompts=tuple(map(_one_prompt, given)))
-
-
-def _one_prompt(given: Any) -> TextPrompt | TokenPrompt:
-    return TextPrompt(text=given) if isinstance(given, str) else TokenPrompt(ids=tuple(given))
+        return TextPrompt(text=given, suffix=suffix)
+    return TokenPrompt(ids=tuple(given))
 
 
 class CompletionRenderer:

@@ -8,6 +8,8 @@ FIELD_NAMES = {
     "return_log_probs": "logprobs",
     "constraint": "guided_decoding",
     "token_ids": "return_token_ids",
+    "log_prob_ids": "return_tokens_as_token_ids",
+    "prompt_limit": "truncate_prompt_tokens",
     "runtime_top_k": "top_k",
     "runtime_top_p": "top_p",
     "logit_bias_ids": "logit_bias",
