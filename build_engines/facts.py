@@ -14,6 +14,7 @@ class Facts:
     """Lengths in tokens. `strips_leading_space`: decode() drops one space at a text's start.
 
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
+    special_tokens: their text by id; the detokenizer gives none for them.
     """
 
     context_length: int
@@ -23,6 +24,7 @@ class Facts:
     bos_token: str
     eos_token: str
     strips_leading_space: bool
+    special_tokens: dict[int, str]
     created: int
     kv_token_bytes: int  # keys and values of one token in the engine's cache
     infilling: tuple[str, str, str] | None = None
@@ -38,6 +40,9 @@ class Facts:
             **{
                 **fields,
                 "end_ids": tuple(fields["end_ids"]),
+                "special_tokens": {
+                    int(key): text for key, text in fields["special_tokens"].items()
+                },
                 "infilling": None if infilling is None else tuple(infilling),
             }
         )
@@ -51,6 +56,7 @@ class Facts:
             "bos_token": self.bos_token,
             "eos_token": self.eos_token,
             "strips_leading_space": str(int(self.strips_leading_space)),
+            "special_tokens": json.dumps(self.special_tokens, ensure_ascii=False),
             "created": str(self.created),
         }
         if self.chat_template is not None:

@@ -63,6 +63,7 @@ def make(weights: str, engine: str, target: str, context_length: int, kv_token_b
         bos_token=tokenizer.bos_token or "",
         eos_token=tokenizer.eos_token or "",
         strips_leading_space=strips,
+        special_tokens=special_tokens(backend),
         created=int(time.time()),
         kv_token_bytes=kv_token_bytes,
         infilling=infilling(backend),
@@ -82,6 +83,12 @@ def token_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:
     for token_id, token in tokenizer.backend_tokenizer.get_added_tokens_decoder().items():
         table[token_id] = b"" if token.special else token.content.encode()
     return [value if token_id in known else b"" for token_id, value in enumerate(table)]
+
+
+def special_tokens(backend: Any) -> dict[int, str]:
+    """By id, what the table has no bytes for."""
+    added = backend.get_added_tokens_decoder()
+    return {token_id: token.content for token_id, token in added.items() if token.special}
 
 
 def guide_info(table: list[bytes], *, vocab_size: int, end_ids: tuple[int, ...]) -> str:

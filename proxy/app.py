@@ -86,7 +86,7 @@ def _include_adapters(
     """Every protocol over the one service."""
     bodies = BodyLimits(bytes=settings.max_request_bytes, depth=settings.max_json_depth)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    asking = Asking(registry, _limits(settings))
+    asking = Asking(registry, _limits(settings), reasoning_fields=settings.reasoning_fields)
     socket = openai_socket.routes(
         service,
         asking,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -25,6 +26,7 @@ CONTINUED_HERE = "\ue000continued here\ue001"  # private use: no message has it
 def render(
     prompt: ChatPrompt,
     facts: ModelFacts,
+    tools: Sequence[Tool] = (),
     *,
     takes_callers_values: bool = False,
     takes_templates: bool = False,
@@ -37,7 +39,7 @@ def render(
     """
     template = _template(prompt, facts, takes_templates)
     _check_values(prompt, template, takes_callers_values)
-    _check_tools(prompt, template)
+    _check_tools(prompt, tools, template)
     messages = [_as_template_sees(message, template) for message in prompt.messages]
     if prompt.continues_last:
         messages[-1]["content"] = (messages[-1]["content"] or "") + CONTINUED_HERE
@@ -46,7 +48,7 @@ def render(
             **prompt.callers_values,
             **prompt.template_values,
             messages=messages,
-            tools=[tool_body(tool) for tool in prompt.tools] or None,
+            tools=[tool_body(tool) for tool in tools] or None,
             add_generation_prompt=prompt.adds_generation_prompt,
             bos_token=facts.bos_token,
             eos_token=facts.eos_token,
@@ -106,9 +108,9 @@ def _unsupported(message: str, param: str) -> InvalidRequest:
     return InvalidRequest(message, code="unsupported_parameter", param=param[:ECHO_AT_MOST])
 
 
-def _check_tools(prompt: ChatPrompt, template: str) -> None:
+def _check_tools(prompt: ChatPrompt, tools: Sequence[Tool], template: str) -> None:
     """A template that has no words for tools, calls or their results would leave them out."""
-    if prompt.tools and "tools" not in _variables(template):
+    if tools and "tools" not in _variables(template):
         raise _unsupported("The model's chat template has no use for 'tools'.", "tools")
     for at, message in enumerate(prompt.messages):
         if message.tool_calls and "tool_calls" not in template:

@@ -102,6 +102,8 @@ def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:
         capabilities=model.capabilities,
         takes_template_values=entry.chat_template_kwargs,
         takes_templates=entry.chat_template,
+        tool_parser=entry.tool_parser,
+        reasoning_parser=entry.reasoning_parser,
         aliases=entry.aliases,
         owned_by=entry.owned_by,
         sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from typing_extensions import assert_never
 
-from proxy import infilling, prompting, stalls
+from proxy import infilling, parsers, prompting, stalls
 from proxy.access.concurrency import Concurrency
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
@@ -98,8 +98,16 @@ class Service:
         *,
         counts_prompt: bool = True,
     ) -> Events:
-        choice = Choice(request, card, index, counts_prompt=counts_prompt)
-        async with aclosing(self._deltas(request, card)) as deltas:
+        asked = self._asked(request, card)
+        choice = Choice(
+            request,
+            card,
+            index,
+            counts_prompt=counts_prompt,
+            parser=parsers.parser_of(request, card, asked.text or ""),
+            specials=parsers.visible_specials(request, card),
+        )
+        async with aclosing(self._deltas(asked)) as deltas:
             async for delta in deltas:
                 for event in choice.push(delta):
                     yield event
@@ -107,12 +115,12 @@ class Service:
                     return
         raise EngineFailed("The engine's stream ended without a finish reason.")
 
-    def _deltas(self, request: GenerationRequest, card: ModelCard) -> Deltas:
-        asked = self._asked(request, card)
+    def _deltas(self, asked: EngineRequest) -> Deltas:
         return stalls.watched(self._engine.generate(asked), self._stall_timeout_s)
 
     def _asked(self, request: GenerationRequest, card: ModelCard) -> EngineRequest:
         """Raises InvalidRequest: the model cannot take it."""
+        parsers.check(request, card)
         asked = _engine_request(request, card, self._request_timeout_s)
         if missing := sorted(asked.asks_for - card.capabilities):
             raise InvalidRequest(
@@ -130,6 +138,7 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
             text = prompting.render(
                 request.prompt,
                 card.facts,
+                request.callable_tools,
                 takes_callers_values=card.takes_template_values,
                 takes_templates=card.takes_templates,
             )
@@ -158,7 +167,8 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         prompt_limit=request.prompt_limit,
         wants_token_ids=request.returns_token_ids
         or request.logs_token_ids
-        or _hides_stop_tokens(request),
+        or _hides_stop_tokens(request)
+        or bool(parsers.visible_specials(request, card)),
         wants_log_prob_ids=request.logs_token_ids,
         priority=request.priority,
         cache_salt=request.cache_salt,

@@ -18,6 +18,8 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 AtMost = Annotated[int, Field(ge=1, le=1_000_000)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
+ReasoningField = Literal["reasoning", "reasoning_content"]
+REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning", "reasoning_content")
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
@@ -50,6 +52,9 @@ class Settings(BaseSettings):
     # what a request gets that does not say otherwise, where models.yaml has nothing for its model
     default_max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     default_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+
+    # under which names a chat answer's reasoning is sent, between commas
+    reasoning_fields: Annotated[tuple[ReasoningField, ...], NoDecode] = REASONING_FIELDS
 
     # limits
     max_concurrent_requests: Annotated[int, Field(ge=1)] | None = None
@@ -85,12 +90,16 @@ class Settings(BaseSettings):
                 )
         return given
 
-    @field_validator("cors_origins", mode="before")
+    @field_validator("cors_origins", "reasoning_fields", mode="before")
     @classmethod
-    def _origins(cls, given: Any) -> Any:
+    def _listed(cls, given: Any) -> Any:
         if not isinstance(given, str):
             return given
-        origins = tuple(origin.strip() for origin in given.split(",") if origin.strip())
+        return tuple(item.strip() for item in given.split(",") if item.strip())
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         for origin in origins:
             if not ORIGIN.fullmatch(origin):
                 raise ValueError(f"{origin!r} is no origin such as https://example.com, and not *")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from proxy.domain.request import Sampling
@@ -25,6 +26,7 @@ class ModelFacts:
     """From the Triton config parameters of the ensemble. Lengths in tokens.
 
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
+    special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     """
 
     context_length: int
@@ -38,6 +40,7 @@ class ModelFacts:
     tokenizer_model: str
     detokenizer_model: str
     infilling: tuple[str, str, str] | None = None
+    special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,8 @@ class ModelCard:
     """One served model. `triton_model` is the ensemble's name.
 
     takes_template_values: callers may hand values of their own to its chat template.
-    takes_templates: and a chat template of their own, in its place.
+    takes_templates: and a chat template of their own, in its place. tool_parser,
+    reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     """
 
     name: str
@@ -63,6 +67,8 @@ class ModelCard:
     capabilities: frozenset[str] = CAPABILITIES
     takes_template_values: bool = False
     takes_templates: bool = False
+    tool_parser: str = "auto"
+    reasoning_parser: str = "auto"
     aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from proxy.domain.constraint import Constraint
-from proxy.domain.tools import Tool, ToolCall, ToolChoice
+from proxy.domain.tools import Tool, ToolCall, ToolChoice, ToolMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,6 @@ class ChatPrompt:
     """
 
     messages: tuple[Message, ...]
-    tools: tuple[Tool, ...] = ()
     adds_generation_prompt: bool = True
     continues_last: bool = False
     template_values: Mapping[str, object] = field(default_factory=dict)
@@ -141,6 +140,7 @@ class GenerationRequest:
     logs_token_ids: bool = False
     returns_token_ids: bool = False
     tells_usage: bool = False
+    skips_special_tokens: bool = True
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     calls_in_parallel: bool = True
@@ -150,6 +150,15 @@ class GenerationRequest:
     user: str | None = None
     safety_identifier: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """What the caller lets the model call."""
+        choice = self.tool_choice
+        if choice.mode is ToolMode.NONE:
+            return ()
+        allowed = choice.allowed
+        return tuple(tool for tool in self.tools if allowed is None or tool.name in allowed)
 
     @property
     def prompts(self) -> tuple[SinglePrompt, ...]:

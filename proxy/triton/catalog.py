@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -112,6 +113,10 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             tokenizer_model=parameters["tokenizer_model"],
             detokenizer_model=parameters["detokenizer_model"],
             infilling=_infilling(parameters),
+            special_tokens={
+                int(token): str(text).encode()
+                for token, text in json.loads(parameters["special_tokens"]).items()
+            },
         )
     except (KeyError, ValueError) as error:
         raise NotReady(

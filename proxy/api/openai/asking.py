@@ -15,15 +15,24 @@ class Asking:
     """Shared by all routes that take OpenAI's bodies. Both verbs raise as `limits` and the
     registry do."""
 
-    def __init__(self, registry: Registry, limits: Limits) -> None:
+    def __init__(
+        self, registry: Registry, limits: Limits, *, reasoning_fields: tuple[str, ...]
+    ) -> None:
         self._registry = registry
         self._limits = limits
+        self._reasoning_fields = reasoning_fields
 
     def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, ChatRenderer]:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt_token_ids")
         request = chat.to_domain(body)
-        return request, ChatRenderer(body, request, fingerprint=self._fingerprint(body.model))
+        renderer = ChatRenderer(
+            body,
+            request,
+            fingerprint=self._fingerprint(body.model),
+            reasoning_fields=self._reasoning_fields,
+        )
+        return request, renderer
 
     def completion(
         self, body: CompletionBody

@@ -15,14 +15,14 @@ from proxy.api.openai.fields import (
     Text,
     TokenIds,
     TokenLimit,
-    joined,
     only,
 )
 from proxy.api.openai.fields import RequestBody as RequestBody
+from proxy.api.openai.message_bodies import MessageBody as MessageBody
 from proxy.api.openai.nvext import NvExtBody
 from proxy.api.openai.prompt_body import PromptBody
 from proxy.api.openai.sampling_body import SamplingBody
-from proxy.domain.request import Message
+from proxy.api.openai.tool_bodies import ToolsBody
 
 MOST_CHOICES = 128
 ServiceTier = Annotated[
@@ -30,15 +30,6 @@ ServiceTier = Annotated[
 ]
 Modality = Annotated[Literal["text", "audio"], only("text")]
 RequestId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
-
-
-class MessageBody(RequestBody):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Text
-    name: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
-
-    def to_domain(self) -> Message:
-        return Message(role=self.role, content=joined(self.content), name=self.name)
 
 
 class StreamOptions(RequestBody):
@@ -102,6 +93,7 @@ class GenerationBody(SamplingBody, PromptBody, NvExtBody):
             "choices": self.n or 1,
             "tells_usage": self.tells_usage_always,
             "returns_token_ids": bool(self.return_token_ids),
+            "skips_special_tokens": self.skip_special_tokens is not False,
             "priority": None if self.priority is None else -self.priority,
             "cache_salt": self.cache_salt,
             "user": self.user,
@@ -134,7 +126,7 @@ class Prediction(RequestBody):
     content: Text
 
 
-class ChatCompletionBody(GenerationBody):
+class ChatCompletionBody(GenerationBody, ToolsBody):
     messages: Annotated[list[MessageBody], Field(min_length=1)]
     max_completion_tokens: TokenLimit | None = None
     logprobs: bool | None = None

@@ -22,6 +22,9 @@ def to_domain(body: ChatCompletionBody) -> GenerationRequest:
         id=f"chatcmpl-{uuid.uuid4().hex}",
         prompt=_prompt(body),
         max_tokens=body.token_limit,
+        tools=body.domain_tools,
+        tool_choice=body.domain_choice,
+        calls_in_parallel=body.parallel_tool_calls is not False,
         **body.shared(body.top_log_probs),
     )
 

@@ -23,6 +23,7 @@ PARAMETERS = {
     "eos_token": "",
     "strips_leading_space": "0",
     "created": "1",
+    "special_tokens": '{"7": "<end>"}',
 }
 DECLARED = {
     "demo": (tensors.INPUTS, tensors.OUTPUTS),
