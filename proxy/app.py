@@ -19,6 +19,7 @@ from proxy.api.middleware import RequestContext
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
 from proxy.api.openai import socket as openai_socket
+from proxy.api.openai.annotations import Annotator
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.limits import Limits
 from proxy.api.plain import routes as plain_routes
@@ -86,7 +87,12 @@ def _include_adapters(
     """Every protocol over the one service."""
     bodies = BodyLimits(bytes=settings.max_request_bytes, depth=settings.max_json_depth)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    asking = Asking(registry, _limits(settings), reasoning_fields=settings.reasoning_fields)
+    asking = Asking(
+        registry,
+        _limits(settings),
+        Annotator(service, tokenizer),
+        reasoning_fields=settings.reasoning_fields,
+    )
     socket = openai_socket.routes(
         service,
         asking,
@@ -113,6 +119,8 @@ def _limits(settings: Settings) -> Limits:
         logit_bias=settings.max_logit_bias,
         allowed_token_ids=settings.max_allowed_token_ids,
         choices=settings.max_choices,
+        tools=settings.max_tools,
+        tools_bytes=settings.max_tools_bytes,
     )
 
 

@@ -54,12 +54,19 @@ def render(
             eos_token=facts.eos_token,
         )
     except Exception as error:  # a template is a program: it may raise anything
-        raise InvalidRequest(
-            f"The model's chat template refused the messages: {error}",
-            code="invalid_messages",
-            param="messages",
-        ) from error
+        raise _refused(prompt, error) from error
     return _up_to_continuation(text) if prompt.continues_last else text
+
+
+def _refused(prompt: ChatPrompt, error: Exception) -> InvalidRequest:
+    """By a template; its own words may be long."""
+    is_callers = prompt.template is not None
+    whose = "given" if is_callers else "model's"
+    return InvalidRequest(
+        f"The {whose} chat template refused the messages: {str(error)[:ECHO_AT_MOST]}",
+        code="invalid_messages",
+        param="chat_template" if is_callers else "messages",
+    )
 
 
 def _template(prompt: ChatPrompt, facts: ModelFacts, takes_templates: bool) -> str:

@@ -28,6 +28,7 @@ from proxy.domain.request import (
     TokenPrompt,
 )
 from proxy.registry import Registry
+from proxy.timing import Stopwatch
 
 Deltas = AsyncGenerator[TokenDelta, None]
 
@@ -73,8 +74,9 @@ class Service:
 
     async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
         async with self._concurrency.permit(), aclosing(self._choices(request, card)) as events:
+            stopwatch = Stopwatch()
             async for event in events:
-                yield event
+                yield stopwatch.seen(event)
 
     def _choices(self, request: GenerationRequest, card: ModelCard) -> Events:
         parts = request.parts()

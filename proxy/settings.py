@@ -72,6 +72,8 @@ class Settings(BaseSettings):
     max_logit_bias: AtMost = 1024  # entries, and bad words
     max_allowed_token_ids: AtMost = 16_384
     max_choices: AtMost = 128  # prompts x candidates of one request
+    max_tools: AtMost = 128
+    max_tools_bytes: AtMost = 256_000  # of all tools together, as JSON
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal

@@ -50,6 +50,14 @@ class TokenDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """In seconds since the request came to the service, queueing included."""
+
+    first_token_s: float
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """In tokens. `cached_tokens` are of the prompt, `reasoning_tokens` of the completion."""
 

@@ -16,6 +16,8 @@ LAYERS = [
         "proxy.text",
         "proxy.stops",
         "proxy.stalls",
+        "proxy.timing",
+        "proxy.infilling",
         "proxy.choice",
         "proxy.candidates",
         "proxy.parsing",

@@ -59,3 +59,11 @@ def test_ids_outside_the_vocabulary_are_named():
     assert ADMISSION.checked_ids([0, 99]) == [0, 99]
     with pytest.raises(Refusal, match="token id 100 at position 1"):
         ADMISSION.checked_ids([5, 100])
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "default", "room"), [(None, None, 15), (5, None, 11), (None, 6, 10), (99, 1, 1)]
+)
+def test_a_prompt_may_be_cut_to_what_leaves_room_for_the_answer(max_tokens, default, room):
+    admission = Admission(context_length=16, vocab_size=100, default_max_tokens=default)
+    assert admission.prompt_room(max_tokens) == room

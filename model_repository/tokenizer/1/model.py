@@ -70,14 +70,14 @@ class TritonPythonModel:
         ids: list[int] = []
         text, cut = _scalar(request, "text_input"), self._cut(request)
         given = pb_utils.get_input_tensor_by_name(request, "input_ids")
+        if cut is not None and text is not None and given is not None:
+            raise Refusal("invalid_parameter", CUT_PARAM, "text and ids together are not cut")
         if text is not None:
             special = _scalar(request, "add_special_tokens")
             ids += self._encode(text, cut, add_special_tokens=special is None or bool(special))
         if given is not None:
             given_ids = self._admission.checked_ids(given.as_numpy().ravel().tolist())
             ids += given_ids if cut is None else cut.of_ids(given_ids)
-        if cut is not None and text is not None and given is not None:
-            raise Refusal("invalid_parameter", CUT_PARAM, "text and ids together are not cut")
         return ids
 
     def _cut(self, request: Any) -> PromptCut | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from proxy.api.answer import Renderer, in_words
 from proxy.api.openai import chat, completions, nvext
-from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
+from proxy.api.openai.annotations import Annotator
+from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody, GenerationBody
 from proxy.api.openai.chat_renderer import ChatRenderer
+from proxy.api.openai.completions import CompletionRenderer
 from proxy.api.openai.head import fingerprint_of
 from proxy.api.openai.limits import Limits
+from proxy.api.openai.nvext_renderer import NvExtRenderer
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
 
@@ -16,13 +20,19 @@ class Asking:
     registry do."""
 
     def __init__(
-        self, registry: Registry, limits: Limits, *, reasoning_fields: tuple[str, ...]
+        self,
+        registry: Registry,
+        limits: Limits,
+        annotator: Annotator,
+        *,
+        reasoning_fields: tuple[str, ...],
     ) -> None:
         self._registry = registry
         self._limits = limits
+        self._annotator = annotator
         self._reasoning_fields = reasoning_fields
 
-    def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, ChatRenderer]:
+    async def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, Renderer]:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt_token_ids")
         request = chat.to_domain(body)
@@ -32,16 +42,26 @@ class Asking:
             fingerprint=self._fingerprint(body.model),
             reasoning_fields=self._reasoning_fields,
         )
-        return request, renderer
+        return request, await self._extended(body, request, renderer)
 
-    def completion(
-        self, body: CompletionBody
-    ) -> tuple[GenerationRequest, completions.CompletionRenderer]:
+    async def completion(self, body: CompletionBody) -> tuple[GenerationRequest, Renderer]:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt")
         request = completions.to_domain(body)
         fingerprint = self._fingerprint(body.model)
-        return request, completions.CompletionRenderer(body, request, fingerprint=fingerprint)
+        renderer = CompletionRenderer(body, request, fingerprint=fingerprint)
+        return request, await self._extended(body, request, renderer)
+
+    async def _extended(
+        self, body: GenerationBody, request: GenerationRequest, renderer: Renderer
+    ) -> Renderer:
+        """With what `nvext` asks to be told."""
+        if body.nvext is None:
+            return renderer
+        with in_words(renderer.field_names):
+            before = await self._annotator.of_prompt(request, body.nvext.annotations or ())
+        card = self._registry.known(body.model)
+        return NvExtRenderer(renderer, body.nvext, request, card, before)
 
     def _fingerprint(self, model: str) -> str:
         return fingerprint_of(self._registry.known(model))

@@ -65,6 +65,16 @@ class GenerationBody(SamplingBody, PromptBody, NvExtBody):
         return self
 
     @model_validator(mode="after")
+    def _annotations_need_stream(self) -> GenerationBody:
+        if self.nvext is not None and self.nvext.annotations and not self.stream:
+            raise FieldError(
+                "nvext.annotations",
+                "'nvext.annotations' are told beside a stream: set 'stream', or ask for "
+                "'nvext.extra_fields'",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _special_tokens_stand_close(self) -> GenerationBody:
         if self.spaces_between_special_tokens and self.skip_special_tokens is False:
             raise FieldError(
@@ -116,7 +126,10 @@ OF_THE_TEMPLATE = (
     "chat_template_kwargs",
     "continue_final_message",
     "documents",
+    "parallel_tool_calls",
     "reasoning_effort",
+    "tool_choice",
+    "tools",
     "verbosity",
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 from proxy.api.openai.bodies import CompletionBody
 from proxy.api.openai.field_names import FIELD_NAMES
 from proxy.api.openai.head import head
-from proxy.api.openai.log_probs import completion_log_probs
+from proxy.api.openai.log_probs import LogProbs
 from proxy.api.openai.usage import StreamUsage, usage_body
 from proxy.domain.completion import Answer, Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
@@ -57,6 +57,7 @@ class CompletionRenderer:
         fingerprint: str | None = None,
     ) -> None:
         self._logs = body.logprobs is not None
+        self._log_probs = LogProbs(by_id=bool(body.return_tokens_as_token_ids))
         self._tells_ids = bool(body.return_token_ids)
         self._usage = StreamUsage(body, request.choices * len(request.prompts))
         self._head = head(body, request, "text_completion", fingerprint)
@@ -84,7 +85,7 @@ class CompletionRenderer:
 
     def _with_tokens(self, choice: dict[str, Any], part: TextDelta | Answer) -> dict[str, Any]:
         if self._logs and part.log_probs:
-            choice["logprobs"] = completion_log_probs(part.log_probs)
+            choice["logprobs"] = self._log_probs.of_completion(part.log_probs)
         if self._tells_ids:
             choice["token_ids"] = list(part.token_ids)
         return choice

@@ -19,6 +19,8 @@ class Limits:
     logit_bias: int = 1024
     allowed_token_ids: int = 16_384
     choices: int = 128
+    tools: int = 128
+    tools_bytes: int = 256_000
 
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
         """Raises InvalidRequest."""
@@ -32,8 +34,14 @@ class Limits:
         if isinstance(body, ChatCompletionBody):
             _check("messages", body.messages, self.messages)
             _check_count("n", body.n or 1, self.choices)
+            self._check_tools(body)
         else:
             self._check_choices(body)
+
+    def _check_tools(self, body: ChatCompletionBody) -> None:
+        _check("tools", body.tools, self.tools)
+        tools_bytes = sum(len(tool.model_dump_json().encode()) for tool in body.tools or ())
+        _check_count("tools", tools_bytes, self.tools_bytes, of="bytes ")
 
     def _check_choices(self, body: CompletionBody) -> None:
         first = body.prompt[0] if body.prompt else ""

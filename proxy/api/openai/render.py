@@ -29,7 +29,7 @@ def routes(
         would refuse.
         """
         asked = await body.read(http, ChatCompletionBody, limits=limits)
-        generation, renderer = asking.chat(asked)
+        generation, renderer = await asking.chat(asked)
         request = service.engine_request(generation)
         with in_words(renderer.field_names):
             admitted = await tokenizer.admit(request)

@@ -28,12 +28,12 @@ def routes(
     @router.post("/chat/completions", openapi_extra=body.documented(ChatCompletionBody))
     async def create_chat_completion(http: Request) -> Response:
         asked = await body.read(http, ChatCompletionBody, limits=limits)
-        return answer(*asking.chat(asked), streams=bool(asked.stream))
+        return answer(*await asking.chat(asked), streams=bool(asked.stream))
 
     @router.post("/completions", openapi_extra=body.documented(CompletionBody))
     async def create_completion(http: Request) -> Response:
         asked = await body.read(http, CompletionBody, limits=limits)
-        return answer(*asking.completion(asked), streams=bool(asked.stream))
+        return answer(*await asking.completion(asked), streams=bool(asked.stream))
 
     @router.get("/models")
     async def list_models() -> Response:

@@ -14,7 +14,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from proxy.api import body, errors
 from proxy.api.answer import in_words
 from proxy.api.body import BodyLimits
-from proxy.api.framing import Payload
+from proxy.api.framing import Annotation, Part, Payload
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.socket_bodies import CancelBody, SocketChatBody, SocketMessage
 from proxy.domain.errors import InvalidRequest, RateLimited, echoed
@@ -130,12 +130,12 @@ class ChatSocket:
     async def _streamed(self, asked: SocketChatBody) -> Payload:
         """Sends the chunks; what remains to be said at the end."""
         try:
-            request, renderer = self._asking.chat(asked)
+            request, renderer = await self._asking.chat(asked)
             with in_words(renderer.field_names):
                 async with aclosing(self._service.generate(request)) as events:
                     async for event in events:
-                        for chunk in renderer.chunks(event):
-                            await self._send(chunk, asked.request_id)
+                        for part in renderer.chunks(event):
+                            await self._send(_message(part), asked.request_id)
         except WebSocketDisconnect:
             raise
         except Exception as error:
@@ -163,6 +163,12 @@ async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
         task.cancel()
     if waited:
         await asyncio.wait(waited)
+
+
+def _message(part: Part) -> Payload:
+    if isinstance(part, Annotation):
+        return {"type": "annotation", "name": part.name, "value": part.value}
+    return part
 
 
 def _error_message(error: Exception) -> Payload:
