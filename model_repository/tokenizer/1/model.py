@@ -51,7 +51,11 @@ class TritonPythonModel:
     def _respond(self, request: Any) -> Any:
         try:
             ids = self._prompt_ids(request)
-            output_len = self._admission.output_len(ids, _scalar(request, "max_tokens"))
+            output_len = self._admission.output_len(
+                ids,
+                _scalar(request, "max_tokens"),
+                may_be_none=bool(_scalar(request, "echo_prompt")),
+            )
             bad_words = word_list(self._bad_words(request), self._encode_word)
             self._check_guide(request)
         except Refusal as refusal:
