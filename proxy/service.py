@@ -167,6 +167,7 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
         prompt_limit=request.prompt_limit,
+        echoes_prompt=request.echoes_tokens,
         wants_token_ids=request.returns_token_ids
         or request.logs_token_ids
         or _hides_stop_tokens(request)

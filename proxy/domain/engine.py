@@ -30,6 +30,7 @@ class EngineRequest:
     sampling: Sampling
     constraint: Constraint | None = None
     prompt_limit: PromptLimit | None = None
+    echoes_prompt: bool = False  # its tokens come first, with log-probabilities as the others
     wants_token_ids: bool = False
     wants_log_prob_ids: bool = False
     priority: int | None = None  # a higher one goes first
@@ -41,6 +42,7 @@ class EngineRequest:
         given = {
             "constraint": self.constraint,
             "prompt_limit": self.prompt_limit,
+            "echo_prompt": self.echoes_prompt or None,
             "token_ids": self.wants_token_ids or None,
             "log_prob_ids": self.wants_log_prob_ids or None,
             "priority": self.priority,

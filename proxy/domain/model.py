@@ -13,6 +13,7 @@ CAPABILITIES = frozenset(
         *(one.name for one in fields(Sampling)),
         "constraint",
         "prompt_limit",
+        "echo_prompt",
         "token_ids",
         "log_prob_ids",
         "priority",

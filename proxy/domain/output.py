@@ -25,9 +25,12 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogProb:
-    """A generated token's own log-probability, and the most likely tokens, the best first."""
+    """A token's own log-probability, and the most likely tokens, the best first.
 
-    log_prob: float
+    None for the first token of a prompt, which nothing comes before.
+    """
+
+    log_prob: float | None
     top: tuple[Alternative, ...] = ()
     token_id: int | None = None  # where it was asked for
 

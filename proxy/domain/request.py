@@ -165,6 +165,13 @@ class GenerationRequest:
         return self.prompt.prompts if isinstance(self.prompt, PromptBatch) else (self.prompt,)
 
     @property
+    def echoes_tokens(self) -> bool:
+        """Whether the engine has to tell the prompt, too, since its text alone is not enough."""
+        knows_text = isinstance(self.prompt, TextPrompt) and self.prompt_limit is None
+        wants_text = self.sampling.top_log_probs is None and self.max_tokens != 0
+        return self.echoes_prompt and not (knows_text and wants_text)
+
+    @property
     def candidates(self) -> int:
         """Answers that are generated to each prompt."""
         return max(self.choices, self.best_of or 1)

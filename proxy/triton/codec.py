@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -131,7 +132,9 @@ def _log_probs(raw: Mapping[str, bytes], ids: tuple[int, ...]) -> tuple[TokenLog
     each = len(top) // len(own) if own else 0
     own_ids = ids if len(ids) == len(own) else [None] * len(own)
     return tuple(
-        TokenLogProb(value, top[at * each : (at + 1) * each], token_id)
+        TokenLogProb(None, (), token_id)
+        if math.isnan(value)
+        else TokenLogProb(value, top[at * each : (at + 1) * each], token_id)
         for at, (value, token_id) in enumerate(zip(own, own_ids, strict=True))
     )
 

@@ -98,6 +98,7 @@ INPUTS = (
     InputTensor("input_ids", "INT32", lambda r: r.token_ids),
     InputTensor("add_special_tokens", "BOOL", lambda r: r.add_special_tokens),
     InputTensor("max_tokens", "INT32", lambda r: r.max_tokens),
+    InputTensor("echo_prompt", "BOOL", lambda r: r.echoes_prompt or None, "echo_prompt"),
     InputTensor("truncate_prompt_tokens", "INT32", _prompt_limit, "prompt_limit"),
     InputTensor("truncate_keeps_start", "BOOL", _keeps_start, "prompt_limit"),
     _sampling("temperature", "FP32"),
@@ -136,7 +137,7 @@ OUTPUTS = (
 
 # What of it the tokenizer model takes, which is asked alone when nothing is to be generated.
 _PROMPT = ("text_input", "input_ids", "add_special_tokens", "max_tokens", "bad_words")
-_LIMIT = ("truncate_prompt_tokens", "truncate_keeps_start")
+_LIMIT = ("echo_prompt", "truncate_prompt_tokens", "truncate_keeps_start")
 _GUIDE = ("guided_decoding_guide_type", "guided_decoding_guide")
 TOKENIZER_INPUTS = tuple(row for row in INPUTS if row.name in (*_PROMPT, *_LIMIT, *_GUIDE))
 TOKENIZER_OUTPUTS = (

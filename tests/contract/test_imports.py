@@ -18,6 +18,7 @@ LAYERS = [
         "proxy.stalls",
         "proxy.timing",
         "proxy.infilling",
+        "proxy.prompt_echo",
         "proxy.choice",
         "proxy.candidates",
         "proxy.parsing",

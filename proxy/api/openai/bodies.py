@@ -228,6 +228,7 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
 
 class CompletionBody(GenerationBody):
     prompt: PromptText
+    max_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     best_of: Annotated[int, Field(ge=1, le=20)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     echo: bool | None = None
@@ -243,15 +244,10 @@ class CompletionBody(GenerationBody):
         return self
 
     @model_validator(mode="after")
-    def _echo_is_of_text(self) -> CompletionBody:
-        first = self.prompt[0] if self.prompt else ""
-        if self.echo and not isinstance(first, str):
-            raise FieldError("echo", "'echo' needs a prompt of text", code="unsupported_parameter")
-        if self.echo and self.logprobs is not None:
+    def _an_answer_of_nothing_is_an_echo(self) -> CompletionBody:
+        if self.max_tokens == 0 and not self.echo:
             raise FieldError(
-                "echo",
-                "'echo' with 'logprobs' is not supported by this server",
-                code="unsupported_parameter",
+                "max_tokens", "'max_tokens' is 0, which is only allowed when 'echo' is true"
             )
         return self
 

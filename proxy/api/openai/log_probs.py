@@ -37,9 +37,11 @@ class LogProbs:
             "text_offset": [token.offset for token in listed],
         }
 
-    def _top(self, token: LoggedToken) -> dict[str, float]:
-        """Of tokens with the same text the likeliest stands."""
-        found: dict[str, float] = {}
+    def _top(self, token: LoggedToken) -> dict[str, float | None] | None:
+        """Of tokens with the same text the likeliest stands. A prompt's first token has none."""
+        if token.log_prob.log_prob is None:
+            return None
+        found: dict[str, float | None] = {}
         for one in token.log_prob.top:
             found.setdefault(self._name(one.token_bytes, one), _finite(one.log_prob))
         own = self._name(token.token_bytes, token.log_prob)
@@ -55,5 +57,5 @@ class LogProbs:
         return f"token_id:{value.token_id}" if self._by_id else data.decode(errors="replace")
 
 
-def _finite(value: float) -> float:
-    return max(value, LEAST)
+def _finite(value: float | None) -> float | None:
+    return None if value is None else max(value, LEAST)
