@@ -75,6 +75,9 @@ class ModelEntry(_Section):
     tool_parser: str = "auto"  # a family's name; auto: found from the chat template; none
     reasoning_parser: str = "auto"
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = 25.0  # no token waits longer to be sent
+    # what no grammar holds an answer to is checked, and tried again so often
+    max_retries: Annotated[int, Field(ge=0, le=10)] = 2
+    stream_mode: Literal["buffered", "optimistic"] = "buffered"  # checked before it goes out?
     onnx: OnnxOptions = OnnxOptions()
     sampling: SamplingDefaults = SamplingDefaults()
 

@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from proxy import policy, readiness
 from proxy.access.concurrency import Concurrency
+from proxy.access.leaving import Leaving
 from proxy.api import dynamo, errors, operations
 from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits
@@ -29,13 +30,17 @@ from proxy.domain.tokenizer import Tokenizer
 from proxy.registry import Registry
 from proxy.service import Service
 from proxy.settings import Settings
+from proxy.structured.schema import SchemaLimits
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.tokenizer import TritonTokenizer
 
-EXPOSED_HEADERS = ("x-request-id", "retry-after", "retry-after-ms", "x-should-retry")
+EXPOSED_HEADERS = (
+    *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
+    *("x-attempts", "x-unenforced-keywords"),
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -75,6 +80,7 @@ def compose(settings: Settings, engine: Engine, catalog: Catalog, tokenizer: Tok
         lifespan=lifespan,
         middleware=[*_cors(settings.cors_origins), Middleware(RequestContext, metrics=metrics)],
     )
+    app.state.leaving = Leaving()
     errors.install(app)
     _include_adapters(app, settings, service, registry, tokenizer)
     app.include_router(operations.routes(registry, metrics.registry))
@@ -96,6 +102,7 @@ def _include_adapters(
     socket = openai_socket.routes(
         service,
         asking,
+        app.state.leaving,
         origins=settings.cors_origins,
         max_requests=settings.max_socket_requests,
         body_limits=bodies,
@@ -121,6 +128,11 @@ def _limits(settings: Settings) -> Limits:
         choices=settings.max_choices,
         tools=settings.max_tools,
         tools_bytes=settings.max_tools_bytes,
+        schemas=SchemaLimits(
+            size_bytes=settings.max_schema_bytes,
+            depth=settings.max_schema_depth,
+            properties=settings.max_schema_properties,
+        ),
     )
 
 

@@ -47,6 +47,8 @@ class Choice:
         self._stops = StopMatcher(request.stop, includes_stop=request.includes_stop)
         self._parser = parser
         self._specials = specials
+        self._thinking_budget = request.thinking_budget
+        self._raw = bytearray()
         self._min_tokens = request.sampling.min_tokens or 0
         self._includes_stop = request.includes_stop
         self._end_ids = frozenset(
@@ -74,6 +76,8 @@ class Choice:
             delta = self._without_echo(delta)
         logged, taken = self._push_tokens(delta)
         finish = FinishReason.STOP if self._has_ended else delta.finish
+        if self.has_thought_enough and finish is FinishReason.STOP:
+            finish = None  # the answer is still to come
         if finish is not None:
             finish = self._flush(finish)
             if not self._stops.is_stopped:
@@ -87,6 +91,30 @@ class Choice:
             return [*deltas]
         self.is_finished = True
         return [*deltas, self._finished(finish)]
+
+    @property
+    def has_thought_enough(self) -> bool:
+        """Whether the thinking budget is spent, and the model still thinks."""
+        budget, parser = self._thinking_budget, self._parser
+        if budget is None or parser is None or self.is_finished:
+            return False
+        return parser.is_thinking and self._reasoning_tokens >= budget
+
+    @property
+    def tokens(self) -> int:
+        """Generated so far."""
+        return self._completion_tokens
+
+    def end_thought(self, closing: str) -> tuple[str, list[OutputEvent]]:
+        """Writes what ends the reasoning in the model's place.
+
+        Returns:
+            All text so far, as the model would have written it, and the events of it.
+        """
+        self._raw += closing.encode()
+        text = self._text.flush() + closing
+        self._pass_on(self._stops.flush() + text, is_token=False)
+        return self._raw.decode(errors="replace"), [*self._parsed([], (), is_last=False)]
 
     @property
     def _has_ended(self) -> bool:
@@ -121,6 +149,8 @@ class Choice:
             self._completion_tokens += 1
             if self._specials and not data:
                 data = self._specials.get(delta.token_ids[taken - 1], data)
+            if self._thinking_budget is not None:
+                self._raw += data
             piece = self._text.push(b"" if taken == end_at else data)
             # stop strings are not looked for in the first `min_tokens`
             checked = self._completion_tokens > self._min_tokens
@@ -132,7 +162,7 @@ class Choice:
                 if self._logs and taken != end_at:
                     self._logged.push(data, log_prob, len(piece))
                 logged += self._logged.released(len(passed), is_last=self._stops.is_stopped)
-            if self._has_ended:
+            if self._has_ended or self.has_thought_enough:
                 break
         return logged, taken
 

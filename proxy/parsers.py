@@ -65,7 +65,13 @@ def looks_for_calls(request: GenerationRequest) -> bool:
 
 
 def check(request: GenerationRequest, card: ModelCard) -> None:
-    """Raises InvalidRequest: nobody would find the model's calls."""
+    """Raises InvalidRequest: nobody would find the model's calls, or its reasoning."""
+    if request.thinking_budget is not None and of_card(card).reasoning is None:
+        raise InvalidRequest(
+            f"The model {card.name!r} has no reasoning parser, so there is nothing to limit.",
+            code="unsupported_parameter",
+            param="thinking_token_budget",
+        )
     if looks_for_calls(request) and of_card(card).tools is None:
         raise InvalidRequest(
             f"The model {card.name!r} has no tool parser: its chat template shows none that is "
@@ -73,6 +79,12 @@ def check(request: GenerationRequest, card: ModelCard) -> None:
             code="unsupported_parameter",
             param="tools",
         )
+
+
+def closing_of(card: ModelCard) -> str:
+    """What ends the model's reasoning, "" where it has none."""
+    family = of_card(card).reasoning_family
+    return "" if family is None else family.parser_type.closing
 
 
 def parser_of(request: GenerationRequest, card: ModelCard, prompt: str) -> OutputParser | None:

@@ -15,6 +15,7 @@ from proxy import infilling, parsers, prompting, stalls
 from proxy.access.concurrency import Concurrency
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
+from proxy.domain.delivery import Delivery
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed, InvalidRequest
 from proxy.domain.events import Events
@@ -28,6 +29,9 @@ from proxy.domain.request import (
     TokenPrompt,
 )
 from proxy.registry import Registry
+from proxy.structured import checks
+from proxy.structured.attempts import Attempts
+from proxy.structured.blame import blamed
 from proxy.timing import Stopwatch
 
 Deltas = AsyncGenerator[TokenDelta, None]
@@ -59,46 +63,78 @@ class Service:
         self._request_timeout_s = request_timeout_s
         self._stall_timeout_s = stall_timeout_s
 
-    def generate(self, request: GenerationRequest) -> Events:
+    def generate(self, request: GenerationRequest, delivery: Delivery | None = None) -> Events:
         """Events that end with one Finished, or raise a ProxyError.
 
         Raises:
             UnknownModel, ModelUnavailable: at once.
         """
         card = self._registry.card(request.model)
-        return self._watcher.watch(request, card, self._events(request, card))
+        events = self._events(request, card, delivery or Delivery())
+        return self._watcher.watch(request, card, events)
 
     def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
-        return self._asked(request, self._registry.card(request.model))
+        with blamed(request.constraint):
+            return self._asked(request, self._registry.card(request.model))
 
-    async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
-        async with self._concurrency.permit(), aclosing(self._choices(request, card)) as events:
-            stopwatch = Stopwatch()
+    async def _events(
+        self, request: GenerationRequest, card: ModelCard, delivery: Delivery
+    ) -> Events:
+        delivery.unenforced = checks.untold(request.constraint, card)
+        choices, stopwatch = self._choices(request, card, delivery), Stopwatch()
+        async with self._concurrency.permit(), aclosing(choices) as events:
             async for event in events:
                 yield stopwatch.seen(event)
 
-    def _choices(self, request: GenerationRequest, card: ModelCard) -> Events:
+    def _choices(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Events:
+        attempts = None
+        if (check := checks.check_of(request.constraint, card)) is not None:
+            attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
         parts = request.parts()
+        choices = [
+            self._conforming(
+                part, card, index, attempts, counts_prompt=index % request.candidates == 0
+            )
+            for index, part in enumerate(parts)
+        ]
         if len(parts) == 1:
-            return self._choice(parts[0], card)
-        events = interleaved(
-            [
-                self._choice(part, card, index, counts_prompt=index % request.candidates == 0)
-                for index, part in enumerate(parts)
-            ]
-        )
+            return choices[0]
+        events = interleaved(choices)
         if request.candidates == request.choices:
             return events
         return best(events, candidates=request.candidates, choices=request.choices)
 
-    async def _choice(
+    def _conforming(
         self,
         request: GenerationRequest,
         card: ModelCard,
-        index: int = 0,
+        index: int,
+        attempts: Attempts | None,
         *,
-        counts_prompt: bool = True,
+        counts_prompt: bool,
+    ) -> Events:
+        def generate(request: GenerationRequest, counts_prompt: bool) -> Events:
+            return self._choice(request, card, index, counts_prompt=counts_prompt)
+
+        if attempts is None:
+            return generate(request, counts_prompt)
+        if attempts.delivery.is_live and card.streams_unchecked:
+            return attempts.live(generate(request, counts_prompt))
+        return attempts.held_back(generate, request, counts_prompt=counts_prompt)
+
+    async def _choice(
+        self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
+    ) -> Events:
+        with blamed(request.constraint):
+            async with aclosing(
+                self._generated(request, card, index, counts_prompt=counts_prompt)
+            ) as events:
+                async for event in events:
+                    yield event
+
+    async def _generated(
+        self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
     ) -> Events:
         asked = self._asked(request, card)
         choice = Choice(
@@ -109,11 +145,23 @@ class Service:
             parser=parsers.parser_of(request, card, asked.text or ""),
             specials=parsers.visible_specials(request, card),
         )
+        while not choice.is_finished:
+            if choice.has_thought_enough:
+                text, events = choice.end_thought(parsers.closing_of(card))
+                asked = asked.continued(text, choice.tokens)
+                for event in events:
+                    yield event
+            async with aclosing(self._run(choice, asked)) as events_of_run:
+                async for event in events_of_run:
+                    yield event
+
+    async def _run(self, choice: Choice, asked: EngineRequest) -> Events:
+        """Until the choice has what it wants of this stream."""
         async with aclosing(self._deltas(asked)) as deltas:
             async for delta in deltas:
                 for event in choice.push(delta):
                     yield event
-                if choice.is_finished:
+                if choice.is_finished or choice.has_thought_enough:
                     return
         raise EngineFailed("The engine's stream ended without a finish reason.")
 
@@ -168,6 +216,7 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         sampling=request.sampling.with_defaults(card.sampling),
         prompt_limit=request.prompt_limit,
         echoes_prompt=request.echoes_tokens,
+        constraint=checks.guided(request.constraint, card),
         wants_token_ids=request.returns_token_ids
         or request.logs_token_ids
         or _hides_stop_tokens(request)

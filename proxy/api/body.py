@@ -33,7 +33,7 @@ class BodyLimits:
     """`depth`: of arrays and objects in each other."""
 
     bytes: int = 10_000_000
-    depth: int = 64
+    depth: int = 100
 
 
 async def read(request: Request, kind: type[Body], *, limits: BodyLimits) -> Body:

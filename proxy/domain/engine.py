@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from proxy.domain.constraint import Constraint
@@ -35,6 +35,19 @@ class EngineRequest:
     wants_log_prob_ids: bool = False
     priority: int | None = None  # a higher one goes first
     cache_salt: str | None = None
+
+    def continued(self, text: str, tokens: int) -> EngineRequest:
+        """The rest of an answer that goes on behind `text`, of which `tokens` were generated."""
+        limit, least = self.max_tokens, self.sampling.min_tokens
+        return replace(
+            self,
+            id=f"{self.id}-more",
+            text=(self.text or "") + text,
+            max_tokens=None if limit is None else max(limit - tokens, 1),
+            sampling=replace(
+                self.sampling, min_tokens=None if least is None else max(least - tokens, 0) or None
+            ),
+        )
 
     @property
     def asks_for(self) -> frozenset[str]:

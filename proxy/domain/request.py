@@ -122,7 +122,8 @@ class GenerationRequest:
     adds_special_tokens: the tokenizer's own around the prompt; None for what is usual.
     logs_token_ids: log-probabilities tell the ids of their tokens.
     calls_in_parallel: more than one call may be in an answer. constraint: what the caller wants
-    the text to conform to. priority: a higher one goes first.
+    the text to conform to. thinking_budget: tokens of reasoning, at most. priority: a higher one
+    goes first.
     """
 
     id: str
@@ -145,6 +146,7 @@ class GenerationRequest:
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     calls_in_parallel: bool = True
     constraint: Constraint | None = None
+    thinking_budget: int | None = None
     priority: int | None = None
     cache_salt: str | None = None
     user: str | None = None

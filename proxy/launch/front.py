@@ -9,8 +9,11 @@ import socket
 from collections.abc import Callable, Iterator
 
 import uvicorn
+from fastapi import FastAPI
 
+from proxy.access.leaving import Leaving
 from proxy.launch import probe
+from proxy.launch.draining import DrainingWebSocket
 from proxy.launch.errors import LaunchError
 from proxy.launch.signals import Stop
 from proxy.settings import Settings
@@ -41,9 +44,10 @@ async def run(
     from proxy.telemetry import logs
 
     logs.configure(settings.log_level, settings.log_format)
-    server = _Server(_config(create_app(settings), settings))
+    app = create_app(settings)
+    server = _Server(_config(app, settings))
     beside = [
-        asyncio.create_task(_relay(stop, server, say)),
+        asyncio.create_task(_relay(stop, server, app.state.leaving, say)),
         asyncio.create_task(_announce(settings, model, say)),
     ]
     try:
@@ -57,12 +61,12 @@ async def run(
         raise LaunchError("the proxy did not start: its log above says why")
 
 
-def _config(app: object, settings: Settings) -> uvicorn.Config:
+def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
-        app,  # type: ignore[arg-type]  # FastAPI is an ASGI app
+        app,
         loop="uvloop",
         http="httptools",
-        ws="websockets-sansio",
+        ws=DrainingWebSocket,
         ws_max_size=SOCKET_LIMIT_FACTOR * settings.max_request_bytes,
         ws_per_message_deflate=False,
         lifespan="on",
@@ -83,9 +87,10 @@ async def _abandon(server: uvicorn.Server) -> None:
         await asyncio.wait_for(server.lifespan.shutdown(), ABANDON_S)
 
 
-async def _relay(stop: Stop, server: uvicorn.Server, say: Say) -> None:
+async def _relay(stop: Stop, server: uvicorn.Server, leaving: Leaving, say: Say) -> None:
     await stop.asked.wait()
     say("stopping: running streams may end (once more to hurry)")
+    leaving.say()
     server.should_exit = True
     await stop.hurried.wait()
     say("hurrying")

@@ -18,6 +18,7 @@ class HarmonyParser(ReasoningParser):
 
     starts = ("<|channel|>analysis<|message|>",)
     ends = _ENDS
+    closing = "<|end|><|start|>assistant<|channel|>final<|message|>"
     inner_marks = _HEADS
 
     def _parse(self) -> Steps[None]:

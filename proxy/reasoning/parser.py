@@ -24,6 +24,8 @@ class ReasoningParser(PushParser[ReasoningEvent]):
 
     starts: ClassVar[tuple[str, ...]] = ()
     ends: ClassVar[tuple[str, ...]] = ()
+    # What ends the reasoning where somebody else than the model has to.
+    closing: ClassVar[str] = ""
     # Further marks of the syntax, where they may be special tokens.
     inner_marks: ClassVar[tuple[str, ...]] = ()
 

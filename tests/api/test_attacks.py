@@ -18,8 +18,8 @@ DEEP = {
     "arrays": "[" * 100_000 + "]" * 100_000,
     "objects": '{"a":' * 5000 + "1" + "}" * 5000,
     "unclosed": "[" * 1_000_000,
-    "in metadata": f'{{{HI}, "metadata": {{"a": {"[" * 100 + "]" * 100}}}}}',
-    "in a template's values": f'{{{HI}, "chat_template_kwargs": {{"a": {"[" * 70 + "]" * 70}}}}}',
+    "in metadata": f'{{{HI}, "metadata": {{"a": {"[" * 120 + "]" * 120}}}}}',
+    "in a template's values": f'{{{HI}, "chat_template_kwargs": {{"a": {"[" * 120 + "]" * 120}}}}}',
 }
 STRANGE = {
     "a lone surrogate": f'{{{HI}, "user": "\\ud800"}}',

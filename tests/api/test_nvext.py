@@ -60,6 +60,8 @@ def test_greedy_sampling_is_so_whatever_the_temperature(serve, path, body, name)
         ({"use_raw_prompt": True}, {"add_generation_prompt": True}, "add_generation_prompt"),
         ({"use_raw_prompt": True, "token_data": [1]}, {}, "nvext.use_raw_prompt"),
         ({"token_data": []}, {}, "nvext.token_data"),
+        ({"max_thinking_tokens": 5}, {"thinking_token_budget": 6}, "nvext.max_thinking_tokens"),
+        ({"max_thinking_tokens": 5}, {"truncate_prompt_tokens": 6}, "truncate_prompt_tokens"),
     ],
 )
 def test_what_contradicts_or_is_out_of_range_is_refused_by_name(serve, nvext, fields, param):
@@ -71,6 +73,17 @@ def test_what_contradicts_or_is_out_of_range_is_refused_by_name(serve, nvext, fi
         param,
     )
     assert not seen
+
+
+def test_a_budget_of_reasoning_is_the_chats_own_field(serve):
+    response, _ = post(serve, CHAT, CHAT_BODY, {"max_thinking_tokens": 5})
+    assert error_of(response)["param"] == "thinking_token_budget", "this model has no reasoning"
+    response, _ = post(serve, TEXT, TEXT_BODY, {"max_thinking_tokens": 5})
+    error = error_of(response)
+    assert (error["code"], error["param"]) == (
+        "unsupported_parameter",
+        "nvext.max_thinking_tokens",
+    )
 
 
 @BOTH

@@ -74,6 +74,7 @@ def test_a_chat_of_token_ids_has_no_template(serve):
         {"documents": [{"a": 1}]},
         {"chat_template": "x"},
         {"reasoning_effort": "none"},
+        {"thinking_token_budget": 5},
         {"tools": [{"type": "function", "function": {"name": "f"}}]},
     ],
 )

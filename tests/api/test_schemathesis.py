@@ -19,7 +19,7 @@ RESPONSES = {
     "/chat/completions": ("CreateChatCompletionResponse", "CreateChatCompletionStreamResponse"),
     "/completions": ("CreateCompletionResponse", "CreateCompletionResponse"),
 }
-EXAMPLES = 150
+EXAMPLES = 100
 
 
 def operation(path: str) -> Any:

@@ -25,6 +25,7 @@ LAYERS = [
         "proxy.tools",
         "proxy.reasoning",
         "proxy.prompting",
+        "proxy.structured",
         "proxy.triton",
     },
     {"proxy.telemetry", "proxy.readiness", "proxy.service"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from proxy.api.answer import Renderer, in_words
 from proxy.api.openai import chat, completions, nvext
 from proxy.api.openai.annotations import Annotator
@@ -13,11 +15,12 @@ from proxy.api.openai.limits import Limits
 from proxy.api.openai.nvext_renderer import NvExtRenderer
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
+from proxy.structured.asked import constraint
 
 
 class Asking:
-    """Shared by all routes that take OpenAI's bodies. Both verbs raise as `limits` and the
-    registry do."""
+    """Shared by all routes that take OpenAI's bodies. Both verbs raise as `limits`, the
+    registry and `structured.asked` do."""
 
     def __init__(
         self,
@@ -35,7 +38,7 @@ class Asking:
     async def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, Renderer]:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt_token_ids")
-        request = chat.to_domain(body)
+        request = self._constrained(chat.to_domain(body), body)
         renderer = ChatRenderer(
             body,
             request,
@@ -47,7 +50,7 @@ class Asking:
     async def completion(self, body: CompletionBody) -> tuple[GenerationRequest, Renderer]:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt")
-        request = completions.to_domain(body)
+        request = self._constrained(completions.to_domain(body), body)
         fingerprint = self._fingerprint(body.model)
         renderer = CompletionRenderer(body, request, fingerprint=fingerprint)
         return request, await self._extended(body, request, renderer)
@@ -62,6 +65,11 @@ class Asking:
             before = await self._annotator.of_prompt(request, body.nvext.annotations or ())
         card = self._registry.known(body.model)
         return NvExtRenderer(renderer, body.nvext, request, card, before)
+
+    def _constrained(self, request: GenerationRequest, body: GenerationBody) -> GenerationRequest:
+        if (asked := body.asked_format) is None:
+            return request
+        return replace(request, constraint=constraint(asked, self._limits.schemas))
 
     def _fingerprint(self, model: str) -> str:
         return fingerprint_of(self._registry.known(model))

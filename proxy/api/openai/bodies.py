@@ -18,6 +18,7 @@ from proxy.api.openai.fields import (
     only,
 )
 from proxy.api.openai.fields import RequestBody as RequestBody
+from proxy.api.openai.format_body import FormatBody
 from proxy.api.openai.message_bodies import MessageBody as MessageBody
 from proxy.api.openai.nvext import NvExtBody
 from proxy.api.openai.prompt_body import PromptBody
@@ -38,7 +39,7 @@ class StreamOptions(RequestBody):
     include_obfuscation: Annotated[bool, only(False)] | None = None
 
 
-class GenerationBody(SamplingBody, PromptBody, NvExtBody):
+class GenerationBody(SamplingBody, PromptBody, FormatBody, NvExtBody):
     """What chat completions and completions share, beside sampling."""
 
     model: str
@@ -128,6 +129,7 @@ OF_THE_TEMPLATE = (
     "documents",
     "parallel_tool_calls",
     "reasoning_effort",
+    "thinking_token_budget",
     "tool_choice",
     "tools",
     "verbosity",
@@ -150,6 +152,7 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
         None
     )
+    thinking_token_budget: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -213,6 +216,19 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
             )
         return self
 
+    @model_validator(mode="after")
+    def _a_cut_prompt_is_not_continued(self) -> ChatCompletionBody:
+        """A budget of reasoning sends what was thought again, behind the prompt."""
+        budget = self.thinking_token_budget
+        if self.nvext is not None and self.nvext.max_thinking_tokens is not None:
+            budget = self.nvext.max_thinking_tokens
+        if budget is not None and self.truncate_prompt_tokens is not None:
+            raise FieldError(
+                "truncate_prompt_tokens",
+                "'truncate_prompt_tokens' and a budget of reasoning exclude each other",
+            )
+        return self
+
     @property
     def takes_raw_prompt(self) -> bool:
         return self.nvext is not None and bool(self.nvext.use_raw_prompt)
@@ -260,4 +276,21 @@ class CompletionBody(GenerationBody):
             raise FieldError("suffix", "'suffix' and 'echo' exclude each other")
         if self.suffix is not None and self.nvext is not None and self.nvext.token_data:
             raise FieldError("suffix", "'suffix' and 'nvext.token_data' exclude each other")
+        return self
+
+    @model_validator(mode="after")
+    def _an_echo_has_no_format(self) -> CompletionBody:
+        if self.echo and self.asked_format is not None:
+            field = self.asked_format.field
+            raise FieldError("echo", f"'echo' and '{field}' exclude each other")
+        return self
+
+    @model_validator(mode="after")
+    def _completions_do_not_think(self) -> CompletionBody:
+        if self.nvext is not None and self.nvext.max_thinking_tokens is not None:
+            raise FieldError(
+                "nvext.max_thinking_tokens",
+                "'nvext.max_thinking_tokens' is of chats: a completion has no reasoning",
+                code="unsupported_parameter",
+            )
         return self

@@ -24,6 +24,7 @@ def to_domain(body: ChatCompletionBody) -> GenerationRequest:
         max_tokens=body.token_limit,
         tools=body.domain_tools,
         tool_choice=body.domain_choice,
+        thinking_budget=body.thinking_token_budget,
         calls_in_parallel=body.parallel_tool_calls is not False,
         **body.shared(body.top_log_probs),
     )

@@ -32,6 +32,7 @@ class NvExt(RequestBody):
     annotations: list[AnnotationName] | None = None
     extra_fields: list[ExtraField] | None = None
     token_data: TokenIds | None = None
+    max_thinking_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     agent_hints: AgentHints | None = None
 
     @model_validator(mode="after")
@@ -91,6 +92,7 @@ def _values(ext: NvExt, ids_field: str) -> list[tuple[str, str, Any]]:
         ("nvext.repetition_penalty", "repetition_penalty", ext.repetition_penalty),
         ("nvext.agent_hints.priority", "priority", None if priority is None else -priority),
         ("nvext.token_data", ids_field, ext.token_data),
+        ("nvext.max_thinking_tokens", "thinking_token_budget", ext.max_thinking_tokens),
     ]
     return [(path, name, value) for path, name, value in found if value is not None]
 

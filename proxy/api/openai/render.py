@@ -15,6 +15,7 @@ from proxy.api.openai.bodies import ChatCompletionBody
 from proxy.domain.engine import EngineRequest
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.service import Service
+from proxy.structured.blame import blamed
 
 
 def routes(
@@ -31,7 +32,7 @@ def routes(
         asked = await body.read(http, ChatCompletionBody, limits=limits)
         generation, renderer = await asking.chat(asked)
         request = service.engine_request(generation)
-        with in_words(renderer.field_names):
+        with in_words(renderer.field_names), blamed(generation.constraint):
             admitted = await tokenizer.admit(request)
         return JSONResponse(
             {
