@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable, Iterator
 
 import uvicorn
-from fastapi import FastAPI
 
 from proxy.access.leaving import Leaving
 from proxy.launch import probe
@@ -61,9 +60,9 @@ async def run(
         raise LaunchError("the proxy did not start: its log above says why")
 
 
-def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+def _config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
-        app,
+        app,  # type: ignore[arg-type]  # FastAPI is an ASGI app
         loop="uvloop",
         http="httptools",
         ws=DrainingWebSocket,
