@@ -120,6 +120,20 @@ def test_how_much_a_request_may_hold_is_a_setting(serve, field, value, limit):
     assert serve(ScriptedEngine(deltas("a")), **enough).post(CHAT, json=body).status_code == 200
 
 
+@pytest.mark.parametrize("limit", [{"max_tools": 2}, {"max_tools_bytes": 400}])
+def test_the_number_of_tools_and_their_bytes_are_settings(serve, limit):
+    tools = [
+        {"type": "function", "function": {"name": f"f{at}", "description": "é" * 50}}
+        for at in range(3)
+    ]
+    client = serve(ScriptedEngine(), **limit)
+    error = error_of(client.post(CHAT, json={**GOOD, "tools": tools}))
+    assert (error["code"], error["param"]) == ("invalid_parameter", "tools")
+    assert str(*limit.values()) in error["message"]
+    fewer = error_of(client.post(CHAT, json={**GOOD, "tools": tools[:1]}))
+    assert fewer["code"] == "unsupported_parameter", "this model has no tool parser"
+
+
 @pytest.mark.parametrize("path", [CHAT, TEXT])
 def test_fields_of_other_servers_are_refused_with_what_to_do_instead(serve, path):
     client = serve(ScriptedEngine())
