@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -62,8 +61,7 @@ def constraint(asked: Asked, limits: SchemaLimits) -> Constraint:
         case Form.GRAMMAR:
             return Constraint(GuideKind.GRAMMAR, _ebnf(value, field), field)
         case Form.STRUCTURAL_TAG:
-            tag = structural_tags.checked(value, field, limits)
-            return Constraint(GuideKind.STRUCTURAL_TAG, json.dumps(tag, ensure_ascii=False), field)
+            return structural_tags.guide(structural_tags.checked(value, field, limits), field)
         case _:
             assert_never(asked.form)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import jsonschema_rs
 import orjson
@@ -23,8 +23,23 @@ TOLD_AT_MOST = 3  # violations, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)
 
 
+class Check(Protocol):
+    """`of`: what is wrong with an answer, None where it conforms.
+
+    field: the caller's path of what is checked. wanted: the same, in words for the model.
+    """
+
+    @property
+    def field(self) -> str: ...
+
+    @property
+    def wanted(self) -> str: ...
+
+    def of(self, answer: Answer) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class TextCheck:
     """field: the caller's path of what is checked. wanted: the same, in words for the model.
 
     violation: what is wrong with an answer's text, None where it conforms.
@@ -104,7 +119,7 @@ def _check(constraint: Constraint) -> Check:
             param=constraint.field,
         ) from error
     is_json = constraint.kind is not GuideKind.REGEX
-    return Check(
+    return TextCheck(
         field=constraint.field,
         wanted=wanted,
         violation=lambda text: violation(text, validator, is_json=is_json),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from typing_extensions import assert_never
+
+from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest
 from proxy.structured.schema import SchemaLimits, parsed
 from proxy.structured.schema import checked as checked_schema
@@ -15,7 +19,7 @@ Format = dict[str, Any]
 
 
 def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
-    """`{"type": "structural_tag", "format": …}`, every schema in it checked.
+    """Its `format`, every schema in it checked.
 
     Raises:
         InvalidSchema: one of them is none, or the value is no JSON object.
@@ -23,9 +27,9 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
     """
     given = parsed(value, field)
     if "format" in given:
-        tag = {"type": "structural_tag", "format": given["format"]}
+        tag = given["format"]
     elif {"structures", "triggers"} <= set(given):
-        tag = {"type": "structural_tag", "format": _triggered(given, field)}
+        tag = _triggered(given, field)
     else:
         raise InvalidRequest(
             f"Invalid value for '{field}': a structural tag has 'format', or 'structures' and "
@@ -33,10 +37,11 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
             code="invalid_parameter",
             param=field,
         )
-    for schema in _schemas(tag["format"]):
+    for schema in _schemas(tag):
         if not isinstance(schema, bool):
             checked_schema(schema, field, limits)
-    return tag
+    found: Format = tag
+    return found
 
 
 def json_format(schema: Any) -> Format:
@@ -46,6 +51,30 @@ def json_format(schema: Any) -> Format:
         "json_schema": schema,
         "max_whitespace_cnt": WHITESPACE_AT_MOST,
     }
+
+
+def guide(tag: Format, field: str) -> Constraint:
+    """For the engine. `field`: the caller's path of what asked for it."""
+    text = json.dumps({"type": "structural_tag", "format": tag}, ensure_ascii=False)
+    return Constraint(GuideKind.STRUCTURAL_TAG, text, field)
+
+
+def format_of(constraint: Constraint) -> Format:
+    """What it asks for, as a part of a structural tag."""
+    match constraint.kind:
+        case GuideKind.JSON:
+            return json_format({"type": ["object", "array"]})
+        case GuideKind.JSON_SCHEMA:
+            return json_format(json.loads(constraint.text))
+        case GuideKind.REGEX:
+            return {"type": "regex", "pattern": constraint.text}
+        case GuideKind.GRAMMAR:
+            return {"type": "grammar", "grammar": constraint.text}
+        case GuideKind.STRUCTURAL_TAG:
+            found: Format = json.loads(constraint.text)["format"]
+            return found
+        case _:
+            assert_never(constraint.kind)
 
 
 def _triggered(given: Mapping[str, Any], field: str) -> Format:

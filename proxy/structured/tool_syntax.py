@@ -36,8 +36,8 @@ class ToolSyntax:
     """`head` call (`separator` call)* `foot`; a call is `begin` name `middle` arguments `end`.
 
     can_hold: whether the arguments of a schema can be written so. trigger: where text ends and
-    calls begin, of `head` or `begin`, all of it if it does not say. is_single: there is never a
-    second call.
+    calls begin, of `head` or `begin`, all of it if it does not say. is_clear: text has no such
+    beginnings of its own. is_single: there is never a second call.
     """
 
     head: str = ""
@@ -49,6 +49,7 @@ class ToolSyntax:
     separator: str = ""
     foot: str = ""
     trigger: str = ""
+    is_clear: bool = True
     is_single: bool = False
 
     def one_of(self, schemas: dict[str, Any], *, in_parallel: bool) -> Format:
@@ -89,13 +90,13 @@ class ToolSyntax:
 
 
 def _listed(head: str, foot: str, *, trigger: str = "", key: str = "arguments") -> ToolSyntax:
-    """JSON objects in a list."""
+    """JSON objects in a list; the head goes on to the first name, so that a bare list has one."""
     return ToolSyntax(
-        head=head,
-        begin='{"name": "',
+        head=f'{head}{{"name": "',
+        begin="",
         middle=f'", "{key}": ',
         end="}",
-        separator=", ",
+        separator=', {"name": "',
         foot=foot,
         trigger=trigger,
     )
@@ -110,6 +111,7 @@ _PYTHONIC = ToolSyntax(
     end=")",
     separator=", ",
     foot="]",
+    is_clear=False,
 )
 _QWEN_XML = ToolSyntax(
     begin="<tool_call>\n<function=",
@@ -136,8 +138,8 @@ SYNTAXES: dict[str, ToolSyntax] = {
     "llama3_json": ToolSyntax(
         begin='{"name": "', middle='", "parameters": ', end="}", separator="; "
     ),
-    "xlam": _listed("[", "]", trigger='[{"name"'),
-    "json_list": _listed("[", "]", trigger='[{"name"', key="parameters"),
+    "xlam": _listed("[", "]"),
+    "json_list": _listed("[", "]", key="parameters"),
     "pythonic": _PYTHONIC,
     "llama4_pythonic": _PYTHONIC,
     "qwen3_coder": _QWEN_XML,
@@ -201,7 +203,9 @@ SYNTAXES: dict[str, ToolSyntax] = {
         is_single=True,
     ),
     # xgrammar has no words for its bare keys and its quotes; its parser reads JSON, too
-    "gemma4": ToolSyntax(begin="<|tool_call>call:", middle="", end="<tool_call|>"),
+    "gemma4": ToolSyntax(
+        begin="<|tool_call>call:", middle="", end="<tool_call|>", trigger="<|tool_call>"
+    ),
     "internlm": ToolSyntax(
         begin='<|action_start|><|plugin|>\n{"name": "',
         middle='", "parameters": ',
