@@ -14,7 +14,10 @@ CAPABILITIES = frozenset(
         *(one.name for one in fields(Sampling)),
         "log_probs",
         "constraint",
+        "prompt_limit",
+        "echo_prompt",
         "token_ids",
+        "log_prob_ids",
         "priority",
         "cache_salt",
     }
@@ -27,6 +30,7 @@ class ModelFacts:
 
     end_ids: the tokens that end an answer. default_max_tokens: new ones where nobody says how many;
     None for what the context leaves. runtime: what decodes, as Triton or we call it.
+    infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     """
 
@@ -43,6 +47,7 @@ class ModelFacts:
     end_ids: tuple[int, ...] = ()
     default_max_tokens: int | None = None
     runtime: str = "onnx"
+    infilling: tuple[str, str, str] | None = None
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
 
 
@@ -59,7 +64,8 @@ class LoadedModel:
 class ModelCard:
     """One served model. `triton_model` is the ensemble's name.
 
-    takes_template_values: callers may hand values of their own to its chat template. tool_parser,
+    takes_template_values: callers may hand values of their own to its chat template.
+    takes_templates: and a chat template of their own, in its place. tool_parser,
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
     stream goes out before its answer is known to conform.
@@ -70,6 +76,7 @@ class ModelCard:
     facts: ModelFacts
     capabilities: frozenset[str] = CAPABILITIES
     takes_template_values: bool = False
+    takes_templates: bool = False
     tool_parser: str = "auto"
     reasoning_parser: str = "auto"
     max_retries: int = 2

@@ -93,6 +93,12 @@ def _in_words(error: grpc.aio.AioRpcError) -> str:
     return f"{error.code().name}: {error.details()}"
 
 
+def _infilling(parameters: Mapping[str, str]) -> tuple[str, str, str] | None:
+    if "fim_prefix" not in parameters:
+        return None
+    return parameters["fim_prefix"], parameters["fim_suffix"], parameters["fim_middle"]
+
+
 def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
     try:
         return ModelFacts(
@@ -109,6 +115,7 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             end_ids=tuple(int(i) for i in parameters["end_ids"].split(",") if i),
             default_max_tokens=int(parameters.get("default_max_tokens", 0)) or None,
             runtime=parameters["runtime"],
+            infilling=_infilling(parameters),
             special_tokens={
                 int(token): str(text).encode()
                 for token, text in json.loads(parameters["special_tokens"]).items()

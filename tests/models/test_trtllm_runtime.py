@@ -13,12 +13,22 @@ from trtllm_library import Library, StartFailed
 
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.stack import eventually
-from tests.fixtures.trtllm_runtime import PROMPT, generate
+from tests.fixtures.trtllm_runtime import PROMPT, generate, sent
 
 
 def test_tokens_come_to_the_limit(runtime):
     sink = generate(runtime())
     assert (sink.ids, sink.end) == ([5, 6, 7, 5, 6], "length")
+
+
+def test_a_prompt_is_told_again_before_the_answer_or_alone(runtime):
+    running = runtime()
+    sink = generate(running, echoes_prompt=True)
+    assert [token.id for token in sink.echoed] == PROMPT
+    assert (sink.ids, sink.end) == ([5, 6, 7, 5, 6], "length")
+    alone = generate(running, echoes_prompt=True, max_tokens=0)
+    assert ([token.id for token in alone.echoed], alone.ids, alone.end) == (PROMPT, [], "length")
+    assert len(sent(running)) == 1
 
 
 def test_several_tokens_a_response_and_a_last_one_without_any(runtime):

@@ -29,7 +29,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> TrtllmModels:
     made = TrtllmModels(tmp_path_factory.mktemp("artifacts"))
     made.add_llm_api("llm", {})
     made.add_llm_api("slow", {"step_s": 0.02, "tokens_a_response": 2, "empty_last": True})
-    made.add_llm_api("mortal", {"crash_at": 8, "step_s": 0.01})
+    made.add_llm_api("mortal", {"crash_at": 8, "step_s": 0.1})
     made.add_cpp_backend("cpp", STREAMS)
     return made
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import trtllm_counts
 import trtllm_results
-from port import BadParameter, Job
+from port import BadParameter, Job, Token
 from stats import Stats
 from trtllm_library import Library, is_alive
-from trtllm_sampling import Translator
+from trtllm_sampling import Translator, check_echo
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +107,10 @@ class TrtllmRuntime:
     async def _generate(self, job: Job) -> None:
         result: Any = None
         try:
+            check_echo(job.input)
+            if job.input.max_tokens == 0:  # its prompt alone, with which no GPU has to do
+                self._start(job, 0)
+                return
             result = self._ask(job)
             await self._hand_on(job, result)
         except asyncio.CancelledError:
@@ -132,13 +136,20 @@ class TrtllmRuntime:
                 raise BadParameter("prompt", str(error)) from error
             raise
 
+    def _start(self, job: Job, cached_tokens: int) -> None:
+        trtllm_counts.started(self.stats, cached_tokens)
+        job.sink.started(cached_tokens)
+        if job.input.echoes_prompt:
+            is_all = job.input.max_tokens == 0
+            tokens = [Token(token) for token in job.input.prompt_ids]
+            job.sink.echo(tokens, "length" if is_all else None)
+
     async def _hand_on(self, job: Job, result: Any) -> None:
         is_started = False
         async for _ in result:
             if not is_started:
-                is_started, cached = True, getattr(result, "cached_tokens", 0)  # from 1.1 on
-                trtllm_counts.started(self.stats, cached)
-                job.sink.started(cached)
+                self._start(job, getattr(result, "cached_tokens", 0))  # from 1.1 on
+                is_started = True
             if trtllm_results.deliver(job, result):
                 return
         raise trtllm_results.Incomplete("TensorRT-LLM's stream ended without a reason")

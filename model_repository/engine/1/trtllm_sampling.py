@@ -129,6 +129,14 @@ class Translator:
         return {"prompt_ignore_length": len(generation.prompt_ids)}
 
 
+def check_echo(generation: GenerationInput) -> None:
+    """Raises BadParameter."""
+    if generation.echoes_prompt and generation.sampling.log_probs is not None:
+        raise BadParameter(
+            "echo_prompt", "the log-probabilities of a prompt's own tokens are not served here"
+        )
+
+
 def unit_priority(priority: int) -> float:
     """TensorRT-LLM's are from 0 to 1, the default 0.5; the order of ours is kept."""
     return 0.5 + 0.5 * priority / (1 + abs(priority))
