@@ -16,7 +16,7 @@ from build_engines.errors import BuildError
 from build_engines.weights import HubRepository, StoredObjects
 
 # The same weights once more in other formats, as some repositories carry them.
-NOT_FETCHED = ("original/*", "metal/*", "consolidated*", "*.pth", "*.gguf", "*.onnx")
+NOT_FETCHED = ("original/*", "metal/*", "onnx/*", "consolidated*", "*.pth", "*.gguf")
 CHUNK_BYTES = 16_000_000
 PART = ".part"
 Say = Callable[[str], None]
