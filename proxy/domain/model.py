@@ -30,6 +30,7 @@ class ModelFacts:
 
     end_ids: the tokens that end an answer. default_max_tokens: new ones where nobody says how many;
     None for what the context leaves. runtime: what decodes, as Triton or we call it.
+    has_structural_tags: its guides may be such.
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     """
@@ -47,6 +48,7 @@ class ModelFacts:
     end_ids: tuple[int, ...] = ()
     default_max_tokens: int | None = None
     runtime: str = "onnx"
+    has_structural_tags: bool = True
     infilling: tuple[str, str, str] | None = None
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
 

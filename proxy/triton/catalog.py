@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 from tritonclient.grpc import model_config_pb2, service_pb2
 
+from proxy.domain.constraint import GuideKind
 from proxy.domain.engine import NotReady
 from proxy.domain.model import LoadedModel, ModelFacts
 from proxy.triton import contract, tensors
@@ -93,6 +94,12 @@ def _in_words(error: grpc.aio.AioRpcError) -> str:
     return f"{error.code().name}: {error.details()}"
 
 
+def _has_structural_tags(parameters: Mapping[str, str]) -> bool:
+    """A model that does not say which kinds of guides its engine honours has all."""
+    tag = GuideKind.STRUCTURAL_TAG.value
+    return tag in parameters.get("guide_kinds", tag).split(",")
+
+
 def _infilling(parameters: Mapping[str, str]) -> tuple[str, str, str] | None:
     if "fim_prefix" not in parameters:
         return None
@@ -115,6 +122,7 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             end_ids=tuple(int(i) for i in parameters["end_ids"].split(",") if i),
             default_max_tokens=int(parameters.get("default_max_tokens", 0)) or None,
             runtime=parameters["runtime"],
+            has_structural_tags=_has_structural_tags(parameters),
             infilling=_infilling(parameters),
             special_tokens={
                 int(token): str(text).encode()

@@ -93,6 +93,13 @@ def test_what_the_cpp_backend_does_not_tell_need_not_be_declared(monkeypatch):
 def test_the_facts_are_the_ensembles_parameters():
     (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
     assert (model.facts.end_ids, model.facts.default_max_tokens) == ((2, 3), None)
+    assert model.facts.has_structural_tags
+
+
+def test_an_engine_that_honours_no_structural_tags_says_so(monkeypatch):
+    monkeypatch.setitem(PARAMETERS, "guide_kinds", "json,json_schema")
+    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
+    assert not model.facts.has_structural_tags
 
 
 def test_a_model_without_some_tensors_is_served_without_those_capabilities():
