@@ -16,6 +16,7 @@ from proxy.api.openai.nvext_renderer import NvExtRenderer
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
 from proxy.structured.asked import constraint
+from proxy.structured.schema import checked
 
 
 class Asking:
@@ -67,6 +68,10 @@ class Asking:
         return NvExtRenderer(renderer, body.nvext, request, card, before)
 
     def _constrained(self, request: GenerationRequest, body: GenerationBody) -> GenerationRequest:
+        """With what the caller wants of the answer; the schemas of its tools are checked, too."""
+        for at, tool in enumerate(request.tools):
+            if tool.parameters is not None:
+                checked(tool.parameters, f"tools[{at}].function.parameters", self._limits.schemas)
         if (asked := body.asked_format) is None:
             return request
         return replace(request, constraint=constraint(asked, self._limits.schemas))
