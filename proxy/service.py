@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Protocol
 
 from typing_extensions import assert_never
@@ -29,6 +30,7 @@ from proxy.domain.request import (
     TokenPrompt,
 )
 from proxy.registry import Registry
+from proxy.rules import Rules, rules_of
 from proxy.structured import checks
 from proxy.structured.attempts import Attempts
 from proxy.structured.blame import blamed
@@ -74,8 +76,9 @@ class Service:
 
     def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
+        card = self._registry.card(request.model)
         with blamed(request.constraint):
-            return self._asked(request, self._registry.card(request.model))
+            return self._asked(request, card, rules_of(request, card))
 
     async def _events(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery
@@ -88,7 +91,7 @@ class Service:
 
     def _choices(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Events:
         attempts = None
-        if (check := checks.check_of(request.constraint, card)) is not None:
+        if (check := rules_of(request, card).check) is not None:
             attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
         parts = request.parts()
         choices = [
@@ -135,19 +138,22 @@ class Service:
     async def _generated(
         self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
     ) -> Events:
-        asked = self._asked(request, card)
+        rules = rules_of(request, card)
+        asked = self._asked(request, card, rules)
+        prompt = asked.text or ""
         choice = Choice(
             request,
             card,
             index,
             counts_prompt=counts_prompt,
-            parser=parsers.parser_of(request, card, asked.text or ""),
+            parser=parsers.parser_of(request, card, prompt, rules.tool_family),
             specials=parsers.visible_specials(request, card),
         )
         while not choice.is_finished:
             if choice.has_thought_enough:
-                text, events = choice.end_thought(parsers.closing_of(card))
-                asked = asked.continued(text, choice.tokens)
+                text, events = choice.end_thought(rules.closing)
+                guide = rules.guide(card, prompt, has_thought=True)
+                asked = asked.continued(text, choice.tokens, guide)
                 for event in events:
                     yield event
             async with aclosing(self._run(choice, asked)) as events_of_run:
@@ -167,10 +173,11 @@ class Service:
     def _deltas(self, asked: EngineRequest) -> Deltas:
         return stalls.watched(self._engine.generate(asked), self._stall_timeout_s)
 
-    def _asked(self, request: GenerationRequest, card: ModelCard) -> EngineRequest:
+    def _asked(self, request: GenerationRequest, card: ModelCard, rules: Rules) -> EngineRequest:
         """Raises InvalidRequest: the model cannot take it."""
         parsers.check(request, card)
         asked = _engine_request(request, card, self._request_timeout_s)
+        asked = replace(asked, constraint=rules.guide(card, asked.text or ""))
         if missing := sorted(asked.asks_for - card.capabilities):
             raise InvalidRequest(
                 f"The model {card.name!r} does not support this parameter.",
@@ -208,7 +215,6 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         max_tokens=request.max_tokens,
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
-        constraint=checks.guided(request.constraint, card),
         wants_token_ids=request.returns_token_ids
         or _hides_stop_tokens(request)
         or bool(parsers.visible_specials(request, card)),

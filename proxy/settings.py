@@ -37,7 +37,8 @@ class Settings(BaseSettings):
     port: Port = 9000
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()  # `*`, or origins between commas
 
-    # the embedded tritonserver (loopback only), or the remote one that `proxy --triton` names
+    # the tritonserver that is started here, or the remote one that `proxy --triton` names
+    triton_host: Literal["127.0.0.1", "0.0.0.0"] = "127.0.0.1"  # it has no access control
     triton_grpc_port: Port = 8001
     triton_http_port: Port = 8000
     triton_metrics_port: Port = 8002

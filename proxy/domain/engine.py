@@ -32,13 +32,14 @@ class EngineRequest:
     priority: int | None = None  # a higher one goes first
     cache_salt: str | None = None
 
-    def continued(self, text: str, tokens: int) -> EngineRequest:
+    def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
         """The rest of an answer that goes on behind `text`, of which `tokens` were generated."""
         limit, least = self.max_tokens, self.sampling.min_tokens
         return replace(
             self,
             id=f"{self.id}-more",
             text=(self.text or "") + text,
+            constraint=constraint,
             max_tokens=None if limit is None else max(limit - tokens, 1),
             sampling=replace(
                 self.sampling, min_tokens=None if least is None else max(least - tokens, 0) or None

@@ -6,26 +6,36 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
-from typing import Any
-
-import jsonschema_rs
-import orjson
+from typing import Any, Protocol
 
 from proxy.domain.completion import Answer
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import InvalidRequest, in_short
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason
+from proxy.structured.conformity import Conformity
 from proxy.structured.keywords import uncheckable, unenforced
-from proxy.structured.unfolding import unfolding
 
-TOLD_AT_MOST = 3  # violations, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)
 
 
+class Check(Protocol):
+    """`of`: what is wrong with an answer, None where it conforms.
+
+    field: the caller's path of what is checked. wanted: the same, in words for the model.
+    """
+
+    @property
+    def field(self) -> str: ...
+
+    @property
+    def wanted(self) -> str: ...
+
+    def of(self, answer: Answer) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class TextCheck:
     """field: the caller's path of what is checked. wanted: the same, in words for the model.
 
     violation: what is wrong with an answer's text, None where it conforms.
@@ -97,7 +107,7 @@ def _check(constraint: Constraint) -> Check:
             wanted = f"JSON that conforms to this JSON Schema: {constraint.text}"
             schema = json.loads(constraint.text)
     try:
-        validator = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
+        conformity = Conformity.to(schema)
     except ValueError as error:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': {error}",
@@ -105,35 +115,8 @@ def _check(constraint: Constraint) -> Check:
             param=constraint.field,
         ) from error
     is_json = constraint.kind is not GuideKind.REGEX
-    tells_where = not unfolding(schema).is_recursive
-    return Check(
+    return TextCheck(
         field=constraint.field,
         wanted=wanted,
-        violation=lambda text: violation(text, validator, is_json=is_json, tells_where=tells_where),
-    )
-
-
-def violation(
-    text: str, validator: jsonschema_rs.Validator, *, is_json: bool = True, tells_where: bool = True
-) -> str | None:
-    """What is wrong, with the path of each value that is; None where nothing is.
-
-    tells_where: for a recursive schema the errors would be more than memory holds.
-    """
-    try:
-        value = orjson.loads(text) if is_json else text
-    except orjson.JSONDecodeError as error:
-        return f"it is not JSON: {error}"
-    if validator.is_valid(value):
-        return None
-    if not tells_where:
-        return "at $: it does not conform to the schema"
-    errors = islice(validator.iter_errors(value), TOLD_AT_MOST)
-    return "; ".join(f"at {_path(error)}: {in_short(error.message)}" for error in errors)
-
-
-def _path(error: jsonschema_rs.ValidationError) -> str:
-    """`$.home.numbers[2]`"""
-    return "$" + "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
+        violation=conformity.violation_in if is_json else conformity.violation,
     )
