@@ -1,4 +1,4 @@
-"""The JSON Schema test suite: what a model can write under each schema's grammar conforms.
+"""The JSON Schema test suite (MIT): what models write under each schema's grammar conforms.
 
 SCHEMA_ANSWERS says how many are drawn for each schema and model; `make schemas` draws 20.
 """
