@@ -27,7 +27,10 @@ from proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
+from proxy.domain.server_tools import ToolRunner
 from proxy.registry import Registry
+from proxy.server_tools.loop import looped
+from proxy.server_tools.offer import offered
 
 Deltas = AsyncGenerator[TokenDelta, None]
 
@@ -47,6 +50,7 @@ class Service:
         engine: Engine,
         watcher: Watcher,
         concurrency: Concurrency,
+        tools: ToolRunner,
         *,
         request_timeout_s: float,
         stall_timeout_s: float,
@@ -55,6 +59,7 @@ class Service:
         self._engine = engine
         self._watcher = watcher
         self._concurrency = concurrency
+        self._tools = tools
         self._request_timeout_s = request_timeout_s
         self._stall_timeout_s = stall_timeout_s
 
@@ -62,14 +67,16 @@ class Service:
         """Events that end with one Finished, or raise a ProxyError.
 
         Raises:
-            UnknownModel, ModelUnavailable: at once.
+            UnknownModel, ModelUnavailable, InvalidRequest: at once.
         """
         card = self._registry.card(request.model)
+        request = offered(request, card)
         return self._watcher.watch(request, card, self._events(request, card))
 
     def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
-        return self._asked(request, self._registry.card(request.model))
+        card = self._registry.card(request.model)
+        return self._asked(offered(request, card), card)
 
     async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
         async with self._concurrency.permit(), aclosing(self._choices(request, card)) as events:
@@ -79,10 +86,10 @@ class Service:
     def _choices(self, request: GenerationRequest, card: ModelCard) -> Events:
         parts = request.parts()
         if len(parts) == 1:
-            return self._choice(parts[0], card)
+            return self._answer(parts[0], card)
         events = interleaved(
             [
-                self._choice(part, card, index, counts_prompt=index % request.candidates == 0)
+                self._answer(part, card, index, counts_prompt=index % request.candidates == 0)
                 for index, part in enumerate(parts)
             ]
         )
@@ -90,13 +97,29 @@ class Service:
             return events
         return best(events, candidates=request.candidates, choices=request.choices)
 
-    async def _choice(
+    def _answer(
         self,
         request: GenerationRequest,
         card: ModelCard,
         index: int = 0,
         *,
         counts_prompt: bool = True,
+    ) -> Events:
+        """One choice, with what is done on the way to it: the layers, the outermost last."""
+
+        def choice(asked: GenerationRequest) -> Events:
+            is_first = asked is request
+            return self._choice(asked, card, index, counts_prompt=counts_prompt or not is_first)
+
+        return looped(choice, request, card.server_tools, self._tools)
+
+    async def _choice(
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        index: int,
+        *,
+        counts_prompt: bool,
     ) -> Events:
         asked = self._asked(request, card)
         choice = Choice(

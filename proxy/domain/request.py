@@ -109,8 +109,8 @@ class GenerationRequest:
     choices: answers to each prompt, the best of `best_of` where that is more. includes_stop: the
     answer has the stop string or token that ended it. tells_usage: with each piece of text, too.
     calls_in_parallel: more than one call may be in an answer. constraint: what the caller wants
-    the text to conform to. thinking_budget: tokens of reasoning, at most. priority: a higher one
-    goes first.
+    the text to conform to. thinking_budget: tokens of reasoning, at most. offers_server_tools: None
+    to offer those that the model has. priority: a higher one goes first.
     """
 
     id: str
@@ -131,6 +131,8 @@ class GenerationRequest:
     calls_in_parallel: bool = True
     constraint: Constraint | None = None
     thinking_budget: int | None = None
+    offers_server_tools: bool | None = None
+    tells_server_calls: bool = False
     priority: int | None = None
     cache_salt: str | None = None
     user: str | None = None

@@ -24,6 +24,8 @@ class Asking:
 
     def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, ChatRenderer]:
         self._limits.check(body)
+        offered = self._registry.known(body.model).server_tools.tools
+        body.check_choice([tool.name for tool in offered])
         request = chat.to_domain(body)
         renderer = ChatRenderer(
             body,

@@ -17,6 +17,7 @@ from proxy.domain.events import (
     Finished,
     OutputEvent,
     ReasoningDelta,
+    ServerToolCalled,
     TextDelta,
     ToolCallArguments,
     ToolCallStarted,
@@ -92,6 +93,8 @@ class ChatRenderer:
             case ToolCallArguments():
                 arguments = {"index": event.index, "function": {"arguments": event.fragment}}
                 return {"tool_calls": [arguments]}
+            case ServerToolCalled():
+                return {"server_tool_calls": [_server_call(event)]}
             case _:
                 assert_never(event)
 
@@ -106,6 +109,8 @@ class ChatRenderer:
             message |= dict.fromkeys(self._reasoning_fields, answer.reasoning)
         if answer.calls:
             message["tool_calls"] = [_call(call) for call in answer.calls]
+        if answer.server_calls:
+            message["server_tool_calls"] = [_server_call(call) for call in answer.server_calls]
         return message
 
     def _chunk(self, event: OutputEvent, choice: dict[str, Any]) -> dict[str, Any]:
@@ -126,3 +131,16 @@ def _choice(index: int, delta: dict[str, Any], finish_reason: str | None = None)
 def _call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
+
+
+def _server_call(call: ServerToolCalled) -> dict[str, Any]:
+    """`index` is in the whole answer too: SDKs need it to add up a stream."""
+    return {
+        "index": call.index,
+        "id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "status": call.status.value,
+        "result": call.result,
+        "duration_ms": call.duration_ms,
+    }
