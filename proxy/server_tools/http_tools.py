@@ -6,7 +6,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import cached_property
 from ipaddress import ip_address
 from typing import Any
 
@@ -42,6 +41,8 @@ class HttpTools:
     def __init__(self, secrets: Secrets, resolve: Resolve = resolved) -> None:
         self._secrets = secrets
         self._resolve = resolve
+        self._tls: ssl.SSLContext | None = None
+        self._trusts_nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     async def run(
         self, tool: ServerTool, arguments: Mapping[str, Any], *, timeout_s: float
@@ -64,7 +65,10 @@ class HttpTools:
 
     async def _called(self, tool: ServerTool, arguments: Mapping[str, Any]) -> ToolResult:
         request = _request(tool, arguments, self._secrets.filled(tool.headers))
-        async with self._client() as client, self._answered(client, tool, request) as response:
+        async with (
+            await self._client(request.url) as client,
+            self._answered(client, tool, request) as response,
+        ):
             data = await _body(response, tool.max_response_bytes)
         text = data.decode(response.charset_encoding or "utf-8", errors="replace")
         if response.is_redirect:
@@ -75,15 +79,12 @@ class HttpTools:
             raise _Failed(CallStatus.FAILED, told, len(data))
         return ToolResult(status=CallStatus.OK, text=text, response_bytes=len(data))
 
-    def _client(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            verify=self._tls, trust_env=False, follow_redirects=False, timeout=None
-        )
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        """Made once, since reading the certificates takes longer than most calls."""
-        return httpx.create_ssl_context()
+    async def _client(self, url: httpx.URL) -> httpx.AsyncClient:
+        """Reading the certificates takes longer than most calls, so it is done once."""
+        if self._tls is None and url.scheme == "https":
+            self._tls = await asyncio.to_thread(httpx.create_ssl_context)
+        tls = self._tls or self._trusts_nobody
+        return httpx.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=None)
 
     @asynccontextmanager
     async def _answered(

@@ -18,6 +18,7 @@ class ScriptedTools:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = 0
         self.most_at_once = 0
+        self.is_running = asyncio.Event()
         self._running = 0
 
     async def run(
@@ -26,6 +27,7 @@ class ScriptedTools:
         self.asked.append((tool.name, dict(arguments)))
         self._running += 1
         self.most_at_once = max(self.most_at_once, self._running)
+        self.is_running.set()
         try:
             await asyncio.sleep(self.takes_s)
         except asyncio.CancelledError:

@@ -43,7 +43,7 @@ class ChatRenderer:
         self._tells_ids = bool(body.return_token_ids)
         self._reasoning_fields = reasoning_fields
         self._usage = StreamUsage(body, request.choices)
-        self._begun: set[int] = set()
+        self._begun = 0
         self._head = head(body, request, "chat.completion", fingerprint)
         self._chunk_head = {
             **self._head,
@@ -52,13 +52,20 @@ class ChatRenderer:
         }
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
-        """A choice's role comes first, in a chunk of its own; usage last, where asked for."""
+        """A choice's role comes first, in a chunk of its own; usage last, where asked for.
+
+        Choices begin in their order: SDKs that add up a stream fail where the first chunk is not
+        of choice 0.
+        """
         chunks = []
-        if event.choice not in self._begun:
-            self._begun.add(event.choice)
-            content = "" if isinstance(event, (TextDelta, Finished)) else None
+        while self._begun <= event.choice:
+            says_nothing = self._begun == event.choice and not isinstance(
+                event, (TextDelta, Finished)
+            )
+            content = None if says_nothing else ""
             role = {"role": "assistant", "content": content, "refusal": None}
-            chunks.append(self._chunk(event, _choice(event.choice, role)))
+            chunks.append(self._chunk(event, _choice(self._begun, role)))
+            self._begun += 1
         if isinstance(event, Finished):
             chunks.append(self._chunk(event, _choice(event.choice, {}, event.reason.value)))
             return chunks + self._usage.last_chunks(self._chunk_head, event)
