@@ -74,6 +74,9 @@ class ModelEntry(Section):
     max_tool_rounds: Annotated[int, Field(ge=1, le=100)] = 5  # answers whose calls are run
     max_tool_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0  # of running them
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = 25.0  # no token waits longer to be sent
+    # what no grammar holds an answer to is checked, and tried again so often
+    max_retries: Annotated[int, Field(ge=0, le=10)] = 2
+    stream_mode: Literal["buffered", "optimistic"] = "buffered"  # checked before it goes out?
     onnx: OnnxOptions = OnnxOptions()
     sampling: SamplingDefaults = SamplingDefaults()
 

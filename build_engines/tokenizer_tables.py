@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
 
+NO_TEXT = b"\xff"  # a byte that no text has
 SAMPLES = (
     "Hello, world! It's 3.14 o'clock.",
     "def f(x):\n    return {'a': [x, 1]}\n",
@@ -46,7 +48,8 @@ def make(weights: str, engine: str, target: str, context_length: int, kv_token_b
     check(backend, table, strips=strips)
     _save_table(folder / "token_bytes.npz", table)
     end_ids = _end_ids(tokenizer, model, Path(weights))
-    guides = guide_info(table, vocab_size=model["vocab_size"], end_ids=end_ids)
+    special = special_tokens(backend)
+    guides = guide_info(table, vocab_size=model["vocab_size"], end_ids=end_ids, special=special)
     (folder / "guide.json").write_text(guides, encoding="utf-8")
     Facts(
         context_length=context_length,
@@ -56,7 +59,7 @@ def make(weights: str, engine: str, target: str, context_length: int, kv_token_b
         bos_token=tokenizer.bos_token or "",
         eos_token=tokenizer.eos_token or "",
         strips_leading_space=strips,
-        special_tokens=special_tokens(backend),
+        special_tokens=special,
         created=int(time.time()),
         kv_token_bytes=kv_token_bytes,
     ).write(folder / "facts.json")
@@ -83,16 +86,24 @@ def special_tokens(backend: Any) -> dict[int, str]:
     return {token_id: token.content for token_id, token in added.items() if token.special}
 
 
-def guide_info(table: list[bytes], *, vocab_size: int, end_ids: tuple[int, ...]) -> str:
+def guide_info(
+    table: list[bytes], *, vocab_size: int, end_ids: tuple[int, ...], special: Mapping[int, str]
+) -> str:
     """xgrammar's TokenizerInfo as JSON, for logits of `vocab_size`.
 
-    Made from the table, so that a guide speaks of the text that a client gets: a special token has
-    none and is never allowed, though its name would be good JSON.
+    Made from the table, so that a guide speaks of the text that a client gets. A special token has
+    none: it comes where a structural tag names its id, not where its name would be good JSON.
     """
     from xgrammar import TokenizerInfo, VocabType
 
+    named = [
+        NO_TEXT + special[token_id].encode()
+        if special.get(token_id) and token_id not in end_ids
+        else value
+        for token_id, value in enumerate(table[:vocab_size])
+    ]
     info = TokenizerInfo(
-        table[:vocab_size],
+        named,
         vocab_type=VocabType.RAW,
         vocab_size=vocab_size,
         stop_token_ids=list(end_ids),

@@ -28,13 +28,17 @@ from proxy.registry import Registry
 from proxy.server_tools.http_tools import HttpTools
 from proxy.service import Service
 from proxy.settings import Settings, environment
+from proxy.structured.schema import SchemaLimits
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.tokenizer import TritonTokenizer
 
-EXPOSED_HEADERS = ("x-request-id", "retry-after", "retry-after-ms", "x-should-retry")
+EXPOSED_HEADERS = (
+    *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
+    *("x-attempts", "x-unenforced-keywords"),
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -112,6 +116,11 @@ def _limits(settings: Settings) -> Limits:
         messages=settings.max_messages,
         logit_bias=settings.max_logit_bias,
         choices=settings.max_choices,
+        schemas=SchemaLimits(
+            size_bytes=settings.max_schema_bytes,
+            depth=settings.max_schema_depth,
+            properties=settings.max_schema_properties,
+        ),
     )
 
 

@@ -104,6 +104,8 @@ def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:
         takes_template_values=entry.chat_template_kwargs,
         tool_parser=entry.tool_parser,
         reasoning_parser=entry.reasoning_parser,
+        max_retries=entry.max_retries,
+        streams_unchecked=entry.stream_mode == "optimistic",
         aliases=entry.aliases,
         owned_by=entry.owned_by,
         sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),

@@ -15,6 +15,7 @@ from proxy import parsers, prompting, stalls
 from proxy.access.concurrency import Concurrency
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
+from proxy.domain.delivery import Delivery
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed, InvalidRequest
 from proxy.domain.events import Events
@@ -31,6 +32,9 @@ from proxy.domain.server_tools import ToolRunner
 from proxy.registry import Registry
 from proxy.server_tools.loop import looped
 from proxy.server_tools.offer import offered
+from proxy.structured import checks
+from proxy.structured.attempts import Attempts
+from proxy.structured.blame import blamed
 
 Deltas = AsyncGenerator[TokenDelta, None]
 
@@ -63,7 +67,7 @@ class Service:
         self._request_timeout_s = request_timeout_s
         self._stall_timeout_s = stall_timeout_s
 
-    def generate(self, request: GenerationRequest) -> Events:
+    def generate(self, request: GenerationRequest, delivery: Delivery | None = None) -> Events:
         """Events that end with one Finished, or raise a ProxyError.
 
         Raises:
@@ -71,28 +75,36 @@ class Service:
         """
         card = self._registry.card(request.model)
         request = offered(request, card)
-        return self._watcher.watch(request, card, self._events(request, card))
+        events = self._events(request, card, delivery or Delivery())
+        return self._watcher.watch(request, card, events)
 
     def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
-        return self._asked(offered(request, card), card)
+        with blamed(request.constraint):
+            return self._asked(offered(request, card), card)
 
-    async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
-        async with self._concurrency.permit(), aclosing(self._choices(request, card)) as events:
+    async def _events(
+        self, request: GenerationRequest, card: ModelCard, delivery: Delivery
+    ) -> Events:
+        delivery.unenforced = checks.untold(request.constraint, card)
+        choices = self._choices(request, card, delivery)
+        async with self._concurrency.permit(), aclosing(choices) as events:
             async for event in events:
                 yield event
 
-    def _choices(self, request: GenerationRequest, card: ModelCard) -> Events:
+    def _choices(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Events:
+        attempts = None
+        if (check := checks.check_of(request.constraint, card)) is not None:
+            attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
         parts = request.parts()
+        choices = [
+            self._answer(part, card, index, attempts, counts_prompt=index % request.candidates == 0)
+            for index, part in enumerate(parts)
+        ]
         if len(parts) == 1:
-            return self._answer(parts[0], card)
-        events = interleaved(
-            [
-                self._answer(part, card, index, counts_prompt=index % request.candidates == 0)
-                for index, part in enumerate(parts)
-            ]
-        )
+            return choices[0]
+        events = interleaved(choices)
         if request.candidates == request.choices:
             return events
         return best(events, candidates=request.candidates, choices=request.choices)
@@ -101,25 +113,49 @@ class Service:
         self,
         request: GenerationRequest,
         card: ModelCard,
-        index: int = 0,
+        index: int,
+        attempts: Attempts | None,
         *,
-        counts_prompt: bool = True,
+        counts_prompt: bool,
     ) -> Events:
-        """One choice, with what is done on the way to it: the layers, the outermost last."""
+        """One choice, through calls of the server's tools; each of its rounds must conform."""
 
-        def choice(asked: GenerationRequest) -> Events:
-            is_first = asked is request
-            return self._choice(asked, card, index, counts_prompt=counts_prompt or not is_first)
+        def round_of(asked: GenerationRequest) -> Events:
+            counts = counts_prompt or asked is not request
+            return self._conforming(asked, card, index, attempts, counts_prompt=counts)
 
-        return looped(choice, request, card.server_tools, self._tools)
+        return looped(round_of, request, card.server_tools, self._tools)
 
-    async def _choice(
+    def _conforming(
         self,
         request: GenerationRequest,
         card: ModelCard,
         index: int,
+        attempts: Attempts | None,
         *,
         counts_prompt: bool,
+    ) -> Events:
+        def generate(request: GenerationRequest, counts_prompt: bool) -> Events:
+            return self._choice(request, card, index, counts_prompt=counts_prompt)
+
+        if attempts is None:
+            return generate(request, counts_prompt)
+        if attempts.delivery.is_live and card.streams_unchecked:
+            return attempts.live(generate(request, counts_prompt))
+        return attempts.held_back(generate, request, counts_prompt=counts_prompt)
+
+    async def _choice(
+        self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
+    ) -> Events:
+        with blamed(request.constraint):
+            async with aclosing(
+                self._generated(request, card, index, counts_prompt=counts_prompt)
+            ) as events:
+                async for event in events:
+                    yield event
+
+    async def _generated(
+        self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
     ) -> Events:
         asked = self._asked(request, card)
         choice = Choice(
@@ -194,6 +230,7 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         max_tokens=request.max_tokens,
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
+        constraint=checks.guided(request.constraint, card),
         wants_token_ids=request.returns_token_ids
         or _hides_stop_tokens(request)
         or bool(parsers.visible_specials(request, card)),

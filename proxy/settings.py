@@ -76,6 +76,9 @@ class Settings(BaseSettings):
     max_messages: AtMost = 2048
     max_logit_bias: AtMost = 1024  # entries, and bad words
     max_choices: AtMost = 128  # prompts x candidates of one request
+    max_schema_bytes: AtMost = 256_000  # of one JSON Schema
+    max_schema_depth: Annotated[int, Field(ge=1, le=128)] = 64  # in levels of JSON
+    max_schema_properties: AtMost = 5_000
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal

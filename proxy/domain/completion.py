@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from proxy.domain.events import (
@@ -62,12 +62,17 @@ def fold(events: Iterable[OutputEvent]) -> Completion:
         by_choice.setdefault(event.choice, []).append(event)
     if sorted(by_choice) != list(range(len(by_choice))) or not by_choice:
         raise ValueError(f"there is no Finished of every choice: {sorted(by_choice)}")
-    folded = [_fold_choice(by_choice[choice]) for choice in range(len(by_choice))]
+    folded = [fold_choice(by_choice[choice]) for choice in range(len(by_choice))]
     usage = sum((finished.usage for _, finished in folded), start=Usage())
     return Completion(choices=tuple(answer for answer, _ in folded), usage=usage)
 
 
-def _fold_choice(events: list[OutputEvent]) -> tuple[Answer, Finished]:
+def fold_choice(events: Sequence[OutputEvent]) -> tuple[Answer, Finished]:
+    """One choice's events, which end with its Finished.
+
+    Raises:
+        ValueError: they do not.
+    """
     *before, finished = events
     if not isinstance(finished, Finished):
         raise ValueError(f"the events of choice {finished.choice} have no Finished at their end")

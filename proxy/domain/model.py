@@ -49,6 +49,8 @@ class ModelCard:
 
     takes_template_values: callers may hand values of their own to its chat template. tool_parser,
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
+    max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
+    stream goes out before its answer is known to conform.
     """
 
     name: str
@@ -58,6 +60,8 @@ class ModelCard:
     takes_template_values: bool = False
     tool_parser: str = "auto"
     reasoning_parser: str = "auto"
+    max_retries: int = 2
+    streams_unchecked: bool = False
     aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)

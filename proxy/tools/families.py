@@ -57,6 +57,7 @@ FAMILIES: dict[str, Family] = {
     "harmony": Family("proxy.tools.harmony", "HarmonyParser"),
     "gemma4": Family("proxy.tools.gemma4", "Gemma4Parser"),
     "internlm": Family("proxy.tools.internlm", "InternLMParser"),
+    "json_list": Family("proxy.tools.json_list", "JsonListParser"),
 }
 
 # What a template must hold, all of it, for a family; the first that fits counts.

@@ -23,6 +23,7 @@ LAYERS = [
         "proxy.reasoning",
         "proxy.server_tools",
         "proxy.prompting",
+        "proxy.structured",
         "proxy.triton",
     },
     {"proxy.telemetry", "proxy.readiness", "proxy.service"},

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest, NotReady
-from proxy.domain.model import LoadedModel, ModelCard, ModelFacts
+from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard, ModelFacts
 from proxy.domain.output import FinishReason, TokenDelta
 
 FACTS = ModelFacts(
@@ -85,13 +85,19 @@ class ScriptedEngine:
 class FixedCatalog:
     """One model `demo`, ready unless `reason` says why not."""
 
-    def __init__(self, reason: str | None = None, facts: ModelFacts = FACTS) -> None:
+    def __init__(
+        self,
+        reason: str | None = None,
+        facts: ModelFacts = FACTS,
+        capabilities: frozenset[str] = CAPABILITIES,
+    ) -> None:
         self.reason = reason
         self.facts = facts
+        self.capabilities = capabilities
 
     async def load(self) -> tuple[LoadedModel, ...]:
         await self.check_ready(())
-        return (LoadedModel(name="demo", facts=self.facts),)
+        return (LoadedModel(name="demo", facts=self.facts, capabilities=self.capabilities),)
 
     async def check_ready(self, models: Collection[str]) -> None:
         if self.reason is not None:

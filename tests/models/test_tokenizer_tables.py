@@ -65,7 +65,9 @@ def test_what_guides_need_survives_the_file(tokenizer, table):
 
     width = len(tokenizer) + 3  # of the logits: the table may have more
     ends = (1, tokenizer.eos_token_id)
-    info = TokenizerInfo.deserialize_json(guide_info(table, vocab_size=width, end_ids=ends))
+    info = TokenizerInfo.deserialize_json(
+        guide_info(table, vocab_size=width, end_ids=ends, special={})
+    )
     assert info.vocab_size == width
     assert info.decoded_vocab == table[:width]
     assert info.stop_token_ids == sorted(ends)

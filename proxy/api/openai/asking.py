@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from proxy.api.openai import chat, completions
-from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
+from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody, GenerationBody
 from proxy.api.openai.chat_renderer import ChatRenderer
 from proxy.api.openai.head import fingerprint_of
 from proxy.api.openai.limits import Limits
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
+from proxy.structured.asked import constraint
 
 
 class Asking:
-    """Shared by all routes that take OpenAI's bodies. Both verbs raise as `limits` and the
-    registry do."""
+    """Shared by all routes that take OpenAI's bodies. Both verbs raise as `limits`, the
+    registry and `structured.asked` do."""
 
     def __init__(
         self, registry: Registry, limits: Limits, *, reasoning_fields: tuple[str, ...]
@@ -26,7 +29,7 @@ class Asking:
         self._limits.check(body)
         offered = self._registry.known(body.model).server_tools.tools
         body.check_choice([tool.name for tool in offered])
-        request = chat.to_domain(body)
+        request = self._constrained(chat.to_domain(body), body)
         renderer = ChatRenderer(
             body,
             request,
@@ -39,9 +42,14 @@ class Asking:
         self, body: CompletionBody
     ) -> tuple[GenerationRequest, completions.CompletionRenderer]:
         self._limits.check(body)
-        request = completions.to_domain(body)
+        request = self._constrained(completions.to_domain(body), body)
         fingerprint = self._fingerprint(body.model)
         return request, completions.CompletionRenderer(body, request, fingerprint=fingerprint)
+
+    def _constrained(self, request: GenerationRequest, body: GenerationBody) -> GenerationRequest:
+        if (asked := body.asked_format) is None:
+            return request
+        return replace(request, constraint=constraint(asked, self._limits.schemas))
 
     def _fingerprint(self, model: str) -> str:
         return fingerprint_of(self._registry.known(model))

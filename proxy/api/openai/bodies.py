@@ -17,6 +17,7 @@ from proxy.api.openai.fields import (
     only,
 )
 from proxy.api.openai.fields import RequestBody as RequestBody
+from proxy.api.openai.format_body import FormatBody
 from proxy.api.openai.message_bodies import MessageBody as MessageBody
 from proxy.api.openai.sampling_body import SamplingBody
 from proxy.api.openai.tool_bodies import ToolsBody
@@ -35,7 +36,7 @@ class StreamOptions(RequestBody):
     include_obfuscation: Annotated[bool, only(False)] | None = None
 
 
-class GenerationBody(SamplingBody):
+class GenerationBody(SamplingBody, FormatBody):
     """What chat completions and completions share, beside sampling."""
 
     model: str

@@ -6,7 +6,6 @@ FIELD_NAMES = {
     "top_log_probs": "logprobs",
     "num_top_log_probs": "logprobs",
     "return_log_probs": "logprobs",
-    "constraint": "guided_decoding",
     "token_ids": "return_token_ids",
     "runtime_top_k": "top_k",
     "runtime_top_p": "top_p",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
 from proxy.domain.errors import InvalidRequest
+from proxy.structured.schema import SchemaLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,7 @@ class Limits:
     messages: int = 2048
     logit_bias: int = 1024
     choices: int = 128
+    schemas: SchemaLimits = field(default_factory=SchemaLimits)
 
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
         """Raises InvalidRequest."""

@@ -14,6 +14,7 @@ from proxy.api.openai.bodies import ChatCompletionBody
 from proxy.domain.engine import EngineRequest
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.service import Service
+from proxy.structured.blame import blamed
 
 
 def routes(
@@ -30,7 +31,7 @@ def routes(
         asked = await body.read(http, ChatCompletionBody, max_bytes=max_request_bytes)
         generation, renderer = asking.chat(asked)
         request = service.engine_request(generation)
-        with in_words(renderer.field_names):
+        with in_words(renderer.field_names), blamed(generation.constraint):
             admitted = await tokenizer.admit(request)
         return JSONResponse(
             {

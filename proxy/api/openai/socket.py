@@ -16,6 +16,7 @@ from proxy.api.answer import in_words
 from proxy.api.framing import Payload
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.socket_bodies import CancelBody, SocketChatBody, SocketMessage
+from proxy.domain.delivery import Delivery
 from proxy.domain.errors import InvalidRequest, RateLimited, echoed
 from proxy.service import Service
 from proxy.telemetry import line
@@ -129,7 +130,9 @@ class ChatSocket:
         try:
             request, renderer = self._asking.chat(asked)
             with in_words(renderer.field_names):
-                async with aclosing(self._service.generate(request)) as events:
+                async with aclosing(
+                    self._service.generate(request, Delivery(is_live=True))
+                ) as events:
                     async for event in events:
                         for chunk in renderer.chunks(event):
                             await self._send(chunk, asked.request_id)
