@@ -65,34 +65,23 @@ def looks_for_calls(request: GenerationRequest) -> bool:
 
 
 def check(request: GenerationRequest, card: ModelCard) -> None:
-    """Raises InvalidRequest: nobody would find the model's calls, or its reasoning."""
+    """Raises InvalidRequest: nobody would find the model's reasoning."""
     if request.thinking_budget is not None and of_card(card).reasoning is None:
         raise InvalidRequest(
             f"The model {card.name!r} has no reasoning parser, so there is nothing to limit.",
             code="unsupported_parameter",
             param="thinking_token_budget",
         )
-    if looks_for_calls(request) and of_card(card).tools is None:
-        raise InvalidRequest(
-            f"The model {card.name!r} has no tool parser: its chat template shows none that is "
-            "known. Name one as 'tool_parser' in models.yaml.",
-            code="unsupported_parameter",
-            param="tools",
-        )
 
 
-def closing_of(card: ModelCard) -> str:
-    """What ends the model's reasoning, "" where it has none."""
-    family = of_card(card).reasoning_family
-    return "" if family is None else family.parser_type.closing
-
-
-def parser_of(request: GenerationRequest, card: ModelCard, prompt: str) -> OutputParser | None:
+def parser_of(
+    request: GenerationRequest, card: ModelCard, prompt: str, tool_family: str | None
+) -> OutputParser | None:
     """For one answer to a chat whose rendered prompt is `prompt`; None: all of it is text."""
     if not isinstance(request.prompt, ChatPrompt):
         return None
     families = of_card(card)
-    tools = families.tool_family if looks_for_calls(request) else None
+    tools = None if tool_family is None else tool_families.family(tool_family)
     if tools is None and families.reasoning_family is None:
         return None
     reasoning = None

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Protocol
 
 from typing_extensions import assert_never
 
-from proxy import parsers, prompting, stalls
+from proxy import infilling, parsers, prompting, stalls
 from proxy.access.concurrency import Concurrency
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
@@ -30,11 +31,13 @@ from proxy.domain.request import (
 )
 from proxy.domain.server_tools import ToolRunner
 from proxy.registry import Registry
+from proxy.rules import Rules, rules_of
 from proxy.server_tools.loop import looped
 from proxy.server_tools.offer import offered
 from proxy.structured import checks
 from proxy.structured.attempts import Attempts
 from proxy.structured.blame import blamed
+from proxy.timing import Stopwatch
 
 Deltas = AsyncGenerator[TokenDelta, None]
 
@@ -82,24 +85,22 @@ class Service:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
         with blamed(request.constraint):
-            return self._asked(offered(request, card), card)
+            request = offered(request, card)
+            return self._asked(request, card, rules_of(request, card))
 
     async def _events(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery
     ) -> Events:
         delivery.unenforced = checks.untold(request.constraint, card)
-        choices = self._choices(request, card, delivery)
+        choices, stopwatch = self._choices(request, card, delivery), Stopwatch()
         async with self._concurrency.permit(), aclosing(choices) as events:
             async for event in events:
-                yield event
+                yield stopwatch.seen(event)
 
     def _choices(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Events:
-        attempts = None
-        if (check := checks.check_of(request.constraint, card)) is not None:
-            attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
         parts = request.parts()
         choices = [
-            self._answer(part, card, index, attempts, counts_prompt=index % request.candidates == 0)
+            self._answer(part, card, index, delivery, counts_prompt=index % request.candidates == 0)
             for index, part in enumerate(parts)
         ]
         if len(parts) == 1:
@@ -114,7 +115,7 @@ class Service:
         request: GenerationRequest,
         card: ModelCard,
         index: int,
-        attempts: Attempts | None,
+        delivery: Delivery,
         *,
         counts_prompt: bool,
     ) -> Events:
@@ -122,7 +123,7 @@ class Service:
 
         def round_of(asked: GenerationRequest) -> Events:
             counts = counts_prompt or asked is not request
-            return self._conforming(asked, card, index, attempts, counts_prompt=counts)
+            return self._conforming(asked, card, index, delivery, counts_prompt=counts)
 
         return looped(round_of, request, card.server_tools, self._tools)
 
@@ -131,16 +132,18 @@ class Service:
         request: GenerationRequest,
         card: ModelCard,
         index: int,
-        attempts: Attempts | None,
+        delivery: Delivery,
         *,
         counts_prompt: bool,
     ) -> Events:
         def generate(request: GenerationRequest, counts_prompt: bool) -> Events:
             return self._choice(request, card, index, counts_prompt=counts_prompt)
 
-        if attempts is None:
+        check = rules_of(request, card).check
+        if check is None:
             return generate(request, counts_prompt)
-        if attempts.delivery.is_live and card.streams_unchecked:
+        attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
+        if delivery.is_live and card.streams_unchecked:
             return attempts.live(generate(request, counts_prompt))
         return attempts.held_back(generate, request, counts_prompt=counts_prompt)
 
@@ -157,19 +160,22 @@ class Service:
     async def _generated(
         self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
     ) -> Events:
-        asked = self._asked(request, card)
+        rules = rules_of(request, card)
+        asked = self._asked(request, card, rules)
+        prompt = asked.text or ""
         choice = Choice(
             request,
             card,
             index,
             counts_prompt=counts_prompt,
-            parser=parsers.parser_of(request, card, asked.text or ""),
+            parser=parsers.parser_of(request, card, prompt, rules.tool_family),
             specials=parsers.visible_specials(request, card),
         )
         while not choice.is_finished:
             if choice.has_thought_enough:
-                text, events = choice.end_thought(parsers.closing_of(card))
-                asked = asked.continued(text, choice.tokens)
+                text, events = choice.end_thought(rules.closing)
+                guide = rules.guide(card, prompt, has_thought=True)
+                asked = asked.continued(text, choice.tokens, guide)
                 for event in events:
                     yield event
             async with aclosing(self._run(choice, asked)) as events_of_run:
@@ -189,10 +195,11 @@ class Service:
     def _deltas(self, asked: EngineRequest) -> Deltas:
         return stalls.watched(self._engine.generate(asked), self._stall_timeout_s)
 
-    def _asked(self, request: GenerationRequest, card: ModelCard) -> EngineRequest:
+    def _asked(self, request: GenerationRequest, card: ModelCard, rules: Rules) -> EngineRequest:
         """Raises InvalidRequest: the model cannot take it."""
         parsers.check(request, card)
         asked = _engine_request(request, card, self._request_timeout_s)
+        asked = replace(asked, constraint=rules.guide(card, asked.text or ""))
         if missing := sorted(asked.asks_for - card.capabilities):
             raise InvalidRequest(
                 f"The model {card.name!r} does not support this parameter.",
@@ -203,7 +210,7 @@ class Service:
 
 
 def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: float) -> EngineRequest:
-    text, token_ids, add_special_tokens = None, None, True
+    text, token_ids, adds_special_tokens = None, None, True
     match request.prompt:
         case ChatPrompt():
             text = prompting.render(
@@ -211,10 +218,11 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
                 card.facts,
                 request.callable_tools,
                 takes_callers_values=card.takes_template_values,
+                takes_templates=card.takes_templates,
             )
-            add_special_tokens = False
+            adds_special_tokens = False
         case TextPrompt():
-            text = request.prompt.text
+            text = infilling.text_of(request.prompt, card)
         case TokenPrompt():
             token_ids = request.prompt.ids
         case PromptBatch():
@@ -226,14 +234,21 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         model=card,
         text=text,
         token_ids=token_ids,
-        add_special_tokens=add_special_tokens,
+        add_special_tokens=(
+            adds_special_tokens
+            if request.adds_special_tokens is None
+            else request.adds_special_tokens
+        ),
         max_tokens=request.max_tokens,
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
-        constraint=checks.guided(request.constraint, card),
+        prompt_limit=request.prompt_limit,
+        echoes_prompt=request.echoes_tokens,
         wants_token_ids=request.returns_token_ids
+        or request.logs_token_ids
         or _hides_stop_tokens(request)
         or bool(parsers.visible_specials(request, card)),
+        wants_log_prob_ids=request.logs_token_ids,
         priority=request.priority,
         cache_salt=request.cache_salt,
     )

@@ -18,7 +18,8 @@ class HarmonyParser(ReasoningParser):
 
     starts = ("<|channel|>analysis<|message|>",)
     ends = _ENDS
-    closing = "<|end|><|start|>assistant<|channel|>final<|message|>"
+    before_answer = "<|channel|>final<|message|>"
+    closing = f"<|end|><|start|>assistant{before_answer}"
     inner_marks = _HEADS
 
     def _parse(self) -> Steps[None]:

@@ -26,6 +26,8 @@ class ReasoningParser(PushParser[ReasoningEvent]):
     ends: ClassVar[tuple[str, ...]] = ()
     # What ends the reasoning where somebody else than the model has to.
     closing: ClassVar[str] = ""
+    # What stands between reasoning and text.
+    before_answer: ClassVar[str] = ""
     # Further marks of the syntax, where they may be special tokens.
     inner_marks: ClassVar[tuple[str, ...]] = ()
 
@@ -40,6 +42,11 @@ class ReasoningParser(PushParser[ReasoningEvent]):
     def marks(cls) -> tuple[str, ...]:
         """What may be special tokens of the model, which the parser must see."""
         return (*cls.starts, *cls.ends, *cls.inner_marks)
+
+    @classmethod
+    def end_of_thought(cls) -> str:
+        """What the model writes to end it."""
+        return cls.closing.strip().removesuffix(cls.before_answer)
 
     @classmethod
     def opens_in(cls, prompt_tail: str) -> bool:

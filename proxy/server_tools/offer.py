@@ -11,25 +11,22 @@ from proxy.domain.tools import ToolChoice, ToolMode
 
 
 def offered(request: GenerationRequest, card: ModelCard) -> GenerationRequest:
-    """With the tools of the model's own beside the caller's; an answer that is held to a form from
-    its first character could call none, so it gets none.
+    """With the tools of the model's own beside the caller's. An answer that is to be of a form
+    gets them only where the caller asks for them.
 
     Raises:
-        InvalidRequest: both have one of the same name, or the caller asks for them where there are
-            none.
+        InvalidRequest: both have one of the same name, or the model has none and the caller asks
+            for them.
     """
     ours = card.server_tools.tools
     if not isinstance(request.prompt, ChatPrompt):
         return request
     if not ours:
-        _refuse_to_offer(request, f"The model {card.name!r} has no tools that the server runs.")
+        _refuse_what_has_no_meaning(request, card)
         return request
-    if request.constraint is not None:
-        _refuse_to_offer(
-            request, f"'{request.constraint.field}' leaves no room for calls of the server's tools."
-        )
-        return request
-    if request.offers_server_tools is False or request.tool_choice.mode is ToolMode.NONE:
+    default = request.constraint is None
+    is_wanted = default if request.offers_server_tools is None else request.offers_server_tools
+    if not is_wanted or request.tool_choice.mode is ToolMode.NONE:
         return request
     _check_names(request, {tool.name for tool in ours})
     return replace(request, tools=(*request.tools, *(tool.offered for tool in ours)))
@@ -54,15 +51,18 @@ def without_ours(request: GenerationRequest) -> GenerationRequest:
     return replace(request, tools=tools, tool_choice=ToolChoice(allowed=names or None))
 
 
-def _refuse_to_offer(request: GenerationRequest, reason: str) -> None:
-    """To those who ask for it by name."""
+def _refuse_what_has_no_meaning(request: GenerationRequest, card: ModelCard) -> None:
     asked = {
         "server_tools": request.offers_server_tools,
         "server_tool_events": request.tells_server_calls,
     }
     for name, is_asked in asked.items():
         if is_asked:
-            raise InvalidRequest(reason, code="unsupported_parameter", param=name)
+            raise InvalidRequest(
+                f"The model {card.name!r} has no tools that the server runs.",
+                code="unsupported_parameter",
+                param=name,
+            )
 
 
 def _check_names(request: GenerationRequest, ours: set[str]) -> None:

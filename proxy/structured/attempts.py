@@ -94,7 +94,7 @@ class Attempts:
                 f"{self.check.wanted}"
             )
             turns = (
-                Message(role="assistant", content=answer.text),
+                Message(role="assistant", content=_said(answer)),
                 Message(role="user", content=words),
             )
             prompt = replace(prompt, messages=(*prompt.messages, *turns))
@@ -108,6 +108,12 @@ class Attempts:
                 f"{violation}.",
                 param=self.check.field,
             )
+
+
+def _said(answer: Answer) -> str:
+    """Calls in words: not every template has room for calls without results."""
+    calls = (f"{call.name}({call.arguments})" for call in answer.calls)
+    return "\n".join(filter(None, (answer.text, *calls)))
 
 
 def _with_spent(event: OutputEvent, spent: Usage) -> OutputEvent:

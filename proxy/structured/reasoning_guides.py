@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import json
-
-from typing_extensions import assert_never
-
-from proxy.domain.constraint import Constraint, GuideKind
-from proxy.structured.structural_tags import Format, guide, json_format
+from proxy.domain.constraint import Constraint
+from proxy.structured.structural_tags import Format, format_of, guide
 
 _GAP: Format = {"type": "regex", "pattern": "[ \\n]{0,4}"}
+
+
+def after_text(constraint: Constraint, text: str) -> Constraint:
+    """Behind words that the syntax wants before an answer."""
+    if not text:
+        return constraint
+    before: Format = {"type": "const_string", "value": text}
+    both: Format = {"type": "sequence", "elements": [before, format_of(constraint)]}
+    return guide(both, constraint.field)
 
 
 def after_reasoning(constraint: Constraint, begin: str, end: str) -> Constraint:
@@ -27,21 +32,6 @@ def after_reasoning(constraint: Constraint, begin: str, end: str) -> Constraint:
     opening: Format = {"type": "sequence", "elements": [thought, _GAP]}
     if begin:
         opening = {"type": "optional", "content": opening}
-    return guide({"type": "sequence", "elements": [opening, _format(constraint)]}, constraint.field)
-
-
-def _format(constraint: Constraint) -> Format:
-    match constraint.kind:
-        case GuideKind.JSON:
-            return json_format({"type": ["object", "array"]})
-        case GuideKind.JSON_SCHEMA:
-            return json_format(json.loads(constraint.text))
-        case GuideKind.REGEX:
-            return {"type": "regex", "pattern": constraint.text}
-        case GuideKind.GRAMMAR:
-            return {"type": "grammar", "grammar": constraint.text}
-        case GuideKind.STRUCTURAL_TAG:
-            found: Format = json.loads(constraint.text)["format"]
-            return found
-        case _:
-            assert_never(constraint.kind)
+    return guide(
+        {"type": "sequence", "elements": [opening, format_of(constraint)]}, constraint.field
+    )

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from typing_extensions import assert_never
+
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest
 from proxy.structured.schema import SchemaLimits, parsed
@@ -55,6 +57,24 @@ def guide(tag: Format, field: str) -> Constraint:
     """For the engine. `field`: the caller's path of what asked for it."""
     text = json.dumps({"type": "structural_tag", "format": tag}, ensure_ascii=False)
     return Constraint(GuideKind.STRUCTURAL_TAG, text, field)
+
+
+def format_of(constraint: Constraint) -> Format:
+    """What it asks for, as a part of a structural tag."""
+    match constraint.kind:
+        case GuideKind.JSON:
+            return json_format({"type": ["object", "array"]})
+        case GuideKind.JSON_SCHEMA:
+            return json_format(json.loads(constraint.text))
+        case GuideKind.REGEX:
+            return {"type": "regex", "pattern": constraint.text}
+        case GuideKind.GRAMMAR:
+            return {"type": "grammar", "grammar": constraint.text}
+        case GuideKind.STRUCTURAL_TAG:
+            found: Format = json.loads(constraint.text)["format"]
+            return found
+        case _:
+            assert_never(constraint.kind)
 
 
 def _triggered(given: Mapping[str, Any], field: str) -> Format:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from proxy.domain.constraint import Constraint
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
-from proxy.structured.structural_tags import Format, guide
+from proxy.structured.blame import TOOLS
+from proxy.structured.structural_tags import Format, format_of, guide
 from proxy.structured.tool_syntax import SYNTAXES
 
 JSON_LIST = "json_list"
-FIELD = "tools"
 NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -38,8 +40,8 @@ def tool_constraint(
         return None
     if not is_needed and not any(tool.is_strict for tool in called):
         return None
-    schemas = {tool.name: tool.parameters or NO_ARGUMENTS for tool in called}
-    can_hold = family in SYNTAXES and all(map(SYNTAXES[family].can_hold, schemas.values()))
+    schemas = schemas_of(called)
+    can_hold = family is not None and _can_hold(family, schemas)
     if is_needed:
         reader = family if family is not None and can_hold else JSON_LIST
         return _guide(reader, SYNTAXES[reader].one_of(schemas, in_parallel=in_parallel))
@@ -48,5 +50,35 @@ def tool_constraint(
     return _guide(family, SYNTAXES[family].among_text(schemas, in_parallel=in_parallel))
 
 
+def text_or_calls(
+    constraint: Constraint, family: str | None, tools: Sequence[Tool], *, in_parallel: bool
+) -> ToolGuide:
+    """An answer that conforms to `constraint`, or calls in the model's own syntax.
+
+    Raises:
+        InvalidRequest: its calls cannot be held to a guide.
+    """
+    schemas = schemas_of(tools)
+    if family is None or not _can_hold(family, schemas):
+        raise InvalidRequest(
+            f"The model's syntax of tool calls cannot be mixed with {constraint.field!r}: give "
+            "tools or a format.",
+            code="unsupported_parameter",
+            param=constraint.field,
+        )
+    calls = SYNTAXES[family].one_of(schemas, in_parallel=in_parallel)
+    both: Format = {"type": "or", "elements": [format_of(constraint), calls]}
+    return ToolGuide(constraint=guide(both, constraint.field), family=family)
+
+
+def schemas_of(tools: Sequence[Tool]) -> dict[str, dict[str, Any]]:
+    """Of the arguments, by name."""
+    return {tool.name: dict(tool.parameters or NO_ARGUMENTS) for tool in tools}
+
+
+def _can_hold(family: str, schemas: Mapping[str, Any]) -> bool:
+    return family in SYNTAXES and all(map(SYNTAXES[family].can_hold, schemas.values()))
+
+
 def _guide(family: str, tag: Format) -> ToolGuide:
-    return ToolGuide(constraint=guide(tag, FIELD), family=family)
+    return ToolGuide(constraint=guide(tag, TOOLS), family=family)

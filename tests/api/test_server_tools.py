@@ -237,14 +237,16 @@ def test_a_model_without_them_refuses_to_be_asked_for_them(serve, fields, param)
     assert (status, told) == (400, param)
 
 
-def test_an_answer_held_to_a_form_gets_none_and_asking_for_them_is_refused(serve, policy):
-    engine = rounds('{"a": 1}')
+def test_an_answer_of_a_form_gets_them_only_where_asked_for(serve, policy, server):
+    engine = rounds('{"a": 1}', call("weather"), '{"a": 2}')
     client = serve(engine, CATALOG, models_file=policy())
     form = {"response_format": {"type": "json_object"}}
-    whole(client, **form)
+    assert whole(client, **form)["choices"][0]["message"]["content"] == '{"a": 1}'
     assert engine.requests[0].text == "[user]hi[assistant]"
-    told = refused(client, **form, server_tools=True)
-    assert told == (400, "unsupported_parameter", "server_tools")
+    told = whole(client, **form, server_tools=True)
+    assert told["choices"][0]["message"]["content"] == '{"a": 2}'
+    assert (engine.requests[1].text[:9], len(server.seen)) == ("<weather>", 1)
+    assert all(request.constraint is not None for request in engine.requests)
 
 
 def test_the_bound_of_rounds_ends_in_an_answer_without_them(serve, policy, server):

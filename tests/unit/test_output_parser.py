@@ -16,6 +16,7 @@ from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.parsers import of_card, parser_of, visible_specials
+from proxy.rules import rules_of
 from tests.doubles.engine import CARD, FACTS, deltas
 from tests.strategies import cuts
 
@@ -44,7 +45,7 @@ def answered(
     choice = Choice(
         request,
         of,
-        parser=parser_of(request, of, prompt),
+        parser=parser_of(request, of, prompt, rules_of(request, of).tool_family),
         specials=visible_specials(request, of),
     )
     events = []
@@ -94,7 +95,7 @@ def test_after_enough_calls_not_even_half_a_mark_comes_out():
     request = asked(calls_in_parallel=False)
     text = '<|channel|>commentary to=functions.f<|message|>{"x": 1}<|call|><|start'
     for pieces in ([text], [text[:-7], text[-7:]]):
-        parser = parser_of(request, card("harmony", "harmony"), "")
+        parser = parser_of(request, card("harmony", "harmony"), "", "harmony")
         events = [event for piece in pieces for event in parser.push(piece)] + parser.flush()
         assert not [event for event in events if isinstance(event, TextDelta)]
 
@@ -172,7 +173,7 @@ def test_reasoning_that_the_prompt_has_opened():
 
 def test_reasoning_tokens_are_counted():
     request, of = asked(tools=()), card()
-    choice = Choice(request, of, parser=parser_of(request, of, ""))
+    choice = Choice(request, of, parser=parser_of(request, of, "", None))
     events = []
     for text in (b"<think>", b"a", b"b", b"</think>", b"yes"):
         events += choice.push(TokenDelta((text,)))

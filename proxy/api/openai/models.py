@@ -9,6 +9,8 @@ from proxy import parsers
 from proxy.api.openai.field_names import FIELD_NAMES
 from proxy.domain.model import ModelCard
 
+_NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
+
 
 def model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:
     return {"object": "list", "data": [model_body(card, card.name) for card in cards]}
@@ -26,5 +28,5 @@ def model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "max_output_tokens": card.facts.context_length,
         "tool_parser": families.tools,
         "reasoning_parser": families.reasoning,
-        "capabilities": sorted(FIELD_NAMES.get(name, name) for name in card.capabilities),
+        "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities),
     }
