@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.fuzz.targets import Target, every_target
 
 EXAMPLES_A_TURN = 50
-COST_EXAMPLES_A_TURN = 2  # each measures a quarter of a megabyte
+COST_EXAMPLES_A_TURN = 10  # each measures a quarter of a megabyte, at least once
 
 
 def main() -> None:
