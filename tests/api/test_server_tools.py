@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-import yaml
 from openai.types.chat import ChatCompletion
 
 from proxy.app import compose
@@ -19,51 +14,12 @@ from proxy.settings import Settings
 from tests.api.test_tools import CATALOG, CHAT, HI, accumulated
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.tokenizer import ByteTokenizer
-from tests.fixtures.tool_server import ToolServer, running
 
-CITY = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
 THEIRS = [{"type": "function", "function": {"name": "theirs"}}]
-Policy = Callable[..., Path]
 
 
 def call(name: str, x: object = "Oslo") -> str:
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': {'x': x}})}\n</tool_call>"
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[ToolServer]:
-    with running() as server:
-        yield server
-
-
-@pytest.fixture
-def server(shared: ToolServer) -> ToolServer:
-    shared.seen.clear()
-    shared.asked.clear()
-    shared.left.clear()
-    return shared
-
-
-@pytest.fixture
-def policy(tmp_path: Path, server: ToolServer) -> Policy:
-    """A models.yaml whose model has the tools `weather` and `slow`."""
-
-    def written(tool: dict[str, Any] | None = None, **model: object) -> Path:
-        tools = {
-            name: {
-                "url": server.url(f"/{name}"),
-                "parameters": CITY,
-                "allow_private_addresses": True,
-                **(tool or {}),
-            }
-            for name in ("weather", "slow")
-        }
-        entry = {"weights": "w", "server_tools": tools, **model}
-        path = tmp_path / "models.yaml"
-        path.write_text(yaml.safe_dump({"models": {"demo": entry}}, sort_keys=False))
-        return path
-
-    return written
 
 
 def rounds(*texts: str) -> ScriptedEngine:
@@ -305,59 +261,3 @@ def test_a_secret_reaches_the_tool_only(serve, policy, server, monkeypatch, capl
     told = [json.dumps(answer), engine.requests[1].text, caplog.text, *capfd.readouterr()]
     assert not any("s3cr3t" in text for text in told)
     assert "server_tool" in "".join(told)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_leaves_while_a_tool_runs_ends_the_tools_call(policy, server, stream):
-    engine = rounds(call("slow"), "never")
-    app = compose(Settings(models_file=policy()), engine, CATALOG, ByteTokenizer())
-
-    async def leave() -> None:
-        body = {"model": "demo", "messages": HI, "stream": stream}
-        gone = asyncio.Event()
-        given = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
-
-        async def receive() -> dict[str, Any]:
-            if given:
-                return given.pop()
-            await gone.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            pass
-
-        async with app.router.lifespan_context(app):
-            await asyncio.wait_for(ready(app), 5)
-            answering = asyncio.ensure_future(app(scope(), receive, send))
-            assert await asyncio.to_thread(server.asked.wait, 5)
-            gone.set()
-            await asyncio.wait_for(answering, 5)
-
-    asyncio.run(leave())
-    assert server.left.wait(5)
-    assert len(engine.requests) == 1
-
-
-async def ready(app) -> None:
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
-        for wait_s in (0.0, 0.01, 0.1, 1.0):
-            await asyncio.sleep(wait_s)
-            if (await client.get("/health/ready")).status_code == 200:
-                return
-
-
-def scope() -> dict[str, Any]:
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "POST",
-        "scheme": "http",
-        "path": CHAT,
-        "raw_path": CHAT.encode(),
-        "query_string": b"",
-        "headers": [(b"content-type", b"application/json"), (b"host", b"x")],
-        "client": ("127.0.0.1", 1),
-        "server": ("x", 80),
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from structlog.testing import capture_logs
@@ -24,6 +24,7 @@ from proxy.domain.server_tools import CallStatus, ServerTool, ServerTools
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.server_tools.calls import AT_ONCE
 from proxy.server_tools.loop import RESULT_TOLD, looped
+from tests.doubles.answers import Answers
 from tests.doubles.tools import ScriptedTools
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -51,35 +52,6 @@ def called(*calls: tuple[str, str]) -> list[OutputEvent]:
 
 OSLO = ("weather", '{"city": "Oslo"}')
 NOW = ("clock", "{}")
-
-
-class Answers:
-    """Gives these answers one after another; each costs 10 and 5 tokens, 2 of reasoning."""
-
-    def __init__(self, *scripts: list[OutputEvent], reason: FinishReason | None = None) -> None:
-        self.scripts = scripts
-        self.reason = reason
-        self.requests: list[GenerationRequest] = []
-        self.closed = 0
-
-    async def __call__(self, request: GenerationRequest) -> AsyncGenerator[OutputEvent, None]:
-        script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]
-        self.requests.append(request)
-        try:
-            for event in script:
-                yield event
-            usage = Usage(prompt_tokens=10, completion_tokens=5, reasoning_tokens=2)
-            yield Finished(reason=self._reason(request, script), usage=usage)
-        finally:
-            self.closed += 1
-
-    def _reason(self, request: GenerationRequest, script: list[OutputEvent]) -> FinishReason:
-        if self.reason is not None:
-            return self.reason
-        has_calls = any(isinstance(event, ToolCallStarted) for event in script)
-        if has_calls and not request.tool_choice.is_named:
-            return FinishReason.TOOL_CALLS
-        return FinishReason.STOP
 
 
 def asked(*theirs: Tool, **fields) -> GenerationRequest:
