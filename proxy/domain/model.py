@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from proxy.domain.request import Sampling
+from proxy.domain.server_tools import ServerTools
 
 # What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
 # top_log_probs also those of alternatives.
@@ -86,3 +87,4 @@ class ModelCard:
     aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)
+    server_tools: ServerTools = field(default_factory=ServerTools)
