@@ -16,6 +16,7 @@ from build_engines.gpu import refusals
 from build_engines.gpu.options import GpuOptions, PlanOptions
 from build_engines.gpu.refusals import Refusal
 from build_engines.section import ModelName, Section
+from build_engines.server_tool_entry import ServerToolEntry, ToolName
 from build_engines.weights import WeightsField
 from build_engines.yaml_marks import MarkedYaml
 
@@ -65,6 +66,9 @@ class ModelEntry(Section):
     chat_template: bool = False  # callers may send a template of their own, which is a program
     tool_parser: str = "auto"  # a family's name; auto: found from the chat template; none
     reasoning_parser: str = "auto"
+    server_tools: dict[ToolName, ServerToolEntry] = Field(default_factory=dict)  # run by the proxy
+    max_tool_rounds: Annotated[int, Field(ge=1, le=100)] = 5  # answers whose calls are run
+    max_tool_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0  # of running them
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = 25.0  # no token waits longer to be sent
     # what no grammar holds an answer to is checked, and tried again so often
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2

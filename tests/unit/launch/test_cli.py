@@ -81,6 +81,16 @@ def test_a_wrong_models_file_is_named(capfd, folder):
     assert "models.yaml" in err
 
 
+@pytest.mark.parametrize("command", ["serve", "proxy"])
+def test_a_missing_secret_is_said_before_anything_is_built(capfd, folder, monkeypatch, command):
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    tool = "server_tools: {t: {url: 'https://x.example', headers: {X: '${NO_SUCH_KEY}'}}}"
+    (folder / "models.yaml").write_text(f"models:\n  small: {{weights: w, {tool}}}\n")
+    told = refused(capfd, command, "--models-file", folder / "models.yaml")
+    assert "models.small.server_tools.t.headers" in told
+    assert "NO_SUCH_KEY is not set" in told
+
+
 def test_a_build_without_weights_says_where_they_are_missed(capfd, folder):
     status, _, err = run(
         capfd, "build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"

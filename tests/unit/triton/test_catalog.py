@@ -42,9 +42,10 @@ class Server:
 
     target = "here"
 
-    def __init__(self, *, without: set[str]) -> None:
+    def __init__(self, *, without: set[str] = frozenset(), **tokenizer: str) -> None:
         self.stub = self
         self._without = without
+        self._tokenizer = tokenizer
 
     async def ServerReady(self, request, timeout):
         return service_pb2.ServerReadyResponse(ready=True)
@@ -57,7 +58,8 @@ class Server:
 
     async def ModelConfig(self, request, timeout):
         config = model_config_pb2.ModelConfig(name=request.name)
-        for key, value in PARAMETERS.items() if request.name == "demo" else ():
+        given = {"demo": PARAMETERS, "demo_tokenizer": self._tokenizer}.get(request.name, {})
+        for key, value in given.items():
             config.parameters[key].string_value = value
         return service_pb2.ModelConfigResponse(config=config)
 
@@ -93,6 +95,13 @@ def test_what_the_cpp_backend_does_not_tell_need_not_be_declared(monkeypatch):
 def test_the_facts_are_the_ensembles_parameters():
     (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
     assert (model.facts.end_ids, model.facts.default_max_tokens) == ((2, 3), None)
+    assert model.facts.has_structural_tags
+
+
+def test_what_the_tokenizer_lets_through_is_in_its_own_parameters():
+    server = Server(guide_kinds="json,json_schema", default_max_tokens="9")
+    (model,) = asyncio.run(TritonCatalog(server).load())
+    assert (model.facts.has_structural_tags, model.facts.default_max_tokens) == (False, 9)
 
 
 def test_a_model_without_some_tensors_is_served_without_those_capabilities():
