@@ -21,7 +21,7 @@ from token_bytes import TokenBytes
 
 from build_engines.build import build_all
 from build_engines.facts import Facts
-from build_engines.models_file import OnnxEntry, ModelsFile
+from build_engines.models_file import ModelsFile, OnnxEntry
 from proxy.domain.errors import InvalidSchema
 from proxy.structured.keywords import unenforced
 from proxy.structured.schema import SchemaLimits, checked
