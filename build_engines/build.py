@@ -16,7 +16,7 @@ from build_engines.facts import Facts
 from build_engines.gpu import assembly, toolkit
 from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import Entry, GpuEntry, ModelsFile, OnnxEntry
-from build_engines.step import Say
+from build_engines.tool import Say
 
 __all__ = ["BuildError", "UnservableFolder", "build_all", "is_built", "show_all"]
 

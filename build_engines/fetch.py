@@ -14,7 +14,8 @@ from typing import Any
 
 from build_engines import folder_hash, remote_files
 from build_engines.errors import BuildError
-from build_engines.step import Say, Step
+from build_engines.step import Step
+from build_engines.tool import Say
 from build_engines.weights import HubRepository, LocalFolder, StoredObjects, Weights
 
 CONFIG, QUANTIZED = "config.json", "hf_quant_config.json"

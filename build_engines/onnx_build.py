@@ -13,9 +13,9 @@ from build_engines import fetch, folder_hash, onnx_export, onnx_folder, tokenize
 from build_engines.models_file import OnnxEntry
 from build_engines.step import Step
 from build_engines.tables_step import in_child, tools
+from build_engines.tool import Say
 
 KEY_FILE = "build.json"
-Say = tool.Say
 
 
 def is_built(name: str, entry: OnnxEntry, artifacts: Path) -> bool:

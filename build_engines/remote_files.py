@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from build_engines.errors import BuildError
+from build_engines.tool import Say
 from build_engines.weights import HubRepository, StoredObjects
 
 # The same weights once more in other formats, as some repositories carry them.
 NOT_FETCHED = ("original/*", "metal/*", "onnx/*", "consolidated*", "*.pth", "*.gguf")
 CHUNK_BYTES = 16_000_000
 PART = ".part"
-Say = Callable[[str], None]
 
 
 def fetch(source: HubRepository | StoredObjects, target: Path, say: Say) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from build_engines.errors import BuildError
+from build_engines.tool import Say
 
-Say = Callable[[str], None]
 UNFINISHED = ".unfinished"
 KEY_LENGTH = 16
 
@@ -81,9 +81,13 @@ def run(steps: Sequence[Step], say: Say) -> None:
     for number, step in enumerate(missing, 1):
         say(f"[{number}/{len(missing)}] {step.name}")
         try:
-            step.run(lambda line, name=step.name: say(f"{name}: {line}"))  # type: ignore[misc]
+            step.run(_named(step.name, say))
         except BuildError as error:
             raise BuildError(f"{step.name}: {error}") from error
+
+
+def _named(name: str, say: Say) -> Say:
+    return lambda line: say(f"{name}: {line}")
 
 
 def show(steps: Sequence[Step], say: Say) -> None:

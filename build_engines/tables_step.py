@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from build_engines import tokenizer_tables
-from build_engines.step import Say, Step
+from build_engines.step import Step
+from build_engines.tool import Say
 
 LAYOUT = 6  # of artifacts/<model>/; a new number makes every model stale
 Result = TypeVar("Result")

@@ -20,7 +20,8 @@ from build_engines.gpu.making import Kitchen
 from build_engines.gpu.recipe import Recipe
 from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import GpuEntry
-from build_engines.step import Say, Step
+from build_engines.step import Step
+from build_engines.tool import Say
 
 KEY_FILE = "build.json"
 

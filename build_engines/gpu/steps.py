@@ -10,7 +10,8 @@ from packaging.version import Version
 
 from build_engines import tool
 from build_engines.errors import BuildError
-from build_engines.step import Say, Step
+from build_engines.step import Step
+from build_engines.tool import Say
 
 # The folder to fill, and those of the steps before -> a command line.
 Command = Callable[[Path, Sequence[Path]], list[str]]

@@ -10,6 +10,7 @@ import pytest
 from build_engines import step
 from build_engines.errors import BuildError
 from build_engines.step import Step
+from build_engines.tool import Say
 
 
 class Written(Step):
@@ -28,7 +29,7 @@ class Written(Step):
     def shown(self, target: Path) -> list[str]:
         return [f"write {target / 'text'}"]
 
-    def make(self, target: Path, say: step.Say) -> None:
+    def make(self, target: Path, say: Say) -> None:
         self.made.append(sorted(path.name for path in target.iterdir()))
         (target / "text").write_text(self.text)
         self.fault()
