@@ -33,26 +33,30 @@ def build(name: str, entry: OnnxEntry, artifacts: Path, say: Say) -> None:
     Raises:
         BuildError: it cannot be served.
     """
+
+    def tell(line: str) -> None:
+        say(f"{name}: {line}")
+
     source = fetch.step(entry.weights, artifacts)
     if not source.is_done:
-        source.run(lambda line: say(f"{name}: {line}"))
+        source.run(tell)
     weights, key = source.folder, _key(entry, source)
     unfinished = artifacts / f"{name}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     engine = unfinished / "engine"
     if onnx_export.is_exported(weights):
-        say(f"{name}: taking the ONNX folder {weights} as it is")
-        engine.symlink_to(weights)
+        tell(f"taking the ONNX folder {weights} as it is")
+        engine.symlink_to(weights.resolve())
     else:
-        say(f"{name}: converting {weights} to ONNX ({entry.onnx.precision})")
+        tell(f"converting {weights} to ONNX ({entry.onnx.precision})")
         log = artifacts / f"{name}.build.log"
-        onnx_export.export(weights, engine, precision=entry.onnx.precision, log=log, say=say)
-    context_length = _tables(entry, weights, unfinished, say=lambda line: say(f"{name}: {line}"))
+        onnx_export.export(weights, engine, precision=entry.onnx.precision, log=log, say=tell)
+    context_length = _tables(entry, weights, unfinished, tell)
     (unfinished / KEY_FILE).write_text(json.dumps({"key": key}))
     shutil.rmtree(artifacts / name, ignore_errors=True)
     unfinished.rename(artifacts / name)
-    say(f"{name}: built, with {context_length} tokens of context")
+    tell(f"built, with {context_length} tokens of context")
 
 
 def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
