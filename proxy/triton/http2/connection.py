@@ -1,0 +1,210 @@
+"""The client's side of an HTTP/2 connection that carries gRPC calls of one request each.
+
+Source: RFC 9113. Pure: `receive` takes what the socket gave, `output` is what it must get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grpc import StatusCode
+from hpack import Encoder
+
+from proxy.triton.http2 import frames, peer_settings
+from proxy.triton.http2.calls import Calls, Limits
+from proxy.triton.http2.events import Changed, Event
+from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault, code_name
+from proxy.triton.http2.frames import Frame, FrameReader, Kind
+from proxy.triton.http2.header_blocks import MAX_BLOCK, HeaderBlocks, Headers
+from proxy.triton.http2.outbox import Outbox
+from proxy.triton.http2.peer_settings import DEFAULT_WINDOW, PeerSettings
+from proxy.triton.http2.status import Status
+
+CONNECTION_KINDS = (Kind.SETTINGS, Kind.PING, Kind.GOAWAY)
+_PING = frames.frame(Kind.PING, 0, 0, b"are you?")
+
+
+class Connection:
+    """What the peer does wrong never raises: it ends a call, or all of them and the connection."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._peer = PeerSettings()
+        self._outbox = Outbox(self._peer)
+        self._calls = Calls(limits, self._peer, self._outbox)
+        self._frames = FrameReader()
+        self._blocks = HeaderBlocks()
+        self._encoder = Encoder()
+        self._window = limits.connection_window  # what the peer may still send
+        self._has_settings = False
+        self._is_acknowledged = False
+        self.is_leaving = False  # no call can be opened any more
+        self.why_closed = ""
+        self._outbox.put(_preface(limits))
+
+    @property
+    def is_ready(self) -> bool:
+        """The settings of both sides are in force."""
+        return self._has_settings and self._is_acknowledged and not self.is_leaving
+
+    @property
+    def is_closed(self) -> bool:
+        return bool(self.why_closed)
+
+    @property
+    def has_room(self) -> bool:
+        return self.is_ready and len(self._calls) < self._peer.max_concurrent_streams
+
+    @property
+    def has_output(self) -> bool:
+        return not self._outbox.is_empty
+
+    def open(self, headers: Sequence[tuple[str, str]], message: bytes) -> int:
+        """Where it `has_room`: sends a call, and gives its stream's number."""
+        stream = self._calls.open(self._encoder.encode(headers), message)
+        self.is_leaving = self.is_leaving or self._calls.are_used_up
+        return stream
+
+    def cancel(self, stream: int) -> None:
+        """No event of it comes any more."""
+        self._calls.cancel(stream)
+
+    def took(self, stream: int) -> None:
+        """Somebody has read a message of it, so the peer may send more."""
+        self._calls.took(stream)
+
+    def ping(self) -> None:
+        """Whatever the peer sends next shows that it is there."""
+        self._outbox.put(_PING)
+
+    def output(self, at_most: int) -> bytes:
+        """What is to be written now: all control frames, and DATA of about `at_most` bytes."""
+        return self._outbox.take(at_most)
+
+    def receive(self, data: bytes) -> list[Event]:
+        if not self.is_closed:
+            try:
+                for frame in self._frames.push(data):
+                    try:
+                        self._handle(frame)
+                    except StreamFault as fault:
+                        self._calls.fail(frame[2], fault)
+            except ConnectionFault as fault:
+                self._close(fault.code, self._explained(fault, data))
+        events, self._calls.events = self._calls.events, []
+        return events
+
+    def close(self, reason: str) -> list[Event]:
+        """All calls that run end with it. The peer is told, where it can still read."""
+        if not self.is_closed:
+            self._close(ErrorCode.NO_ERROR, reason)
+        events, self._calls.events = self._calls.events, []
+        return events
+
+    def _close(self, code: ErrorCode, reason: str) -> None:
+        self.is_leaving, self.why_closed = True, reason
+        self._calls.end_all(Status(StatusCode.UNAVAILABLE, reason))
+        self._outbox.put(frames.go_away(code, reason))
+        self._calls.events.append(Changed())
+
+    def _explained(self, fault: ConnectionFault, data: bytes) -> str:
+        if self._has_settings:
+            return f"the peer broke the protocol, {fault}"
+        return f"the peer does not speak HTTP/2: {fault}; it sent {data[:40]!r}"
+
+    def _handle(self, frame: Frame) -> None:
+        kind, flags, stream, payload = frame
+        if kind == Kind.DATA and self._has_settings and not self._blocks.is_open:
+            self._account(len(payload))
+            self._calls.data(flags, stream, payload)
+        elif self._blocks.is_open and kind != Kind.CONTINUATION:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a header block was not continued")
+        elif not self._has_settings and kind != Kind.SETTINGS:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame is no SETTINGS")
+        else:
+            self._handle_rare(kind, flags, stream, payload)
+
+    def _handle_rare(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
+        """PRIORITY, and what nobody knows, is ignored."""
+        if kind == Kind.HEADERS:
+            fragment = frames.unpadded(flags, payload)
+            self._headers(self._blocks.begin(flags, stream, fragment))
+        elif kind == Kind.CONTINUATION:
+            self._headers(self._blocks.proceed(flags, stream, payload))
+        elif kind == Kind.RST_STREAM:
+            self._calls.reset(stream, frames.reset_code(payload))
+        elif kind == Kind.WINDOW_UPDATE:
+            self._widen(stream, frames.increment(stream, payload))
+        elif kind == Kind.PUSH_PROMISE:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a PUSH_PROMISE")
+        elif kind in CONNECTION_KINDS and stream:
+            raise ConnectionFault(
+                ErrorCode.PROTOCOL_ERROR, f"a {Kind(kind).name} on stream {stream}"
+            )
+        elif kind == Kind.SETTINGS:
+            self._settings(flags, payload)
+        elif kind == Kind.PING:
+            self._ping(flags, payload)
+        elif kind == Kind.GOAWAY:
+            self._go_away(payload)
+
+    def _headers(self, headers: Headers | None) -> None:
+        if headers is not None:
+            self._calls.headers(headers)
+
+    def _account(self, size: int) -> None:
+        """The connection's window is given back at once, so that no stream stops another."""
+        self._window -= size
+        if self._window < 0:
+            raise ConnectionFault(
+                ErrorCode.FLOW_CONTROL_ERROR,
+                f"{-self._window} bytes more than the connection's window",
+            )
+        owed = self._limits.connection_window - self._window
+        if owed * 2 >= self._limits.connection_window:
+            self._window += owed
+            self._outbox.put(frames.window_update(0, owed))
+
+    def _widen(self, stream: int, increment: int) -> None:
+        if stream:
+            self._calls.widen(stream, increment)
+        else:
+            self._outbox.widen(increment)
+
+    def _settings(self, flags: int, payload: bytes) -> None:
+        if flags & frames.ACK:
+            self._is_acknowledged = True
+        else:
+            window, table = self._peer.initial_window, self._peer.header_table_size
+            self._peer.update(payload)
+            self._calls.widen_all(self._peer.initial_window - window)
+            if self._peer.header_table_size != table:
+                self._encoder.header_table_size = self._peer.header_table_size
+            self._has_settings = True
+            self._outbox.answer(peer_settings.ACKNOWLEDGED)
+        self._calls.events.append(Changed())
+
+    def _ping(self, flags: int, payload: bytes) -> None:
+        if len(payload) != 8:
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a PING of {len(payload)} bytes")
+        if not flags & frames.ACK:
+            self._outbox.answer(frames.frame(Kind.PING, frames.ACK, 0, payload))
+
+    def _go_away(self, payload: bytes) -> None:
+        last, code, said = frames.parse_go_away(payload)
+        reason = f"the peer goes away: {code_name(code)} {said!r}"
+        self.is_leaving = True
+        self._calls.refuse_above(last, reason)
+        self._calls.events.append(Changed())
+
+
+def _preface(limits: Limits) -> bytes:
+    ours = peer_settings.settings(
+        {
+            peer_settings.ENABLE_PUSH: 0,
+            peer_settings.INITIAL_WINDOW_SIZE: limits.stream_window,
+            peer_settings.MAX_HEADER_LIST_SIZE: MAX_BLOCK,
+        }
+    )
+    wider = limits.connection_window - DEFAULT_WINDOW
+    return frames.PREFACE + ours + (frames.window_update(0, wider) if wider else b"")
