@@ -1,0 +1,68 @@
+"""One suite for both adapters of the stream transport; the lean one also on uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import grpc
+import pytest
+
+from proxy.triton.client import CHANNEL_OPTIONS
+from proxy.triton.http2.call import Call
+from proxy.triton.streams.grpc_aio import GrpcAioStreams
+from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
+from proxy.triton.streams.lean_stream import LeanStream
+from proxy.triton.streams.link import Link
+from proxy.triton.streams.port import Streams
+from proxy.triton.target import Target
+
+Connect = Callable[..., AbstractAsyncContextManager[Streams]]
+
+
+@pytest.fixture(params=["lean", "lean on uvloop", "grpc"])
+def transport(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def is_lean(transport: str) -> bool:
+    return transport != "grpc"
+
+
+@pytest.fixture
+def anyio_backend(transport: str) -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": transport.endswith("uvloop")}
+
+
+@pytest.fixture
+def connect(is_lean: bool) -> Connect:
+    """connect(port) -> streams to it, which leave nothing behind; options are those of lean."""
+
+    @asynccontextmanager
+    async def to(port: int, options: LeanOptions | None = None) -> AsyncIterator[Streams]:
+        tasks = asyncio.all_tasks()
+        target = f"127.0.0.1:{port}"
+        if is_lean:
+            async with LeanHttp2Streams(Target(target), options) as streams:
+                yield streams
+        else:
+            async with (
+                grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) as channel,
+                GrpcAioStreams(channel) as streams,
+            ):
+                yield streams
+        del streams
+        assert_nothing_left(tasks)
+
+    return to
+
+
+def assert_nothing_left(tasks: set[asyncio.Task[None]]) -> None:
+    """No task but those of the tests, and nothing of a call or a connection."""
+    new = asyncio.all_tasks() - tasks
+    assert not [task for task in new if "/tests/" not in task.get_coro().cr_code.co_filename]
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, (Call, LeanStream, Link))]
