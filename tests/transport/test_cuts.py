@@ -85,5 +85,3 @@ def frames_of(whole: bytes) -> list[bytes]:
         found.append(whole[:size])
         whole = whole[size:]
     return found
-
-

@@ -100,6 +100,8 @@ class Calls:
         call = self._call(headers.stream)
         if call is None:
             return
+        if call.has_begun and not headers.ends_stream:
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "a second head of the answer")
         headers.check(is_head=not call.has_begun)
         if call.has_begun:
             self._trailers(call, headers)
@@ -161,8 +163,6 @@ class Calls:
         return call
 
     def _trailers(self, call: Call, headers: Headers) -> None:
-        if not headers.ends_stream:
-            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "a second head of the answer")
         ended = status.of_trailers(headers.fields)
         if ended.is_ok and call.messages.is_inside:
             ended = Status(StatusCode.INTERNAL, "the peer ended the stream inside a message")

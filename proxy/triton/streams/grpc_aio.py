@@ -26,6 +26,9 @@ class GrpcAioStream:
     async def __anext__(self) -> service_pb2.ModelStreamInferResponse:
         try:
             response = await self._call.read()
+            if response is None:  # grpc.aio has logged why
+                self._call.cancel()
+                raise StreamFailed(grpc.StatusCode.INTERNAL, "a message cannot be parsed")
             if response is not grpc.aio.EOF:
                 return response
             code, details = await self._call.code(), await self._call.details()

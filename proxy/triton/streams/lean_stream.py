@@ -81,9 +81,7 @@ class LeanStream:
             return _parsed(message)
         except DecodeError as error:
             self.cancel()
-            raise StreamFailed(
-                StatusCode.INTERNAL, f"a message of {len(message)} bytes cannot be parsed"
-            ) from error
+            raise StreamFailed(StatusCode.INTERNAL, "a message cannot be parsed") from error
 
     def cancel(self) -> None:
         self._leave(Status(StatusCode.CANCELLED, "cancelled here"))
