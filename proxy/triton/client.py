@@ -35,7 +35,7 @@ CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # in fact the time for one attempt to connect
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 

@@ -91,6 +91,7 @@ class PeerConnection:
         self.resets: dict[int, int] = {}
         self.credits: Counter[int] = Counter()
         self.received: Counter[int] = Counter()  # bytes of DATA
+        self.open_streams = 0  # which the script has not answered
         self.pings = 0
         self.has_gone_away = False
         self.is_acknowledged = False
@@ -159,6 +160,7 @@ class PeerConnection:
 
     def answer(self, stream: int, *messages: bytes) -> bytes:
         """A whole answer that is well."""
+        self.open_streams -= 1
         return self.head(stream) + data(stream, *messages) + self.trailers(stream)
 
     async def _read(self) -> None:
@@ -181,6 +183,7 @@ class PeerConnection:
             assert flags & END_HEADERS
             assert not flags & (PADDED | HAS_PRIORITY)
             self._open[stream] = Request(stream, dict(self._decoder.decode(payload)))
+            self.open_streams += 1
         elif kind == DATA:
             self._take_data(flags, stream, payload)
         elif kind == RESET:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from grpc import StatusCode
@@ -43,3 +44,12 @@ async def outcome(
     streams: Streams, name: str = "r", *, timeout_s: float = 5, size: int = 0
 ) -> Outcome:
     return await read_out(open_call(streams, name, timeout_s=timeout_s, size=size))
+
+
+async def recovered(streams: Streams, expected: Outcome, *, tries: int) -> bool:
+    """A call after a fault goes well; grpc.aio may lose some to a connection that dies."""
+    for _ in range(tries):
+        if await outcome(streams) == expected:
+            return True
+        await asyncio.sleep(0.05)
+    return False

@@ -12,7 +12,9 @@ from grpc import StatusCode
 
 from tests.doubles.http2_peer import (
     DATA,
+    END_HEADERS,
     END_STREAM,
+    HEADERS,
     Peer,
     PeerConnection,
     data,
@@ -22,7 +24,7 @@ from tests.doubles.http2_peer import (
     response,
     window,
 )
-from tests.transport.calling import Outcome, outcome
+from tests.transport.calling import Outcome, outcome, recovered
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
 
@@ -113,7 +115,8 @@ def no_status(peer: PeerConnection, stream: int) -> bytes:
 
 
 def odd_status(peer: PeerConnection, stream: int) -> bytes:
-    return begun(peer, stream) + peer.block(stream, {"grpc-status": "fine"}, ends=True)
+    block = b"\0\x0bgrpc-status\x04fine"  # HPACK's literal that nobody is to remember
+    return begun(peer, stream) + frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
 
 
 def bad_gateway(peer: PeerConnection, stream: int) -> bytes:
@@ -189,5 +192,5 @@ async def test_a_mistake_on_a_stream_ends_it_alone(connect, is_lean, mistake):
         assert ended.code is (code if is_lean else code_of_grpc)
         if is_lean:
             assert words in ended.details
-        assert await outcome(streams) == Outcome(["next"])
+        assert await recovered(streams, Outcome(["next"]), tries=1 if is_lean else 20)
         assert len(peer.connections) == 1 or not is_lean  # grpc.aio gives some connections up

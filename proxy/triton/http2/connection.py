@@ -90,20 +90,20 @@ class Connection:
                     except StreamFault as fault:
                         self._calls.fail(frame[2], fault)
             except ConnectionFault as fault:
-                self._close(fault.code, self._explained(fault, data))
+                self._close(fault.code, StatusCode.INTERNAL, self._explained(fault, data))
         events, self._calls.events = self._calls.events, []
         return events
 
     def close(self, reason: str) -> list[Event]:
         """All calls that run end with it. The peer is told, where it can still read."""
         if not self.is_closed:
-            self._close(ErrorCode.NO_ERROR, reason)
+            self._close(ErrorCode.NO_ERROR, StatusCode.UNAVAILABLE, reason)
         events, self._calls.events = self._calls.events, []
         return events
 
-    def _close(self, code: ErrorCode, reason: str) -> None:
+    def _close(self, code: ErrorCode, status: StatusCode, reason: str) -> None:
         self.is_leaving, self.why_closed = True, reason
-        self._calls.end_all(Status(StatusCode.UNAVAILABLE, reason))
+        self._calls.end_all(Status(status, reason))
         self._outbox.put(frames.go_away(code, reason))
         self._calls.events.append(Changed())
 
