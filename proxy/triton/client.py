@@ -22,24 +22,16 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import EngineFailed
 from proxy.domain.output import TokenDelta
 from proxy.triton import codec
+from proxy.triton.channel import channel
 from proxy.triton.errors import error_of_message, error_of_status
 from proxy.triton.streams.grpc_aio import GrpcAioStreams
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams
-from proxy.triton.streams.port import MAX_RESPONSE_BYTES, StreamFailed, Streams
+from proxy.triton.streams.port import StreamFailed, Streams
 from proxy.triton.target import Target
 
 logger = structlog.get_logger(__name__)
 
 STOP_TIMEOUT_S = 5.0
-CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 5000),  # in fact the time for one attempt to connect
-    ("grpc.max_reconnect_backoff_ms", 1000),
-)
-
-
 Transport = Literal["lean", "grpc"]
 STREAMS: dict[Transport, Callable[[Target, grpc.aio.Channel], Streams]] = {
     "lean": lambda target, _: LeanHttp2Streams(target),
@@ -60,10 +52,10 @@ class TritonClient:
         """Belongs to the running event loop. Connects by itself."""
         self._resources = AsyncExitStack()
         enter = self._resources.enter_async_context
-        channel = await enter(_channel(self._target))
-        self.stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        self._stops = await enter(GrpcAioStreams(channel))
-        self._streams = STREAMS[self._transport](self._target, channel)
+        opened = await enter(channel(self._target))
+        self.stub = service_pb2_grpc.GRPCInferenceServiceStub(opened)
+        self._stops = await enter(GrpcAioStreams(opened))
+        self._streams = STREAMS[self._transport](self._target, opened)
         await enter(self._streams)
         return self
 
@@ -113,11 +105,3 @@ class TritonClient:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-
-def _channel(target: Target) -> grpc.aio.Channel:
-    if not target.is_tls:
-        return grpc.aio.insecure_channel(target.address, options=CHANNEL_OPTIONS)
-    trusted = None if target.ca_file is None else target.ca_file.read_bytes()
-    credentials = grpc.ssl_channel_credentials(root_certificates=trusted)
-    return grpc.aio.secure_channel(target.address, credentials, options=CHANNEL_OPTIONS)

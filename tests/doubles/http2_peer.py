@@ -63,6 +63,14 @@ def data(stream: int, *messages: bytes, most: int = 16_384) -> bytes:
     return b"".join(frame(DATA, 0, stream, part) for part in parts)
 
 
+def frames_of(whole: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at < len(whole):
+        start, at = at, at + 9 + int.from_bytes(whole[at : at + 3], "big")
+        found.append(whole[start:at])
+    return found
+
+
 @dataclass
 class Request:
     stream: int
@@ -88,8 +96,10 @@ class PeerConnection:
         self._requests: asyncio.Queue[Request] = asyncio.Queue()
         self.grants = True  # window for what was received, at once
         self.answers_pings = True
+        self.settings = {INITIAL_WINDOW_SIZE: 65_535}
         self.resets: dict[int, int] = {}
         self.credits: Counter[int] = Counter()
+        self.sent: Counter[int] = Counter()  # bytes of DATA, within windows
         self.received: Counter[int] = Counter()  # bytes of DATA
         self.open_streams = 0  # which the script has not answered
         self.pings = 0
@@ -108,6 +118,10 @@ class PeerConnection:
             self._writer.write(b"".join(frames))
         else:
             self._waits += frames
+
+    def stop_reading(self) -> None:
+        self._reading.cancel()
+        self._writer.transport.pause_reading()
 
     async def send_slowly(self, *pieces: bytes) -> None:
         """Each in a segment of its own, as far as the kernel lets see; nothing between them."""
@@ -140,6 +154,18 @@ class PeerConnection:
 
     def abort(self) -> None:
         self._writer.transport.abort()
+
+    async def send_within_windows(self, stream: int, whole: bytes) -> None:
+        """DATA of one stream; a frame when the client's windows have room for it."""
+        for sent in frames_of(whole):
+            size = len(sent) - 9
+            await self.until(lambda size=size: self._room(stream) >= size)
+            self.sent[stream] += size
+            self.send(sent)
+
+    def _room(self, stream: int) -> int:
+        own = self.settings[INITIAL_WINDOW_SIZE] + self.credits[stream] - self.sent[stream]
+        return min(own, 65_535 + self.credits[0] - sum(self.sent.values()))
 
     def head(self, stream: int, *, ends: bool = False, **other: str) -> bytes:
         return self.block(stream, {**OPENING, **other}, ends=ends)
@@ -195,6 +221,7 @@ class PeerConnection:
         elif kind == SETTINGS and flags & ACK:
             self.is_acknowledged = True
         elif kind == SETTINGS:
+            self.settings.update(struct.iter_unpack(">HI", payload))
             self.send(frame(SETTINGS, ACK, 0))
         elif kind == PING and not flags & ACK:
             self.pings += 1
@@ -221,15 +248,18 @@ class Peer:
     raises what one raised.
     """
 
-    def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *scripts: Script, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        self.port = port  # 0 until it listens: any free one
         self._scripts = scripts
         self._tls = tls
         self._tasks: list[asyncio.Task[None]] = []
         self.connections: list[PeerConnection] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, ssl=self._tls
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -237,7 +267,7 @@ class Peer:
         for task in self._tasks:
             task.cancel()
         for result in await asyncio.gather(*self._tasks, return_exceptions=True):
-            if isinstance(result, Exception) and kind is None:
+            if isinstance(result, AssertionError if kind else Exception):
                 raise result
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -6,11 +6,11 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
-import grpc
 import pytest
 
-from proxy.triton.client import CHANNEL_OPTIONS
+from proxy.triton.channel import channel
 from proxy.triton.http2.call import Call
 from proxy.triton.streams.grpc_aio import GrpcAioStreams
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
@@ -19,7 +19,6 @@ from proxy.triton.streams.link import Link
 from proxy.triton.streams.port import Streams
 from proxy.triton.target import Target
 
-OPTIONS = (*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))  # ports come again
 Connect = Callable[..., AbstractAsyncContextManager[Streams]]
 
 
@@ -50,17 +49,17 @@ def connect(is_lean: bool) -> Connect:
     """connect(port) -> streams to it, which leave nothing behind; options are those of lean."""
 
     @asynccontextmanager
-    async def to(port: int, options: LeanOptions | None = None) -> AsyncIterator[Streams]:
+    async def to(
+        port: int, options: LeanOptions | None = None, ca_file: Path | None = None
+    ) -> AsyncIterator[Streams]:
+        """With a `ca_file` over TLS."""
         tasks = asyncio.all_tasks()
-        target = f"127.0.0.1:{port}"
+        target = Target(f"localhost:{port}", ca_file is not None, ca_file)
         if is_lean:
-            async with LeanHttp2Streams(Target(target), options) as streams:
+            async with LeanHttp2Streams(target, options) as streams:
                 yield streams
         else:
-            async with (
-                grpc.aio.insecure_channel(target, options=OPTIONS) as channel,
-                GrpcAioStreams(channel) as streams,
-            ):
+            async with channel(target) as opened, GrpcAioStreams(opened) as streams:
                 yield streams
         del streams
         assert_nothing_left(tasks)
@@ -69,9 +68,9 @@ def connect(is_lean: bool) -> Connect:
 
 
 def assert_nothing_left(tasks: set[asyncio.Task[None]]) -> None:
-    """No task but those of the tests, and nothing of a call or a connection."""
+    """No task of ours, and nothing of a call or a connection."""
     new = asyncio.all_tasks() - tasks
-    assert not [task for task in new if "/tests/" not in task.get_coro().cr_code.co_filename]
+    assert not [task for task in new if "/proxy/" in task.get_coro().cr_code.co_filename]
     gc.collect()
     assert not [one for one in gc.get_objects() if isinstance(one, (Call, Link)) or is_open(one)]
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.doubles.http2_peer import Peer, PeerConnection, data, response
+from tests.doubles.http2_peer import Peer, PeerConnection, data, frames_of, response
 from tests.transport.calling import Outcome, outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
@@ -76,12 +76,3 @@ async def test_frames_of_streams_come_between_one_another(connect, seed):
     async with Peer(shuffling) as peer, connect(peer.port) as streams:
         calls = [outcome(streams, str(call)) for call in range(count)]
         assert await asyncio.gather(*calls) == [Outcome(expected) for expected in names]
-
-
-def frames_of(whole: bytes) -> list[bytes]:
-    found = []
-    while whole:
-        size = 9 + int.from_bytes(whole[:3], "big")
-        found.append(whole[:size])
-        whole = whole[size:]
-    return found

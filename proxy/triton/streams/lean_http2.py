@@ -83,6 +83,7 @@ class LeanHttp2Streams:
             await made.wait_ready()
         except BaseException:
             made.abort("it is not ready")
+            await made.closed
             raise
         return made
 

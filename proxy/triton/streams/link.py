@@ -148,6 +148,7 @@ class Link(asyncio.Protocol):
         elif self._connection.is_leaving:
             why = self._connection.why_closed or "the peer went away at once"
             self._ready.set_exception(ConnectionError(why))
+            self._ready.exception()  # seen: perhaps nobody waits
 
     def _ping(self) -> None:
         self._connection.ping()

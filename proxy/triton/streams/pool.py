@@ -39,6 +39,7 @@ class Pool:
         if self._growing is not None:
             self._growing.cancel()
             await asyncio.wait([self._growing])
+            self._growing = None
         self._fail_waiting("the proxy closes its connections")
         await asyncio.gather(*(link.close() for link in self._open))
 
