@@ -234,8 +234,9 @@ class PeerConnection:
         request.body += payload
         if flags & END_STREAM:
             self._requests.put_nowait(self._open.pop(stream))
-        elif self.grants and payload:
-            self.send(window(0, len(payload)), window(stream, len(payload)))
+        if self.grants and payload:
+            own = b"" if flags & END_STREAM else window(stream, len(payload))
+            self.send(window(0, len(payload)), own)
 
 
 Script = Callable[[PeerConnection], Awaitable[None]]

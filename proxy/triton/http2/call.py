@@ -52,10 +52,6 @@ class Call:
         self.send_window -= len(chunk)
         return chunk
 
-    def drop_body(self) -> None:
-        """Nothing more of it is sent."""
-        self.body = memoryview(b"")
-
     def widen(self, increment: int) -> None:
         """The peer takes more."""
         self.send_window += increment

@@ -68,7 +68,7 @@ class Calls:
     def cancel(self, stream: int) -> None:
         """No event of it comes any more."""
         if call := self._calls.pop(stream, None):
-            call.drop_body()
+            self._outbox.drop(call)
             self._outbox.put(frames.reset(stream, ErrorCode.CANCEL))
 
     def took(self, stream: int) -> None:
@@ -122,7 +122,7 @@ class Calls:
         if code == ErrorCode.REFUSED_STREAM and not call.has_begun:
             self._refuse(call, ended.details)
         else:
-            call.drop_body()
+            self._outbox.drop(call)
             self._end(call, ended)
 
     def widen(self, stream: int, increment: int) -> None:
@@ -150,7 +150,7 @@ class Calls:
 
     def end_all(self, ended: Status) -> None:
         for call in list(self._calls.values()):
-            call.drop_body()
+            self._outbox.drop(call)
             self._end(call, ended)
 
     def _call(self, stream: int) -> Call | None:
@@ -171,7 +171,7 @@ class Calls:
     def _end(self, call: Call, ended: Status, *, reset: ErrorCode | None = None) -> None:
         del self._calls[call.id]
         if call.is_sending:  # the peer has answered without reading all
-            call.drop_body()
+            self._outbox.drop(call)
             reset = reset or ErrorCode.CANCEL
         if reset:
             self._outbox.answer(frames.reset(call.id, reset))
@@ -179,7 +179,7 @@ class Calls:
 
     def _refuse(self, call: Call, reason: str) -> None:
         del self._calls[call.id]
-        call.drop_body()
+        self._outbox.drop(call)
         self.events.append(CallRefused(call.id, reason))
 
     def _credit(self, call: Call) -> None:

@@ -44,6 +44,13 @@ class Outbox:
             call.is_queued = True
             self._sending.append(call)
 
+    def drop(self, call: Call) -> None:
+        """Nothing more of it is sent."""
+        call.body = memoryview(b"")
+        if call.is_queued:
+            self._sending.remove(call)
+            call.is_queued = False
+
     def widen(self, increment: int) -> None:
         self._window += increment
         if self._window > MAX_WINDOW:
@@ -59,7 +66,7 @@ class Outbox:
             call = self._sending.popleft()
             call.is_queued = False
             chunk = call.sendable(min(self._window, self._peer.max_frame_size))
-            if not chunk:  # cancelled, or its window has become smaller
+            if not chunk:  # its window has become smaller
                 continue
             size += len(chunk)
             self._window -= len(chunk)
