@@ -71,7 +71,13 @@ class ModelEntry(_Section):
     owned_by: str = "triton-openai"
     context_length: Annotated[int, Field(ge=16)] | None = None
     chat_template_kwargs: bool = False  # callers may hand values of their own to the template
+    chat_template: bool = False  # callers may send a template of their own, which is a program
+    tool_parser: str = "auto"  # a family's name; auto: found from the chat template; none
+    reasoning_parser: str = "auto"
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = 25.0  # no token waits longer to be sent
+    # what no grammar holds an answer to is checked, and tried again so often
+    max_retries: Annotated[int, Field(ge=0, le=10)] = 2
+    stream_mode: Literal["buffered", "optimistic"] = "buffered"  # checked before it goes out?
     onnx: OnnxOptions = OnnxOptions()
     sampling: SamplingDefaults = SamplingDefaults()
 

@@ -6,7 +6,8 @@ Asked by `app` for the registry and by the commands for `build`.
 from __future__ import annotations
 
 from build_engines import models_file, one_folder
-from build_engines.models_file import ModelsFile
+from build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
+from proxy import parsers
 from proxy.settings import Settings
 
 
@@ -31,7 +32,16 @@ def models(settings: Settings) -> ModelsFile:
         )
         for name, entry in named.models.items()
     }
+    for name, entry in entries.items():
+        _check_parsers(name, entry)
     return named.model_copy(update={"models": entries})
+
+
+def _check_parsers(name: str, entry: ModelEntry) -> None:
+    try:
+        parsers.check_names(entry.tool_parser, entry.reasoning_parser)
+    except KeyError as error:
+        raise ModelsFileError(f"models.{name}: {error.args[0]}") from error
 
 
 def has_models(settings: Settings) -> bool:

@@ -23,7 +23,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(engine: ScriptedEngine, catalog=None, **settings) -> TestClient:
-            settings = Settings(models_file=tmp_path / "none.yaml", **settings)
+            settings = Settings(**{"models_file": tmp_path / "none.yaml", **settings})
             app = compose(settings, engine, catalog or FixedCatalog(), ByteTokenizer())
             return stack.enter_context(TestClient(app))
 

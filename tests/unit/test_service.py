@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.access.concurrency import Concurrency
+from proxy.domain.completion import fold
 from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited, UnknownModel
+from proxy.domain.events import OutputEvent
 from proxy.domain.model import LoadedModel, ModelCard
-from proxy.domain.output import FinishReason, OutputEvent, TokenDelta, fold
+from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt, TokenPrompt
 from proxy.registry import Registry
 from proxy.service import Service

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.domain.output import TextDelta
-from proxy.domain.tool_events import ReasoningDelta
+from proxy.domain.events import ReasoningDelta, TextDelta
 from proxy.reasoning.families import FAMILIES
 from tests.strategies import cuts
 
@@ -119,4 +118,4 @@ def test_cost_per_character_is_flat(family):
         return (time.process_time() - start) / len(text)
 
     small = min(cost(1_000) for _ in range(5))
-    assert cost(50_000) < 3 * small
+    assert min(cost(50_000) for _ in range(3)) < 3 * small
