@@ -102,6 +102,7 @@ FAULTS: dict[str, tuple[Callable[[int], bytes], str]] = {
     "PING too short": (lambda _: frame(PING, 0, 0, b"abc"), "PING of 3 bytes"),
     "PING on a stream": (lambda stream: frame(PING, 0, stream, bytes(8)), "PING on stream"),
     "SETTINGS cut": (lambda _: frame(SETTINGS, 0, 0, bytes(7)), "SETTINGS of 7 bytes"),
+    "SETTINGS that acknowledge and ask": (lambda _: frame(SETTINGS, 1, 0, bytes(6)), "that asks"),
     "a frame too small": (lambda _: settings(MAX_FRAME_SIZE=1), "MAX_FRAME_SIZE 1"),
     "a first window too wide": (lambda _: settings(INITIAL_WINDOW_SIZE=2**31), "2147483648"),
     "push": (lambda stream: frame(PUSH, END_HEADERS, stream, bytes(4)), "PUSH_PROMISE"),

@@ -23,7 +23,7 @@ LAST_STREAM = 2**31 - 1
 class Limits:
     """In bytes. Windows are what the peer may send unread: on one stream, on all together."""
 
-    stream_window: int = 1024 * 1024
+    stream_window: int = 256 * 1024
     connection_window: int = 16 * 1024 * 1024
     max_message: int = 64 * 1024 * 1024
 
@@ -58,8 +58,8 @@ class Calls:
             stream,
             framed(message),
             send_window=self._peer.initial_window,
-            window=self._limits.stream_window,
-            max_message_bytes=self._limits.max_message,
+            receive_window=self._limits.stream_window,
+            max_message=self._limits.max_message,
         )
         self._outbox.put(frames.headers(stream, block))
         self._outbox.queue(call)
@@ -81,13 +81,21 @@ class Calls:
         call = self._call(stream)
         if call is None:
             return
-        call.receive(len(payload))
+        call.receive_window.receive(len(payload))
         if not call.has_begun:
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "DATA before the head of the answer")
+        message = None if flags else call.messages.whole(payload)
+        if message is not None:
+            call.unread += 1
+            self.events.append(MessageArrived(stream, message))
+        else:
+            self._data_in_pieces(call, flags, payload)
+
+    def _data_in_pieces(self, call: Call, flags: int, payload: bytes) -> None:
         try:
             for message in call.messages.push(frames.unpadded(flags & frames.PADDED, payload)):
                 call.unread += 1
-                self.events.append(MessageArrived(stream, message))
+                self.events.append(MessageArrived(call.id, message))
         except BadMessage as bad:
             self._end(call, bad.status, reset=ErrorCode.CANCEL)
             return
@@ -183,5 +191,5 @@ class Calls:
         self.events.append(CallRefused(call.id, reason))
 
     def _credit(self, call: Call) -> None:
-        if credit := call.credit():
+        if not call.unread and (credit := call.receive_window.credit()):
             self._outbox.put(frames.window_update(call.id, credit))

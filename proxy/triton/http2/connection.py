@@ -15,12 +15,14 @@ from proxy.triton.http2.calls import Calls, Limits
 from proxy.triton.http2.events import Changed, Event
 from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault, code_name
 from proxy.triton.http2.frames import Frame, FrameReader, Kind
-from proxy.triton.http2.header_blocks import MAX_BLOCK, HeaderBlocks, Headers
+from proxy.triton.http2.header_blocks import MAX_BLOCK, HeaderBlocks
 from proxy.triton.http2.outbox import Outbox
 from proxy.triton.http2.peer_settings import DEFAULT_WINDOW, PeerSettings
+from proxy.triton.http2.receive_window import ReceiveWindow
 from proxy.triton.http2.status import Status
 
 CONNECTION_KINDS = (Kind.SETTINGS, Kind.PING, Kind.GOAWAY)
+_DATA = int(Kind.DATA)  # looked at for every frame
 _PING = frames.frame(Kind.PING, 0, 0, b"are you?")
 
 
@@ -28,14 +30,13 @@ class Connection:
     """What the peer does wrong never raises: it ends a call, or all of them and the connection."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
         self._peer = PeerSettings()
         self._outbox = Outbox(self._peer)
         self._calls = Calls(limits, self._peer, self._outbox)
         self._frames = FrameReader()
         self._blocks = HeaderBlocks()
         self._encoder = Encoder()
-        self._window = limits.connection_window  # what the peer may still send
+        self._window = ReceiveWindow(limits.connection_window, ConnectionFault)
         self._has_settings = False
         self._is_acknowledged = False
         self.is_leaving = False  # no call can be opened any more
@@ -114,10 +115,12 @@ class Connection:
 
     def _handle(self, frame: Frame) -> None:
         kind, flags, stream, payload = frame
-        if kind == Kind.DATA and self._has_settings and not self._blocks.is_open:
-            self._account(len(payload))
+        if kind == _DATA and not self._blocks.stream:
+            self._window.receive(len(payload))
+            if credit := self._window.credit():  # at once, so that no stream stops another
+                self._outbox.put(frames.window_update(0, credit))
             self._calls.data(flags, stream, payload)
-        elif self._blocks.is_open and kind != Kind.CONTINUATION:
+        elif self._blocks.stream and kind != Kind.CONTINUATION:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a header block was not continued")
         elif not self._has_settings and kind != Kind.SETTINGS:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame is no SETTINGS")
@@ -126,15 +129,17 @@ class Connection:
 
     def _handle_rare(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         """PRIORITY, and what nobody knows, is ignored."""
-        if kind == Kind.HEADERS:
-            fragment = frames.unpadded(flags, payload)
-            self._headers(self._blocks.begin(flags, stream, fragment))
-        elif kind == Kind.CONTINUATION:
-            self._headers(self._blocks.proceed(flags, stream, payload))
+        if kind in (Kind.HEADERS, Kind.CONTINUATION):
+            if headers := self._blocks.push(kind, flags, stream, payload):
+                self._calls.headers(headers)
         elif kind == Kind.RST_STREAM:
             self._calls.reset(stream, frames.reset_code(payload))
         elif kind == Kind.WINDOW_UPDATE:
-            self._widen(stream, frames.increment(stream, payload))
+            increment = frames.increment(stream, payload)
+            if stream:
+                self._calls.widen(stream, increment)
+            else:
+                self._outbox.widen(increment)
         elif kind == Kind.PUSH_PROMISE:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a PUSH_PROMISE")
         elif kind in CONNECTION_KINDS and stream:
@@ -148,31 +153,10 @@ class Connection:
         elif kind == Kind.GOAWAY:
             self._go_away(payload)
 
-    def _headers(self, headers: Headers | None) -> None:
-        if headers is not None:
-            self._calls.headers(headers)
-
-    def _account(self, size: int) -> None:
-        """The connection's window is given back at once, so that no stream stops another."""
-        self._window -= size
-        if self._window < 0:
-            raise ConnectionFault(
-                ErrorCode.FLOW_CONTROL_ERROR,
-                f"{-self._window} bytes more than the connection's window",
-            )
-        owed = self._limits.connection_window - self._window
-        if owed * 2 >= self._limits.connection_window:
-            self._window += owed
-            self._outbox.put(frames.window_update(0, owed))
-
-    def _widen(self, stream: int, increment: int) -> None:
-        if stream:
-            self._calls.widen(stream, increment)
-        else:
-            self._outbox.widen(increment)
-
     def _settings(self, flags: int, payload: bytes) -> None:
         if flags & frames.ACK:
+            if payload:
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement that asks")
             self._is_acknowledged = True
         else:
             window, table = self._peer.initial_window, self._peer.header_table_size

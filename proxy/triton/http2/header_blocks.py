@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hpack import Decoder, HPACKError
 
 from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
-from proxy.triton.http2.frames import END_HEADERS, END_STREAM
+from proxy.triton.http2.frames import END_HEADERS, END_STREAM, Kind, unpadded
 
 MAX_BLOCK = 64 * 1024  # bytes, encoded and decoded each
 
@@ -36,30 +36,24 @@ class Headers:
 
 
 class HeaderBlocks:
-    """Joins fragments. `is_open`: the next frame must continue the block."""
+    """Joins fragments. `stream`: whose block the next frame must continue, 0 for none."""
 
     def __init__(self) -> None:
         self._decoder = Decoder(max_header_list_size=MAX_BLOCK)
         self._block = bytearray()
-        self._stream = 0
+        self.stream = 0
         self._ends_stream = False
 
-    @property
-    def is_open(self) -> bool:
-        return bool(self._stream)
-
-    def begin(self, flags: int, stream: int, fragment: bytes) -> Headers | None:
-        """A HEADERS frame; what it completes. Raises ConnectionFault."""
-        self._stream, self._ends_stream = stream, bool(flags & END_STREAM)
-        return self._add(flags, fragment)
-
-    def proceed(self, flags: int, stream: int, fragment: bytes) -> Headers | None:
-        """A CONTINUATION frame."""
-        if not self._stream or stream != self._stream:
+    def push(self, kind: int, flags: int, stream: int, payload: bytes) -> Headers | None:
+        """A HEADERS or CONTINUATION frame; what it completes. Raises ConnectionFault."""
+        if kind == Kind.HEADERS:
+            self.stream, self._ends_stream = stream, bool(flags & END_STREAM)
+            return self._add(flags, unpadded(flags, payload))
+        if not self.stream or stream != self.stream:
             raise ConnectionFault(
                 ErrorCode.PROTOCOL_ERROR, f"a CONTINUATION of stream {stream}, which has none"
             )
-        return self._add(flags, fragment)
+        return self._add(flags, payload)
 
     def _add(self, flags: int, fragment: bytes) -> Headers | None:
         self._block += fragment
@@ -70,7 +64,7 @@ class HeaderBlocks:
         if not flags & END_HEADERS:
             return None
         block, self._block = bytes(self._block), bytearray()
-        stream, self._stream = self._stream, 0
+        stream, self.stream = self.stream, 0
         return Headers(stream, self._decoded(block), self._ends_stream)
 
     def _decoded(self, block: bytes) -> dict[str, str]:

@@ -22,7 +22,11 @@ class BadMessage(Exception):
 
 
 def framed(message: bytes) -> bytes:
-    return _PREFIX.pack(0, len(message)) + message
+    return _prefix(len(message)) + message
+
+
+def _prefix(size: int) -> bytes:
+    return _PREFIX.pack(0, size)
 
 
 class MessageReader:
@@ -40,15 +44,19 @@ class MessageReader:
         """A message has begun and has not ended."""
         return bool(self._rest)
 
+    def whole(self, data: bytes) -> bytes | None:
+        """The message where `data` is one, no more and no less: so it is with nearly all frames."""
+        size = len(data) - PREFIX_BYTES
+        if self._rest or not 0 <= size <= self._max_bytes or data[:PREFIX_BYTES] != _prefix(size):
+            return None
+        return data[PREFIX_BYTES:]
+
     def push(self, data: bytes) -> Iterator[bytes]:
         """The messages that `data` completes.
 
         Raises:
             BadMessage: one is too long, or compressed; those before it were given.
         """
-        if not self._rest and len(data) >= PREFIX_BYTES and self._size(data, 0) == len(data):
-            yield data[PREFIX_BYTES:]  # nearly always: a frame holds one message
-            return
         self._rest += data
         while len(self._rest) >= self._expected:
             self._expected = self._size(self._rest, 0)

@@ -66,7 +66,7 @@ class LeanHttp2Streams:
             return await asyncio.wait_for(self._ready_link(owner), timeout_s)
         except asyncio.TimeoutError:
             reason = f"no HTTP/2 connection within {timeout_s:g} seconds"
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: a host that can have no address
             reason = str(error)
         raise ConnectionError(f"cannot connect to {self._target.address}: {reason}")
 
