@@ -120,7 +120,9 @@ async def test_a_peer_that_answers_no_ping_is_given_up(connect, is_lean):
             assert ended.code is StatusCode.DEADLINE_EXCEEDED
 
 
-async def test_a_silent_peer_that_answers_pings_is_asked_twice_and_then_waited_for(connect):
+async def test_a_silent_peer_that_answers_pings_is_asked_twice_and_then_waited_for(
+    connect, is_lean
+):
     async def thinking(peer: PeerConnection) -> None:
         await peer.shake_hands()
         stream = (await peer.request()).stream
@@ -132,7 +134,7 @@ async def test_a_silent_peer_that_answers_pings_is_asked_twice_and_then_waited_f
     async with Peer(thinking) as peer, connect(peer.port, QUICK) as streams:
         ended = await outcome(streams)
         assert (len(ended.ids), ended.code) == (1, StatusCode.OK)
-        assert int(ended.ids[0]) <= 2
+        assert int(ended.ids[0]) in ((1, 2) if is_lean else range(3))
 
 
 async def test_no_call_no_ping(connect):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import struct
 from collections import Counter
 
+from grpc import StatusCode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.triton.http2.calls import Limits
 from proxy.triton.http2.connection import Connection
 from proxy.triton.http2.events import CallEnded, CallRefused, Event, MessageArrived
+from proxy.triton.http2.faults import ErrorCode
 from tests.doubles import http2_peer as peer
 from tests.strategies import cuts
 
@@ -136,3 +138,40 @@ def credit_of(output: bytes, stream: int) -> int:
     updates = [one for one in peer.frames_of(output) if one[3] == peer.WINDOW]
     own = [one for one in updates if int.from_bytes(one[5:9], "big") == stream]
     return sum(int.from_bytes(one[9:], "big") for one in own)
+
+
+def test_more_than_a_streams_window_ends_the_stream():
+    connection = begun()
+    events, output = heard(connection, [HEADS + peer.data(1, bytes(96))])
+    assert [(event.stream, event.status.code) for event in events] == [(1, StatusCode.INTERNAL)]
+    assert "1 bytes more than the window of 100" in events[0].status.details
+    assert peer.reset(1, ErrorCode.FLOW_CONTROL_ERROR) in output
+    assert not connection.is_closed
+
+
+def test_the_connections_window_is_given_back_at_once():
+    connection = Connection(Limits(stream_window=200_000, connection_window=65_535))
+    connection.receive(READY)
+    connection.open(HEAD, b"request")
+    connection.receive(peer.frame(peer.HEADERS, peer.END_HEADERS, 1, BLOCKS[1]))
+    pieces = [peer.frame(peer.DATA, 0, 1, bytes(16_384))] * 10
+    events, _ = heard(connection, [b"".join(pieces)])
+    assert not connection.is_closed
+    assert all(isinstance(event, MessageArrived) for event in events)
+
+
+def test_a_peer_that_asks_and_does_not_read_is_given_up():
+    connection = begun()
+    for _ in range(10_000):
+        connection.receive(peer.frame(peer.PING, 0, 0, bytes(8)))
+    assert "ENHANCE_YOUR_CALM" in connection.why_closed
+    assert len(connection.output(0)) < 70_000
+
+
+def test_a_connection_whose_stream_numbers_are_used_up_takes_no_more_calls():
+    connection = begun()
+    connection._calls._next_stream = 2**31 - 1
+    assert connection.has_room
+    assert connection.open(HEAD, b"request") == 2**31 - 1
+    assert connection.is_leaving
+    assert not connection.has_room
