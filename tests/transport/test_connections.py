@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 
 import pytest
 from grpc import StatusCode
 
+from proxy.triton.streams.lean_stream import LeanStream
 from tests.doubles.http2_peer import (
     CANCEL,
     CONTINUATION,
@@ -172,6 +174,14 @@ async def test_a_connection_that_is_lost_ends_its_calls(connect, is_lean):
         ended = await outcome(streams)
         assert (ended.ids, ended.code) == (["a"], StatusCode.UNAVAILABLE)
         assert await recovered(streams, Outcome(["r"]), tries=1 if is_lean else 20)
+
+
+async def test_a_stream_that_has_ended_is_forgotten_before_its_deadline(connect):
+    async with Peer(good) as peer, connect(peer.port) as streams:
+        for _ in range(3):
+            assert await outcome(streams, timeout_s=600) == Outcome(["r"])
+        gc.collect()
+        assert not [one for one in gc.get_objects() if isinstance(one, LeanStream)]
 
 
 async def test_going_away_ends_what_is_begun_in_its_own_time_and_replays_the_rest(connect):

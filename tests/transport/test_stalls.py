@@ -67,8 +67,13 @@ async def test_a_peer_that_does_not_read_stalls_nothing_but_itself(connect, is_l
         await asyncio.sleep(10)
 
     async with Peer(deaf) as peer, connect(peer.port) as streams:
-        calls = [outcome(streams, size=16 * 2**20, timeout_s=0.3) for _ in range(2)]
-        ended = await asyncio.gather(*calls)
+        calls = [outcome(streams, size=16 * 2**20, timeout_s=0.5) for _ in range(2)]
+        running = asyncio.gather(*calls)
+        await asyncio.sleep(0.3)
+        if is_lean:
+            waiting = [link._transport.get_write_buffer_size() for link in streams._pool._open]
+            assert sum(waiting) < 2**20, "the rest is not copied before it can go"
+        ended = await running
         late = StatusCode.DEADLINE_EXCEEDED
         assert {one.code for one in ended} <= ({late} if is_lean else {late, StatusCode.INTERNAL})
 

@@ -175,3 +175,14 @@ def test_a_connection_whose_stream_numbers_are_used_up_takes_no_more_calls():
     assert connection.open(HEAD, b"request") == 2**31 - 1
     assert connection.is_leaving
     assert not connection.has_room
+
+
+def test_calls_that_are_cancelled_before_they_could_be_sent_are_forgotten():
+    connection = begun()
+    full = connection.open(HEAD, bytes(65_535))
+    connection.output(2**20)
+    waiting = connection.open(HEAD, b"waits for the connection's window")
+    assert connection._outbox._sending
+    for stream in (full, waiting):
+        connection.cancel(stream)
+    assert not connection._outbox._sending
