@@ -10,7 +10,7 @@ from grpc import StatusCode
 
 from proxy.triton.streams.keepalive import Patience
 from proxy.triton.streams.lean_http2 import LeanOptions
-from tests.doubles.http2_peer import Peer, PeerConnection, data, response
+from tests.doubles.http2_peer import Peer, PeerConnection, data, response, window
 from tests.fixtures.stack import free_port
 from tests.transport.calling import Outcome, outcome, recovered
 
@@ -63,6 +63,8 @@ async def test_a_peer_that_does_not_read_stalls_nothing_but_itself(connect, is_l
 
     async def deaf(peer: PeerConnection) -> None:
         await peer.shake_hands(INITIAL_WINDOW_SIZE=2**31 - 1)
+        peer.send(window(0, 2**30))
+        await peer.until(lambda: sum(peer.received.values()) > 65_535)
         peer.stop_reading()
         await asyncio.sleep(10)
 
