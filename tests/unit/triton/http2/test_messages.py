@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from grpc import StatusCode
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.triton.http2.messages import BadMessage, MessageReader, framed
 from tests.strategies import cuts
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(st.binary(max_size=50)), st.data())
 def test_messages_are_the_same_however_the_bytes_are_cut(messages, data):
     whole = b"".join(map(framed, messages))
