@@ -95,7 +95,9 @@ def triton(
 
 @app.command()
 def proxy(
-    triton: Annotated[str | None, typer.Option(help="grpc://host:port of any Triton.")] = None,
+    triton: Annotated[
+        str | None, typer.Option(help="grpc://host:port of any Triton; grpcs:// for TLS.")
+    ] = None,
     host: Host = None,
     port: Port = None,
     models_file: Models = None,
