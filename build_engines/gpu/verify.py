@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from packaging.version import Version
 
 from build_engines.errors import BuildError
 from build_engines.gpu.options import GpuOptions
+from build_engines.json_files import read_object
 
 INDEX = "model.safetensors.index.json"
 # TensorRT-LLM's names; those of int8_sq depend on more than models.yaml says.
@@ -31,7 +31,7 @@ def weights(folder: Path) -> None:
     """
     _present(folder, "config.json")
     if (folder / INDEX).is_file():
-        files = set(_json(folder / INDEX).get("weight_map", {}).values())
+        files = set(read_object(folder / INDEX).get("weight_map", {}).values())
         _present(folder, *sorted(files))
     elif not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
         raise BuildError(f"{folder} has no weights: neither *.safetensors nor *.bin")
@@ -41,14 +41,14 @@ def checkpoint(folder: Path, options: GpuOptions) -> None:
     """A quantized folder of Hugging Face's form."""
     weights(folder)
     _present(folder, "hf_quant_config.json")
-    found = _json(folder / "hf_quant_config.json").get("quantization", {})
+    found = read_object(folder / "hf_quant_config.json").get("quantization", {})
     _quantization(folder, found, options)
 
 
 def shards(folder: Path, options: GpuOptions) -> None:
     """A TensorRT-LLM checkpoint: a configuration and a file a rank."""
     _present(folder, "config.json", *(f"rank{r}.safetensors" for r in range(options.world_size)))
-    config = _json(folder / "config.json")
+    config = read_object(folder / "config.json")
     _mapping(folder, config, options)
     _quantization(folder, config.get("quantization", {}), options)
 
@@ -56,7 +56,7 @@ def shards(folder: Path, options: GpuOptions) -> None:
 def plan(folder: Path, options: GpuOptions, *, version: Version, max_seq_len: int) -> None:
     """Engines for every rank, by this version of TensorRT-LLM, for these lengths."""
     _present(folder, "config.json", *(f"rank{rank}.engine" for rank in range(options.world_size)))
-    config = _json(folder / "config.json")
+    config = read_object(folder / "config.json")
     if Version(str(config.get("version", "0"))) != version:
         raise BuildError(
             f"{folder} was built by TensorRT-LLM {config.get('version')}, not {version}"
@@ -96,13 +96,3 @@ def _present(folder: Path, *names: str) -> None:
         path = folder / name
         if not path.is_file() or path.stat().st_size == 0:
             raise BuildError(f"{path} is {'empty' if path.exists() else 'missing'}")
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        parsed = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BuildError(f"{path} cannot be read: {error}") from error
-    if not isinstance(parsed, dict):
-        raise BuildError(f"{path} is no JSON object")
-    return parsed
