@@ -41,8 +41,11 @@ EXTENSIONS = re.findall(
     disaggregated_params return_hidden_states stream_interval echo suffix best_of
     """,
 )
-# What the specification lets a server take and not act upon; the log has the last three.
+# What the specification lets a server take and not act upon; the log has the last three. The first
+# two are of tools that the server runs, and this model has none.
 WITHOUT_EFFECT = {
+    "server_tools": True,
+    "server_tool_events": True,
     "prediction": {"type": "content", "content": "x"},
     "prompt_cache_key": "x",
     "store": False,
