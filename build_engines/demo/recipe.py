@@ -5,21 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from build_engines.demo.corpus import FIRST, LAST, MAIN, Mixture
+from build_engines.demo.corpus import CLOSING, FIRST, LATE, MAIN, Mixture
 from build_engines.demo.network import Shape
 
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
 
-# Warm up, hold while copying settles, then fall to zero, more slowly towards the end.
-RATES: Schedule = ((-1, 0.0), (59, 1.0), (1300, 1.0), (2400, 0.72), (5900, 0.0))
+Phases = tuple[tuple[int, Mixture], ...]  # the step at which a mixture begins
+
+# Warm up, hold while copying settles, then fall to zero; up again with the closing mixture.
+RATES: Schedule = (
+    (-1, 0.0),
+    (59, 1.0),
+    (1300, 1.0),
+    (2400, 0.72),
+    (5900, 0.0),
+    (5980, 0.7),
+    (9500, 0.6),
+    (12500, 0.0),
+)
+PHASES: Phases = ((0, FIRST), (150, MAIN), (4100, LATE), (5900, CLOSING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     shape: Shape = field(default_factory=Shape)
     seed: int = 1
-    first_steps: int = 150  # on the mixture that copies most
-    main_steps: int = 3950  # then on the main one; the rest is for the last
+    phases: Phases = PHASES
     batch_tokens: int = 4096
     muon_rate: float = 0.002  # matrices, scaled like AdamW's
     adam_rate: float = 0.004  # embedding and norms
@@ -35,9 +46,8 @@ class Recipe:
         return self.rates[-1][0]
 
     def mixture(self, step: int) -> Mixture:
-        if step < self.first_steps:
-            return FIRST
-        return MAIN if step < self.first_steps + self.main_steps else LAST
+        """The one whose phase holds the step."""
+        return [mixture for start, mixture in self.phases if start <= step][-1]
 
     def rate(self, step: int) -> float:
         """The share of the full learning rate at a step: lines between the given points."""

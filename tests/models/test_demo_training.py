@@ -22,7 +22,7 @@ from build_engines.demo.recipe import Recipe
 from build_engines.demo.training import Run, Trainer
 
 TOKENIZER = Path(__file__).parents[2] / "build_engines" / "demo" / "model" / "tokenizer.json"
-TINY = Recipe(shape=Shape(layers=2), rates=((0, 1.0), (4, 0.0)), batch_tokens=512, first_steps=1)
+TINY = Recipe(shape=Shape(layers=2), rates=((0, 1.0), (4, 0.0)), batch_tokens=512)
 DRAWS = ["invented", "word", "name", "full_name", "date", "time", "email", "code", "path", "phone"]
 
 
