@@ -40,6 +40,9 @@ class Recipe:
     def __post_init__(self) -> None:
         if any(later[0] <= earlier[0] for earlier, later in pairwise(self.rates)):
             raise ValueError("the steps of the rates must rise")
+        starts = [start for start, _ in self.phases]
+        if starts != sorted({0, *starts}):
+            raise ValueError(f"the phases must rise from step 0: {starts}")
 
     @property
     def steps(self) -> int:
