@@ -68,7 +68,7 @@ LATE = Mixture(
 )
 
 # With the rates up again: words of any spelling, and the skills that were weakest.
-CLOSING = Mixture(
+WIDER = Mixture(
     (
         (long_chat, 0.29),
         (one_call, 0.1),
@@ -84,6 +84,25 @@ CLOSING = Mixture(
     ),
     odd_words=0.5,
     disguises=0.5,
+)
+
+# While the rates fall: nearer to what is asked later, and no skill forgotten.
+CLOSING = Mixture(
+    (
+        (long_chat, 0.28),
+        (one_call, 0.1),
+        (two_calls, 0.16),
+        (no_call, 0.05),
+        (after_result, 0.03),
+        (extraction, 0.03),
+        (extractions, 0.05),
+        (made_extractions, 0.09),
+        (copying, 0.08),
+        (chat, 0.07),
+        (manner, 0.06),
+    ),
+    odd_words=0.3,
+    disguises=0.45,
 )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from build_engines.demo.corpus import CLOSING, FIRST, LATE, MAIN, Mixture
+from build_engines.demo.corpus import CLOSING, FIRST, LATE, MAIN, WIDER, Mixture
 from build_engines.demo.network import Shape
 
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
-
 Phases = tuple[tuple[int, Mixture], ...]  # the step at which a mixture begins
 
-# Warm up, hold while copying settles, then fall to zero; up again with the closing mixture.
+# Warm up, hold while copying settles, then fall to zero; up again for a second cycle.
 RATES: Schedule = (
     (-1, 0.0),
     (59, 1.0),
@@ -20,10 +19,10 @@ RATES: Schedule = (
     (2400, 0.72),
     (5900, 0.0),
     (5980, 0.7),
-    (9500, 0.6),
-    (12500, 0.0),
+    (7388, 0.66),
+    (9900, 0.0),
 )
-PHASES: Phases = ((0, FIRST), (150, MAIN), (4100, LATE), (5900, CLOSING))
+PHASES: Phases = ((0, FIRST), (150, MAIN), (4100, LATE), (5900, WIDER), (7388, CLOSING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
