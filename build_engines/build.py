@@ -30,7 +30,7 @@ from build_engines.models_file import ModelEntry, ModelsFile
 
 __all__ = ["BuildError", "UnservableFolder", "build_all", "is_built"]
 
-LAYOUT = 4  # of artifacts/<model>/; a new number makes every model stale
+LAYOUT = 6  # of artifacts/<model>/; a new number makes every model stale
 KEY_FILE = "build.json"
 HASHED_WHOLE_BYTES = 64_000_000
 Say = Callable[[str], None]

@@ -10,13 +10,14 @@ from typing import Annotated, Literal
 
 import yaml
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
     model_validator,
 )
+
+from build_engines.section import Section
+from build_engines.server_tool_entry import ServerToolEntry, ToolName
 
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 
@@ -25,11 +26,7 @@ class ModelsFileError(ValueError):
     """models.yaml is missing or wrong; the message names the file, the place and the value."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class OnnxOptions(_Section):
+class OnnxOptions(Section):
     """How the CPU runtime serves the model. What is not given is worked out from the machine.
 
     max_rows: requests at work at once. max_step_tokens: prompt tokens that one step prefills.
@@ -45,7 +42,7 @@ class OnnxOptions(_Section):
     kv_cache_mb: Annotated[int, Field(ge=1)] | None = None
 
 
-class SamplingDefaults(_Section):
+class SamplingDefaults(Section):
     """What a request gets that does not say otherwise."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -59,7 +56,7 @@ class SamplingDefaults(_Section):
         return self.model_copy(update=missing)
 
 
-class ModelEntry(_Section):
+class ModelEntry(Section):
     """One model. `weights` is a Hugging Face folder, or one that onnxruntime-genai's builder made.
 
     A relative path is relative to models.yaml.
@@ -71,12 +68,21 @@ class ModelEntry(_Section):
     owned_by: str = "triton-openai"
     context_length: Annotated[int, Field(ge=16)] | None = None
     chat_template_kwargs: bool = False  # callers may hand values of their own to the template
+    chat_template: bool = False  # callers may send a template of their own, which is a program
+    tool_parser: str = "auto"  # a family's name; auto: found from the chat template; none
+    reasoning_parser: str = "auto"
+    server_tools: dict[ToolName, ServerToolEntry] = Field(default_factory=dict)  # run by the proxy
+    max_tool_rounds: Annotated[int, Field(ge=1, le=100)] = 5  # answers whose calls are run
+    max_tool_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0  # of running them
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = 25.0  # no token waits longer to be sent
+    # what no grammar holds an answer to is checked, and tried again so often
+    max_retries: Annotated[int, Field(ge=0, le=10)] = 2
+    stream_mode: Literal["buffered", "optimistic"] = "buffered"  # checked before it goes out?
     onnx: OnnxOptions = OnnxOptions()
     sampling: SamplingDefaults = SamplingDefaults()
 
 
-class ModelsFile(_Section):
+class ModelsFile(Section):
     """Public name -> model."""
 
     models: dict[ModelName, ModelEntry] = Field(min_length=1)

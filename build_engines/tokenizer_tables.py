@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,14 @@ import numpy as np
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
 
+# Names of the special tokens before a prefix, before a suffix, and before what comes between.
+INFILLING_TOKENS = (
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),  # Qwen Coder, CodeGemma
+    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),  # StarCoder, Granite
+    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
+    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek Coder
+)
+NO_TEXT = b"\xff"  # a byte that no text has
 SAMPLES = (
     "Hello, world! It's 3.14 o'clock.",
     "def f(x):\n    return {'a': [x, 1]}\n",
@@ -46,7 +55,8 @@ def make(weights: str, engine: str, target: str, context_length: int, kv_token_b
     check(backend, table, strips=strips)
     _save_table(folder / "token_bytes.npz", table)
     end_ids = _end_ids(tokenizer, model, Path(weights))
-    guides = guide_info(table, vocab_size=model["vocab_size"], end_ids=end_ids)
+    special = special_tokens(backend)
+    guides = guide_info(table, vocab_size=model["vocab_size"], end_ids=end_ids, special=special)
     (folder / "guide.json").write_text(guides, encoding="utf-8")
     Facts(
         context_length=context_length,
@@ -56,8 +66,10 @@ def make(weights: str, engine: str, target: str, context_length: int, kv_token_b
         bos_token=tokenizer.bos_token or "",
         eos_token=tokenizer.eos_token or "",
         strips_leading_space=strips,
+        special_tokens=special,
         created=int(time.time()),
         kv_token_bytes=kv_token_bytes,
+        infilling=infilling(backend),
     ).write(folder / "facts.json")
 
 
@@ -76,21 +88,41 @@ def token_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:
     return [value if token_id in known else b"" for token_id, value in enumerate(table)]
 
 
-def guide_info(table: list[bytes], *, vocab_size: int, end_ids: tuple[int, ...]) -> str:
+def special_tokens(backend: Any) -> dict[int, str]:
+    """By id, what the table has no bytes for."""
+    added = backend.get_added_tokens_decoder()
+    return {token_id: token.content for token_id, token in added.items() if token.special}
+
+
+def guide_info(
+    table: list[bytes], *, vocab_size: int, end_ids: tuple[int, ...], special: Mapping[int, str]
+) -> str:
     """xgrammar's TokenizerInfo as JSON, for logits of `vocab_size`.
 
-    Made from the table, so that a guide speaks of the text that a client gets: a special token has
-    none and is never allowed, though its name would be good JSON.
+    Made from the table, so that a guide speaks of the text that a client gets. A special token has
+    none: it comes where a structural tag names its id, not where its name would be good JSON.
     """
     from xgrammar import TokenizerInfo, VocabType
 
+    named = [
+        NO_TEXT + special[token_id].encode()
+        if special.get(token_id) and token_id not in end_ids
+        else value
+        for token_id, value in enumerate(table[:vocab_size])
+    ]
     info = TokenizerInfo(
-        table[:vocab_size],
+        named,
         vocab_type=VocabType.RAW,
         vocab_size=vocab_size,
         stop_token_ids=list(end_ids),
     )
     return str(info.serialize_json())
+
+
+def infilling(backend: Any) -> tuple[str, str, str] | None:
+    """The tokens that a model was trained to fill in the middle with, where it has such."""
+    known = {token.content for token in backend.get_added_tokens_decoder().values()}
+    return next((names for names in INFILLING_TOKENS if known.issuperset(names)), None)
 
 
 def strips_leading_space(backend: Any, table: list[bytes]) -> bool:

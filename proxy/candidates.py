@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from proxy.domain.output import Events, Finished, OutputEvent, Usage
+from proxy.domain.events import Events, Finished, OutputEvent
+from proxy.domain.output import Usage
 
 
 async def interleaved(streams: Sequence[Events]) -> Events:

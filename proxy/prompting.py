@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -14,44 +15,73 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from proxy.domain.errors import ECHO_AT_MOST, InvalidRequest
 from proxy.domain.model import ModelFacts
 from proxy.domain.request import ChatPrompt, Message
+from proxy.domain.tools import Tool, ToolCall
 
 OUR_VARIABLES = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", "tools"})
+# What templates call the thoughts before an answer.
+REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 CONTINUED_HERE = "\ue000continued here\ue001"  # private use: no message has it
 
 
-def render(prompt: ChatPrompt, facts: ModelFacts, *, takes_callers_values: bool = False) -> str:
+def render(
+    prompt: ChatPrompt,
+    facts: ModelFacts,
+    tools: Sequence[Tool] = (),
+    *,
+    takes_callers_values: bool = False,
+    takes_templates: bool = False,
+) -> str:
     """The prompt up to where the assistant's answer begins.
 
     Raises:
         InvalidRequest: the model has no chat template, its template refuses the messages, or has
             no use for one of the prompt's values.
     """
+    template = _template(prompt, facts, takes_templates)
+    _check_values(prompt, template, takes_callers_values)
+    _check_tools(prompt, tools, template)
+    messages = [_as_template_sees(message, template) for message in prompt.messages]
+    if prompt.continues_last:
+        messages[-1]["content"] = (messages[-1]["content"] or "") + CONTINUED_HERE
+    try:
+        text = _compiled(template).render(
+            **prompt.callers_values,
+            **prompt.template_values,
+            messages=messages,
+            tools=[tool_body(tool) for tool in tools] or None,
+            add_generation_prompt=prompt.adds_generation_prompt,
+            bos_token=facts.bos_token,
+            eos_token=facts.eos_token,
+        )
+    except Exception as error:  # a template is a program: it may raise anything
+        raise _refused(prompt, error) from error
+    return _up_to_continuation(text) if prompt.continues_last else text
+
+
+def _refused(prompt: ChatPrompt, error: Exception) -> InvalidRequest:
+    """By a template; its own words may be long."""
+    is_callers = prompt.template is not None
+    whose = "given" if is_callers else "model's"
+    return InvalidRequest(
+        f"The {whose} chat template refused the messages: {str(error)[:ECHO_AT_MOST]}",
+        code="invalid_messages",
+        param="chat_template" if is_callers else "messages",
+    )
+
+
+def _template(prompt: ChatPrompt, facts: ModelFacts, takes_templates: bool) -> str:
+    """The caller's, where the model takes such, or the model's own."""
+    if prompt.template is not None:
+        if not takes_templates:
+            raise _unsupported("This model takes no 'chat_template'.", "chat_template")
+        return prompt.template
     if facts.chat_template is None:
         raise InvalidRequest(
             "This model has no chat template. Use /v1/completions with a prompt.",
             code="unsupported_parameter",
             param="messages",
         )
-    _check_values(prompt, facts.chat_template, takes_callers_values)
-    messages = [_as_template_sees(message, facts.chat_template) for message in prompt.messages]
-    if prompt.continues_last:
-        messages[-1]["content"] += CONTINUED_HERE
-    try:
-        text = _compiled(facts.chat_template).render(
-            **prompt.callers_values,
-            **prompt.template_values,
-            messages=messages,
-            add_generation_prompt=prompt.adds_generation_prompt,
-            bos_token=facts.bos_token,
-            eos_token=facts.eos_token,
-        )
-    except Exception as error:  # a template is a program: it may raise anything
-        raise InvalidRequest(
-            f"The model's chat template refused the messages: {error}",
-            code="invalid_messages",
-            param="messages",
-        ) from error
-    return _up_to_continuation(text) if prompt.continues_last else text
+    return facts.chat_template
 
 
 def _up_to_continuation(text: str) -> str:
@@ -85,13 +115,49 @@ def _unsupported(message: str, param: str) -> InvalidRequest:
     return InvalidRequest(message, code="unsupported_parameter", param=param[:ECHO_AT_MOST])
 
 
-def _as_template_sees(message: Message, template: str) -> dict[str, str]:
+def _check_tools(prompt: ChatPrompt, tools: Sequence[Tool], template: str) -> None:
+    """A template that has no words for tools, calls or their results would leave them out."""
+    if tools and "tools" not in _variables(template):
+        raise _unsupported("The model's chat template has no use for 'tools'.", "tools")
+    for at, message in enumerate(prompt.messages):
+        if message.tool_calls and "tool_calls" not in template:
+            path = f"messages[{at}].tool_calls"
+            raise _unsupported(f"The model's chat template has no use for {path!r}.", path)
+        if message.role == "tool" and "tool" not in template:
+            path = f"messages[{at}].role"
+            raise _unsupported("The model's chat template has no role 'tool'.", path)
+
+
+def tool_body(tool: Tool) -> dict[str, Any]:
+    """A tool as templates are written for, and as callers give it."""
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    function["parameters"] = tool.parameters or {"type": "object", "properties": {}}
+    return {"type": "function", "function": function}
+
+
+def _as_template_sees(message: Message, template: str) -> dict[str, Any]:
     """A template that does not know the newer role `developer` gets it as `system`."""
     role = message.role
     if role == "developer" and "developer" not in template:
         role = "system"
-    seen = {"role": role, "content": message.content}
-    return seen if message.name is None else {**seen, "name": message.name}
+    seen: dict[str, Any] = {"role": role, "content": message.content}
+    if message.name is not None:
+        seen["name"] = message.name
+    if message.tool_call_id is not None:
+        seen["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        seen["tool_calls"] = [_call_body(call) for call in message.tool_calls]
+    if message.reasoning is not None:
+        seen |= dict.fromkeys(REASONING_KEYS, message.reasoning)
+    return seen
+
+
+def _call_body(call: ToolCall) -> dict[str, Any]:
+    """Arguments as values: templates write them with `tojson`."""
+    function = {"name": call.name, "arguments": json.loads(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 @lru_cache(maxsize=64)

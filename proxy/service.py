@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Protocol
 
 from typing_extensions import assert_never
 
-from proxy import prompting, stalls
+from proxy import infilling, parsers, prompting, stalls
 from proxy.access.concurrency import Concurrency
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
+from proxy.domain.delivery import Delivery
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed, InvalidRequest
+from proxy.domain.events import Events
 from proxy.domain.model import ModelCard
-from proxy.domain.output import Events, TokenDelta
+from proxy.domain.output import TokenDelta
 from proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
@@ -26,7 +29,15 @@ from proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
+from proxy.domain.server_tools import ToolRunner
 from proxy.registry import Registry
+from proxy.rules import Rules, rules_of
+from proxy.server_tools.loop import looped
+from proxy.server_tools.offer import offered
+from proxy.structured import checks
+from proxy.structured.attempts import Attempts
+from proxy.structured.blame import blamed
+from proxy.timing import Stopwatch
 
 Deltas = AsyncGenerator[TokenDelta, None]
 
@@ -46,6 +57,7 @@ class Service:
         engine: Engine,
         watcher: Watcher,
         concurrency: Concurrency,
+        tools: ToolRunner,
         *,
         request_timeout_s: float,
         stall_timeout_s: float,
@@ -54,65 +66,140 @@ class Service:
         self._engine = engine
         self._watcher = watcher
         self._concurrency = concurrency
+        self._tools = tools
         self._request_timeout_s = request_timeout_s
         self._stall_timeout_s = stall_timeout_s
 
-    def generate(self, request: GenerationRequest) -> Events:
+    def generate(self, request: GenerationRequest, delivery: Delivery | None = None) -> Events:
         """Events that end with one Finished, or raise a ProxyError.
 
         Raises:
-            UnknownModel, ModelUnavailable: at once.
+            UnknownModel, ModelUnavailable, InvalidRequest: at once.
         """
         card = self._registry.card(request.model)
-        return self._watcher.watch(request, card, self._events(request, card))
+        request = offered(request, card)
+        events = self._events(request, card, delivery or Delivery())
+        return self._watcher.watch(request, card, events)
 
     def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
-        return self._asked(request, self._registry.card(request.model))
+        card = self._registry.card(request.model)
+        with blamed(request.constraint):
+            request = offered(request, card)
+            return self._asked(request, card, rules_of(request, card))
 
-    async def _events(self, request: GenerationRequest, card: ModelCard) -> Events:
-        async with self._concurrency.permit(), aclosing(self._choices(request, card)) as events:
+    async def _events(
+        self, request: GenerationRequest, card: ModelCard, delivery: Delivery
+    ) -> Events:
+        delivery.unenforced = checks.untold(request.constraint, card)
+        choices, stopwatch = self._choices(request, card, delivery), Stopwatch()
+        async with self._concurrency.permit(), aclosing(choices) as events:
             async for event in events:
-                yield event
+                yield stopwatch.seen(event)
 
-    def _choices(self, request: GenerationRequest, card: ModelCard) -> Events:
+    def _choices(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Events:
         parts = request.parts()
+        choices = [
+            self._answer(part, card, index, delivery, counts_prompt=index % request.candidates == 0)
+            for index, part in enumerate(parts)
+        ]
         if len(parts) == 1:
-            return self._choice(parts[0], card)
-        events = interleaved(
-            [
-                self._choice(part, card, index, counts_prompt=index % request.candidates == 0)
-                for index, part in enumerate(parts)
-            ]
-        )
+            return choices[0]
+        events = interleaved(choices)
         if request.candidates == request.choices:
             return events
         return best(events, candidates=request.candidates, choices=request.choices)
 
-    async def _choice(
+    def _answer(
         self,
         request: GenerationRequest,
         card: ModelCard,
-        index: int = 0,
+        index: int,
+        delivery: Delivery,
         *,
-        counts_prompt: bool = True,
+        counts_prompt: bool,
     ) -> Events:
-        choice = Choice(request, card, index, counts_prompt=counts_prompt)
-        async with aclosing(self._deltas(request, card)) as deltas:
+        """One choice, through calls of the server's tools; each of its rounds must conform."""
+
+        def round_of(asked: GenerationRequest) -> Events:
+            counts = counts_prompt or asked is not request
+            return self._conforming(asked, card, index, delivery, counts_prompt=counts)
+
+        return looped(round_of, request, card.server_tools, self._tools)
+
+    def _conforming(
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        index: int,
+        delivery: Delivery,
+        *,
+        counts_prompt: bool,
+    ) -> Events:
+        def generate(request: GenerationRequest, counts_prompt: bool) -> Events:
+            return self._choice(request, card, index, counts_prompt=counts_prompt)
+
+        check = rules_of(request, card).check
+        if check is None:
+            return generate(request, counts_prompt)
+        attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
+        if delivery.is_live and card.streams_unchecked:
+            return attempts.live(generate(request, counts_prompt))
+        return attempts.held_back(generate, request, counts_prompt=counts_prompt)
+
+    async def _choice(
+        self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
+    ) -> Events:
+        with blamed(request.constraint):
+            async with aclosing(
+                self._generated(request, card, index, counts_prompt=counts_prompt)
+            ) as events:
+                async for event in events:
+                    yield event
+
+    async def _generated(
+        self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
+    ) -> Events:
+        rules = rules_of(request, card)
+        asked = self._asked(request, card, rules)
+        prompt = asked.text or ""
+        choice = Choice(
+            request,
+            card,
+            index,
+            counts_prompt=counts_prompt,
+            parser=parsers.parser_of(request, card, prompt, rules.tool_family),
+            specials=parsers.visible_specials(request, card),
+        )
+        while not choice.is_finished:
+            if choice.has_thought_enough:
+                text, events = choice.end_thought(rules.closing)
+                guide = rules.guide(card, prompt, has_thought=True)
+                asked = asked.continued(text, choice.tokens, guide)
+                for event in events:
+                    yield event
+            async with aclosing(self._run(choice, asked)) as events_of_run:
+                async for event in events_of_run:
+                    yield event
+
+    async def _run(self, choice: Choice, asked: EngineRequest) -> Events:
+        """Until the choice has what it wants of this stream."""
+        async with aclosing(self._deltas(asked)) as deltas:
             async for delta in deltas:
                 for event in choice.push(delta):
                     yield event
-                if choice.is_finished:
+                if choice.is_finished or choice.has_thought_enough:
                     return
         raise EngineFailed("The engine's stream ended without a finish reason.")
 
-    def _deltas(self, request: GenerationRequest, card: ModelCard) -> Deltas:
-        asked = self._asked(request, card)
+    def _deltas(self, asked: EngineRequest) -> Deltas:
         return stalls.watched(self._engine.generate(asked), self._stall_timeout_s)
 
-    def _asked(self, request: GenerationRequest, card: ModelCard) -> EngineRequest:
+    def _asked(self, request: GenerationRequest, card: ModelCard, rules: Rules) -> EngineRequest:
         """Raises InvalidRequest: the model cannot take it."""
+        parsers.check(request, card)
         asked = _engine_request(request, card, self._request_timeout_s)
+        asked = replace(asked, constraint=rules.guide(card, asked.text or ""))
         if missing := sorted(asked.asks_for - card.capabilities):
             raise InvalidRequest(
                 f"The model {card.name!r} does not support this parameter.",
@@ -123,15 +210,19 @@ class Service:
 
 
 def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: float) -> EngineRequest:
-    text, token_ids, add_special_tokens = None, None, True
+    text, token_ids, adds_special_tokens = None, None, True
     match request.prompt:
         case ChatPrompt():
             text = prompting.render(
-                request.prompt, card.facts, takes_callers_values=card.takes_template_values
+                request.prompt,
+                card.facts,
+                request.callable_tools,
+                takes_callers_values=card.takes_template_values,
+                takes_templates=card.takes_templates,
             )
-            add_special_tokens = False
+            adds_special_tokens = False
         case TextPrompt():
-            text = request.prompt.text
+            text = infilling.text_of(request.prompt, card)
         case TokenPrompt():
             token_ids = request.prompt.ids
         case PromptBatch():
@@ -143,11 +234,21 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         model=card,
         text=text,
         token_ids=token_ids,
-        add_special_tokens=add_special_tokens,
+        add_special_tokens=(
+            adds_special_tokens
+            if request.adds_special_tokens is None
+            else request.adds_special_tokens
+        ),
         max_tokens=request.max_tokens,
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
-        wants_token_ids=request.returns_token_ids or _hides_stop_tokens(request),
+        prompt_limit=request.prompt_limit,
+        echoes_prompt=request.echoes_tokens,
+        wants_token_ids=request.returns_token_ids
+        or request.logs_token_ids
+        or _hides_stop_tokens(request)
+        or bool(parsers.visible_specials(request, card)),
+        wants_log_prob_ids=request.logs_token_ids,
         priority=request.priority,
         cache_salt=request.cache_salt,
     )

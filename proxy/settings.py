@@ -5,7 +5,9 @@ A value that does not parse stops the start with the name of the variable. Calle
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,9 +20,16 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 AtMost = Annotated[int, Field(ge=1, le=1_000_000)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
+ReasoningField = Literal["reasoning", "reasoning_content"]
+REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning", "reasoning_content")
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
+
+
+def environment() -> Mapping[str, str]:
+    """For the variables that models.yaml names."""
+    return os.environ
 
 
 class Settings(BaseSettings):
@@ -35,7 +44,8 @@ class Settings(BaseSettings):
     port: Port = 9000
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()  # `*`, or origins between commas
 
-    # the embedded tritonserver (loopback only), or the remote one that `proxy --triton` names
+    # the tritonserver that is started here, or the remote one that `proxy --triton` names
+    triton_host: Literal["127.0.0.1", "0.0.0.0"] = "127.0.0.1"  # it has no access control
     triton_grpc_port: Port = 8001
     triton_http_port: Port = 8000
     triton_metrics_port: Port = 8002
@@ -51,6 +61,9 @@ class Settings(BaseSettings):
     default_max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     default_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
 
+    # under which names a chat answer's reasoning is sent, between commas
+    reasoning_fields: Annotated[tuple[ReasoningField, ...], NoDecode] = REASONING_FIELDS
+
     # limits
     max_concurrent_requests: Annotated[int, Field(ge=1)] | None = None
     max_socket_requests: Annotated[int, Field(ge=1)] = 8  # at once on one WebSocket
@@ -60,10 +73,18 @@ class Settings(BaseSettings):
     drain_timeout_s: Seconds = 30.0
     triton_start_timeout_s: Seconds = 120.0
     max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 10.0
+    max_json_depth: Annotated[int, Field(ge=4, le=150)] = 100  # arrays and objects in each other
     max_stops: AtMost = 16  # stop strings, and stop token ids
+    max_stop_bytes: AtMost = 4096  # of all stop strings together, in UTF-8
     max_messages: AtMost = 2048
     max_logit_bias: AtMost = 1024  # entries, and bad words
+    max_allowed_token_ids: AtMost = 16_384
     max_choices: AtMost = 128  # prompts x candidates of one request
+    max_tools: AtMost = 128
+    max_tools_bytes: AtMost = 256_000  # of all tools together, as JSON
+    max_schema_bytes: AtMost = 256_000  # of one JSON Schema
+    max_schema_depth: Annotated[int, Field(ge=1, le=128)] = 64  # in levels of JSON
+    max_schema_properties: AtMost = 5_000
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal
@@ -82,12 +103,16 @@ class Settings(BaseSettings):
                 )
         return given
 
-    @field_validator("cors_origins", mode="before")
+    @field_validator("cors_origins", "reasoning_fields", mode="before")
     @classmethod
-    def _origins(cls, given: Any) -> Any:
+    def _listed(cls, given: Any) -> Any:
         if not isinstance(given, str):
             return given
-        origins = tuple(origin.strip() for origin in given.split(",") if origin.strip())
+        return tuple(item.strip() for item in given.split(",") if item.strip())
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         for origin in origins:
             if not ORIGIN.fullmatch(origin):
                 raise ValueError(f"{origin!r} is no origin such as https://example.com, and not *")

@@ -7,7 +7,7 @@ engine's work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
@@ -15,9 +15,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.api import errors
-from proxy.api.framing import Framing, Payload
+from proxy.api.framing import Framing, Part, Payload
+from proxy.domain.completion import Completion, fold
+from proxy.domain.delivery import Delivery
 from proxy.domain.errors import ProxyError, ShuttingDown
-from proxy.domain.output import Completion, Events, OutputEvent, fold
+from proxy.domain.events import Events, OutputEvent
 from proxy.domain.request import GenerationRequest
 from proxy.service import Service
 
@@ -29,7 +31,7 @@ class Renderer(Protocol):
     def field_names(self) -> Mapping[str, str]:
         """Fields whose name in this protocol is not the domain's, for errors."""
 
-    def chunks(self, event: OutputEvent) -> list[Payload]: ...
+    def chunks(self, event: OutputEvent) -> Sequence[Part]: ...
 
     def full(self, completion: Completion) -> Payload: ...
 
@@ -42,28 +44,32 @@ class Answers:
         self._keep_alive_s = keep_alive_s
 
     def whole(self, request: GenerationRequest, renderer: Renderer) -> Response:
-        return WholeAnswer(self._service.generate(request), renderer)
+        delivery = Delivery()
+        return WholeAnswer(self._service.generate(request, delivery), renderer, delivery)
 
     def streamed(
         self, request: GenerationRequest, renderer: Renderer, framing: Framing
     ) -> Response:
-        events = self._service.generate(request)
-        return StreamedAnswer(events, renderer, framing, keep_alive_s=self._keep_alive_s)
+        delivery = Delivery(is_live=True)
+        events = self._service.generate(request, delivery)
+        return StreamedAnswer(events, renderer, framing, delivery, keep_alive_s=self._keep_alive_s)
 
 
 class WholeAnswer(Response):
     """One JSON body, when everything is there."""
 
-    def __init__(self, events: Events, renderer: Renderer) -> None:
+    def __init__(self, events: Events, renderer: Renderer, delivery: Delivery) -> None:
         super().__init__()
         self._events = events
         self._renderer = renderer
+        self._delivery = delivery
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with in_words(self._renderer.field_names):
             completion = await _while_connected(receive, _folded(self._events))
         if completion is not None:
-            await JSONResponse(self._renderer.full(completion))(scope, receive, send)
+            body, headers = self._renderer.full(completion), headers_of(self._delivery)
+            await JSONResponse(body, headers=headers)(scope, receive, send)
 
 
 class StreamedAnswer(Response):
@@ -74,16 +80,23 @@ class StreamedAnswer(Response):
     """
 
     def __init__(
-        self, events: Events, renderer: Renderer, framing: Framing, *, keep_alive_s: float
+        self,
+        events: Events,
+        renderer: Renderer,
+        framing: Framing,
+        delivery: Delivery,
+        *,
+        keep_alive_s: float,
     ) -> None:
         super().__init__()
         self._events = events
         self._renderer = renderer
         self._framing = framing
+        self._delivery = delivery
         self._keep_alive_s = keep_alive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        out = _Outgoing(send, self._framing)
+        out = _Outgoing(send, self._framing, self._delivery)
         try:
             with in_words(self._renderer.field_names):
                 async with out.kept_alive(self._keep_alive_s):
@@ -97,17 +110,18 @@ class StreamedAnswer(Response):
     async def _stream(self, out: _Outgoing) -> None:
         async with aclosing(self._events) as events:
             async for event in events:
-                payloads = self._renderer.chunks(event)
-                await out.send(b"".join(map(self._framing.part, payloads)))
+                parts = self._renderer.chunks(event)
+                await out.send(b"".join(map(self._framing.part, parts)))
         await out.send(self._framing.end, is_last=True)
 
 
 class _Outgoing:
     """The sending half of a stream: its head goes out with the first part."""
 
-    def __init__(self, send: Send, framing: Framing) -> None:
+    def __init__(self, send: Send, framing: Framing, delivery: Delivery) -> None:
         self._send = send
         self._framing = framing
+        self._delivery = delivery
         self._turn = asyncio.Lock()
         self._sent_at = asyncio.get_running_loop().time()
         self.has_started = False
@@ -116,7 +130,11 @@ class _Outgoing:
         async with self._turn:
             if not self.has_started:
                 self.has_started = True
-                headers = self._framing.headers
+                told = headers_of(self._delivery)
+                headers = [
+                    *self._framing.headers,
+                    *((name.encode(), value.encode()) for name, value in told.items()),
+                ]
                 await self._send({"type": "http.response.start", "status": 200, "headers": headers})
             await self._send(_part(part, is_last=is_last))
             self._sent_at = asyncio.get_running_loop().time()
@@ -124,10 +142,11 @@ class _Outgoing:
     @asynccontextmanager
     async def kept_alive(self, every_s: float) -> AsyncIterator[None]:
         """Meanwhile no silence lasts longer, in a format that has words for it."""
-        if self._framing.keep_alive is None:
+        if self._framing.comment is None:
             yield
             return
-        task = asyncio.ensure_future(self._keep_alive(self._framing.keep_alive, every_s))
+        comment = self._framing.comment(b"keep-alive")
+        task = asyncio.ensure_future(self._keep_alive(comment, every_s))
         try:
             yield
         finally:
@@ -141,6 +160,16 @@ class _Outgoing:
                 await self.send(comment)
             else:
                 await asyncio.sleep(every_s - silent_s)
+
+
+def headers_of(delivery: Delivery) -> dict[str, str]:
+    """What is known when the first byte goes out."""
+    told = {}
+    if delivery.attempts is not None:
+        told["x-attempts"] = str(delivery.attempts)
+    if delivery.unenforced:
+        told["x-unenforced-keywords"] = ", ".join(delivery.unenforced)
+    return told
 
 
 async def _folded(events: Events) -> Completion:

@@ -18,7 +18,13 @@ class GuideKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """`text`: a JSON Schema, regex, EBNF or structural tag; empty for any JSON."""
+    """`text`: a JSON Schema, regex, EBNF or structural tag; empty for any JSON.
+
+    field: the caller's path of what asked for it, for errors. is_strict: what a grammar cannot
+    hold of it is checked in the answer.
+    """
 
     kind: GuideKind
     text: str = ""
+    field: str = "constraint"
+    is_strict: bool = False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from proxy.domain.constraint import Constraint
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
-from proxy.domain.request import Sampling
+from proxy.domain.request import PromptLimit, Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,7 @@ class EngineRequest:
     """A request as an engine takes it: text or ids, no messages.
 
     `add_special_tokens`: the tokenizer adds its own BOS and EOS (chat templates write theirs).
+    `wants_log_prob_ids`: log-probabilities tell the ids of their tokens.
     """
 
     id: str
@@ -28,20 +29,43 @@ class EngineRequest:
     timeout_s: float
     sampling: Sampling
     constraint: Constraint | None = None
+    prompt_limit: PromptLimit | None = None
+    echoes_prompt: bool = False  # its tokens come first, with log-probabilities as the others
     wants_token_ids: bool = False
+    wants_log_prob_ids: bool = False
     priority: int | None = None  # a higher one goes first
     cache_salt: str | None = None
+
+    def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
+        """The rest of an answer that goes on behind `text`, of which `tokens` were generated."""
+        limit, least = self.max_tokens, self.sampling.min_tokens
+        return replace(
+            self,
+            id=f"{self.id}-more",
+            text=(self.text or "") + text,
+            constraint=constraint,
+            max_tokens=None if limit is None else max(limit - tokens, 1),
+            sampling=replace(
+                self.sampling, min_tokens=None if least is None else max(least - tokens, 0) or None
+            ),
+        )
 
     @property
     def asks_for(self) -> frozenset[str]:
         """The capabilities that a model must have to take it."""
+        alternatives = self.sampling.top_log_probs
         given = {
+            "log_probs": alternatives,
             "constraint": self.constraint,
+            "prompt_limit": self.prompt_limit,
+            "echo_prompt": self.echoes_prompt or None,
             "token_ids": self.wants_token_ids or None,
+            "log_prob_ids": (self.wants_log_prob_ids and alternatives) or None,
             "priority": self.priority,
             "cache_salt": self.cache_salt,
         }
-        return self.sampling.given | {name for name, value in given.items() if value is not None}
+        asked = self.sampling.given | {name for name, value in given.items() if value is not None}
+        return asked if alternatives else asked - {"top_log_probs"}
 
 
 class Engine(Protocol):

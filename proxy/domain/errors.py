@@ -3,6 +3,8 @@
 ProxyError
 ├── RequestError             the caller's mistake, 4xx
 │   ├── InvalidRequest       400, with a code and the field
+│   ├── InvalidSchema        422: what should be a JSON Schema is none, or more than is allowed
+│   ├── SchemaViolation      422: the model's answers break the schema, after all attempts
 │   ├── UnknownModel         404
 │   └── RateLimited          429: too much at once; the same request may pass later
 └── ServiceError             ours, 5xx
@@ -41,6 +43,16 @@ class RequestError(ProxyError):
 
 class InvalidRequest(RequestError):
     pass
+
+
+class InvalidSchema(RequestError):
+    def __init__(self, message: str, *, param: str) -> None:
+        super().__init__(message, code="invalid_schema", param=param)
+
+
+class SchemaViolation(RequestError):
+    def __init__(self, message: str, *, param: str) -> None:
+        super().__init__(message, code="schema_violation", param=param)
 
 
 class UnknownModel(RequestError):
@@ -83,5 +95,8 @@ class EngineFailed(ServiceError):
 
 def echoed(value: object) -> str:
     """A caller's value as it may stand in a message: quoted, and cut at 200 characters."""
-    text = repr(value)
+    return in_short(repr(value))
+
+
+def in_short(text: str) -> str:
     return text if len(text) <= ECHO_AT_MOST else text[:ECHO_AT_MOST] + "…"

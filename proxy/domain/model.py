@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from proxy.domain.request import Sampling
+from proxy.domain.server_tools import ServerTools
 
-# What a model may be able to take, by the names of our own fields.
+# What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
+# top_log_probs also those of alternatives.
 CAPABILITIES = frozenset(
-    {*(one.name for one in fields(Sampling)), "constraint", "token_ids", "priority", "cache_salt"}
+    {
+        *(one.name for one in fields(Sampling)),
+        "log_probs",
+        "constraint",
+        "prompt_limit",
+        "echo_prompt",
+        "token_ids",
+        "log_prob_ids",
+        "priority",
+        "cache_salt",
+    }
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """From the Triton config parameters of the ensemble. Lengths in tokens."""
+    """From the Triton config parameters of the ensemble. Lengths in tokens.
+
+    end_ids: the tokens that end an answer. default_max_tokens: new ones where nobody says how many;
+    None for what the context leaves. runtime: what decodes, as Triton or we call it.
+    has_structural_tags: its guides may be such.
+    infilling: special tokens before a prefix, before a suffix, and before what comes between.
+    special_tokens: text by id of the tokens that the detokenizer has no bytes for.
+    """
 
     context_length: int
     chat_template: str | None
@@ -26,6 +46,12 @@ class ModelFacts:
     engine_model: str
     tokenizer_model: str
     detokenizer_model: str
+    end_ids: tuple[int, ...] = ()
+    default_max_tokens: int | None = None
+    runtime: str = "onnx"
+    has_structural_tags: bool = True
+    infilling: tuple[str, str, str] | None = None
+    special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +68,10 @@ class ModelCard:
     """One served model. `triton_model` is the ensemble's name.
 
     takes_template_values: callers may hand values of their own to its chat template.
+    takes_templates: and a chat template of their own, in its place. tool_parser,
+    reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
+    max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
+    stream goes out before its answer is known to conform.
     """
 
     name: str
@@ -49,6 +79,12 @@ class ModelCard:
     facts: ModelFacts
     capabilities: frozenset[str] = CAPABILITIES
     takes_template_values: bool = False
+    takes_templates: bool = False
+    tool_parser: str = "auto"
+    reasoning_parser: str = "auto"
+    max_retries: int = 2
+    streams_unchecked: bool = False
     aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)
+    server_tools: ServerTools = field(default_factory=ServerTools)

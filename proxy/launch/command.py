@@ -23,9 +23,15 @@ class Ports:
 
 
 def arguments(
-    wheel: Wheel, folder: RunFolder, ports: Ports, *, shm_prefix: str, exit_timeout_s: int
+    wheel: Wheel,
+    folder: RunFolder,
+    ports: Ports,
+    *,
+    host: str,
+    shm_prefix: str,
+    exit_timeout_s: int,
 ) -> list[str]:
-    """`tritonserver --help` explains each. Everything listens on loopback only."""
+    """`tritonserver --help` explains each."""
     return [
         str(wheel.tritonserver),
         f"--model-repository={folder.relative_models}",
@@ -35,11 +41,11 @@ def arguments(
         "--disable-auto-complete-config",
         "--strict-readiness=true",
         f"--exit-timeout-secs={exit_timeout_s}",
-        f"--grpc-address={LOOPBACK}",
+        f"--grpc-address={host}",
         f"--grpc-port={ports.grpc}",
-        f"--http-address={LOOPBACK}",
+        f"--http-address={host}",
         f"--http-port={ports.http}",
-        f"--metrics-address={LOOPBACK}",
+        f"--metrics-address={host}",
         f"--metrics-port={ports.metrics}",
         "--allow-gpu-metrics=false",
         "--log-info=false",

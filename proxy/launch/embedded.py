@@ -33,7 +33,12 @@ def server(settings: Settings) -> TritonServer:
     return TritonServer(
         Launch(
             arguments=command.arguments(
-                files, run_folder, ports, shm_prefix=prefix, exit_timeout_s=EXIT_TIMEOUT_S
+                files,
+                run_folder,
+                ports,
+                host=settings.triton_host,
+                shm_prefix=prefix,
+                exit_timeout_s=EXIT_TIMEOUT_S,
             ),
             environment=command.environment(
                 os.environ, files, library, bin_folder=command.bin_folder()

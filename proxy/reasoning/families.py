@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import NamedTuple
 
+from proxy.parsing.plugins import marked, own_parser
 from proxy.reasoning.parser import ReasoningParser
 
 
@@ -20,6 +21,9 @@ class Family(NamedTuple):
         return found
 
 
+# Parsers of the user's own: entry points of this group, a ReasoningParser each.
+ENTRY_POINTS = "triton_openai.reasoning_parsers"
+
 _THINK = Family("proxy.reasoning.think", "ThinkParser")
 
 FAMILIES: dict[str, Family] = {
@@ -34,3 +38,28 @@ FAMILIES: dict[str, Family] = {
     "mistral": Family("proxy.reasoning.mistral", "MistralParser"),
     "gemma4": Family("proxy.reasoning.gemma4", "Gemma4Parser"),
 }
+
+# What a template must hold, all of it, for a family; the first that fits counts.
+_TEMPLATE_MARKS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("harmony", ("<|channel|>", "analysis")),
+    ("gemma4", ("<|channel>", "thought")),
+    ("mistral", ("[THINK]",)),
+    ("granite", ("Here is my thought process",)),
+    ("qwen3", ("<think>",)),
+    ("qwen3", ("</think>",)),
+)
+
+
+def family(name: str) -> Family:
+    """One of ours, or of an installed package.
+
+    Raises:
+        KeyError: there is none of this name; the message lists them.
+    """
+    found = FAMILIES.get(name)
+    return Family(*own_parser(ENTRY_POINTS, name, FAMILIES)) if found is None else found
+
+
+def from_template(chat_template: str) -> str | None:
+    """The family whose marks a chat template holds; None if it shows none that we know."""
+    return marked(chat_template, _TEMPLATE_MARKS)

@@ -10,6 +10,7 @@ class Gemma4Parser(TaggedReasoning):
 
     starts = ("<|channel>",)
     ends = ("<channel|>",)
+    closing = "<channel|>"
     label = "thought\n"
     is_anywhere = True
 

@@ -9,6 +9,7 @@ class GraniteParser(TaggedReasoning):
     """Small or quantized models write "Here's"."""
 
     starts = ("Here is my thought process:", "Here's my thought process:", "<think>")
+    closing = "\nHere is my response:\n"
     ends = ("Here is my response:", "Here's my response:", "</think>")
 
     @classmethod

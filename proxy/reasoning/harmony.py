@@ -17,6 +17,10 @@ class HarmonyParser(ReasoningParser):
     """Messages of a header and a body; the tool parser reads those with a recipient."""
 
     starts = ("<|channel|>analysis<|message|>",)
+    ends = _ENDS
+    before_answer = "<|channel|>final<|message|>"
+    closing = f"<|end|><|start|>assistant{before_answer}"
+    inner_marks = _HEADS
 
     def _parse(self) -> Steps[None]:
         if self._is_inside:
@@ -51,8 +55,10 @@ class HarmonyParser(ReasoningParser):
             self._say(self._reader.take(len(mark)))
 
     def _thought(self) -> Steps[None]:
+        self.is_thinking = True
         self._begin_thought()
         mark = yield from self._reader.until(_BODY_MARKS, self._think, leaves_half=True)
+        self.is_thinking = False
         if mark in _ENDS:
             self._reader.take(len(mark))
         elif not mark:

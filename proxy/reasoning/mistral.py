@@ -10,4 +10,5 @@ class MistralParser(TaggedReasoning):
 
     starts = ("[THINK]",)
     ends = ("[/THINK]",)
+    closing = "[/THINK]"
     is_anywhere = True

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from proxy.domain.output import TextDelta
-from proxy.domain.tool_events import ReasoningDelta, ReasoningEvent
+from proxy.domain.events import ReasoningDelta, ReasoningEvent, TextDelta
 from proxy.parsing.delimiters import Delimiters
-from proxy.parsing.outbox import Outbox
-from proxy.parsing.reader import Reader, Steps
+from proxy.parsing.parser import PushParser
+from proxy.parsing.reader import Steps
 
 
-class ReasoningParser(ABC):
-    """`push` text, `flush` at the end; the events are the same however the text was cut.
+class ReasoningParser(PushParser[ReasoningEvent]):
+    """Text of an answer -> reasoning and the rest; `is_thinking` while it is reasoning.
 
     White space at the borders of reasoning belongs to the syntax. What comes out as text is for
     the tool parser, delimiters of calls included.
@@ -25,39 +23,35 @@ class ReasoningParser(ABC):
     """
 
     starts: ClassVar[tuple[str, ...]] = ()
+    ends: ClassVar[tuple[str, ...]] = ()
+    # What ends the reasoning where somebody else than the model has to.
+    closing: ClassVar[str] = ""
+    # What stands between reasoning and text.
+    before_answer: ClassVar[str] = ""
+    # Further marks of the syntax, where they may be special tokens.
+    inner_marks: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *, is_inside: bool = False, tool_starts: Sequence[str] = ()) -> None:
+        super().__init__()
         self._is_inside = is_inside
         self._tool_starts = tuple(tool_starts)
-        self._reader = Reader()
-        self._outbox: Outbox[ReasoningEvent] = Outbox()
         self._blank: list[str] | None = None
-        self._steps: Steps[None] | None = self._parse()
+        self.is_thinking = is_inside
+
+    @classmethod
+    def marks(cls) -> tuple[str, ...]:
+        """What may be special tokens of the model, which the parser must see."""
+        return (*cls.starts, *cls.ends, *cls.inner_marks)
+
+    @classmethod
+    def end_of_thought(cls) -> str:
+        """What the model writes to end it."""
+        return cls.closing.strip().removesuffix(cls.before_answer)
 
     @classmethod
     def opens_in(cls, prompt_tail: str) -> bool:
         """Whether a prompt that ends so has opened the reasoning."""
         return prompt_tail.rstrip().endswith(cls.starts)
-
-    def push(self, text: str) -> list[ReasoningEvent]:
-        self._reader.feed(text)
-        return self._run()
-
-    def flush(self) -> list[ReasoningEvent]:
-        self._reader.close()
-        return self._run()
-
-    @abstractmethod
-    def _parse(self) -> Steps[None]:
-        """The family's grammar of a whole answer."""
-
-    def _run(self) -> list[ReasoningEvent]:
-        if self._steps is not None:
-            try:
-                next(self._steps)
-            except StopIteration:
-                self._steps = None
-        return self._outbox.taken()
 
     def _say(self, text: str) -> None:
         self._outbox.delta("text", TextDelta, text)
@@ -66,10 +60,15 @@ class ReasoningParser(ABC):
         self._blank = None
 
     def _think(self, text: str) -> None:
-        """White space waits for what follows it, so that none is left at the end."""
-        kept = text.rstrip()
+        """White space waits for what follows it, so that none is left at the end; at the begin it
+        is dropped.
+        """
         if self._blank is None:
-            kept, self._blank = kept.lstrip(), []
+            text = text.lstrip()
+            if not text:
+                return
+            self._blank = []
+        kept = text.rstrip()
         if kept:
             self._outbox.delta("thought", ReasoningDelta, "".join(self._blank) + kept)
             self._blank = [text[len(text.rstrip()) :]]
@@ -80,7 +79,6 @@ class ReasoningParser(ABC):
 class TaggedReasoning(ReasoningParser):
     """Reasoning first, between a start and an end."""
 
-    ends: ClassVar[tuple[str, ...]] = ()
     # Tags that are special tokens stand for themselves wherever they come.
     is_anywhere: ClassVar[bool] = False
     # A word that the start tag carries.
@@ -111,6 +109,7 @@ class TaggedReasoning(ReasoningParser):
 
     def _thought(self) -> Steps[None]:
         """To the end tag and the white space behind it, or to the start of a call."""
+        self.is_thinking = True
         yield from self._reader.space()
         yield from self._starts()  # some models repeat what the prompt opened
         if self.label:
@@ -120,6 +119,7 @@ class TaggedReasoning(ReasoningParser):
         mark = yield from self._reader.until(
             Delimiters([*self.ends, *self._tool_starts]), self._think, leaves_half=True
         )
+        self.is_thinking = False
         if mark in self.ends:
             self._reader.take(len(mark))
             yield from self._reader.space()

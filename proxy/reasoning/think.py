@@ -10,3 +10,4 @@ class ThinkParser(TaggedReasoning):
 
     starts = ("<think>", "◁think▷")
     ends = ("</think>", "◁/think▷")
+    closing = "\n</think>\n\n"

@@ -6,8 +6,9 @@ import time
 from contextlib import aclosing
 
 from proxy.domain.errors import ProxyError
+from proxy.domain.events import Events, Finished, OutputEvent
 from proxy.domain.model import ModelCard
-from proxy.domain.output import Events, Finished, OutputEvent, Usage
+from proxy.domain.output import Usage
 from proxy.domain.request import GenerationRequest
 from proxy.telemetry import line
 from proxy.telemetry.metrics import Metrics

@@ -11,6 +11,7 @@ class DeepSeekV3Parser(SectionCalls):
 
     sections = (("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),)
     call_begin = "<｜tool▁call▁begin｜>"
+    inner_marks = ("<｜tool▁sep｜>", "<｜tool▁call▁end｜>")
 
     def _call(self) -> Steps[None]:
         yield from self._head()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import NamedTuple
 
+from proxy.parsing.plugins import marked, own_parser
+from proxy.tools.call_writer import Tools
 from proxy.tools.ids import NewId, kimi_id, mistral_id, openai_id
-from proxy.tools.parser import ToolParser, Tools
+from proxy.tools.parser import ToolParser
 
 
 class Family(NamedTuple):
@@ -21,9 +23,18 @@ class Family(NamedTuple):
         found: type[ToolParser] = getattr(import_module(self.module), self.parser)
         return found
 
-    def make(self, tools: Tools | None = None, new_id: NewId | None = None) -> ToolParser:
-        return self.parser_type(tools, new_id or self.new_id)
+    def make(
+        self,
+        tools: Tools | None = None,
+        new_id: NewId | None = None,
+        *,
+        only_known: bool = False,
+    ) -> ToolParser:
+        return self.parser_type(tools, new_id or self.new_id, only_known=only_known)
 
+
+# Parsers of the user's own: entry points of this group, a ToolParser each.
+ENTRY_POINTS = "triton_openai.tool_parsers"
 
 FAMILIES: dict[str, Family] = {
     "hermes": Family("proxy.tools.hermes", "HermesParser"),
@@ -46,6 +57,7 @@ FAMILIES: dict[str, Family] = {
     "harmony": Family("proxy.tools.harmony", "HarmonyParser"),
     "gemma4": Family("proxy.tools.gemma4", "Gemma4Parser"),
     "internlm": Family("proxy.tools.internlm", "InternLMParser"),
+    "json_list": Family("proxy.tools.json_list", "JsonListParser"),
 }
 
 # What a template must hold, all of it, for a family; the first that fits counts.
@@ -73,9 +85,19 @@ _TEMPLATE_MARKS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
+def family(name: str) -> Family:
+    """One of ours, or of an installed package.
+
+    Raises:
+        KeyError: there is none of this name; the message lists them.
+    """
+    found = FAMILIES.get(name)
+    if found is None:
+        module, parser = own_parser(ENTRY_POINTS, name, FAMILIES)
+        found = Family(module, parser)
+    return found
+
+
 def from_template(chat_template: str) -> str | None:
     """The family whose marks a chat template holds; None if it shows none that we know."""
-    for family, marks in _TEMPLATE_MARKS:
-        if all(mark in chat_template for mark in marks):
-            return family
-    return None
+    return marked(chat_template, _TEMPLATE_MARKS)

@@ -20,6 +20,7 @@ class Gemma4Parser(SectionCalls):
     """Bare keys, strings between special tokens, otherwise like JSON."""
 
     call_begin = "<|tool_call>"
+    inner_marks = (_QUOTE, "<tool_call|>")
 
     def _call(self) -> Steps[None]:
         yield from self._reader.space()

@@ -22,6 +22,7 @@ class HarmonyParser(ToolParser):
     """Headers may stand before or behind the channel: `assistant to=functions.f<|channel|>…`."""
 
     starts = ("<|start|>", "<|channel|>")
+    inner_marks = (_MESSAGE, "<|constrain|>", *_ENDS)
 
     def _parse(self) -> Steps[None]:
         # The prompt ends with `<|start|>assistant`; a recipient may follow it at once.

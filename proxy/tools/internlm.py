@@ -10,6 +10,7 @@ class InternLMParser(CallObjects):
     """One object an action."""
 
     sections = (("<|action_start|>", "<|action_end|>"),)
+    inner_marks = ("<|plugin|>",)
 
     def _lead_in(self) -> Steps[None]:
         yield from self._reader.space()

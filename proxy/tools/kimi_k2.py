@@ -21,6 +21,7 @@ class KimiK2Parser(SectionCalls):
         ("<|tool_call_section_begin|>", "<|tool_call_section_end|>"),
     )
     call_begin = "<|tool_call_begin|>"
+    inner_marks = ("<|tool_call_argument_begin|>", "<|tool_call_end|>")
     _own_id = ""
 
     def _id(self, index: int) -> str:

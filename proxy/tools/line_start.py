@@ -33,6 +33,11 @@ class LineStart(ToolParser):
         if char and char in self.openings:
             yield from self._section("")
 
+    @property
+    def _may_promise(self) -> bool:
+        is_known = not self._is_bare or not self._tools or self._name in self._tools
+        return is_known and super()._may_promise
+
     def _section(self, start: str) -> Steps[None]:
         self._is_bare = start in self.weak_starts
         yield from super()._section(start)

@@ -35,6 +35,12 @@ class Markup:
     has_lines: bool = False
 
     @property
+    def written(self) -> tuple[str, ...]:
+        """Every mark of the syntax."""
+        marks = (self.name_end, self.key_begin, self.key_end, self.value_begin, self.value_end)
+        return tuple(filter(None, (*marks, self.end)))
+
+    @property
     def marks(self) -> Delimiters:
         line = [f"\n{self.value_end}"] if self.has_lines else []
         return Delimiters([self.value_end, *line, *self.value_stops])
@@ -49,6 +55,7 @@ class MarkupCalls(SectionCalls):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls._marks = cls.markup.marks
+        cls.inner_marks = cls.markup.written
 
     def _call(self) -> Steps[None]:
         yield from self._reader.space()

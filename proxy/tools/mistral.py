@@ -11,6 +11,7 @@ class MistralParser(CallObjects):
     """Both forms; the newer repeats the tag before each call and may carry `[CALL_ID]id`."""
 
     sections = (("[TOOL_CALLS]", ""),)
+    inner_marks = ("[CALL_ID]", "[ARGS]")
 
     def _first(self, start: str) -> Steps[bool]:
         yield from self._reader.accept(start)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from abc import abstractmethod
+from typing import ClassVar
 
-from proxy.domain.output import TextDelta
-from proxy.domain.tool_events import ToolCallArguments, ToolCallStarted, ToolEvent
+from proxy.domain.events import TextDelta, ToolEvent
 from proxy.parsing.delimiters import Delimiters
-from proxy.parsing.outbox import Outbox
-from proxy.parsing.reader import Reader, Steps
+from proxy.parsing.reader import Steps
+from proxy.tools.call_writer import CallWriter, Tools
 from proxy.tools.errors import Broken, CutOff
 from proxy.tools.ids import NewId, openai_id
 from proxy.tools.literal import Literal
 
-# name of a tool -> JSON Schema of its arguments
-Tools = Mapping[str, Mapping[str, Any]]
 NAME = re.compile(r"[\w.\-/]*")
 
 
-class ToolParser(ABC):
+class ToolParser(CallWriter):
     """`push` text, `flush` at the end; the events are the same however the text was cut.
 
     A call is promised (ToolCallStarted) when its name and the begin of its arguments are clear.
@@ -31,41 +26,41 @@ class ToolParser(ABC):
     belongs to the syntax.
 
     Args:
-        tools: schemas of the request's tools, by name; they type the values of XML-like families,
-            and families without a delimiter of their own call nothing else.
+        tools: schemas of the request's tools, by name; they type the values of XML-like families.
+            A call without a delimiter of its own must name one of them.
         new_id: makes the id of a call.
+        only_known: what calls another tool than these is text.
     """
 
     # Around one call or several: (start, end), no end where the calls end by themselves.
     sections: ClassVar[tuple[tuple[str, str], ...]] = ()
     # What opens a call or a section; it also ends reasoning that was left open.
     starts: ClassVar[tuple[str, ...]] = ()
-    # Whether a call has no delimiter of its own, so that only a known name makes it one.
+    # Further marks of the syntax, where they may be special tokens.
+    inner_marks: ClassVar[tuple[str, ...]] = ()
+    # Whether the call has no delimiter of its own.
     _is_bare = False
 
-    def __init__(self, tools: Tools | None = None, new_id: NewId = openai_id) -> None:
-        self._tools: Tools = tools or {}
-        self._new_id = new_id
-        self._reader = Reader()
-        self._outbox: Outbox[ToolEvent] = Outbox()
-        self._blank: list[str] | None = []
-        self._name = ""
-        self._is_promised = False
-        self._is_open = False
-        self._members = 0
-        self.calls = 0
+    def __init__(
+        self,
+        tools: Tools | None = None,
+        new_id: NewId = openai_id,
+        *,
+        only_known: bool = False,
+    ) -> None:
+        super().__init__(tools, new_id, only_known=only_known)
         self.is_cut = False
         self.has_broken = False
-        self._steps: Steps[None] | None = self._parse()
 
-    def push(self, text: str) -> list[ToolEvent]:
-        self._reader.feed(text)
-        return self._run()
+    @classmethod
+    def marks(cls) -> tuple[str, ...]:
+        """What may be special tokens of the model, which the parser must see."""
+        ends = tuple(end for _, end in cls.sections if end)
+        return (*cls.starts, *ends, *cls.inner_marks)
 
     def flush(self) -> list[ToolEvent]:
         """The rest. A call that the end cuts off stays as far as it got, and `is_cut` says so."""
-        self._reader.close()
-        events = self._run()
+        events = super().flush()
         if self._blank and not self.calls:
             events.append(TextDelta("".join(self._blank)))
         self._blank = None
@@ -90,14 +85,6 @@ class ToolParser(ABC):
     def _next(self, start: str) -> Steps[bool]:
         """From the end of a call to the end of the next, or of the section: then False."""
 
-    def _run(self) -> list[ToolEvent]:
-        if self._steps is not None:
-            try:
-                next(self._steps)
-            except StopIteration:
-                self._steps = None
-        return self._outbox.taken()
-
     def _text(self, marks: Delimiters) -> Steps[str]:
         """Passes text on up to the next mark, which it leaves and names; "" at the end."""
         return (yield from self._reader.until(marks, self._say))
@@ -108,7 +95,7 @@ class ToolParser(ABC):
         Returns:
             What `call` says: whether another may follow directly.
         """
-        self._name, self._is_promised, self._is_open, self._members = "", False, False, 0
+        self._begin_call()
         self._reader.record()
         try:
             return (yield from call)
@@ -116,6 +103,7 @@ class ToolParser(ABC):
             self.has_broken = self.has_broken or self._is_open
             if self._is_open and self._members:
                 self._argue("}")
+            self._is_open = False
             self._say(self._reader.recorded() or error.lost)
         except CutOff:
             self._cut_off()
@@ -130,41 +118,6 @@ class ToolParser(ABC):
             self.is_cut = self._is_open
         else:
             self._say(self._reader.recorded())
-
-    @property
-    def _may_promise(self) -> bool:
-        is_known = not self._is_bare or not self._tools or self._name in self._tools
-        return bool(self._name) and is_known
-
-    def _promise(self) -> None:
-        """The call to `_name` starts, if it has not yet.
-
-        Raises:
-            Broken: there is no name, or none that may be called so.
-        """
-        if self._is_promised:
-            return
-        if not self._may_promise:
-            raise Broken
-        self._is_promised = self._is_open = True
-        self._reader.recorded()
-        self._blank = []
-        index, self.calls = self.calls, self.calls + 1
-        self._outbox.event(ToolCallStarted(index=index, id=self._id(index), name=self._name))
-
-    def _id(self, index: int) -> str:
-        return self._new_id(self._name, index)
-
-    def _argue(self, fragment: str) -> None:
-        index = self.calls - 1
-        self._outbox.delta(
-            index, lambda text: ToolCallArguments(index=index, fragment=text), fragment
-        )
-
-    def _done(self) -> None:
-        """The arguments are complete. What is taken from here on is not lost if it breaks."""
-        self._is_open = False
-        self._reader.record()
 
     def _expect(self, mark: str, *others: str) -> Steps[None]:
         """Takes `mark`.
@@ -195,33 +148,8 @@ class ToolParser(ABC):
         yield from Literal(self._reader, self._argue).read()
         self._done()
 
-    def _member(self, key: str) -> None:
-        """Begins an argument, for families that do not write JSON; its value is next."""
-        self._promise()
-        self._reader.recorded()
-        self._argue(f"{', ' if self._members else '{'}{json.dumps(key, ensure_ascii=False)}: ")
-        self._members += 1
-
-    def _member_done(self) -> None:
-        """The value is complete: what is taken from here on is not lost if it breaks."""
-        self._reader.record()
-
-    def _members_done(self) -> None:
-        self._promise()
-        self._argue("}" if self._members else "{}")
-        self._done()
-
     def _end(self, mark: str, gap: str = "") -> Steps[None]:
         """Takes white space and `mark`; without the mark, the gap is text."""
         gap += yield from self._reader.space()
         if not mark or not (yield from self._reader.accept_end(mark)):
             self._say(gap)
-
-    def _say(self, text: str) -> None:
-        """Text for the client; blank text waits until a call follows it or more text does."""
-        if self._blank is not None:
-            self._blank.append(text)
-            if not text or text.isspace():
-                return
-            text, self._blank = "".join(self._blank), None
-        self._outbox.delta("text", TextDelta, text)

@@ -12,6 +12,8 @@ from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 CHAT = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
 GOOD = {"model": "demo", "messages": HI}
+TOOL = {"type": "function", "function": {"name": "f"}}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 def error_of(response) -> dict:
@@ -41,8 +43,8 @@ def error_of(response) -> dict:
         (
             {**GOOD, "messages": [*HI, {"role": "user", "content": [{"type": "image_url"}]}]},
             400,
-            "invalid_messages",
-            "messages[1].content[0].type",
+            "unsupported_parameter",
+            "messages[1].content[0]",
         ),
         (
             {**GOOD, "messages": [{"role": "user", "content": [1]}]},
@@ -94,12 +96,6 @@ def error_of(response) -> dict:
         ({**GOOD, "service_tier": "flex"}, 400, "unsupported_parameter", "service_tier"),
         ({**GOOD, "service_tier": "best"}, 400, "invalid_parameter", "service_tier"),
         ({**GOOD, "modalities": ["text", "audio"]}, 400, "unsupported_parameter", "modalities[1]"),
-        (
-            {**GOOD, "skip_special_tokens": False},
-            400,
-            "unsupported_parameter",
-            "skip_special_tokens",
-        ),
         ({**GOOD, "prediction": {"type": "x"}}, 400, "invalid_parameter", "prediction.type"),
         ({**GOOD, "reasoning_effort": "low"}, 400, "unsupported_parameter", "reasoning_effort"),
         ({**GOOD, "documents": [{"a": 1}]}, 400, "unsupported_parameter", "documents"),
@@ -119,12 +115,73 @@ def error_of(response) -> dict:
         ({**GOOD, "best_of": 2}, 400, "unsupported_parameter", "best_of"),
         ({**GOOD, "chat_template": "x"}, 400, "unsupported_parameter", "chat_template"),
         (
-            {**GOOD, "truncate_prompt_tokens": 5},
+            {**GOOD, "truncate_prompt_tokens": 0},
             400,
-            "unsupported_parameter",
+            "invalid_parameter",
             "truncate_prompt_tokens",
         ),
-        ({**GOOD, "tools": []}, 400, "unsupported_parameter", "tools"),
+        ({**GOOD, "truncation_side": "left"}, 400, "invalid_parameter", "truncation_side"),
+        ({**GOOD, "prompt_token_ids": []}, 400, "invalid_parameter", "prompt_token_ids"),
+        (
+            {**GOOD, "prompt_token_ids": [1], "documents": [{}]},
+            400,
+            "invalid_parameter",
+            "documents",
+        ),
+        ({**GOOD, "tools": [TOOL]}, 400, "unsupported_parameter", "tools"),  # no parser
+        ({**GOOD, "tools": [TOOL, TOOL]}, 400, "invalid_parameter", "tools[1].function.name"),
+        (
+            {**GOOD, "tools": [{"type": "custom", "custom": {"name": "f"}}]},
+            400,
+            "unsupported_parameter",
+            "tools[0].type",
+        ),
+        (
+            {**GOOD, "tools": [{**TOOL, "function": {"name": "a b"}}]},
+            400,
+            "invalid_parameter",
+            "tools[0].function.name",
+        ),
+        ({**GOOD, "tool_choice": "required"}, 400, "invalid_parameter", "tool_choice"),
+        ({**GOOD, "tools": [TOOL], "tool_choice": "any"}, 400, "invalid_parameter", "tool_choice"),
+        (
+            {**GOOD, "tools": [TOOL], "tool_choice": {**TOOL, "function": {"name": "g"}}},
+            400,
+            "invalid_parameter",
+            "tool_choice.function.name",
+        ),
+        (
+            {**GOOD, "messages": [{"role": "tool", "content": "1"}]},
+            400,
+            "invalid_messages",
+            "messages[0].tool_call_id",
+        ),
+        (
+            {**GOOD, "messages": [{"role": "assistant"}]},
+            400,
+            "invalid_messages",
+            "messages[0]",
+        ),
+        (
+            {
+                **GOOD,
+                "messages": [
+                    {
+                        "role": "assistant",
+                        "tool_calls": [CALL | {"function": {"name": "f", "arguments": "["}}],
+                    }
+                ],
+            },
+            400,
+            "invalid_messages",
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+        (
+            {**GOOD, "messages": [{"role": "assistant", "tool_calls": [CALL]}]},
+            400,
+            "unsupported_parameter",  # this template has no words for calls
+            "messages[0].tool_calls",
+        ),
         ([], 400, "invalid_parameter", None),
     ],
 )

@@ -38,6 +38,7 @@ def usage(completion_tokens: int) -> dict:
         "completion_tokens": completion_tokens,
         "total_tokens": 7 + completion_tokens,
         "prompt_tokens_details": {"cached_tokens": 4},
+        "completion_tokens_details": {"reasoning_tokens": 0},
     }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine
 from tests.doubles.tokenizer import BOS
 
 TOKENIZE, DETOKENIZE = "/tokenize", "/detokenize"
@@ -26,6 +28,8 @@ def error_of(response) -> tuple[int, str, str | None]:
         ({"prompt": "hi", "add_special_tokens": False}, [*b"hi"]),
         ({"messages": MESSAGES}, [*RENDERED.encode()]),
         ({"messages": MESSAGES, "add_special_tokens": True}, [BOS, *RENDERED.encode()]),
+        ({"messages": MESSAGES, "add_generation_prompt": False}, [*b"<user>hi\n"]),
+        ({"messages": MESSAGES, "continue_final_message": True}, [*b"<user>hi"]),
     ],
 )
 def test_text_or_messages_become_ids(serve, body, ids):
@@ -33,6 +37,14 @@ def test_text_or_messages_become_ids(serve, body, ids):
     answer = serve(engine).post(TOKENIZE, json={"model": "demo", **body}).json()
     assert answer == {"count": len(ids), "max_model_len": 128, "tokens": ids, "token_strs": None}
     assert not engine.requests
+
+
+def test_tools_are_a_part_of_the_prompt(serve):
+    template = "{% for t in tools or [] %}<{{ t.function.name }}>{% endfor %}<tool_call>"
+    catalog = FixedCatalog(facts=replace(FACTS, chat_template=template))
+    body = {"messages": MESSAGES, "tools": [{"type": "function", "function": {"name": "f"}}]}
+    answer = serve(ScriptedEngine(), catalog).post(TOKENIZE, json=body).json()
+    assert answer["tokens"] == [*b"<f><tool_call>"]
 
 
 def test_the_tokens_texts_where_asked_for(serve):
@@ -47,7 +59,7 @@ def test_the_tokens_texts_where_asked_for(serve):
         ({}, (400, "invalid_parameter", "prompt")),
         ({"prompt": "x", "messages": MESSAGES}, (400, "invalid_parameter", "prompt")),
         ({"prompt": "x", "model": "nope"}, (404, "model_not_found", "model")),
-        ({"prompt": "x", "tools": []}, (400, "unsupported_parameter", "tools")),
+        ({"prompt": "x", "tools": []}, (400, "invalid_parameter", "tools")),
         ({"prompt": "x" * 200}, (400, "context_length_exceeded", "prompt")),
         (
             {"messages": [{"role": "user", "content": "x" * 200}]},

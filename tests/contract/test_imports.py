@@ -16,12 +16,17 @@ LAYERS = [
         "proxy.text",
         "proxy.stops",
         "proxy.stalls",
+        "proxy.timing",
+        "proxy.infilling",
+        "proxy.prompt_echo",
         "proxy.choice",
         "proxy.candidates",
         "proxy.parsing",
         "proxy.tools",
         "proxy.reasoning",
+        "proxy.server_tools",
         "proxy.prompting",
+        "proxy.structured",
         "proxy.triton",
     },
     {"proxy.telemetry", "proxy.readiness", "proxy.service"},
@@ -36,7 +41,8 @@ ONLY_IN = {
     "starlette": ("proxy.api", "proxy.app"),
     "grpc": ("proxy.triton",),
     "tritonclient": ("proxy.triton", "build_engines.triton_models"),
-    "os": ("proxy.launch", "proxy.cli", "build_engines"),
+    "httpx": ("proxy.server_tools",),
+    "os": ("proxy.settings", "proxy.launch", "proxy.cli", "build_engines"),
 }
 DOMAIN_MAY = {"proxy.domain", "__future__", "collections", "dataclasses", "enum", "typing"}
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterable
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest, NotReady
-from proxy.domain.model import LoadedModel, ModelCard, ModelFacts
+from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard, ModelFacts
 from proxy.domain.output import FinishReason, TokenDelta
 
 FACTS = ModelFacts(
@@ -31,8 +31,9 @@ CARD = ModelCard(name="demo", triton_model="demo", facts=FACTS)
 class ScriptedEngine:
     """Gives the same deltas to every request, and keeps what it saw.
 
-    `error` is raised after the deltas; `hangs` waits for ever after them; `pause_s` passes before
-    each delta and before the error.
+    `then`: for the second request, the third, …; the last of them for all further ones. `error` is
+    raised after the deltas; `hangs` waits for ever after them; `pause_s` passes before each delta
+    and before the error.
     """
 
     def __init__(
@@ -42,8 +43,9 @@ class ScriptedEngine:
         error: Exception | None = None,
         hangs: bool = False,
         pause_s: float = 0,
+        then: Sequence[Iterable[TokenDelta]] = (),
     ) -> None:
-        self.deltas = list(deltas)
+        self.scripts = [list(deltas), *map(list, then)]
         self.error = error
         self.hangs = hangs
         self.pause_s = pause_s
@@ -58,10 +60,11 @@ class ScriptedEngine:
         pass
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
+        script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]
         self.requests.append(request)
         is_done = False
         try:
-            for delta in self.deltas:
+            for delta in script:
                 await self._pause()
                 yield delta
             self.given.set()
@@ -82,12 +85,19 @@ class ScriptedEngine:
 class FixedCatalog:
     """One model `demo`, ready unless `reason` says why not."""
 
-    def __init__(self, reason: str | None = None) -> None:
+    def __init__(
+        self,
+        reason: str | None = None,
+        facts: ModelFacts = FACTS,
+        capabilities: frozenset[str] = CAPABILITIES,
+    ) -> None:
         self.reason = reason
+        self.facts = facts
+        self.capabilities = capabilities
 
     async def load(self) -> tuple[LoadedModel, ...]:
         await self.check_ready(())
-        return (LoadedModel(name="demo", facts=FACTS),)
+        return (LoadedModel(name="demo", facts=self.facts, capabilities=self.capabilities),)
 
     async def check_ready(self, models: Collection[str]) -> None:
         if self.reason is not None:

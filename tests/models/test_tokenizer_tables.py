@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from build_engines.errors import BuildError
-from build_engines.tokenizer_tables import check, guide_info, strips_leading_space, token_bytes
+from build_engines.tokenizer_tables import (
+    check,
+    guide_info,
+    infilling,
+    strips_leading_space,
+    token_bytes,
+)
 from proxy.text import TextDecoder
 from tests.fixtures.random_model import byte_level_tokenizer, sentencepiece_tokenizer
 
@@ -65,7 +71,9 @@ def test_what_guides_need_survives_the_file(tokenizer, table):
 
     width = len(tokenizer) + 3  # of the logits: the table may have more
     ends = (1, tokenizer.eos_token_id)
-    info = TokenizerInfo.deserialize_json(guide_info(table, vocab_size=width, end_ids=ends))
+    info = TokenizerInfo.deserialize_json(
+        guide_info(table, vocab_size=width, end_ids=ends, special={})
+    )
     assert info.vocab_size == width
     assert info.decoded_vocab == table[:width]
     assert info.stop_token_ids == sorted(ends)
@@ -101,3 +109,12 @@ def value_is_text(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def test_the_tokens_for_filling_in_the_middle_are_found_by_their_names():
+    made = byte_level_tokenizer()
+    assert infilling(made.backend_tokenizer) is None
+    made.add_tokens(["<fim_suffix>", "<fim_prefix>"])
+    assert infilling(made.backend_tokenizer) is None, "one is missing"
+    made.add_tokens(["<fim_middle>"])
+    assert infilling(made.backend_tokenizer) == ("<fim_prefix>", "<fim_suffix>", "<fim_middle>")

@@ -45,7 +45,7 @@ def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """
     with ExitStack() as cleanup:
 
-        def run(*command: str, **settings: object) -> Stack:
+        def run(*command: str, module: str = "proxy.cli", **settings: object) -> Stack:
             environment = {
                 "MODELS_FILE": models_file,
                 "ARTIFACTS_DIR": ARTIFACTS,
@@ -58,7 +58,7 @@ def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             log = tmp_path_factory.mktemp("log") / "log.txt"
             given = {name: value for name, value in environment.items() if value is not None}
             text = {name: str(value) for name, value in given.items()}
-            stack = Stack([*command], text, log)
+            stack = Stack([*command], text, log, module)
             cleanup.callback(stack.stop)
             return stack
 

@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from proxy.candidates import best, interleaved
+from proxy.domain.completion import fold
 from proxy.domain.errors import EngineFailed
-from proxy.domain.output import Events, Finished, FinishReason, TextDelta, Usage, fold
+from proxy.domain.events import Events, Finished, TextDelta
+from proxy.domain.output import FinishReason, Usage
 
 
 class Source:
@@ -21,7 +23,7 @@ class Source:
         try:
             for at in range(count):
                 await asyncio.sleep(0)
-                yield TextDelta(f"{choice}{at} ", choice)
+                yield TextDelta(f"{choice}{at} ", choice=choice)
             if fails:
                 raise EngineFailed("it broke")
             if hangs:
@@ -82,7 +84,7 @@ def test_a_slow_reader_holds_the_streams_back():
     async def source():
         for at in range(100):
             taken.append(at)
-            yield TextDelta("x", 0)
+            yield TextDelta("x")
 
     async def run():
         events = interleaved([source()])
@@ -99,7 +101,7 @@ def test_the_best_of_each_prompt_in_their_order():
 
     async def source():
         for choice, mean in enumerate(means):
-            yield TextDelta(str(choice), choice)
+            yield TextDelta(str(choice), choice=choice)
             yield end(choice, mean)
 
     async def run():

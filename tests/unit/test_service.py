@@ -11,13 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.access.concurrency import Concurrency
+from proxy.domain.completion import fold
 from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited, UnknownModel
+from proxy.domain.events import OutputEvent
 from proxy.domain.model import LoadedModel, ModelCard
-from proxy.domain.output import FinishReason, OutputEvent, TokenDelta, fold
+from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt, TokenPrompt
 from proxy.registry import Registry
 from proxy.service import Service
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
+from tests.doubles.tools import ScriptedTools
 
 
 class Unwatched:
@@ -51,6 +54,7 @@ def service(
         engine,
         Unwatched(),
         limit or Concurrency(None),
+        ScriptedTools(),
         request_timeout_s=9,
         stall_timeout_s=stall_timeout_s,
     )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-WHITESPACE_AT_MOST = 40  # between two JSON tokens; without an end, some models never stop at it
+WHITESPACE_AT_MOST = 10  # between two JSON tokens; some models write all they may
 REASON_AT_MOST = 200
 ANY_JSON = '{"type": ["object", "array"]}'
 PLACE = re.compile(r"\[[\d:]+\] \S+:\d+: |Check failed: \(.*?\) is (?:true|false): ")
@@ -24,10 +24,23 @@ def _json_schema(compiler: Any, text: str) -> Any:
     from xgrammar import Grammar
 
     grammar = Grammar.from_json_schema(text, max_whitespace_cnt=WHITESPACE_AT_MOST)
+    return compiler.compile_grammar(_tightened(grammar) or grammar)
+
+
+def _structural_tag(compiler: Any, text: str) -> Any:
+    compiled = compiler.compile_structural_tag(text)
+    tightened = _tightened(compiled.grammar)
+    return compiled if tightened is None else compiler.compile_grammar(tightened)
+
+
+def _tightened(grammar: Any) -> Any:
+    """None where nothing is loose."""
+    from xgrammar import Grammar
+
     rules = str(grammar)
-    if LOOSE_CHARACTER in rules:
-        grammar = Grammar.from_ebnf(rules.replace(LOOSE_CHARACTER, CHARACTER))
-    return compiler.compile_grammar(grammar)
+    if LOOSE_CHARACTER not in rules:
+        return None
+    return Grammar.from_ebnf(rules.replace(LOOSE_CHARACTER, CHARACTER))
 
 
 KINDS: dict[str, Callable[[Any, str], Any]] = {
@@ -35,7 +48,7 @@ KINDS: dict[str, Callable[[Any, str], Any]] = {
     "json_schema": _json_schema,
     "regex": lambda compiler, text: compiler.compile_regex(text),
     "ebnf_grammar": lambda compiler, text: compiler.compile_grammar(text),
-    "structural_tag": lambda compiler, text: compiler.compile_structural_tag(text),
+    "structural_tag": _structural_tag,
 }
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from proxy import parsers
 from proxy.api.openai.field_names import FIELD_NAMES
 from proxy.domain.model import ModelCard
+
+_NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 
 
 def model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:
@@ -15,6 +18,7 @@ def model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:
 
 def model_body(card: ModelCard, name: str) -> dict[str, Any]:
     """`name`: the one it was asked for by, which may be an alias."""
+    families = parsers.of_card(card)
     return {
         "id": name,
         "object": "model",
@@ -22,5 +26,7 @@ def model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "owned_by": card.owned_by,
         "context_length": card.facts.context_length,
         "max_output_tokens": card.facts.context_length,
-        "capabilities": sorted(FIELD_NAMES.get(name, name) for name in card.capabilities),
+        "tool_parser": families.tools,
+        "reasoning_parser": families.reasoning,
+        "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities),
     }

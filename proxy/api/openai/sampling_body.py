@@ -18,7 +18,6 @@ from proxy.api.openai.fields import (
     TokenIdKey,
     TokenIds,
     TokenLimit,
-    only,
 )
 from proxy.domain.request import Sampling
 
@@ -45,7 +44,7 @@ class SamplingBody(RequestBody):
     stop: Stop | None = None
     stop_token_ids: list[TokenId] | None = None
     include_stop_str_in_output: bool | None = None
-    skip_special_tokens: Annotated[bool, only(True)] | None = None
+    skip_special_tokens: bool | None = None
 
     def sampling(self, top_log_probs: int | None) -> Sampling:
         bias = self.logit_bias or {}

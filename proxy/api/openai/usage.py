@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.api.openai.bodies import GenerationBody
-from proxy.domain.output import Finished, OutputEvent, Usage
+from proxy.domain.events import Finished, OutputEvent
+from proxy.domain.output import Usage
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:
@@ -14,6 +15,7 @@ def usage_body(usage: Usage) -> dict[str, Any]:
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.total_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
-from typing_extensions import assert_never
 
 from proxy.api.openai.bodies import MessageBody, RequestBody
-from proxy.domain.output import Completion, Finished, OutputEvent, TextDelta
+from proxy.domain.completion import Completion
+from proxy.domain.events import Finished, OutputEvent, TextDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
 
 
@@ -49,8 +49,8 @@ class PlainRenderer:
                 return [self._chunk(event.text, is_done=False)]
             case Finished():
                 return [self._chunk("", is_done=True)] if self._says_done else []
-            case _:
-                assert_never(event)
+            case _:  # reasoning has no place in this dialect
+                return []
 
     def full(self, completion: Completion) -> dict[str, Any]:
         return {**self._head, "message": _message(completion.text), "done": True}

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from proxy.api.body import FieldError
 from proxy.api.openai.bodies import MessageBody, RequestBody
 from proxy.api.openai.fields import TokenId
+from proxy.api.openai.tool_bodies import ToolBody
 from proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
 
 
@@ -21,11 +22,17 @@ class TokenizeBody(RequestBody):
     messages: Annotated[list[MessageBody], Field(min_length=1)] | None = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
+    tools: list[ToolBody] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
 
     @model_validator(mode="after")
     def _one_prompt(self) -> TokenizeBody:
         if (self.prompt is None) is (self.messages is None):
             raise FieldError("prompt", "Give either 'prompt' or 'messages'")
+        for name in ("tools", "add_generation_prompt", "continue_final_message"):
+            if self.messages is None and getattr(self, name) is not None:
+                raise FieldError(name, f"'{name}' goes with 'messages' only")
         return self
 
     def to_domain(self, default_model: str) -> GenerationRequest:
@@ -33,12 +40,18 @@ class TokenizeBody(RequestBody):
             id=f"tokenize-{uuid.uuid4().hex}",
             model=default_model if self.model is None else self.model,
             prompt=self._prompt(),
+            tools=tuple(tool.to_domain() for tool in self.tools or ()),
         )
 
     def _prompt(self) -> Prompt:
         if self.messages is None:
             return TextPrompt(text=self.prompt or "")
-        return ChatPrompt(messages=tuple(message.to_domain() for message in self.messages))
+        continues = bool(self.continue_final_message)
+        return ChatPrompt(
+            messages=tuple(message.to_domain() for message in self.messages),
+            adds_generation_prompt=not continues and self.add_generation_prompt is not False,
+            continues_last=continues,
+        )
 
 
 class DetokenizeBody(RequestBody):

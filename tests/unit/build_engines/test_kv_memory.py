@@ -12,6 +12,7 @@ from build_engines.facts import Facts
 from build_engines.models_file import ModelEntry, OnnxOptions
 
 FACTS = Facts(
+    special_tokens={},
     context_length=4096,
     vocab_size=10,
     end_ids=(1,),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from proxy.launch import command
 from proxy.launch.command import Ports
 from proxy.launch.folder import RunFolder
@@ -14,19 +16,21 @@ WHEEL = Wheel(site_packages=Path("/venv/lib"), python="3.11")
 LIBPYTHON = LibPython(name="libpython3.11.so.1.0", folder=Path("/python/lib"))
 
 
-def arguments() -> list[str]:
+def arguments(host: str = "127.0.0.1") -> list[str]:
     return command.arguments(
         WHEEL,
         RunFolder(artifacts=Path("/a folder/artifacts"), python="3.11"),
         Ports(grpc=1, http=2, metrics=3),
+        host=host,
         shm_prefix="mine-",
         exit_timeout_s=5,
     )
 
 
-def test_every_address_is_loopback_and_every_port_is_the_settings():
-    told = dict(argument.partition("=")[::2] for argument in arguments())
-    assert {told[f"--{kind}-address"] for kind in ("grpc", "http", "metrics")} == {"127.0.0.1"}
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_every_address_and_every_port_is_the_settings(host):
+    told = dict(argument.partition("=")[::2] for argument in arguments(host))
+    assert {told[f"--{kind}-address"] for kind in ("grpc", "http", "metrics")} == {host}
     assert [told[f"--{kind}-port"] for kind in ("grpc", "http", "metrics")] == ["1", "2", "3"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.domain.tool_events import ReasoningDelta
+from proxy.domain.events import ReasoningDelta
 from proxy.reasoning.families import FAMILIES as REASONING
 from proxy.tools.families import FAMILIES as TOOLS
 from tests.unit.tools.folding import Answer, parser_of

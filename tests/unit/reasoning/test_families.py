@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.domain.output import TextDelta
-from proxy.domain.tool_events import ReasoningDelta
+from proxy.domain.events import ReasoningDelta, TextDelta
 from proxy.reasoning.families import FAMILIES
 from tests.strategies import cuts
 
@@ -96,6 +95,11 @@ def test_a_tag_inside_the_answer_is_text(tag):
     assert split(family, [f"The tag {tag} opens"]) == ("", f"The tag {tag} opens")
 
 
+def test_white_space_that_begins_a_thought_is_dropped_however_it_comes():
+    for pieces in (["  so"], [" ", " ", "so"]):
+        assert split("harmony", pieces, is_inside=True) == ("so", "")
+
+
 def test_reasoning_streams_as_it_is_written():
     parser = FAMILIES["qwen3"].parser_type()
     assert parser.push("<think>\nso") == [ReasoningDelta("so")]
@@ -119,4 +123,4 @@ def test_cost_per_character_is_flat(family):
         return (time.process_time() - start) / len(text)
 
     small = min(cost(1_000) for _ in range(5))
-    assert cost(50_000) < 3 * small
+    assert min(cost(50_000) for _ in range(3)) < 3 * small

@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.domain.output import TextDelta
-from proxy.domain.tool_events import ToolCallArguments, ToolCallStarted
+from proxy.domain.events import TextDelta, ToolCallArguments, ToolCallStarted
 from proxy.tools.families import FAMILIES
 from proxy.tools.parser import ToolParser
 

@@ -192,6 +192,7 @@ SYNTAXES: dict[str, Callable[[list[Call]], str]] = {
     "mistral": mistral,
     "llama3_json": lambda calls: "; ".join(objects(calls, "parameters")),
     "xlam": listed,
+    "json_list": lambda calls: f"[{', '.join(objects(calls, 'parameters'))}]",
     "pythonic": pythonic,
     "llama4_pythonic": llama4_pythonic,
 }

@@ -157,4 +157,4 @@ def test_cost_per_character_is_flat(family):
         return spent / len(text)
 
     small = min(cost(2_000) for _ in range(3))
-    assert cost(100_000) < 3 * small
+    assert min(cost(100_000) for _ in range(2)) < 3 * small

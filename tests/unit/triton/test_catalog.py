@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tritonclient.grpc import model_config_pb2, service_pb2
 
+from build_engines.facts import INFILLING_PARAMETERS
 from proxy.domain.engine import NotReady
 from proxy.domain.model import CAPABILITIES
 from proxy.triton import tensors
 from proxy.triton.catalog import TritonCatalog
+from tests.doubles.engine import FACTS
 
 PARAMETERS = {
     "contract_version": tensors.CONTRACT_VERSION,
@@ -23,6 +26,9 @@ PARAMETERS = {
     "eos_token": "",
     "strips_leading_space": "0",
     "created": "1",
+    "runtime": "onnx",
+    "end_ids": "2,3",
+    "special_tokens": '{"7": "<end>"}',
 }
 DECLARED = {
     "demo": (tensors.INPUTS, tensors.OUTPUTS),
@@ -36,9 +42,10 @@ class Server:
 
     target = "here"
 
-    def __init__(self, *, without: set[str]) -> None:
+    def __init__(self, *, without: set[str] = frozenset(), **tokenizer: str) -> None:
         self.stub = self
         self._without = without
+        self._tokenizer = tokenizer
 
     async def ServerReady(self, request, timeout):
         return service_pb2.ServerReadyResponse(ready=True)
@@ -51,7 +58,8 @@ class Server:
 
     async def ModelConfig(self, request, timeout):
         config = model_config_pb2.ModelConfig(name=request.name)
-        for key, value in PARAMETERS.items() if request.name == "demo" else ():
+        given = {"demo": PARAMETERS, "demo_tokenizer": self._tokenizer}.get(request.name, {})
+        for key, value in given.items():
             config.parameters[key].string_value = value
         return service_pb2.ModelConfigResponse(config=config)
 
@@ -75,6 +83,27 @@ def test_a_model_that_declares_all_tensors_can_do_all():
     assert capabilities() == CAPABILITIES
 
 
+def test_what_the_cpp_backend_does_not_tell_need_not_be_declared(monkeypatch):
+    monkeypatch.setitem(PARAMETERS, "runtime", tensors.CPP_RUNTIME)
+    with pytest.raises(NotReady, match=r"demo_engine: input input_lengths is not declared"):
+        capabilities("finish_reason", "num_cached_tokens")
+    declared = (tensors.stop_inputs_of(replace(FACTS, runtime=tensors.CPP_RUNTIME)), ())
+    monkeypatch.setitem(DECLARED, "demo_engine", declared)
+    assert capabilities("finish_reason", "num_cached_tokens") == CAPABILITIES
+
+
+def test_the_facts_are_the_ensembles_parameters():
+    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
+    assert (model.facts.end_ids, model.facts.default_max_tokens) == ((2, 3), None)
+    assert model.facts.has_structural_tags
+
+
+def test_what_the_tokenizer_lets_through_is_in_its_own_parameters():
+    server = Server(guide_kinds="json,json_schema", default_max_tokens="9")
+    (model,) = asyncio.run(TritonCatalog(server).load())
+    assert (model.facts.has_structural_tags, model.facts.default_max_tokens) == (False, 9)
+
+
 def test_a_model_without_some_tensors_is_served_without_those_capabilities():
     missing = capabilities("min_p", "guided_decoding_guide", "output_ids")
     assert missing == CAPABILITIES - {"min_p", "constraint", "token_ids"}
@@ -84,3 +113,19 @@ def test_a_model_without_some_tensors_is_served_without_those_capabilities():
 def test_a_model_without_what_it_must_have_is_not_served(name):
     with pytest.raises(NotReady, match=f"{name} is not declared"):
         capabilities(name)
+
+
+def test_the_tokens_for_filling_in_the_middle_come_as_build_wrote_them(monkeypatch):
+    async def load():
+        return await TritonCatalog(Server(without=set())).load()
+
+    (model,) = asyncio.run(load())
+    assert model.facts.infilling is None
+    tokens = ("<p>", "<s>", "<m>")
+    monkeypatch.setitem(globals(), "PARAMETERS", {**PARAMETERS, **zipped(tokens)})
+    (model,) = asyncio.run(load())
+    assert model.facts.infilling == tokens
+
+
+def zipped(tokens):
+    return dict(zip(INFILLING_PARAMETERS, tokens, strict=True))

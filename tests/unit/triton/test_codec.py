@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,9 +14,9 @@ from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
-from proxy.domain.request import Sampling
+from proxy.domain.request import PromptLimit, Sampling
 from proxy.triton import codec
-from tests.doubles.engine import CARD
+from tests.doubles.engine import CARD, FACTS
 
 
 def request(**fields) -> EngineRequest:
@@ -67,7 +69,7 @@ def test_lists_constraints_and_the_rest_arrive_too():
         logit_bias=((5, -100.0), (7, 1.5)),
         bad_words=("a", "né"),
         stop_token_ids=(3, 4),
-        top_log_probs=0,
+        top_log_probs=3,
         ignore_eos=True,
     )
     constraint = Constraint(GuideKind.REGEX, "a+")
@@ -85,7 +87,7 @@ def test_lists_constraints_and_the_rest_arrive_too():
         "ignore_eos": [True],
         "stop_token_ids": [3, 4],
         "return_log_probs": [True],
-        "num_top_log_probs": [0],
+        "num_top_log_probs": [3],
         "guided_decoding_guide_type": [b"regex"],
         "guided_decoding_guide": [b"a+"],
         "priority": [-1],
@@ -154,6 +156,7 @@ def test_log_probs_and_ids_stand_beside_their_tokens():
             output_ids=np.array([4, 5], np.int32).tobytes(),
             output_log_probs=floats(-0.5, -1.5),
             top_log_probs=floats(-0.5, -2, -1, -1.5),
+            top_log_prob_ids=np.array([4, 9, 8, 5], np.int32).tobytes(),
             top_log_prob_text=packed(b"a", b"x", b"y", b"b"),
         )
     )
@@ -161,8 +164,8 @@ def test_log_probs_and_ids_stand_beside_their_tokens():
         (b"a", b"b"),
         token_ids=(4, 5),
         log_probs=(
-            TokenLogProb(-0.5, (Alternative(b"a", -0.5), Alternative(b"x", -2.0))),
-            TokenLogProb(-1.5, (Alternative(b"y", -1.0), Alternative(b"b", -1.5))),
+            TokenLogProb(-0.5, (Alternative(b"a", -0.5, 4), Alternative(b"x", -2.0, 9)), 4),
+            TokenLogProb(-1.5, (Alternative(b"y", -1.0, 8), Alternative(b"b", -1.5, 5)), 5),
         ),
     )
 
@@ -182,6 +185,10 @@ def test_log_probs_may_have_no_alternatives():
             {"sampling": Sampling(top_log_probs=2)},
             {"output_log_probs", "top_log_probs", "top_log_prob_text"},
         ),
+        (
+            {"sampling": Sampling(top_log_probs=2), "wants_log_prob_ids": True},
+            {"output_log_probs", "top_log_probs", "top_log_prob_text", "top_log_prob_ids"},
+        ),
     ],
 )
 def test_only_outputs_that_are_wanted_are_asked_for(fields, outputs):
@@ -190,19 +197,41 @@ def test_only_outputs_that_are_wanted_are_asked_for(fields, outputs):
     assert {output.name for output in message.outputs} == always | outputs
 
 
-def test_what_a_request_asks_for_is_what_its_tensors_need():
+@pytest.mark.parametrize("top", [None, 0, 1])
+def test_what_a_request_asks_for_is_what_its_tensors_need(top):
     """So a model that lacks a capability never gets a tensor that it does not declare."""
     asked = request(
         text="x",
-        sampling=Sampling(min_p=0.5, logit_bias=((1, 1.0),), top_log_probs=1),
+        sampling=Sampling(min_p=0.5, logit_bias=((1, 1.0),), top_log_probs=top),
         constraint=Constraint(GuideKind.JSON),
         priority=1,
+        prompt_limit=PromptLimit(tokens=3),
         wants_token_ids=True,
+        wants_log_prob_ids=True,
     )
     sent = tensors(codec.encode(asked)) | {o.name: 0 for o in codec.encode(asked).outputs}
     rows = (*codec.tensors.INPUTS, *codec.tensors.OUTPUTS)
     needed = {row.capability for row in rows if row.name in sent and row.capability}
     assert needed == asked.asks_for
+
+
+CPP_CARD = replace(CARD, facts=replace(FACTS, runtime=codec.tensors.CPP_RUNTIME, end_ids=(2,)))
+
+
+def test_the_cpp_backend_is_asked_for_ids_and_for_nothing_that_it_does_not_tell():
+    message = codec.encode(replace(request(text="x"), model=CPP_CARD))
+    asked = {one.name for one in message.outputs}
+    assert asked == {"text_output", "num_input_tokens", "output_ids"}
+
+
+def test_a_stop_of_the_cpp_backend_has_all_that_it_requires():
+    sent = tensors(codec.encode_stop(replace(request(text="x"), model=CPP_CARD)))
+    assert sent == {
+        "input_ids": [0],
+        "request_output_len": [0],
+        "input_lengths": [0],
+        "stop": [True],
+    }
 
 
 def test_an_empty_final_response_has_no_delta():

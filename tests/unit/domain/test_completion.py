@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.domain.output import Finished, FinishReason, TextDelta, Usage, fold
+from proxy.domain.completion import fold
+from proxy.domain.events import Finished, TextDelta
+from proxy.domain.output import FinishReason, Usage
 
 END = Finished(reason=FinishReason.LENGTH, usage=Usage(prompt_tokens=3, completion_tokens=2))
 
@@ -31,7 +33,7 @@ def test_total_tokens_is_the_sum():
 
 
 def test_choices_are_folded_apart_and_their_usage_together():
-    events = [TextDelta("a", 1), TextDelta("b", 0), replace(END, choice=1), TextDelta("c", 0), END]
+    events = [TextDelta("a", choice=1), TextDelta("b"), replace(END, choice=1), TextDelta("c"), END]
     completion = fold(events)
     assert [answer.text for answer in completion.choices] == ["bc", "a"]
     assert completion.usage == END.usage + END.usage

@@ -1,0 +1,30 @@
+# The proxy alone, for a Triton elsewhere: no torch, no tokenizer, no weights.
+#   docker build -f docker/proxy.Dockerfile -t triton-openai/proxy .
+# Writes nothing: run it with --read-only.
+ARG PYTHON_TAG=3.12-slim-bookworm
+
+FROM python:${PYTHON_TAG} AS build
+RUN python -m venv /venv
+WORKDIR /build
+COPY requirements.lock pyproject.toml ./
+COPY docker/install.py docker/
+RUN /venv/bin/python docker/install.py lock proxy \
+    && /venv/bin/python -m pip check \
+    && /venv/bin/python -m pip uninstall --yes pip
+
+FROM python:${PYTHON_TAG}
+ENV PATH=/venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    HOST=0.0.0.0 \
+    PORT=9000
+WORKDIR /app
+COPY --from=build /venv /venv
+COPY build_engines build_engines
+COPY proxy proxy
+RUN python -m compileall -q .
+USER 65532:65532
+EXPOSE 9000
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['PORT']}/health/live\", timeout=2)"]
+ENTRYPOINT ["python", "-m", "proxy.cli"]
+CMD ["proxy"]

@@ -1,0 +1,43 @@
+# Triton and TensorRT-LLM for NVIDIA GPUs, with our models and `triton-openai`.
+#   docker build -f docker/triton.Dockerfile --target triton -t triton-openai/triton .
+#   docker build -f docker/triton.Dockerfile --target multi-node -t triton-openai/triton-multi-node .
+# The container is pinned here and nowhere else; 26.07 holds TensorRT-LLM 1.2.1.
+ARG TRITON_TAG=26.07-trtllm-python-py3
+ARG KUBECTL_TAG=v1.33.4
+
+FROM registry.k8s.io/kubectl:${KUBECTL_TAG} AS kubectl
+
+FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG} AS triton
+WORKDIR /app
+COPY requirements.lock pyproject.toml ./
+COPY docker/install.py docker/
+RUN ["python3", "docker/install.py", "beside"]
+ENV PYTHONDONTWRITEBYTECODE=1 \
+    ARTIFACTS_DIR=/artifacts \
+    HF_HOME=/artifacts/huggingface \
+    TRITON_HOST=0.0.0.0 \
+    TRITON_HTTP_PORT=8000 \
+    TRITON_METRICS_PORT=8002 \
+    TRITON_START_TIMEOUT_S=1800
+COPY build_engines build_engines
+COPY model_repository model_repository
+COPY proxy proxy
+COPY --chmod=755 docker/triton/triton-openai /usr/local/bin/
+COPY docker/triton/wait_idle.py docker/triton/
+# tritonclient does not declare which protobuf it needs: one that is too old shows here.
+RUN python3 -c "import proxy.launch.run, tritonclient.grpc" \
+    && python3 -m compileall -q . \
+    && install --directory --owner=1000 --group=1000 /artifacts
+USER 1000:1000
+VOLUME /artifacts
+EXPOSE 8000 8001 8002
+HEALTHCHECK --interval=10s --timeout=3s --start-period=1800s --retries=3 \
+    CMD ["python3", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['TRITON_HTTP_PORT']}/v2/health/ready\", timeout=2)"]
+# NVIDIA's entry point stays: it checks driver and GPU, then runs this.
+CMD ["triton-openai", "triton"]
+
+# One model over several nodes: the leader's mpirun starts its ranks in the other pods.
+FROM triton AS multi-node
+COPY --from=kubectl /bin/kubectl /usr/local/bin/kubectl
+COPY --chmod=755 docker/triton/lead docker/triton/follow docker/triton/pod-shell /usr/local/bin/
+CMD ["lead"]

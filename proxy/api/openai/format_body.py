@@ -1,0 +1,208 @@
+"""The fields of a body that say what the answer must look like, in every server's words.
+
+OpenAI's response_format (with TensorRT-LLM's types), vLLM's guided_* and structured_outputs,
+SGLang's bare regex, ebnf and json_schema. One of them a request.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
+
+from proxy.api.body import FieldError
+from proxy.api.openai.fields import RequestBody, only
+from proxy.structured.asked import Asked, Form
+
+Guide = Annotated[str, StringConstraints(min_length=1)]
+JsonObject = dict[str, Any]
+# vLLM takes JSON as an object, or as its text.
+Json = Annotated[
+    Annotated[Guide, Tag("<text>")] | Annotated[JsonObject, Tag("<object>")],
+    Discriminator(lambda value: "<object>" if isinstance(value, dict) else "<text>"),
+]
+Choices = Annotated[list[Guide], Field(min_length=1)]
+SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+
+
+class TextFormat(RequestBody):
+    type: Literal["text"]
+
+    def asked(self) -> Asked | None:
+        return None
+
+
+class JsonObjectFormat(RequestBody):
+    type: Literal["json_object"]
+
+    def asked(self) -> Asked:
+        return Asked(field="response_format", form=Form.JSON_OBJECT)
+
+
+class NamedSchema(RequestBody):
+    name: SchemaName
+    description: str | None = None
+    schema_: JsonObject = Field(alias="schema")
+    strict: bool | None = None
+
+
+class JsonSchemaFormat(RequestBody):
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+    def asked(self) -> Asked:
+        return Asked(
+            field="response_format.json_schema.schema",
+            form=Form.SCHEMA,
+            value=self.json_schema.schema_,
+            is_strict=bool(self.json_schema.strict),
+        )
+
+
+class JsonFormat(RequestBody):
+    type: Literal["json"]
+    schema_: JsonObject | None = Field(None, alias="schema")
+
+    def asked(self) -> Asked:
+        if self.schema_ is None:
+            return Asked(field="response_format", form=Form.JSON_OBJECT)
+        return Asked(field="response_format.schema", form=Form.SCHEMA, value=self.schema_)
+
+
+class RegexFormat(RequestBody):
+    type: Literal["regex"]
+    regex: Guide
+
+    def asked(self) -> Asked:
+        return Asked(field="response_format.regex", form=Form.REGEX, value=self.regex)
+
+
+class EbnfFormat(RequestBody):
+    type: Literal["ebnf"]
+    ebnf: Guide
+
+    def asked(self) -> Asked:
+        return Asked(field="response_format.ebnf", form=Form.GRAMMAR, value=self.ebnf)
+
+
+class GrammarFormat(RequestBody):
+    type: Literal["grammar"]
+    grammar: Guide
+
+    def asked(self) -> Asked:
+        return Asked(field="response_format.grammar", form=Form.GRAMMAR, value=self.grammar)
+
+
+class StructuralTagFormat(RequestBody):
+    """xgrammar's `format`, or `structures` and `triggers`."""
+
+    type: Literal["structural_tag"]
+    format: JsonObject | None = None
+    structures: list[JsonObject] | None = None
+    triggers: list[Guide] | None = None
+
+    def asked(self) -> Asked:
+        given = self.model_dump(exclude_none=True)
+        return Asked(field="response_format", form=Form.STRUCTURAL_TAG, value=given)
+
+
+def _type_of(value: Any) -> str | None:
+    """Tags in angle brackets stay out of error paths."""
+    return f"<{value['type']}>" if isinstance(value, dict) and "type" in value else None
+
+
+ResponseFormat = Annotated[
+    Annotated[TextFormat, Tag("<text>")]
+    | Annotated[JsonObjectFormat, Tag("<json_object>")]
+    | Annotated[JsonSchemaFormat, Tag("<json_schema>")]
+    | Annotated[JsonFormat, Tag("<json>")]
+    | Annotated[RegexFormat, Tag("<regex>")]
+    | Annotated[EbnfFormat, Tag("<ebnf>")]
+    | Annotated[GrammarFormat, Tag("<grammar>")]
+    | Annotated[StructuralTagFormat, Tag("<structural_tag>")],
+    Discriminator(
+        _type_of,
+        custom_error_type="response_format_type",
+        custom_error_message=(
+            "must have a 'type' of text, json_object, json_schema, structural_tag, json, regex, "
+            "ebnf or grammar"
+        ),
+    ),
+]
+
+
+class StructuredOutputs(RequestBody):
+    """vLLM's; exactly one of its fields. There is one backend, so none to fall back to."""
+
+    json_: Json | None = Field(None, alias="json")
+    regex: Guide | None = None
+    choice: Choices | None = None
+    grammar: Guide | None = None
+    json_object: bool | None = None
+    structural_tag: Json | None = None
+    disable_fallback: bool | None = None
+
+    def asked(self) -> list[Asked]:
+        return _given(
+            ("structured_outputs.json", Form.SCHEMA, self.json_),
+            ("structured_outputs.regex", Form.REGEX, self.regex),
+            ("structured_outputs.choice", Form.CHOICE, self.choice),
+            ("structured_outputs.grammar", Form.GRAMMAR, self.grammar),
+            ("structured_outputs.json_object", Form.JSON_OBJECT, self.json_object or None),
+            ("structured_outputs.structural_tag", Form.STRUCTURAL_TAG, self.structural_tag),
+        )
+
+
+class FormatBody(RequestBody):
+    """Shared by chat completions and completions."""
+
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: Json | None = None
+    guided_regex: Guide | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: Guide | None = None
+    guided_decoding_backend: (
+        Annotated[str, only("auto", "xgrammar", "xgrammar:no-fallback")] | None
+    ) = None
+    json_schema: Json | None = None
+    regex: Guide | None = None
+    ebnf: Guide | None = None
+
+    @model_validator(mode="after")
+    def _one_format(self) -> FormatBody:
+        asked = self._asked()
+        if len(asked) > 1:
+            first, second = asked[0].field, asked[1].field
+            raise FieldError(
+                second, f"'{first}' and '{second}' both say what the answer must look like"
+            )
+        return self
+
+    @property
+    def asked_format(self) -> Asked | None:
+        return next(iter(self._asked()), None)
+
+    def _asked(self) -> list[Asked]:
+        formatted = self.response_format and self.response_format.asked()
+        return [
+            *([formatted] if formatted else []),
+            *(self.structured_outputs.asked() if self.structured_outputs else []),
+            *_given(
+                ("guided_json", Form.SCHEMA, self.guided_json),
+                ("guided_regex", Form.REGEX, self.guided_regex),
+                ("guided_choice", Form.CHOICE, self.guided_choice),
+                ("guided_grammar", Form.GRAMMAR, self.guided_grammar),
+                ("json_schema", Form.SCHEMA, self.json_schema),
+                ("regex", Form.REGEX, self.regex),
+                ("ebnf", Form.GRAMMAR, self.ebnf),
+            ),
+        ]
+
+
+def _given(*fields: tuple[str, Form, Any]) -> list[Asked]:
+    return [
+        Asked(field=field, form=form, value=value)
+        for field, form, value in fields
+        if value is not None
+    ]

@@ -1,0 +1,115 @@
+"""Messages of a chat request, by role."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+
+from proxy.api.body import FieldError
+from proxy.api.openai.fields import RequestBody, Text, joined
+from proxy.domain.request import Message
+from proxy.domain.tools import ToolCall
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+CallId = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+FunctionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]
+
+
+def _json_object(text: str) -> str:
+    """Templates write the arguments of former calls as values."""
+    try:
+        is_object = isinstance(json.loads(text), dict)
+    except ValueError:
+        is_object = False
+    if not is_object:
+        raise ValueError("must be a JSON object, as text")
+    return text
+
+
+class SpokenBody(RequestBody):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Text
+    name: Name | None = None
+
+    def to_domain(self) -> Message:
+        return Message(role=self.role, content=joined(self.content), name=self.name)
+
+
+class CalledFunctionBody(RequestBody):
+    name: FunctionName
+    arguments: Annotated[str, AfterValidator(_json_object)]
+
+
+class ToolCallBody(RequestBody):
+    id: CallId
+    type: Literal["function"] = "function"
+    function: CalledFunctionBody
+
+    def to_domain(self) -> ToolCall:
+        function = self.function
+        return ToolCall(id=self.id, name=function.name, arguments=function.arguments)
+
+
+class AssistantBody(RequestBody):
+    """An answer of before: text, calls, or both. `reasoning` has another name in some clients."""
+
+    role: Literal["assistant"]
+    content: Text | None = None
+    name: Name | None = None
+    refusal: str | None = None
+    tool_calls: Annotated[list[ToolCallBody], Field(max_length=128)] | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> AssistantBody:
+        if self.content is None and not self.tool_calls and self.refusal is None:
+            raise _invalid("an assistant's message needs 'content' or 'tool_calls'")
+        if None not in (self.reasoning, self.reasoning_content):
+            raise _invalid("'reasoning' and 'reasoning_content' are the same: give one")
+        return self
+
+    def to_domain(self) -> Message:
+        """A refusal was the answer's text."""
+        content = self.refusal if self.content is None else joined(self.content)
+        return Message(
+            role=self.role,
+            content=content,
+            name=self.name,
+            tool_calls=tuple(call.to_domain() for call in self.tool_calls or ()),
+            reasoning=self.reasoning or self.reasoning_content,
+        )
+
+
+class ToolResultBody(RequestBody):
+    role: Literal["tool"]
+    content: Text
+    tool_call_id: CallId
+    name: Name | None = None
+
+    def to_domain(self) -> Message:
+        return Message(
+            role=self.role,
+            content=joined(self.content),
+            name=self.name,
+            tool_call_id=self.tool_call_id,
+        )
+
+
+def _invalid(reason: str) -> FieldError:
+    return FieldError(None, reason, code="invalid_messages")
+
+
+def _role(given: Any) -> str:
+    role = given.get("role") if isinstance(given, dict) else None
+    return {"assistant": "<assistant>", "tool": "<tool>"}.get(str(role), "<spoken>")
+
+
+MessageBody = Annotated[
+    Annotated[SpokenBody, Tag("<spoken>")]
+    | Annotated[AssistantBody, Tag("<assistant>")]
+    | Annotated[ToolResultBody, Tag("<tool>")],
+    Discriminator(_role),
+]

@@ -1,0 +1,102 @@
+"""What a client is told of a generation, event by event."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+from proxy.domain.output import FinishReason, Timing, TokenLogProb, Usage
+from proxy.domain.server_tools import CallStatus
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedToken:
+    """A token of the answer with its log-probability; it begins `offset` characters into it."""
+
+    token_bytes: bytes
+    log_prob: TokenLogProb
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """More of a choice, and of its tokens where they were asked for.
+
+    `token_ids` has the end token and the tokens of a stop string too, `log_probs` only tokens of
+    what is sent. `usage` is the choice's so far, where it was asked for.
+    """
+
+    choice: int = 0
+    log_probs: tuple[LoggedToken, ...] = ()
+    token_ids: tuple[int, ...] = ()
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta(Delta):
+    """More of the answer's text; empty where there are only tokens to tell of."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta(Delta):
+    """More of what the model thinks before it answers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted(Delta):
+    """The model calls the tool `name`; `index` counts the calls of a choice from 0."""
+
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallArguments(Delta):
+    """More of a call's arguments; a finished call's fragments add up to one JSON object."""
+
+    index: int
+    fragment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerToolCalled(Delta):
+    """The model called a tool of the proxy's own; `index` counts these of a choice from 0.
+
+    `arguments`: JSON, as the model wrote it. `result`: what the model was told, cut for the client.
+    """
+
+    index: int
+    id: str
+    name: str
+    arguments: str
+    status: CallStatus
+    result: str
+    duration_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The last event of a choice.
+
+    `usage` of all choices adds up to the request's: a prompt is counted with its first choice.
+    `mean_log_prob` is that of its tokens, where log-probabilities were asked for. `timing` is of
+    the request so far.
+    """
+
+    reason: FinishReason
+    usage: Usage
+    choice: int = 0
+    mean_log_prob: float | None = None
+    timing: Timing | None = field(default=None, compare=False)
+
+
+ToolEvent = TextDelta | ToolCallStarted | ToolCallArguments
+ReasoningEvent = TextDelta | ReasoningDelta
+AnyDelta = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallArguments | ServerToolCalled
+OutputEvent = AnyDelta | Finished
+Events = AsyncGenerator[OutputEvent, None]

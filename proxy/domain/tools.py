@@ -1,0 +1,52 @@
+"""Tools that a model may call, and its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function of the caller's. `parameters`: a JSON Schema; None for no arguments.
+
+    is_strict: arguments must conform to the schema, not only aim at it. runs_here: it is the
+    proxy's own, see domain.server_tools.
+    """
+
+    name: str
+    description: str | None = None
+    parameters: Mapping[str, Any] | None = None
+    is_strict: bool = False
+    runs_here: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """`arguments`: JSON, as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class ToolMode(str, Enum):
+    """Whether the model calls tools: as it likes, not at all, or at least one."""
+
+    AUTO = "auto"
+    NONE = "none"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolChoice:
+    """What may be called, and must be. `allowed`: names, None for all tools.
+
+    is_named: the caller named the one function to call.
+    """
+
+    mode: ToolMode = ToolMode.AUTO
+    allowed: tuple[str, ...] | None = None
+    is_named: bool = False

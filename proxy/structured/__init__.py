@@ -1,0 +1,1 @@
+"""What an answer must look like: asked for, checked, given to the engine, and checked again."""

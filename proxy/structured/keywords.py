@@ -1,0 +1,156 @@
+"""Which keywords of a JSON Schema the engine's grammar does not hold.
+
+Found by experiment with xgrammar 0.2.8; docs/guided_decoding.md lists the same, and tests compare
+both with what the grammar lets through.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import jsonschema_rs
+
+from proxy.structured.schema_tree import Schema, is_pointer, resolved, schemas
+
+_ANNOTATIONS = ("contentEncoding", "contentMediaType", "contentSchema")
+# Nothing of them is enforced, wherever they stand.
+IGNORED = (
+    *("uniqueItems", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"),
+    *("$dynamicRef", "$recursiveRef", "contains", "minContains", "maxContains"),
+    *_ANNOTATIONS,
+)
+FORMATS = frozenset(
+    {
+        *("date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6"),
+        *("uri", "uri-reference", "uri-template", "uuid", "json-pointer"),
+        "relative-json-pointer",
+    }
+)
+_SILENT = (("uniqueItems", False),)
+# What the check of an answer knows beside them.
+_CHECKED_FORMATS = frozenset({"regex", "idn-email", "idn-hostname", "iri", "iri-reference"})
+# Where one of these stands, it alone counts; the first of them, where there are several.
+_ALONE = ("$ref", "const", "enum", "anyOf", "oneOf", "allOf")
+_TYPED = frozenset(
+    {
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("minLength", "maxLength", "pattern", "format"),
+        *("items", "prefixItems", "unevaluatedItems", "minItems", "maxItems"),
+        *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties"),
+        *("required", "propertyNames", "minProperties", "maxProperties"),
+    }
+)
+_ASSERTIONS = _TYPED | {"type", *_ALONE}
+# What makes a schema without a type one of objects, or of arrays.
+_MEANS_A_TYPE = frozenset({"properties", "additionalProperties", "items", "prefixItems"})
+# A pattern that may match a control character, which JSON has no place for.
+LOOSE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW])|\[[^\]]*\\[sSDW]")
+
+
+def unenforced(schema: Schema) -> tuple[str, ...]:
+    """Their names, each once; what a schema has elsewhere may enforce them all the same."""
+    found = [name for one in schemas(schema) for name in _loose(one, schema)]
+    return tuple(dict.fromkeys(found))
+
+
+def uncheckable(schema: Schema) -> tuple[str, ...]:
+    """Of all keywords those that the check of an answer passes over, too."""
+    found = [name for one in schemas(schema) for name in _ANNOTATIONS if name in one]
+    if any(one.get("format", "uuid") not in FORMATS | _CHECKED_FORMATS for one in schemas(schema)):
+        found.append("format")
+    return tuple(dict.fromkeys(found))
+
+
+def _loose(one: Schema, root: Schema) -> Iterator[str]:
+    yield from (name for name in IGNORED if name in one and (name, one[name]) not in _SILENT)
+    alone = next((name for name in _ALONE if name in one), None)
+    if alone is not None:
+        yield from _beside(alone, one)
+    match alone:
+        case "$ref" if not is_pointer(one["$ref"]):
+            yield "$ref"
+        case "allOf" if len(one["allOf"]) > 1:
+            yield "allOf"
+        case "oneOf" if not _are_apart(one["oneOf"], root):
+            yield "oneOf"
+        case None:
+            yield from _loose_of_type(one)
+
+
+def _beside(alone: str, one: Schema) -> Iterator[str]:
+    """The other assertions; a `type` that all values of an enum have says nothing."""
+    for name in one:
+        if name == alone or name not in _ASSERTIONS:
+            continue
+        if name == "type" and alone in ("const", "enum"):
+            values = one["enum"] if alone == "enum" else [one["const"]]
+            if all(jsonschema_rs.is_valid({"type": one["type"]}, value) for value in values):
+                continue
+        yield name
+
+
+def _loose_of_type(one: Schema) -> Iterator[str]:
+    if "type" not in one and not _MEANS_A_TYPE & set(one):
+        yield from (name for name in one if name in _TYPED)
+        return
+    types = one.get("type", ())
+    types = {types} if isinstance(types, str) else set(types)
+    if set(one.get("required", ())) - set(one.get("properties", ())):
+        yield "required"
+    if "multipleOf" in one and (types & {"number"} or one["multipleOf"] % 1):
+        yield "multipleOf"
+    if "pattern" in one:
+        yield from (name for name in ("minLength", "maxLength") if name in one)
+        if LOOSE_PATTERN.search(one["pattern"]):
+            yield "pattern"
+    if "format" in one and one["format"] not in FORMATS:
+        yield "format"
+    if "propertyNames" in one and one.get("properties"):
+        yield "propertyNames"
+
+
+def _are_apart(branches: list[Any], root: Schema) -> bool:
+    """Whether no value can be of two of them."""
+    seen = [_followed(branch, root) for branch in branches]
+    return all(_is_apart(one, other) for one, other in combinations(seen, 2))
+
+
+def _followed(branch: Any, root: Schema) -> Schema:
+    for _ in range(16):
+        if not isinstance(branch, dict) or not is_pointer(branch.get("$ref")):
+            break
+        branch = resolved(root, branch["$ref"])
+    return branch if isinstance(branch, dict) else {}
+
+
+def _is_apart(one: Schema, other: Schema) -> bool:
+    ours, theirs = _values(one), _values(other)
+    if ours is not None and theirs is not None:
+        return not any(value in theirs for value in ours)
+    types, others = _types(one), _types(other)
+    if types and others and not types & others:
+        return True
+    if types != {"object"} or others != {"object"}:
+        return False
+    shared = set(one.get("required", ())) & set(other.get("required", ()))
+    properties, more = one.get("properties", {}), other.get("properties", {})
+    return any(
+        _is_apart(properties[name], more[name])
+        for name in shared & set(properties) & set(more)
+        if isinstance(properties[name], dict) and isinstance(more[name], dict)
+    )
+
+
+def _values(schema: Schema) -> list[Any] | None:
+    """`1`, `1.0` and `true` are kept from being equal; where numbers are, they are equal."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return None if values is None else [(isinstance(one, bool), one) for one in values]
+
+
+def _types(schema: Schema) -> frozenset[str]:
+    named = schema.get("type", ())
+    types = {named} if isinstance(named, str) else set(named)
+    return frozenset(types | ({"integer"} if "number" in types else set()))

@@ -1,0 +1,133 @@
+"""A caller's JSON Schema: is it one, is it small enough, do its references lead somewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import jsonschema_rs
+
+from proxy.domain.errors import InvalidSchema, echoed, in_short
+from proxy.structured.schema_tree import in_place, schemas
+from proxy.structured.unfolding import REFERENCES, References, unfolding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaLimits:
+    """Of one schema: its size as JSON, its depth in levels of JSON, its properties in all.
+
+    unfolded: schemas, each counted as often as it is referred to.
+    """
+
+    size_bytes: int = 256_000
+    depth: int = 64
+    properties: int = 5_000
+    unfolded: int = 50_000
+
+
+def checked(value: Any, field: str, limits: SchemaLimits) -> str:
+    """The schema as JSON. `value`: a schema, or the text of one; `field`: the caller's path of it.
+
+    Raises:
+        InvalidSchema: it is no JSON Schema, a reference leads nowhere, out of the document or
+            only to itself, or it is more than `limits` allows.
+    """
+    schema = parsed(value, field)
+    text = _as_json(schema, field)
+    if len(text.encode()) > limits.size_bytes:
+        raise _invalid(field, f"it has more than {limits.size_bytes} bytes")
+    _check_depth(schema, field, limits.depth)
+    _check_meta(schema, field)
+    _check_references(schema, field)
+    properties = sum(len(one.get("properties", ())) for one in schemas(schema))
+    if properties > limits.properties:
+        raise _invalid(field, f"it has {properties} properties, more than {limits.properties}")
+    _check_circles(schema, field)
+    if unfolding(schema).size > limits.unfolded:
+        raise _invalid(field, f"its references unfold to more than {limits.unfolded} schemas")
+    return text
+
+
+def parsed(value: Any, field: str) -> Any:
+    """A JSON object that may be given as text.
+
+    Raises:
+        InvalidSchema: it is not one.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise _invalid(field, f"it is not JSON: {error}") from error
+    if not isinstance(value, Mapping):
+        raise _invalid(field, f"it is {echoed(value)}, not an object")
+    return value
+
+
+def _as_json(schema: Any, field: str) -> str:
+    try:
+        return json.dumps(schema, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(field, f"it is not JSON: {error}") from error
+
+
+def _check_depth(schema: Any, field: str, limit: int) -> None:
+    level, depth = [schema], 0
+    while level:
+        depth += 1
+        if depth > limit:
+            raise _invalid(field, f"it is nested more than {limit} levels deep")
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
+            if isinstance(inner, (Mapping, list))
+        ]
+
+
+def _check_meta(schema: Any, field: str) -> None:
+    """Against the draft that it names, 2020-12 where it names none."""
+    try:
+        jsonschema_rs.validator_for(schema, retriever=_refuse)
+    except jsonschema_rs.ValidationError as error:
+        where = "".join(f"[{part!r}]" for part in error.instance_path)
+        raise _invalid(field, f"{where}{' ' if where else ''}{in_short(error.message)}") from error
+    except ValueError as error:
+        raise _invalid(field, in_short(str(error))) from error
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError("only references within the schema are followed")
+
+
+def _check_references(schema: Any, field: str) -> None:
+    """Followed are JSON pointers and anchors; an inner $id would change what they mean."""
+    references = References(schema)
+    for one in schemas(schema):
+        if one is not schema and "$id" in one:
+            raise _invalid(field, f"the $id {echoed(one['$id'])} within it is not supported")
+        if None in references.targets(one):
+            named = next(one[name] for name in REFERENCES if name in one)
+            raise _invalid(field, f"the reference {echoed(named)} is not followed")
+
+
+def _check_circles(schema: Any, field: str) -> None:
+    """A reference that leads to itself without a step into the value describes nothing."""
+    references = References(schema)
+    graph: dict[int, list[int]] = {}
+    by_id = {id(one): one for one in schemas(schema)}
+    for one in by_id.values():
+        graph[id(one)] = [id(target) for target in in_place(one) + references.targets(one)]
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = [by_id[node] for node in error.args[1] if node in by_id]
+        named = next(one[name] for one in circle for name in REFERENCES if name in one)
+        raise _invalid(field, f"the reference {echoed(named)} leads only to itself") from None
+
+
+def _invalid(field: str, reason: str) -> InvalidSchema:
+    return InvalidSchema(f"Invalid schema for '{field}': {reason}.", param=field)

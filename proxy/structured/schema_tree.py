@@ -1,0 +1,71 @@
+"""A JSON Schema as a tree of schemas: which of its values are schemas, and where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+Schema = Mapping[str, Any]
+DEFINITIONS = ("$defs", "definitions")
+
+_ONE = frozenset(
+    {
+        *("items", "additionalItems", "unevaluatedItems", "contains"),
+        *("additionalProperties", "unevaluatedProperties", "propertyNames"),
+        *("not", "if", "then", "else", "contentSchema"),
+    }
+)
+_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+_MAPS = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "dependencies", *DEFINITIONS}
+)
+# They speak of the same value as the schema that they stand in.
+_IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
+
+
+def schemas(root: Any) -> Iterator[Schema]:
+    """All schemas of a schema, itself first; `true` and `false` are left out."""
+    waiting = [root]
+    while waiting:
+        schema = waiting.pop()
+        if isinstance(schema, Mapping):
+            yield schema
+            waiting += [one for _, one in below(schema)]
+
+
+def below(schema: Schema) -> Iterator[tuple[str, Any]]:
+    """(keyword, schema) of the schemas that stand directly in it."""
+    for keyword, value in schema.items():
+        if keyword in _MAPS and isinstance(value, Mapping):
+            yield from ((keyword, one) for one in value.values())
+        elif keyword in _LISTS and isinstance(value, list):
+            yield from ((keyword, one) for one in value)
+        elif keyword in _ONE:
+            yield keyword, value
+
+
+def in_place(schema: Schema) -> list[Any]:
+    """The schemas directly in it that speak of the same value."""
+    return [one for keyword, one in below(schema) if keyword in _IN_PLACE]
+
+
+def is_pointer(reference: Any) -> bool:
+    """Whether a `$ref` is `#` or `#/…`."""
+    return isinstance(reference, str) and (reference == "#" or reference.startswith("#/"))
+
+
+def resolved(root: Any, reference: str) -> Any:
+    """What a `$ref` of `#` or `#/…` leads to; None where another `$id` is meant."""
+    found = root
+    for part in reference.removeprefix("#").split("/")[1:]:
+        key = _decoded(part)
+        try:
+            found = found[int(key)] if isinstance(found, list) else found[key]
+        except (LookupError, ValueError, TypeError):
+            return None
+    return found
+
+
+def _decoded(part: str) -> str:
+    return unquote(part).replace("~1", "/").replace("~0", "~")

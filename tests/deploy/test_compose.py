@@ -1,0 +1,138 @@
+"""compose.yaml and compose.cpu.yaml: valid, and wired to what is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.settings import Settings
+from tests.deploy.places import DOCKER, documents, find, is_known
+
+FILES = ("compose.yaml", "compose.cpu.yaml")
+CHECK = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema"]
+each_file = pytest.mark.parametrize("name", FILES)
+
+
+def services(name: str) -> dict[str, dict[str, Any]]:
+    """With what they extend."""
+    [document] = documents(DOCKER / name)
+    found = {}
+    for service, own in document["services"].items():
+        further = own.pop("extends", None)
+        base = services(further["file"])[further["service"]] if further else {}
+        found[service] = {**base, **own}
+    return found
+
+
+def seconds(duration: str) -> float:
+    assert duration.endswith("s")
+    return float(duration[:-1])
+
+
+@each_file
+def test_it_follows_the_compose_specification(name):
+    """The specification's own schema, as check-jsonschema brings it."""
+    command = [*CHECK, "vendor.compose-spec", DOCKER / name]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+
+
+def test_the_schema_would_find_something(tmp_path):
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text("services: {proxy: {image: x, read_onli: true}}\n")
+    command = [*CHECK, "vendor.compose-spec", wrong]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "read_onli" in result.stdout
+
+
+@each_file
+def test_every_variable_is_a_setting(name):
+    variables = [v for service in services(name).values() for v in service.get("environment", {})]
+    assert "TRITON_URL" in variables
+    assert [variable for variable in variables if not is_known(variable)] == []
+
+
+@each_file
+def test_every_file_and_volume_is_there(name):
+    [document] = documents(DOCKER / name)
+    for service in services(name).values():
+        for mount in service.get("volumes", []):
+            source = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", mount).split(":")[0]
+            if source.startswith("."):
+                assert (DOCKER / source).exists(), mount
+            else:
+                assert source in document["volumes"], mount
+        for build in find(service, "dockerfile"):
+            assert (DOCKER / ".." / build).exists()
+
+
+@each_file
+def test_triton_and_the_proxy_read_the_same_models(name):
+    sources = {
+        service: mount.rpartition(":/app/models.yaml:")[0]
+        for service, own in services(name).items()
+        for mount in own.get("volumes", [])
+        if ":/app/models.yaml:" in mount
+    }
+    assert set(sources) == {"triton", "proxy"}
+    assert len(set(sources.values())) == 1
+
+
+@each_file
+def test_nothing_is_published_beyond_loopback(name):
+    ports = [port for service in services(name).values() for port in service.get("ports", [])]
+    assert ports
+    assert all(re.match(r"(127\.0\.0\.1|\$\{BIND:-127\.0\.0\.1\}):", port) for port in ports)
+
+
+@each_file
+def test_triton_listens_where_the_proxy_looks(name):
+    found = services(name)
+    host, port = found["proxy"]["environment"]["TRITON_URL"].removeprefix("grpc://").split(":")
+    assert host in found
+    assert int(port) == Settings.model_fields["triton_grpc_port"].default
+    image = (DOCKER.parent / found[host]["build"]["dockerfile"]).read_text()
+    assert (
+        found[host].get("environment", {}).get("TRITON_HOST") == "0.0.0.0"
+        or "TRITON_HOST=0.0.0.0" in image
+    )
+
+
+@each_file
+def test_the_proxy_writes_nothing_and_has_time_to_drain(name):
+    proxy = services(name)["proxy"]
+    assert proxy["read_only"] is True
+    assert proxy["cap_drop"] == ["ALL"]
+    drain_s = float(proxy["environment"]["DRAIN_TIMEOUT_S"])
+    assert seconds(proxy["stop_grace_period"]) >= drain_s + 10
+
+
+@each_file
+def test_only_what_somebody_talks_to_is_there(name):
+    assert set(services(name)) == {"triton", "proxy", "prometheus", "grafana"}
+
+
+def test_prometheus_scrapes_services_of_both_files():
+    [config] = documents(DOCKER / "prometheus" / "prometheus.yml")
+    targets = [target for targets in find(config, "targets") for target in targets]
+    ports = {"proxy": 9000, "triton": Settings.model_fields["triton_metrics_port"].default}
+    assert targets == [f"{name}:{port}" for name, port in ports.items()]
+    for name in FILES:
+        assert set(ports) <= set(services(name))
+
+
+def test_grafana_finds_its_source_and_its_dashboard():
+    [source] = documents(DOCKER / "grafana/provisioning/datasources/prometheus.yaml")
+    assert source["datasources"][0]["url"] == "http://prometheus:9090"
+    [dashboards] = documents(DOCKER / "grafana/provisioning/dashboards/files.yaml")
+    folder = dashboards["providers"][0]["options"]["path"]
+    grafana = services("compose.yaml")["grafana"]
+    assert f"./grafana/dashboards:{folder}:ro" in grafana["volumes"]
+    home = grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert (DOCKER / "grafana/dashboards" / Path(home).relative_to(folder)).exists()

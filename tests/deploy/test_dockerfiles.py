@@ -1,0 +1,130 @@
+"""Dockerfiles: what can be told of an image without building it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import shlex
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.places import DOCKER, DOCKERFILES, ROOT, is_known
+
+HADOLINT = Path(sys.executable).with_name("hadolint")
+each_dockerfile = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
+
+
+def instructions(dockerfile: Path) -> list[tuple[str, str]]:
+    """(name, the rest) of each, lines joined."""
+    text = re.sub(r"^\s*#.*\n", "", dockerfile.read_text(), flags=re.MULTILINE)
+    lines = text.replace("\\\n", " ").splitlines()
+    return [tuple(line.split(maxsplit=1)) for line in lines if line.strip()]  # type: ignore[misc]
+
+
+def told(dockerfile: Path, name: str) -> list[str]:
+    return [rest for found, rest in instructions(dockerfile) if found == name]
+
+
+def copied(dockerfile: Path) -> list[str]:
+    """Sources out of the repository."""
+    words = [shlex.split(rest) for rest in told(dockerfile, "COPY") if "--from" not in rest]
+    return [word for line in words for word in line[:-1] if not word.startswith("--")]
+
+
+def test_there_are_three_images():
+    assert {path.name for path in DOCKERFILES} == {
+        "cpu.Dockerfile",
+        "proxy.Dockerfile",
+        "triton.Dockerfile",
+    }
+
+
+@each_dockerfile
+def test_hadolint_finds_nothing(dockerfile):
+    result = subprocess.run([HADOLINT, dockerfile], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+
+
+def test_hadolint_would_find_something(tmp_path):
+    wrong = tmp_path / "Dockerfile"
+    wrong.write_text("FROM debian:latest\nRUN cd /tmp\n")
+    assert subprocess.run([HADOLINT, wrong], capture_output=True).returncode == 1
+
+
+@each_dockerfile
+def test_what_is_copied_is_there_and_not_ignored(dockerfile):
+    own = Path(f"{dockerfile}.dockerignore")
+    rules = (own if own.exists() else ROOT / ".dockerignore").read_text().splitlines()
+    assert "*" in rules
+    for source in copied(dockerfile):
+        assert (ROOT / source.removesuffix("./")).exists(), source
+        assert any(
+            source == rule[1:] or source.startswith(f"{rule[1:]}/")
+            for rule in rules
+            if rule.startswith("!")
+        ), f"{source} is ignored"
+
+
+@each_dockerfile
+def test_it_runs_as_a_number_that_is_not_root(dockerfile):
+    user, _, group = told(dockerfile, "USER")[-1].partition(":")
+    assert int(user) > 0
+    assert int(group) > 0
+
+
+@each_dockerfile
+def test_its_variables_are_settings(dockerfile):
+    names = re.findall(r"(\w+)=", " ".join(told(dockerfile, "ENV")))
+    assert names
+    assert [name for name in names if not is_known(name)] == []
+
+
+def test_nvidias_container_is_named_once():
+    named = [
+        line
+        for path in sorted(DOCKER.rglob("*"))
+        if path.is_file()
+        for line in path.read_text().splitlines()
+        if "nvcr.io" in line or re.search(r"\d\d\.\d\d-trtllm", line)
+    ]
+    assert named == [
+        "ARG TRITON_TAG=26.07-trtllm-python-py3",
+        "FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG} AS triton",
+    ]
+
+
+def test_torch_is_that_of_the_makefile():
+    [version] = re.findall(r"TORCH_VERSION=(\S+)", (DOCKER / "cpu.Dockerfile").read_text())
+    assert f"torch=={version}\n" in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize(("status", "is_healthy"), [(200, True), (503, False)])
+@each_dockerfile
+def test_the_health_check_asks_the_port_of_the_settings(dockerfile, status, is_healthy):
+    [check] = told(dockerfile, "HEALTHCHECK")
+    python, *arguments = json.loads(check.partition("CMD ")[2])
+    assert python.startswith("python")
+    asked = []
+
+    class Health(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Health) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        port = str(server.server_port)
+        environment = {"PORT": port, "TRITON_HTTP_PORT": port}
+        result = subprocess.run(
+            [sys.executable, *arguments], env=environment, capture_output=True, timeout=20
+        )
+    assert (result.returncode == 0) is is_healthy
+    assert asked in (["/health/live"], ["/v2/health/ready"])

@@ -1,0 +1,260 @@
+"""Kubernetes manifests: valid by Kubernetes' schemas, and right with one another."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from proxy.settings import Settings
+from tests.deploy.places import DOCKER, MANIFESTS, ROOT, documents, find, is_known, objects
+
+KUBERNETES = DOCKER / "kubernetes"
+VERSION = "1.33"
+OVERLAYS = ("single-node", "multi-node")
+GROUP_SCHEMA = json.loads(Path(__file__).with_name("leaderworkerset.schema.json").read_text())
+kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
+each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
+
+
+def rendered(overlay: str) -> list[dict[str, Any]]:
+    command = ["kubectl", "kustomize", KUBERNETES / overlay]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return list(yaml.safe_load_all(result.stdout))
+
+
+def validate(thing: dict[str, Any]) -> None:
+    """Strict: a field that Kubernetes does not know is an error."""
+    if thing["kind"] != "LeaderWorkerSet":
+        kubernetes_validate.validate(thing, VERSION, strict=True)
+        return
+    jsonschema.validate(thing, GROUP_SCHEMA)
+    for template in pod_templates(thing):
+        named = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}}
+        kubernetes_validate.validate({**named, "template": template}, VERSION, strict=True)
+
+
+def pod_templates(thing: dict[str, Any]) -> list[dict[str, Any]]:
+    spec = thing.get("spec", {})
+    group = spec.get("leaderWorkerTemplate", {})
+    found = (spec.get("template"), group.get("leaderTemplate"), group.get("workerTemplate"))
+    return [template for template in found if template]
+
+
+def pods() -> list[dict[str, Any]]:
+    return [template for thing in objects() for template in pod_templates(thing)]
+
+
+def containers() -> list[dict[str, Any]]:
+    return [container for pod in pods() for container in pod["spec"]["containers"]]
+
+
+def of_kind(kind: str) -> list[dict[str, Any]]:
+    return [thing for thing in objects() if thing["kind"] == kind]
+
+
+def name_of(pod: dict[str, Any]) -> str:
+    return pod["metadata"]["labels"]["app.kubernetes.io/name"]
+
+
+def literals() -> dict[str, dict[str, str]]:
+    """Settings by the ConfigMap that kustomize makes of them."""
+    [base] = documents(KUBERNETES / "base" / "kustomization.yaml")
+    return {
+        each["name"]: dict(line.split("=", 1) for line in each["literals"])
+        for each in base["configMapGenerator"]
+    }
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_each_manifest_is_valid(path):
+    for thing in documents(path):
+        validate(thing)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("Deployment", lambda thing: thing["spec"]["template"]["spec"].update(contaners=[])),
+        ("LeaderWorkerSet", lambda thing: thing["spec"].update(size=2)),
+        (
+            "LeaderWorkerSet",
+            lambda thing: pod_templates(thing)[1]["spec"]["containers"][0].update(gpus=8),
+        ),
+    ],
+)
+def test_the_schemas_would_find_something(kind, change):
+    wrong = of_kind(kind)[0]
+    change(wrong)
+    with pytest.raises((jsonschema.ValidationError, kubernetes_validate.ValidationError)):
+        validate(wrong)
+
+
+@kustomize
+@each_overlay
+def test_what_kustomize_makes_is_valid_and_whole(overlay):
+    made = rendered(overlay)
+    for thing in made:
+        validate(thing)
+        assert thing["kind"] == "Namespace" or thing["metadata"]["namespace"] == "triton-openai"
+    maps = {thing["metadata"]["name"] for thing in made if thing["kind"] == "ConfigMap"}
+    named = {
+        reference["name"]
+        for thing in made
+        for key in ("configMapRef", "configMap")
+        for reference in find(thing, key)
+    }
+    assert named == maps
+    version = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.M)[1]
+    assert {image.partition(":")[2] for image in find(made, "image")} == {version}
+
+
+@kustomize
+@each_overlay
+def test_every_pod_is_found_by_the_scrape_config(overlay):
+    templates = [template for thing in rendered(overlay) for template in pod_templates(thing)]
+    assert templates
+    for template in templates:
+        assert template["metadata"]["labels"]["app.kubernetes.io/part-of"] == "triton-openai"
+
+
+def test_every_manifest_is_a_resource_of_its_folder():
+    for folder in ("base", *OVERLAYS):
+        [kustomization] = documents(KUBERNETES / folder / "kustomization.yaml")
+        own = {path.name for path in MANIFESTS if path.parent.name == folder}
+        assert own == {each for each in kustomization["resources"] if each.endswith(".yaml")}
+
+
+def test_every_variable_is_a_setting():
+    variables = [name for settings in literals().values() for name in settings]
+    variables += [each["name"] for container in containers() for each in container.get("env", [])]
+    assert "TRITON_URL" in variables
+    assert [variable for variable in variables if not is_known(variable)] == []
+
+
+def test_the_settings_are_taken():
+    """Each value parses, and no pod reads a map that nobody makes."""
+    for settings in literals().values():
+        fields = {name.lower(): value for name, value in settings.items()}
+        Settings(**{name: fields[name] for name in fields if name in Settings.model_fields})
+    named = {reference["name"] for reference in find(containers(), "configMapRef")}
+    assert named == set(literals())
+
+
+def test_a_pod_has_longer_than_its_drain_may_take():
+    for pod in pods():
+        grace_s = pod["spec"]["terminationGracePeriodSeconds"]
+        if name_of(pod) == "proxy":
+            pause_s = pod["spec"]["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+            drain_s = float(literals()["proxy-settings"]["DRAIN_TIMEOUT_S"])
+            assert grace_s >= pause_s + drain_s + 10
+        elif name_of(pod) == "triton":
+            command = pod["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+            assert grace_s >= float(command[-1]) + 20
+            assert float(command[-1]) >= Settings.model_fields["request_timeout_s"].default
+
+
+def test_what_a_pod_runs_before_it_stops_is_in_the_image():
+    [command] = {
+        tuple(hook["command"]) for hook in find(containers(), "exec") if "python3" in str(hook)
+    }
+    script = Path(command[1]).relative_to("/app")
+    assert (ROOT / script).exists()
+    assert f"COPY {script} {script.parent}/" in (DOCKER / "triton.Dockerfile").read_text()
+
+
+def test_probes_ask_ports_and_paths_that_answer():
+    paths = {"proxy": "/health/", "triton": "/v2/health/"}
+    probed = [container for container in containers() if "readinessProbe" in container]
+    assert {container["name"] for container in probed} == set(paths)
+    for container in probed:
+        ports = {port["name"] for port in container["ports"]}
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            if probe in container:
+                asked = container[probe]["httpGet"]
+                assert asked["port"] in ports
+                end = "live" if probe == "livenessProbe" else "ready"
+                assert asked["path"] == f"{paths[container['name']]}{end}"
+
+
+def test_no_pod_runs_as_root_or_gains_rights():
+    for pod in pods():
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        for container in pod["spec"]["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert name_of(pod) != "proxy" or context["readOnlyRootFilesystem"] is True
+
+
+def test_only_a_leader_may_reach_into_pods():
+    for pod in pods():
+        account = pod["spec"].get("serviceAccountName")
+        leads = pod["spec"]["containers"][0].get("command") == ["lead"]
+        assert (account == "triton-leader") is leads
+        assert account or pod["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("kind", ["Service", "PodDisruptionBudget", "NetworkPolicy"])
+def test_every_selector_finds_a_pod(kind):
+    labels = [pod["metadata"]["labels"] for pod in pods()]
+    selectors = find(of_kind(kind), "podSelector") + find(of_kind(kind), "selector")
+    own = [each.get("matchLabels", each) for each in selectors]
+    own = [each for each in own if "k8s-app" not in each]
+    assert own
+    for wanted in own:
+        assert any(wanted.items() <= each.items() for each in labels), wanted
+
+
+def test_services_lead_to_ports_of_their_pods():
+    for service in of_kind("Service"):
+        for pod in pods():
+            if service["spec"]["selector"].items() <= pod["metadata"]["labels"].items():
+                named = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+                assert {port["targetPort"] for port in service["spec"]["ports"]} <= named
+    [triton] = [each for each in of_kind("Service") if each["metadata"]["name"] == "triton"]
+    assert literals()["proxy-settings"]["TRITON_URL"] == (
+        f"grpc://triton:{triton['spec']['ports'][0]['port']}"
+    )
+
+
+def test_autoscalers_scale_what_is_there_by_what_the_adapter_gives():
+    [adapter] = documents(DOCKER / "prometheus" / "adapter.yaml")
+    given = {rule["name"]["as"] for rule in adapter}
+    there = {(each["kind"], each["metadata"]["name"]) for each in of_kind("Deployment")}
+    for scaler in of_kind("HorizontalPodAutoscaler"):
+        target = scaler["spec"]["scaleTargetRef"]
+        assert (target["kind"], target["name"]) in there
+        assert {metric["name"] for metric in find(scaler, "metric")} <= given
+    assert find(of_kind("HorizontalPodAutoscaler"), "metric")
+
+
+@each_overlay
+def test_a_model_has_a_gpu_for_each_rank(overlay):
+    [models] = documents(KUBERNETES / overlay / "models.yaml")
+    [world] = {
+        gpu.get("tensor_parallel", 1) * gpu.get("pipeline_parallel", 1)
+        for gpu in find(models, "gpu")
+    }
+    things = [
+        thing
+        for path in MANIFESTS
+        if path.parent.name == overlay
+        for thing in documents(path)
+        if pod_templates(thing)
+    ]
+    [thing] = things
+    size = thing["spec"].get("leaderWorkerTemplate", {}).get("size", 1)
+    [gpus] = {limits["nvidia.com/gpu"] for limits in find(thing, "limits")}
+    assert size * gpus == world
+    for given in find(thing, "env"):
+        assert {"name": "GPUS_PER_NODE", "value": str(gpus)} in given or overlay == "single-node"

@@ -1,0 +1,150 @@
+"""Alerts, dashboard and autoscaler ask for metrics, labels and values that the code has."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import promql_parser
+import pytest
+import yaml
+
+from proxy.domain import errors
+from proxy.domain.output import FinishReason
+from proxy.telemetry.metrics import Metrics
+from tests.deploy.places import DOCKER, ROOT, documents, find
+
+RULES = yaml.safe_load((DOCKER / "prometheus/rules.yml").read_text())["groups"]
+DASHBOARD = json.loads((DOCKER / "grafana/dashboards/triton-openai.json").read_text())
+RUNBOOK = (ROOT / "docs/runbook.md").read_text()
+ALERTS = [rule for group in RULES for rule in group["rules"] if "alert" in rule]
+RECORDED = {rule["record"] for group in RULES for rule in group["rules"] if "record" in rule}
+SCRAPED = {"job", "instance", "namespace", "pod"}
+# NVIDIA's C++ backend, by its source and documentation. Not seen running.
+NVIDIA = {"nv_trt_llm_request_metrics": {"model", "version", "request_type"}}
+
+
+def proxy_metrics() -> dict[str, set[str]]:
+    """Name of each series -> its labels."""
+    metrics = Metrics()
+    found: dict[str, set[str]] = {}
+    for metric in vars(metrics).values():
+        if metric is metrics.registry:
+            continue
+        child = metric.labels(*["x"] * len(metric._labelnames))
+        assert child is not None
+    for family in metrics.registry.collect():
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+def engine_metrics() -> set[str]:
+    """By their text: the module can be imported in Triton only."""
+    text = (ROOT / "model_repository/engine/1/metrics.py").read_text()
+    return set(re.findall(r'"(engine_\w+)"', text))
+
+
+KNOWN = {
+    "up": SCRAPED,
+    **proxy_metrics(),
+    **{name: {"model"} for name in engine_metrics()},
+    **{name: {"model"} for name in RECORDED},
+    **NVIDIA,
+}
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """(where, what is asked), Grafana's own variables filled in."""
+    for rule in (rule for group in RULES for rule in group["rules"]):
+        yield rule.get("alert") or rule["record"], rule["expr"]
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", []):
+            text = target["expr"].replace("$__rate_interval", "1m")
+            yield panel["title"], re.sub(r"\$\w+", ".*", text)
+    for variable in DASHBOARD["templating"]["list"]:
+        asked = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"])
+        yield variable["name"], f"sum by ({asked[2]}) ({asked[1]})"
+    for rule in documents(DOCKER / "prometheus/adapter.yaml")[0]:
+        yield rule["name"]["as"], rule["seriesQuery"]
+
+
+def selectors(expression: str) -> list[promql_parser.VectorSelector]:
+    found = []
+
+    def note(part: promql_parser.Expr) -> bool:
+        if isinstance(part, promql_parser.VectorSelector):
+            found.append(part)
+        return True
+
+    promql_parser.walk(promql_parser.parse(expression), note)
+    return found
+
+
+def matchers(selector: promql_parser.VectorSelector) -> dict[str, str]:
+    return {each.name: each.value for each in selector.matchers.matchers}
+
+
+@pytest.mark.parametrize(("where", "expression"), list(expressions()))
+def test_it_asks_for_metrics_and_labels_that_exist(where, expression):
+    found = selectors(expression)
+    assert found
+    for selector in found:
+        assert selector.name in KNOWN, f"{where}: {selector.name}"
+        assert set(matchers(selector)) <= KNOWN[selector.name] | SCRAPED, where
+
+
+def test_the_walk_sees_a_metric_in_a_range_in_a_function():
+    [seen] = selectors('sum by (model) (rate(unheard_of_total{a="b"}[5m])) > 0')
+    assert (seen.name, matchers(seen)) == ("unheard_of_total", {"a": "b"})
+
+
+def test_outcomes_are_codes_of_the_code():
+    codes = set(re.findall(r'code(?: = |=)"(\w+)"', Path(errors.__file__).read_text()))
+    outcomes = codes | {reason.value for reason in FinishReason} | {"abandoned"}
+    asked = [
+        value
+        for rule in ALERTS
+        for selector in selectors(rule["expr"])
+        for value in matchers(selector).get("outcome", "").split("|")
+        if value
+    ]
+    assert {"internal_error", "engine_stalled", "rate_limit_exceeded"} <= set(asked)
+    assert set(asked) <= outcomes
+
+
+def test_jobs_are_those_that_are_scraped():
+    files = [DOCKER / "prometheus" / name for name in ("prometheus.yml", "kubernetes.yml")]
+    scraped = [set(find(documents(path), "job_name")) for path in files]
+    asked = {
+        matchers(selector)["job"]
+        for rule in ALERTS
+        for selector in selectors(rule["expr"])
+        if "job" in matchers(selector)
+    }
+    assert scraped == [asked, asked]
+    for path in files:
+        [config] = documents(path)
+        assert all((path.parent / name).exists() for name in config["rule_files"])
+
+
+def test_every_alert_has_its_section_of_the_runbook_and_the_other_way_round():
+    named = {rule["annotations"]["runbook_url"].partition("#")[2]: rule["alert"] for rule in ALERTS}
+    assert named == {rule["alert"].lower(): rule["alert"] for rule in ALERTS}
+    assert set(re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)) == set(named.values())
+
+
+def test_every_panel_has_its_place():
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        own = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not own & taken, panel["title"]
+        assert max(x for x, _ in own) < 24
+        taken |= own

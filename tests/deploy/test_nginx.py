@@ -1,0 +1,74 @@
+"""The nginx example: it parses, and a stream passes it as it comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import crossplane
+import pytest
+
+from proxy.api.openai import socket
+from proxy.settings import Settings
+from tests.deploy.places import DOCKER
+
+CONFIG = DOCKER / "nginx" / "nginx.conf"
+
+
+def parsed(path: str) -> list[dict[str, Any]]:
+    """Strict: an unknown directive, a wrong place or a wrong number of words is an error."""
+    result = crossplane.parse(path, strict=True, single=True, comments=False)
+    assert result["errors"] == []
+    return result["config"][0]["parsed"]
+
+
+def block(directives: list[dict[str, Any]], *path: str) -> list[dict[str, Any]]:
+    """What stands under `http`, `server`, …; a location by its last word."""
+    for name in path:
+        [directives] = [
+            each["block"]
+            for each in directives
+            if each["directive"] == name or each["args"][-1:] == [name]
+        ]
+    return directives
+
+
+def told(directives: list[dict[str, Any]]) -> dict[str, list[str]]:
+    return {each["directive"]: each["args"] for each in directives}
+
+
+@pytest.fixture(scope="module")
+def server() -> list[dict[str, Any]]:
+    return block(parsed(str(CONFIG)), "http", "server")
+
+
+def test_a_wrong_directive_would_be_found(tmp_path):
+    wrong = tmp_path / "nginx.conf"
+    wrong.write_text(CONFIG.read_text().replace("proxy_buffering off", "proxy_bufering off"))
+    with pytest.raises(AssertionError):
+        parsed(str(wrong))
+
+
+def test_nothing_is_buffered_and_nothing_is_sent_twice(server):
+    rules = told(server)
+    for name in ("proxy_buffering", "proxy_request_buffering", "gzip", "proxy_next_upstream"):
+        assert rules[name] == ["off"], name
+    assert rules["proxy_ignore_client_abort"] == ["off"]
+    assert rules["proxy_http_version"] == ["1.1"]
+
+
+def test_nginx_waits_longer_and_takes_as_much_as_the_proxy(server):
+    fields, rules = Settings.model_fields, told(server)
+    read_s = float(rules["proxy_read_timeout"][0].removesuffix("s"))
+    assert read_s > fields["request_timeout_s"].default
+    size_mb = float(rules["client_max_body_size"][0].removesuffix("m"))
+    assert size_mb >= fields["max_request_size_mb"].default
+
+
+def test_the_websockets_are_upgraded(server):
+    headers = [each["args"] for each in block(server, socket.PATH)]
+    assert ["Upgrade", "$http_upgrade"] in headers
+    assert ["Connection", "upgrade"] in headers
+
+
+def test_metrics_are_not_for_callers(server):
+    assert told(block(server, "/metrics")) == {"return": ["404"]}

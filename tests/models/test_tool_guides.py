@@ -1,0 +1,308 @@
+"""Tool guides: what a model can write under one, its parser reads as calls that conform."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema_rs
+import numpy as np
+import pytest
+from guide_compiler import GuideCompiler
+from guide_state import GuideMask, GuideState
+from port import Guide
+
+from build_engines.tokenizer_tables import guide_info
+from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.events import TextDelta, ToolCallArguments, ToolCallStarted
+from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.structured.reasoning_guides import after_reasoning
+from proxy.structured.special_tokens import Untranslatable, in_tokens
+from proxy.structured.tool_guides import JSON_LIST, NO_ARGUMENTS, tool_constraint
+from proxy.tools.families import FAMILIES
+from tests.fixtures.guide_info import CLOSING, VOCAB_SIZE, DemoVocabulary, walk
+
+WALKS = 12
+REQUIRED, AUTO = ToolChoice(mode=ToolMode.REQUIRED), ToolChoice()
+TRIP = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "maxLength": 6},
+        "days": {"type": "integer", "minimum": 1, "maximum": 30},
+        "by": {"enum": ["train", "car"]},
+        "is_return": {"type": "boolean"},
+        "stops": {"type": "array", "items": {"$ref": "#/$defs/Stop"}, "maxItems": 2},
+        "note": {"anyOf": [{"type": "null"}, {"enum": ["a b", "1"]}]},
+    },
+    "required": ["city", "days", "by", "is_return"],
+    "additionalProperties": False,
+    "$defs": {
+        "Stop": {
+            "type": "object",
+            "properties": {
+                "at": {"enum": ["x", "y"]},
+                "hours": {"type": ["integer", "null"], "minimum": 0, "maximum": 9},
+            },
+            "required": ["at", "hours"],
+            "additionalProperties": False,
+        }
+    },
+}
+OPTIONAL = {
+    "type": "object",
+    "properties": {"a": {"enum": [1, 2]}, "b": {"enum": ["x"]}, "c": {"type": "boolean"}},
+    "additionalProperties": False,
+}
+TOOLS = (
+    Tool(name="plan.trip", parameters=TRIP, is_strict=True),
+    Tool(name="set", parameters=OPTIONAL, is_strict=True),
+    Tool(name="ping"),
+)
+SCHEMAS = {tool.name: tool.parameters or NO_ARGUMENTS for tool in TOOLS}
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory) -> DemoVocabulary:
+    return DemoVocabulary(tmp_path_factory.mktemp("guides"))
+
+
+@pytest.fixture(scope="module")
+def compiler(vocabulary):
+    compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=1)
+    yield compiler
+    compiler.close()
+
+
+def answers(guide, compiler, vocabulary, seed: int = 0) -> list[str]:
+    """What random walks under the guide end with."""
+    compiled = compiler.compile(Guide(guide.constraint.kind.value, guide.constraint.text)).result()
+    random, mask = np.random.default_rng(seed), GuideMask(VOCAB_SIZE, threads=1)
+    walks = [walk(GuideState(compiled), mask, vocabulary, random) for _ in range(WALKS)]
+    return [text.decode() for text in walks if text is not None]
+
+
+def read(family: str, text: str) -> tuple[str, list[tuple[str, str]]]:
+    """The text and the calls in it, read character by character."""
+    parser = FAMILIES[family].make(SCHEMAS)
+    events = [event for char in text for event in parser.push(char)] + parser.flush()
+    said = "".join(event.text for event in events if isinstance(event, TextDelta))
+    calls = [[event.name, ""] for event in events if isinstance(event, ToolCallStarted)]
+    for event in events:
+        if isinstance(event, ToolCallArguments):
+            calls[event.index][1] += event.fragment
+    return said, [(name, arguments) for name, arguments in calls]
+
+
+def assert_conform(calls: list[tuple[str, str]]) -> None:
+    for name, arguments in calls:
+        value = json.loads(arguments)
+        assert jsonschema_rs.is_valid(SCHEMAS[name], value), (name, arguments)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_whatever_is_written_under_required_is_calls_that_conform(family, compiler, vocabulary):
+    guide = tool_constraint(family, TOOLS, REQUIRED, in_parallel=True)
+    texts = answers(guide, compiler, vocabulary)
+    assert len(texts) >= WALKS // 4
+    assert guide.family == family
+    names = set()
+    for text in texts:
+        said, calls = read(guide.family, text)
+        assert said.strip() == "", text
+        assert calls, text
+        assert_conform(calls)
+        names |= {name for name, _ in calls}
+    assert len(names) > 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_not_in_parallel_is_exactly_one_call(family, compiler, vocabulary):
+    guide = tool_constraint(family, TOOLS[1:], REQUIRED, in_parallel=False)
+    for text in answers(guide, compiler, vocabulary):
+        assert len(read(guide.family, text)[1]) == 1, text
+
+
+def test_a_named_tool_is_the_only_one(compiler, vocabulary):
+    choice = ToolChoice(mode=ToolMode.REQUIRED, allowed=("set",), is_named=True)
+    guide = tool_constraint("hermes", TOOLS, choice, in_parallel=False)
+    for text in answers(guide, compiler, vocabulary):
+        assert [name for name, _ in read("hermes", text)[1]] == ["set"]
+
+
+def accepts(guide, compiler, text: str) -> bool:
+    """Whether the whole text can be an answer."""
+    constraint = guide.constraint if hasattr(guide, "constraint") else guide
+    compiled = compiler.compile(Guide(constraint.kind.value, constraint.text)).result()
+    state = GuideState(compiled)
+    return state.matcher.accept_string(text) and state.matcher.is_completed()
+
+
+def test_with_auto_text_is_free_and_calls_conform_as_soon_as_they_begin(compiler):
+    guide = tool_constraint("hermes", TOOLS, AUTO, in_parallel=True)
+    call = '<tool_call>\n{"name": "set", "arguments": {"a": 1}}\n</tool_call>'
+    assert accepts(guide, compiler, "Just text, with <tags> and {braces}.")
+    assert accepts(guide, compiler, f"First this: {call}")
+    assert accepts(guide, compiler, f"{call}\n{call} and so on")
+    assert not accepts(guide, compiler, call.replace("1", "3"))
+    assert not accepts(guide, compiler, call.replace("set", "unset"))
+
+
+def test_with_auto_and_one_call_nothing_follows_it(compiler):
+    guide = tool_constraint("hermes", TOOLS, AUTO, in_parallel=False)
+    call = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
+    assert accepts(guide, compiler, f"So: {call}")
+    assert not accepts(guide, compiler, call + call)
+
+
+PYTHONIC = {"pythonic", "llama4_pythonic"}
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - PYTHONIC))
+def test_with_auto_a_call_as_required_writes_it_may_follow_text(family, compiler, vocabulary):
+    required = tool_constraint(family, TOOLS, REQUIRED, in_parallel=False)
+    auto = tool_constraint(family, TOOLS, AUTO, in_parallel=False)
+    assert accepts(auto, compiler, "Only text.\n")
+    for text in answers(required, compiler, vocabulary)[:4]:
+        assert accepts(auto, compiler, f"Text first.\n{text}"), text
+
+
+@pytest.mark.parametrize("family", PYTHONIC)
+def test_a_bracket_in_free_text_begins_no_call(family):
+    assert tool_constraint(family, TOOLS, AUTO, in_parallel=True) is None
+
+
+def test_the_model_is_free_where_it_need_not_call_and_nothing_is_strict():
+    loose = [Tool(name="set", parameters=OPTIONAL)]
+    assert tool_constraint("hermes", loose, AUTO, in_parallel=True) is None
+    none = ToolChoice(mode=ToolMode.NONE)
+    assert tool_constraint("hermes", TOOLS, none, in_parallel=True) is None
+    only_ping = ToolChoice(allowed=("ping",))
+    assert tool_constraint("hermes", TOOLS, only_ping, in_parallel=True) is None
+
+
+UNSAYABLE = {
+    "pythonic": {"type": "object", "properties": {"a-b": {"enum": [1]}}, "required": ["a-b"]},
+    "qwen3_coder": {
+        "type": "object",
+        "properties": {"x": {"type": "string", "pattern": "^<.>$"}},
+        "required": ["x"],
+    },
+    None: OPTIONAL,
+}
+
+
+@pytest.mark.parametrize("family", UNSAYABLE)
+def test_what_a_syntax_cannot_say_is_a_list_of_objects(family, compiler, vocabulary):
+    tools = [Tool(name="f", parameters=UNSAYABLE[family], is_strict=True)]
+    guide = tool_constraint(family, tools, REQUIRED, in_parallel=True)
+    assert guide.family == JSON_LIST
+    for text in answers(guide, compiler, vocabulary):
+        assert {"name", "parameters"} == set(json.loads(text)[0])
+    assert tool_constraint(family, tools, AUTO, in_parallel=True) is None
+
+
+# reasoning first
+
+
+@pytest.mark.parametrize("begin", ["", "<think>"])
+def test_a_schema_begins_where_the_reasoning_ends(begin, compiler):
+    guide = after_reasoning(Constraint(GuideKind.JSON_SCHEMA, '{"enum": [1]}'), begin, "</think>")
+    assert accepts(guide, compiler, f"{begin}{{free}} text, 2 < 3</think>\n\n1")
+    assert not accepts(guide, compiler, f"{begin}free text</think>2")
+    assert not accepts(guide, compiler, f"{begin}free text")
+    assert accepts(guide, compiler, "1") is bool(begin)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "answer"),
+    [
+        (GuideKind.JSON, "", "[1]"),
+        (GuideKind.REGEX, "a+|b", "aa"),
+        (GuideKind.GRAMMAR, 'root ::= "x" root | "y"', "xxy"),
+        (
+            GuideKind.STRUCTURAL_TAG,
+            '{"type": "structural_tag", "format": {"type": "const_string", "value": "z"}}',
+            "z",
+        ),
+    ],
+)
+def test_every_kind_of_constraint_may_follow_reasoning(kind, text, answer, compiler):
+    guide = after_reasoning(Constraint(kind, text), "", "</think>")
+    assert accepts(guide, compiler, f"thought</think>{answer}")
+    assert not accepts(guide, compiler, f"thought</think>{answer}?")
+
+
+# marks that are special tokens
+
+MARKS = {
+    "hermes": ("<tool_call>", "</tool_call>"),
+    "mistral": ("[TOOL_CALLS]", "[ARGS]"),
+    "granite": ("<|tool_call|>",),
+    "gemma4": ("<|tool_call>", "<tool_call|>"),
+    "internlm": ("<|action_start|>", "<|action_end|>", "<|plugin|>"),
+    "kimi_k2": (
+        *("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>"),
+        *("<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+    ),
+    "deepseek_v31": (
+        *("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>"),
+        *("<｜tool▁call▁end｜>", "<｜tool▁sep｜>"),
+    ),
+    "harmony": ("<|channel|>", "<|message|>", "<|constrain|>"),
+    "qwen3_coder": ("<tool_call>", "</tool_call>"),
+}
+
+
+class SpecialVocabulary:
+    """Bytes, an end token, and marks that are special tokens."""
+
+    def __init__(self, folder, marks: tuple[str, ...]) -> None:
+        self.end_id = 256
+        self.special = {257 + at: mark for at, mark in enumerate(marks)}
+        hidden = [bytes([value]) for value in range(256)] + [b""] * (1 + len(marks))
+        self.info_file = folder / "guide.json"
+        self.info_file.write_text(
+            guide_info(hidden, vocab_size=len(hidden), end_ids=(self.end_id,), special=self.special)
+        )
+        self.table = [*hidden[:257], *(mark.encode() for mark in marks)]
+        self.closing = np.array([value in [bytes([one]) for one in CLOSING] for value in hidden])
+
+
+def special_walks(family: str, choice: ToolChoice, folder) -> list[str]:
+    vocabulary = SpecialVocabulary(folder, MARKS[family])
+    compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=1)
+    guide = tool_constraint(family, TOOLS[1:], choice, in_parallel=True)
+    specials = {token: mark.encode() for token, mark in vocabulary.special.items()}
+    constraint = in_tokens(guide.constraint, specials)
+    compiled = compiler.compile(Guide(constraint.kind.value, constraint.text)).result()
+    random, mask = np.random.default_rng(0), GuideMask(len(vocabulary.table), threads=1)
+    walks = [walk(GuideState(compiled), mask, vocabulary, random) for _ in range(WALKS)]
+    compiler.close()
+    return [text.decode(errors="replace") for text in walks if text is not None]
+
+
+@pytest.mark.parametrize("family", MARKS)
+def test_marks_that_are_special_tokens_come_as_tokens(family, tmp_path):
+    texts = special_walks(family, REQUIRED, tmp_path)
+    assert texts
+    for text in texts:
+        said, calls = read(family, text)
+        assert said.strip() == "", text
+        assert calls, text
+        assert_conform(calls)
+
+
+@pytest.mark.parametrize("family", sorted(set(MARKS) - {"harmony"}))
+def test_with_auto_a_special_token_begins_the_calls(family, tmp_path):
+    for text in special_walks(family, AUTO, tmp_path):
+        assert_conform(read(family, text)[1])
+
+
+def test_free_text_cannot_go_on_from_half_of_a_beginning():
+    guide = tool_constraint("harmony", TOOLS, AUTO, in_parallel=True)
+    with pytest.raises(Untranslatable, match="special token"):
+        in_tokens(guide.constraint, {5: b"<|channel|>"})
+
+
+def test_without_special_tokens_in_it_a_guide_stays_as_it_is():
+    guide = tool_constraint("hermes", TOOLS, REQUIRED, in_parallel=True)
+    assert in_tokens(guide.constraint, {5: b"<|im_end|>", 6: b""}) is guide.constraint

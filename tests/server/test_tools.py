@@ -1,0 +1,166 @@
+"""Tools with the demo model over the whole stack, as an agent with OpenAI's SDK uses them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def function(name: str, description: str, **properties: dict) -> dict:
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": schema},
+    }
+
+
+CITY = {"type": "string", "description": "Name of the city"}
+WEATHER = function("get_weather", "Get the current weather in a city", city=CITY)
+TIME = function("get_time", "Tell the current time in a city", city=CITY)
+TOOLS = [WEATHER, TIME]
+IN_ROME = [{"role": "user", "content": "What is the weather in Rome?"}]
+BOTH = [{"role": "user", "content": "What is the weather in Rome and the time in Oslo?"}]
+
+
+def asked(client, messages, **fields):
+    answer = client.chat.completions.create(
+        **{"model": "demo", "messages": messages, "tools": TOOLS} | fields
+    )
+    return answer.choices[0]
+
+
+def calls(choice) -> list[tuple[str, dict]]:
+    found = choice.message.tool_calls or []
+    return [(call.function.name, json.loads(call.function.arguments)) for call in found]
+
+
+def test_an_agent_loop_of_three_turns(client):
+    results = {"get_weather": {"temperature": 21, "sky": "sunny"}, "get_time": {"time": "10:42"}}
+    messages: list = []
+    for question, tool, city, said in (
+        ("What is the weather in Rome?", "get_weather", "Rome", "21"),
+        ("What time is it in Oslo?", "get_time", "Oslo", "10:42"),
+        ("What is the weather in Madrid?", "get_weather", "Madrid", "21"),
+    ):
+        messages.append({"role": "user", "content": question})
+        choice = asked(client, messages)
+        assert (choice.finish_reason, calls(choice)) == ("tool_calls", [(tool, {"city": city})])
+        (call,) = choice.message.tool_calls
+        result = json.dumps(results[tool])
+        messages += [choice.message, {"role": "tool", "tool_call_id": call.id, "content": result}]
+        choice = asked(client, messages)
+        assert (choice.finish_reason, calls(choice)) == ("stop", [])
+        assert said in choice.message.content
+        messages.append(choice.message)
+
+
+def test_the_stream_helper_puts_the_call_together(client):
+    with client.chat.completions.stream(model="demo", messages=IN_ROME, tools=TOOLS) as stream:
+        kinds = [event.type for event in stream]
+        choice = stream.get_final_completion().choices[0]
+    assert "tool_calls.function.arguments.delta" in kinds
+    assert calls(choice) == calls(asked(client, IN_ROME)) == [("get_weather", {"city": "Rome"})]
+    assert choice.finish_reason == "tool_calls"
+
+
+def test_parallel_calls(client):
+    first, second = calls(asked(client, BOTH))
+    assert first == ("get_weather", {"city": "Rome"})
+    assert second[1] == {"city": "Oslo"}
+
+
+def test_parallel_calls_that_are_not_wanted(client):
+    choice = asked(client, BOTH, parallel_tool_calls=False)
+    assert calls(choice) == [("get_weather", {"city": "Rome"})]
+    assert choice.finish_reason == "tool_calls"
+
+
+def test_no_tool_is_called_where_none_may_be(client):
+    choice = asked(client, IN_ROME, tool_choice="none")
+    assert (calls(choice), choice.finish_reason) == ([], "stop")
+
+
+def test_small_talk_calls_nothing(client):
+    choice = asked(client, [{"role": "user", "content": "Hello!"}])
+    assert (calls(choice), choice.finish_reason) == ([], "stop")
+    assert choice.message.content[-1] in ".!?"
+
+
+def test_several_choices_each_have_their_calls(client):
+    answer = client.chat.completions.create(
+        model="demo", messages=IN_ROME, tools=TOOLS, n=2, temperature=0.01, seed=1
+    )
+    for choice in answer.choices:
+        assert calls(choice) == [("get_weather", {"city": "Rome"})]
+    ids = {choice.message.tool_calls[0].id for choice in answer.choices}
+    assert len(ids) == 2
+
+
+def test_special_tokens_are_seen_where_they_are_asked_for(client):
+    fields = {"skip_special_tokens": False, "include_stop_str_in_output": True}
+    choice = asked(client, [{"role": "user", "content": "Hello!"}], extra_body=fields)
+    assert choice.message.content.endswith("<|im_end|>")
+
+
+@pytest.mark.parametrize("name", ["demo", "endless"])
+def test_the_model_list_tells_the_parsers(client, name):
+    model = client.models.retrieve(name)
+    expected = "hermes" if name == "demo" else None
+    assert (model.tool_parser, model.reasoning_parser) == (expected, None)
+
+
+def test_required_picks_a_tool_by_meaning(client):
+    convert = function("convert", "Convert an amount of money", amount={"type": "number"})
+    tools = [convert, TIME, WEATHER]
+    for question, name in (
+        ("What is the weather in Rome?", "get_weather"),
+        ("What time is it in Oslo?", "get_time"),
+    ):
+        messages = [{"role": "user", "content": question}]
+        choice = asked(client, messages, tools=tools, tool_choice="required")
+        assert calls(choice)[0][0] == name
+        assert choice.finish_reason == "tool_calls"
+
+
+def test_required_calls_where_the_model_would_not(client):
+    choice = asked(client, [{"role": "user", "content": "Hello!"}], tool_choice="required")
+    assert calls(choice)
+    assert set(calls(choice)[0][1]) == {"city"}
+    assert not (choice.message.content or "").strip()
+
+
+def test_a_named_function_is_called_and_the_answer_stops(client):
+    named = {"type": "function", "function": {"name": "get_time"}}
+    choice = asked(client, IN_ROME, tool_choice=named)
+    assert [name for name, _ in calls(choice)] == ["get_time"]
+    assert choice.finish_reason == "stop"
+
+
+def test_allowed_tools_are_the_only_ones(client):
+    allowed = {
+        "mode": "required",
+        "tools": [{"type": "function", "function": {"name": "get_time"}}],
+    }
+    choice = asked(client, IN_ROME, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    assert {name for name, _ in calls(choice)} == {"get_time"}
+    assert choice.finish_reason == "tool_calls"
+
+
+def test_strict_arguments_conform(client):
+    unit = {"enum": ["C", "F"]}
+    tool = function("get_weather", "Get the current weather in a city", city=CITY, unit=unit)
+    tool["function"]["strict"] = True
+    tool["function"]["parameters"]["additionalProperties"] = False
+    ((name, arguments),) = calls(asked(client, IN_ROME, tools=[tool]))
+    assert (name, set(arguments)) == ("get_weather", {"city", "unit"})
+    assert arguments["unit"] in ("C", "F")
+
+
+def test_a_format_beside_tools(client):
+    schema = {"name": "said", "schema": {"type": "object", "properties": {"a": {"enum": [1]}}}}
+    fields = {"response_format": {"type": "json_schema", "json_schema": schema}}
+    assert calls(asked(client, IN_ROME, **fields)) == [("get_weather", {"city": "Rome"})]
+    choice = asked(client, [{"role": "user", "content": "Hello!"}], **fields)
+    if not calls(choice):
+        json.loads(choice.message.content)
