@@ -8,14 +8,14 @@ from pathlib import Path
 
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
-from build_engines.models_file import ModelEntry
+from build_engines.models_file import OnnxEntry
 
 SHARE_OF_MEMORY = 0.4  # the rest is for weights, Triton and the system
 LEAST_CONTEXT = 256  # tokens
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
-def kv_bytes(entry: ModelEntry, *, models: int) -> int:
+def kv_bytes(entry: OnnxEntry, *, models: int) -> int:
     """What models.yaml says, or one of so many models' part of this machine's memory."""
     if entry.onnx.kv_cache_mb is not None:
         return entry.onnx.kv_cache_mb * 1_000_000

@@ -1,11 +1,13 @@
-"""What every part of models.yaml is."""
+"""A part of models.yaml: unknown fields are refused, and what was read never changes."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 
 
 class Section(BaseModel):
-    """A field that it does not have is refused."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)

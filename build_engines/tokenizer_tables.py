@@ -32,10 +32,12 @@ SAMPLES = (
 )
 
 
-def make(weights: str, engine: str, target: str, context_length: int, kv_token_bytes: int) -> None:
+def make(
+    weights: str, model: dict[str, Any], target: str, context_length: int, kv_token_bytes: int
+) -> None:
     """Writes tokenizer.json, token_bytes.npz, guide.json and facts.json into `target`.
 
-    Paths are strings.
+    Paths are strings. `model`: its vocab_size, and eos_token_id where its configuration has one.
 
     Raises:
         BuildError: there is no usable tokenizer, or its text cannot be reproduced from bytes.
@@ -49,7 +51,6 @@ def make(weights: str, engine: str, target: str, context_length: int, kv_token_b
         raise BuildError(f"no usable tokenizer in {weights}: {error}") from error
     folder = Path(target)
     backend.save(str(folder / "tokenizer.json"))
-    model = json.loads((Path(engine) / "genai_config.json").read_text())["model"]
     table = token_bytes(tokenizer, vocab_size=model["vocab_size"])
     strips = strips_leading_space(backend, table)
     check(backend, table, strips=strips)
@@ -158,7 +159,7 @@ def _save_table(path: Path, table: list[bytes]) -> None:
 
 
 def _end_ids(tokenizer: Any, model: dict[str, Any], weights: Path) -> tuple[int, ...]:
-    """Every token that ends an answer: of the tokenizer, the ONNX folder, generation_config."""
+    """Every token that ends an answer: of the tokenizer, the model, generation_config."""
     found: set[int] = set()
     generation = weights / "generation_config.json"
     configs = [model, json.loads(generation.read_text())] if generation.is_file() else [model]
