@@ -72,9 +72,9 @@ def joined(lexicon: Lexicon, keys: list[str]) -> str:
     return ", ".join(keys[:-1]) + lexicon.rng.choice([" and ", ", ", " and "]) + keys[-1]
 
 
-def example(lexicon: Lexicon) -> list[Message]:
+def example(lexicon: Lexicon, made: float = 0.3) -> list[Message]:
     rng = lexicon.rng
-    if lexicon.chance(0.3):
+    if lexicon.chance(made):
         sentence, kinds = made_sentence(lexicon)
     else:
         sentence, kinds = rng.choice(SENTENCES), KINDS
@@ -101,4 +101,10 @@ def extraction(lexicon: Lexicon) -> Conversation:
 def extractions(lexicon: Lexicon) -> Conversation:
     """Several texts in one conversation."""
     turns = [message for _ in range(lexicon.rng.randint(1, 4)) for message in example(lexicon)]
+    return Conversation(tuple(turns))
+
+
+def made_extractions(lexicon: Lexicon) -> Conversation:
+    """Only sentences that name their own fields: what a key stands beside is all that tells."""
+    turns = [message for _ in range(lexicon.rng.randint(1, 4)) for message in example(lexicon, 1.0)]
     return Conversation(tuple(turns))

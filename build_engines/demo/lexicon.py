@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from build_engines.demo.oddwords import odd_word
 from build_engines.demo.wordlists import ACCENTED, CITIES, NAMES, WORDS
 
 ONSETS = (
@@ -38,6 +39,8 @@ class Lexicon:
 
     rng: random.Random
     split: Split
+    odd_words: float = 0.0  # share of the invented words
+    disguises: float = 0.35  # share of the hand-written kinds, see `disguise`
 
     def owned(self, draw: Callable[[], str]) -> str:
         """Draws until the value lies on this side of the split."""
@@ -59,7 +62,9 @@ class Lexicon:
         )
 
     def invented(self) -> str:
-        """A lower-case word that no language has."""
+        """A lower-case word that hardly any language has."""
+        if self.odd_words and self.chance(self.odd_words):
+            return self.owned(lambda: odd_word(self.rng))
 
         def draw() -> str:
             word = self.syllables(1, 3 if self.chance(0.3) else 2)

@@ -5,21 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from build_engines.demo.corpus import FIRST, LAST, MAIN, Mixture
+from build_engines.demo.corpus import CLOSING, FIRST, LATE, MAIN, WIDER, Mixture
 from build_engines.demo.network import Shape
 
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
+Phases = tuple[tuple[int, Mixture], ...]  # the step at which a mixture begins
 
-# Warm up, hold while copying settles, then fall to zero, more slowly towards the end.
-RATES: Schedule = ((-1, 0.0), (59, 1.0), (1300, 1.0), (2400, 0.72), (5900, 0.0))
+# Warm up, hold while copying settles, then fall to zero; up again for a second cycle.
+RATES: Schedule = (
+    (-1, 0.0),
+    (59, 1.0),
+    (1300, 1.0),
+    (2400, 0.72),
+    (5900, 0.0),
+    (5980, 0.7),
+    (7388, 0.66),
+    (8016, 0.495),
+    (8913, 0.31625),
+    (9057, 0.2645),
+    (9457, 0.0345),
+    (9657, 0.0207),
+    (9757, 0.0),
+)
+PHASES: Phases = ((0, FIRST), (150, MAIN), (4100, LATE), (5900, WIDER), (7388, CLOSING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     shape: Shape = field(default_factory=Shape)
     seed: int = 1
-    first_steps: int = 150  # on the mixture that copies most
-    main_steps: int = 3950  # then on the main one; the rest is for the last
+    phases: Phases = PHASES
     batch_tokens: int = 4096
     muon_rate: float = 0.002  # matrices, scaled like AdamW's
     adam_rate: float = 0.004  # embedding and norms
@@ -29,15 +44,17 @@ class Recipe:
     def __post_init__(self) -> None:
         if any(later[0] <= earlier[0] for earlier, later in pairwise(self.rates)):
             raise ValueError("the steps of the rates must rise")
+        starts = [start for start, _ in self.phases]
+        if starts != sorted({0, *starts}):
+            raise ValueError(f"the phases must rise from step 0: {starts}")
 
     @property
     def steps(self) -> int:
         return self.rates[-1][0]
 
     def mixture(self, step: int) -> Mixture:
-        if step < self.first_steps:
-            return FIRST
-        return MAIN if step < self.first_steps + self.main_steps else LAST
+        """The one whose phase holds the step."""
+        return [mixture for start, mixture in self.phases if start <= step][-1]
 
     def rate(self, step: int) -> float:
         """The share of the full learning rate at a step: lines between the given points."""

@@ -47,7 +47,7 @@ class Ask:
 
 def from_family(lexicon: Lexicon, kind: Family) -> Tool:
     rng, family_name = lexicon.rng, kind.names[0]
-    if lexicon.split is Split.TRAIN and lexicon.chance(0.35):
+    if lexicon.split is Split.TRAIN and lexicon.chance(lexicon.disguises):
         kind = disguised(lexicon, kind)
     name, description = rng.choice(kind.names), rng.choice(kind.descriptions)
     slots, wordings = kind.slots, kind.requests

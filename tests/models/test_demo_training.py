@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from build_engines.demo.batches import IGNORED, Encoder
 from build_engines.demo.chat import Template
-from build_engines.demo.corpus import MAIN, conversations
+from build_engines.demo.corpus import FIRST, MAIN, conversations
 from build_engines.demo.curve import draw_curve
 from build_engines.demo.export import export
 from build_engines.demo.lexicon import Lexicon, Split
@@ -22,7 +22,7 @@ from build_engines.demo.recipe import Recipe
 from build_engines.demo.training import Run, Trainer
 
 TOKENIZER = Path(__file__).parents[2] / "build_engines" / "demo" / "model" / "tokenizer.json"
-TINY = Recipe(shape=Shape(layers=2), rates=((0, 1.0), (4, 0.0)), batch_tokens=512, first_steps=1)
+TINY = Recipe(shape=Shape(layers=2), rates=((0, 1.0), (4, 0.0)), batch_tokens=512)
 DRAWS = ["invented", "word", "name", "full_name", "date", "time", "email", "code", "path", "phone"]
 
 
@@ -84,3 +84,14 @@ def test_a_training_exports_and_draws(tmp_path: Path) -> None:
 def test_rates_must_be_given_in_order() -> None:
     with pytest.raises(ValueError, match="rise"):
         replace(TINY, rates=((4, 1.0), (0, 0.0)))
+
+
+@pytest.mark.parametrize("starts", [(1,), (0, 5, 3), (0, 0)])
+def test_phases_must_rise_from_the_first_step(starts: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="rise from step 0"):
+        replace(TINY, phases=tuple((start, MAIN) for start in starts))
+
+
+def test_a_phase_lasts_until_the_next_one() -> None:
+    recipe = replace(TINY, phases=((0, FIRST), (3, MAIN)))
+    assert [recipe.mixture(step) is MAIN for step in range(5)] == [False, False, False, True, True]
