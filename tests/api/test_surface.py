@@ -44,8 +44,8 @@ EXTENSIONS = re.findall(
 # What the specification lets a server take and not act upon; the log has the last three. The first
 # two are of tools that the server runs, and this model has none.
 WITHOUT_EFFECT = {
-    "server_tools": True,
-    "server_tool_events": True,
+    "server_tools": False,
+    "server_tool_events": False,
     "prediction": {"type": "content", "content": "x"},
     "prompt_cache_key": "x",
     "store": False,
