@@ -21,6 +21,7 @@ from build_engines import (
     onnx_export,
     onnx_folder,
     role_parameters,
+    scripted_build,
     tokenizer_tables,
     triton_models,
 )
@@ -77,25 +78,38 @@ def _build(name: str, entry: ModelEntry, artifacts: Path, say: Say) -> None:
     unfinished = artifacts / f"{name}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
-    engine = unfinished / "engine"
+    if entry.scripted is None:
+        context_length = _make_onnx(name, entry, unfinished, say)
+    else:
+        say(f"{name}: making the tokenizer tables and the script")
+        context_length = entry.context_length or scripted_build.CONTEXT_LENGTH
+        script = entry.scripted.model_dump()
+        _in_child(scripted_build.make, str(entry.weights), str(unfinished), context_length, script)
+    (unfinished / KEY_FILE).write_text(json.dumps({"key": key}))
+    shutil.rmtree(artifacts / name, ignore_errors=True)
+    unfinished.rename(artifacts / name)
+    say(f"{name}: built, with {context_length} tokens of context")
+
+
+def _make_onnx(name: str, entry: ModelEntry, target: Path, say: Say) -> int:
+    """Returns the context length, in tokens."""
+    engine = target / "engine"
     if onnx_export.is_exported(entry.weights):
         say(f"{name}: taking the ONNX folder {entry.weights} as it is")
         engine.symlink_to(entry.weights)
     else:
         say(f"{name}: converting {entry.weights} to ONNX ({entry.onnx.precision})")
-        log = artifacts / f"{name}.build.log"
+        log = target.with_name(f"{name}.build.log")
         onnx_export.export(entry.weights, engine, precision=entry.onnx.precision, log=log)
     checked = _in_child(onnx_folder.check, str(engine))
     say(f"{name}: making the tokenizer tables")
     context_length = min(checked.context_length, entry.context_length or checked.context_length)
+    model = json.loads((engine / onnx_folder.CONFIG).read_text())["model"]
     _in_child(
         tokenizer_tables.make,
-        str(entry.weights), str(engine), str(unfinished), context_length, checked.kv_token_bytes,
+        str(entry.weights), model, str(target), context_length, checked.kv_token_bytes,
     )  # fmt: skip
-    (unfinished / KEY_FILE).write_text(json.dumps({"key": key}))
-    shutil.rmtree(artifacts / name, ignore_errors=True)
-    unfinished.rename(artifacts / name)
-    say(f"{name}: built, with {context_length} tokens of context")
+    return context_length
 
 
 def _in_child(function: Callable[..., Result], *args: object) -> Result:
@@ -141,7 +155,7 @@ def _key(name: str, entry: ModelEntry) -> str:
     if not entry.weights.is_dir():
         raise BuildError(f"model {name!r}: the weights folder {entry.weights} does not exist")
     digest = hashlib.sha256()
-    options = [LAYOUT, entry.runtime, entry.onnx.precision, entry.context_length]
+    options = [LAYOUT, entry.runtime, entry.onnx.precision, entry.context_length, entry.scripted]
     tools = [version("onnxruntime-genai"), version("xgrammar"), version("tokenizers")]
     digest.update(repr((options, tools)).encode())
     for path in sorted(p for p in entry.weights.rglob("*") if p.is_file()):

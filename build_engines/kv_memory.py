@@ -31,9 +31,9 @@ def fitted(facts: Facts, kv_bytes: int) -> Facts:
     Raises:
         BuildError: hardly any context would be left.
     """
-    room = kv_bytes // facts.kv_token_bytes
-    if room >= facts.context_length:
+    if kv_bytes >= facts.context_length * facts.kv_token_bytes:
         return facts
+    room = kv_bytes // facts.kv_token_bytes
     if room < LEAST_CONTEXT:
         raise BuildError(
             f"{kv_bytes} bytes of KV cache hold {room} tokens, {facts.kv_token_bytes} bytes each: "

@@ -9,27 +9,17 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Field, ValidationError, model_validator
 
-ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+from build_engines.scripted_options import ScriptedOptions
+from build_engines.section import ModelName, Section
 
 
 class ModelsFileError(ValueError):
     """models.yaml is missing or wrong; the message names the file, the place and the value."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class OnnxOptions(_Section):
+class OnnxOptions(Section):
     """How the CPU runtime serves the model. What is not given is worked out from the machine.
 
     max_rows: requests at work at once. max_step_tokens: prompt tokens that one step prefills.
@@ -45,7 +35,7 @@ class OnnxOptions(_Section):
     kv_cache_mb: Annotated[int, Field(ge=1)] | None = None
 
 
-class SamplingDefaults(_Section):
+class SamplingDefaults(Section):
     """What a request gets that does not say otherwise."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -59,14 +49,14 @@ class SamplingDefaults(_Section):
         return self.model_copy(update=missing)
 
 
-class ModelEntry(_Section):
+class ModelEntry(Section):
     """One model. `weights` is a Hugging Face folder, or one that onnxruntime-genai's builder made.
 
     A relative path is relative to models.yaml.
     """
 
     weights: Path
-    runtime: Literal["onnx"] = "onnx"
+    runtime: Literal["onnx", "scripted"] = "onnx"
     aliases: tuple[ModelName, ...] = ()
     owned_by: str = "triton-openai"
     context_length: Annotated[int, Field(ge=16)] | None = None
@@ -78,10 +68,17 @@ class ModelEntry(_Section):
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
     stream_mode: Literal["buffered", "optimistic"] = "buffered"  # checked before it goes out?
     onnx: OnnxOptions = OnnxOptions()
+    scripted: ScriptedOptions | None = None
     sampling: SamplingDefaults = SamplingDefaults()
 
+    @model_validator(mode="after")
+    def _a_script_has_its_runtime(self) -> ModelEntry:
+        if (self.scripted is None) is (self.runtime == "scripted"):
+            raise ValueError("runtime: scripted and a section `scripted` go together")
+        return self
 
-class ModelsFile(_Section):
+
+class ModelsFile(Section):
     """Public name -> model."""
 
     models: dict[ModelName, ModelEntry] = Field(min_length=1)

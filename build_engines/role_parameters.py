@@ -8,7 +8,8 @@ from build_engines import triton_models
 from build_engines.facts import Facts
 from build_engines.models_file import ModelEntry, OnnxOptions
 
-RESPONSES_A_CORE = 300  # a second: with more, sending takes the CPU that decoding needs
+# A second. Beside an engine that decodes on the same cores, sending takes what decoding needs.
+RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
 Parameters = dict[str, str]
 
@@ -40,18 +41,18 @@ def of(name: str, entry: ModelEntry, facts: Facts, kv_bytes: int) -> dict[str, P
             **context_length,
             "runtime": entry.runtime,
             "end_ids": ",".join(map(str, facts.end_ids)),
-            "kv_cache_bytes": str(kv_bytes),
-            "responses_per_s": str(RESPONSES_A_CORE * _cores()),
+            "responses_per_s": str(RESPONSES_A_CORE[entry.runtime] * _cores()),
             "hold_ms": str(entry.hold_ms),
-            **_onnx(entry.onnx),
+            **(_onnx(entry.onnx, kv_bytes) if entry.runtime == "onnx" else {}),
         },
         "detokenizer": artifacts,
     }
 
 
-def _onnx(options: OnnxOptions) -> Parameters:
+def _onnx(options: OnnxOptions, kv_bytes: int) -> Parameters:
     """Eight rows a core: beyond that, a CPU's step grows as fast as its rows."""
     return {
+        "kv_cache_bytes": str(kv_bytes),
         "threads": str(options.threads or 0),  # 0: one a core
         "max_rows": str(options.max_rows or min(64, 8 * _cores())),
         "max_step_tokens": str(options.max_step_tokens),

@@ -25,10 +25,12 @@ SAMPLES = (
 )
 
 
-def make(weights: str, engine: str, target: str, context_length: int, kv_token_bytes: int) -> None:
+def make(
+    weights: str, model: dict[str, Any], target: str, context_length: int, kv_token_bytes: int
+) -> None:
     """Writes tokenizer.json, token_bytes.npz, guide.json and facts.json into `target`.
 
-    Paths are strings.
+    Paths are strings. `model`: vocab_size and eos_token_id, where its configuration has them.
 
     Raises:
         BuildError: there is no usable tokenizer, or its text cannot be reproduced from bytes.
@@ -42,14 +44,14 @@ def make(weights: str, engine: str, target: str, context_length: int, kv_token_b
         raise BuildError(f"no usable tokenizer in {weights}: {error}") from error
     folder = Path(target)
     backend.save(str(folder / "tokenizer.json"))
-    model = json.loads((Path(engine) / "genai_config.json").read_text())["model"]
-    table = token_bytes(tokenizer, vocab_size=model["vocab_size"])
+    table = token_bytes(tokenizer, vocab_size=model.get("vocab_size", 0))
+    vocab_size = model.get("vocab_size", len(table))
     strips = strips_leading_space(backend, table)
     check(backend, table, strips=strips)
     _save_table(folder / "token_bytes.npz", table)
     end_ids = _end_ids(tokenizer, model, Path(weights))
     special = special_tokens(backend)
-    guides = guide_info(table, vocab_size=model["vocab_size"], end_ids=end_ids, special=special)
+    guides = guide_info(table, vocab_size=vocab_size, end_ids=end_ids, special=special)
     (folder / "guide.json").write_text(guides, encoding="utf-8")
     Facts(
         context_length=context_length,
@@ -144,7 +146,7 @@ def _save_table(path: Path, table: list[bytes]) -> None:
 
 
 def _end_ids(tokenizer: Any, model: dict[str, Any], weights: Path) -> tuple[int, ...]:
-    """Every token that ends an answer: of the tokenizer, the ONNX folder, generation_config."""
+    """Every token that ends an answer: of the tokenizer, the model, generation_config."""
     found: set[int] = set()
     generation = weights / "generation_config.json"
     configs = [model, json.loads(generation.read_text())] if generation.is_file() else [model]

@@ -31,7 +31,13 @@ def _onnx(parameters: dict[str, str], artifacts: Path) -> Runtime:
     return OnnxRuntime.load(artifacts, parameters)
 
 
-RUNTIMES = {"onnx": _onnx}
+def _scripted(parameters: dict[str, str], artifacts: Path) -> Runtime:
+    from scripted_runtime import ScriptedRuntime
+
+    return ScriptedRuntime.load(artifacts)
+
+
+RUNTIMES = {"onnx": _onnx, "scripted": _scripted}
 
 
 class TritonPythonModel:
