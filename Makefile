@@ -14,7 +14,7 @@ PYTEST ?=
 VENV := $(CURDIR)/.venv
 RUN := "$(VENV)/bin/python" -m
 
-.PHONY: serve build doctor check test train-demo eval-demo bench-ttft bench-engine clean
+.PHONY: serve build doctor check test schemas train-demo eval-demo bench-ttft bench-engine clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -36,6 +36,10 @@ check: .venv/.installed
 # pytest's closing line is the last one of a green run.
 test: check
 	@exec $(RUN) pytest tests $(PYTEST)
+
+# Twenty answers of each model to every schema of the JSON Schema test suite. Minutes.
+schemas: .venv/.installed
+	@SCHEMA_ANSWERS=20 exec $(RUN) pytest tests/models/test_schema_corpus.py
 
 # The demo model: train it again from nothing (resumes by itself), or measure the shipped one.
 train-demo: .venv/.installed

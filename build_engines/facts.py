@@ -6,11 +6,14 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+INFILLING_PARAMETERS = ("fim_prefix", "fim_suffix", "fim_middle")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """Lengths in tokens. `strips_leading_space`: decode() drops one space at a text's start.
 
+    infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: their text by id; the detokenizer gives none for them.
     """
 
@@ -24,6 +27,7 @@ class Facts:
     special_tokens: dict[int, str]
     created: int
     kv_token_bytes: int  # keys and values of one token in the engine's cache
+    infilling: tuple[str, str, str] | None = None
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=2), encoding="utf-8")
@@ -31,9 +35,17 @@ class Facts:
     @classmethod
     def read(cls, path: Path) -> Facts:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        special_tokens = {int(token): text for token, text in fields["special_tokens"].items()}
-        end_ids = tuple(fields["end_ids"])
-        return cls(**{**fields, "end_ids": end_ids, "special_tokens": special_tokens})
+        infilling = fields.get("infilling")
+        return cls(
+            **{
+                **fields,
+                "end_ids": tuple(fields["end_ids"]),
+                "special_tokens": {
+                    int(key): text for key, text in fields["special_tokens"].items()
+                },
+                "infilling": None if infilling is None else tuple(infilling),
+            }
+        )
 
     def as_parameters(self) -> dict[str, str]:
         """Triton config parameters are strings; an absent chat template has no parameter."""
@@ -49,4 +61,6 @@ class Facts:
         }
         if self.chat_template is not None:
             parameters["chat_template"] = self.chat_template
+        if self.infilling is not None:
+            parameters |= zip(INFILLING_PARAMETERS, self.infilling, strict=True)
         return parameters

@@ -61,6 +61,7 @@ class ModelEntry(Section):
     owned_by: str = "triton-openai"
     context_length: Annotated[int, Field(ge=16)] | None = None
     chat_template_kwargs: bool = False  # callers may hand values of their own to the template
+    chat_template: bool = False  # callers may send a template of their own, which is a program
     tool_parser: str = "auto"  # a family's name; auto: found from the chat template; none
     reasoning_parser: str = "auto"
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = 25.0  # no token waits longer to be sent

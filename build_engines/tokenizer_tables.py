@@ -17,6 +17,13 @@ import numpy as np
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
 
+# Names of the special tokens before a prefix, before a suffix, and before what comes between.
+INFILLING_TOKENS = (
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),  # Qwen Coder, CodeGemma
+    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),  # StarCoder, Granite
+    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
+    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek Coder
+)
 NO_TEXT = b"\xff"  # a byte that no text has
 SAMPLES = (
     "Hello, world! It's 3.14 o'clock.",
@@ -64,6 +71,7 @@ def make(
         special_tokens=special,
         created=int(time.time()),
         kv_token_bytes=kv_token_bytes,
+        infilling=infilling(backend),
     ).write(folder / "facts.json")
 
 
@@ -111,6 +119,12 @@ def guide_info(
         stop_token_ids=list(end_ids),
     )
     return str(info.serialize_json())
+
+
+def infilling(backend: Any) -> tuple[str, str, str] | None:
+    """The tokens that a model was trained to fill in the middle with, where it has such."""
+    known = {token.content for token in backend.get_added_tokens_decoder().values()}
+    return next((names for names in INFILLING_TOKENS if known.issuperset(names)), None)
 
 
 def strips_leading_space(backend: Any, table: list[bytes]) -> bool:

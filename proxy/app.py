@@ -12,12 +12,15 @@ from starlette.middleware.cors import CORSMiddleware
 
 from proxy import policy, readiness
 from proxy.access.concurrency import Concurrency
+from proxy.access.leaving import Leaving
 from proxy.api import dynamo, errors, operations
 from proxy.api.answer import Answers
+from proxy.api.body import BodyLimits
 from proxy.api.middleware import RequestContext
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
 from proxy.api.openai import socket as openai_socket
+from proxy.api.openai.annotations import Annotator
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.limits import Limits
 from proxy.api.plain import routes as plain_routes
@@ -77,6 +80,7 @@ def compose(settings: Settings, engine: Engine, catalog: Catalog, tokenizer: Tok
         lifespan=lifespan,
         middleware=[*_cors(settings.cors_origins), Middleware(RequestContext, metrics=metrics)],
     )
+    app.state.leaving = Leaving()
     errors.install(app)
     _include_adapters(app, settings, service, registry, tokenizer)
     app.include_router(operations.routes(registry, metrics.registry))
@@ -87,22 +91,28 @@ def _include_adapters(
     app: FastAPI, settings: Settings, service: Service, registry: Registry, tokenizer: Tokenizer
 ) -> None:
     """Every protocol over the one service."""
-    limit = settings.max_request_bytes
+    bodies = BodyLimits(bytes=settings.max_request_bytes, depth=settings.max_json_depth)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    asking = Asking(registry, _limits(settings), reasoning_fields=settings.reasoning_fields)
+    asking = Asking(
+        registry,
+        _limits(settings),
+        Annotator(service, tokenizer),
+        reasoning_fields=settings.reasoning_fields,
+    )
     socket = openai_socket.routes(
         service,
         asking,
+        app.state.leaving,
         origins=settings.cors_origins,
         max_requests=settings.max_socket_requests,
-        max_message_bytes=limit,
+        body_limits=bodies,
     )
     for router in (
-        openai_routes.routes(answers, registry, asking, max_request_bytes=limit),
+        openai_routes.routes(answers, registry, asking, limits=bodies),
         socket,
-        openai_render.routes(service, tokenizer, asking, max_request_bytes=limit),
-        plain_routes.routes(answers, registry, max_request_bytes=limit),
-        tokens_routes.routes(service, tokenizer, registry, max_request_bytes=limit),
+        openai_render.routes(service, tokenizer, asking, limits=bodies),
+        plain_routes.routes(answers, registry, limits=bodies),
+        tokens_routes.routes(service, tokenizer, registry, limits=bodies),
         dynamo.routes(registry),
     ):
         app.include_router(router)
@@ -112,8 +122,12 @@ def _limits(settings: Settings) -> Limits:
     return Limits(
         stops=settings.max_stops,
         messages=settings.max_messages,
+        stop_bytes=settings.max_stop_bytes,
         logit_bias=settings.max_logit_bias,
+        allowed_token_ids=settings.max_allowed_token_ids,
         choices=settings.max_choices,
+        tools=settings.max_tools,
+        tools_bytes=settings.max_tools_bytes,
         schemas=SchemaLimits(
             size_bytes=settings.max_schema_bytes,
             depth=settings.max_schema_depth,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from proxy import prompt_echo
 from proxy.domain.events import AnyDelta, Finished, LoggedToken, OutputEvent, TextDelta
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta, Usage
 from proxy.domain.request import ChatPrompt, GenerationRequest, TextPrompt
 from proxy.held_tokens import HeldTokens
 from proxy.output_parser import OutputParser
+from proxy.prompt_echo import EchoedPrompt
 from proxy.stops import StopMatcher
 from proxy.text import TextDecoder
 
@@ -38,7 +40,9 @@ class Choice:
         self._index = index
         self._counts_prompt = counts_prompt
         self._echo = _echo(request)
-        strips = card.facts.strips_leading_space and not self._echo and not _continues(request)
+        self._echoes_tokens = request.echoes_tokens
+        self._strips_space = card.facts.strips_leading_space
+        strips = self._strips_space and not request.echoes_prompt and not _continues(request)
         self._text = TextDecoder(strips_leading_space=strips)
         self._stops = StopMatcher(request.stop, includes_stop=request.includes_stop)
         self._parser = parser
@@ -53,7 +57,7 @@ class Choice:
         self._is_named = request.tool_choice.is_named
         self._returns_token_ids = request.returns_token_ids
         self._logs = request.sampling.top_log_probs is not None
-        self._logged = HeldTokens(len(self._echo))
+        self._logged = HeldTokens(0)
         self._log_prob_sum = 0.0
         self._tells_usage = request.tells_usage
         self._prompt_tokens = 0
@@ -69,6 +73,7 @@ class Choice:
     def push(self, delta: TokenDelta) -> list[OutputEvent]:
         if delta.prompt_tokens is not None:
             self._count_prompt(delta)
+            delta = self._without_echo(delta)
         logged, taken = self._push_tokens(delta)
         finish = FinishReason.STOP if self._has_ended else delta.finish
         if self.has_thought_enough and finish is FinishReason.STOP:
@@ -121,6 +126,16 @@ class Choice:
             self._prompt_tokens = delta.prompt_tokens or 0
             self._cached_tokens = delta.cached_tokens or 0
 
+    def _without_echo(self, delta: TokenDelta) -> TokenDelta:
+        """The answer's part of a first delta, which may begin with the prompt."""
+        if not self._echoes_tokens:
+            return delta
+        self._echo, rest = prompt_echo.taken(
+            delta, strips_leading_space=self._strips_space, specials=self._specials
+        )
+        self._logged = HeldTokens(len(self._echo.text))
+        return rest
+
     def _push_tokens(self, delta: TokenDelta) -> tuple[list[LoggedToken], int]:
         """Token by token, so that all ends with the token that completed a stop string or call.
 
@@ -143,7 +158,7 @@ class Choice:
             self._pass_on(passed)
             if delta.log_probs:
                 log_prob = delta.log_probs[taken - 1]
-                self._log_prob_sum += log_prob.log_prob
+                self._log_prob_sum += log_prob.log_prob or 0.0
                 if self._logs and taken != end_at:
                     self._logged.push(data, log_prob, len(piece))
                 logged += self._logged.released(len(passed), is_last=self._stops.is_stopped)
@@ -187,8 +202,9 @@ class Choice:
 
     def _plain(self, logged: list[LoggedToken], ids: tuple[int, ...]) -> list[AnyDelta]:
         """Where all of it is text."""
-        text, self._passed = self._echo + self._passed, ""
-        self._echo = ""
+        text, self._passed = self._echo.text + self._passed, ""
+        logged = [*self._echo.logged, *logged]
+        self._echo = EchoedPrompt()
         if not (text or logged or ids):
             return []
         return [
@@ -233,10 +249,12 @@ class Choice:
         return Finished(reason=reason, usage=self._usage(), choice=self._index, mean_log_prob=mean)
 
 
-def _echo(request: GenerationRequest) -> str:
-    if request.echoes_prompt and isinstance(request.prompt, TextPrompt):
-        return request.prompt.text
-    return ""
+def _echo(request: GenerationRequest) -> EchoedPrompt:
+    """Without the engine's help, where a text is all that is wanted."""
+    is_known = request.echoes_prompt and not request.echoes_tokens
+    if is_known and isinstance(request.prompt, TextPrompt):
+        return EchoedPrompt(request.prompt.text)
+    return EchoedPrompt()
 
 
 def _continues(request: GenerationRequest) -> bool:

@@ -29,6 +29,7 @@ def render(
     tools: Sequence[Tool] = (),
     *,
     takes_callers_values: bool = False,
+    takes_templates: bool = False,
 ) -> str:
     """The prompt up to where the assistant's answer begins.
 
@@ -36,19 +37,14 @@ def render(
         InvalidRequest: the model has no chat template, its template refuses the messages, or has
             no use for one of the prompt's values.
     """
-    if facts.chat_template is None:
-        raise InvalidRequest(
-            "This model has no chat template. Use /v1/completions with a prompt.",
-            code="unsupported_parameter",
-            param="messages",
-        )
-    _check_values(prompt, facts.chat_template, takes_callers_values)
-    _check_tools(prompt, tools, facts.chat_template)
-    messages = [_as_template_sees(message, facts.chat_template) for message in prompt.messages]
+    template = _template(prompt, facts, takes_templates)
+    _check_values(prompt, template, takes_callers_values)
+    _check_tools(prompt, tools, template)
+    messages = [_as_template_sees(message, template) for message in prompt.messages]
     if prompt.continues_last:
         messages[-1]["content"] = (messages[-1]["content"] or "") + CONTINUED_HERE
     try:
-        text = _compiled(facts.chat_template).render(
+        text = _compiled(template).render(
             **prompt.callers_values,
             **prompt.template_values,
             messages=messages,
@@ -58,12 +54,34 @@ def render(
             eos_token=facts.eos_token,
         )
     except Exception as error:  # a template is a program: it may raise anything
-        raise InvalidRequest(
-            f"The model's chat template refused the messages: {error}",
-            code="invalid_messages",
-            param="messages",
-        ) from error
+        raise _refused(prompt, error) from error
     return _up_to_continuation(text) if prompt.continues_last else text
+
+
+def _refused(prompt: ChatPrompt, error: Exception) -> InvalidRequest:
+    """By a template; its own words may be long."""
+    is_callers = prompt.template is not None
+    whose = "given" if is_callers else "model's"
+    return InvalidRequest(
+        f"The {whose} chat template refused the messages: {str(error)[:ECHO_AT_MOST]}",
+        code="invalid_messages",
+        param="chat_template" if is_callers else "messages",
+    )
+
+
+def _template(prompt: ChatPrompt, facts: ModelFacts, takes_templates: bool) -> str:
+    """The caller's, where the model takes such, or the model's own."""
+    if prompt.template is not None:
+        if not takes_templates:
+            raise _unsupported("This model takes no 'chat_template'.", "chat_template")
+        return prompt.template
+    if facts.chat_template is None:
+        raise InvalidRequest(
+            "This model has no chat template. Use /v1/completions with a prompt.",
+            code="unsupported_parameter",
+            param="messages",
+        )
+    return facts.chat_template
 
 
 def _up_to_continuation(text: str) -> str:

@@ -101,6 +101,7 @@ def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:
         facts=model.facts,
         capabilities=model.capabilities,
         takes_template_values=entry.chat_template_kwargs,
+        takes_templates=entry.chat_template,
         tool_parser=entry.tool_parser,
         reasoning_parser=entry.reasoning_parser,
         max_retries=entry.max_retries,

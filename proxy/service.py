@@ -12,7 +12,7 @@ from typing import Protocol
 
 from typing_extensions import assert_never
 
-from proxy import parsers, prompting, stalls
+from proxy import infilling, parsers, prompting, stalls
 from proxy.access.concurrency import Concurrency
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
@@ -34,6 +34,7 @@ from proxy.rules import Rules, rules_of
 from proxy.structured import checks
 from proxy.structured.attempts import Attempts
 from proxy.structured.blame import blamed
+from proxy.timing import Stopwatch
 
 Deltas = AsyncGenerator[TokenDelta, None]
 
@@ -84,10 +85,10 @@ class Service:
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery
     ) -> Events:
         delivery.unenforced = checks.untold(request.constraint, card)
-        choices = self._choices(request, card, delivery)
+        choices, stopwatch = self._choices(request, card, delivery), Stopwatch()
         async with self._concurrency.permit(), aclosing(choices) as events:
             async for event in events:
-                yield event
+                yield stopwatch.seen(event)
 
     def _choices(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Events:
         attempts = None
@@ -188,7 +189,7 @@ class Service:
 
 
 def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: float) -> EngineRequest:
-    text, token_ids, add_special_tokens = None, None, True
+    text, token_ids, adds_special_tokens = None, None, True
     match request.prompt:
         case ChatPrompt():
             text = prompting.render(
@@ -196,10 +197,11 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
                 card.facts,
                 request.callable_tools,
                 takes_callers_values=card.takes_template_values,
+                takes_templates=card.takes_templates,
             )
-            add_special_tokens = False
+            adds_special_tokens = False
         case TextPrompt():
-            text = request.prompt.text
+            text = infilling.text_of(request.prompt, card)
         case TokenPrompt():
             token_ids = request.prompt.ids
         case PromptBatch():
@@ -211,13 +213,21 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         model=card,
         text=text,
         token_ids=token_ids,
-        add_special_tokens=add_special_tokens,
+        add_special_tokens=(
+            adds_special_tokens
+            if request.adds_special_tokens is None
+            else request.adds_special_tokens
+        ),
         max_tokens=request.max_tokens,
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
+        prompt_limit=request.prompt_limit,
+        echoes_prompt=request.echoes_tokens,
         wants_token_ids=request.returns_token_ids
+        or request.logs_token_ids
         or _hides_stop_tokens(request)
         or bool(parsers.visible_specials(request, card)),
+        wants_log_prob_ids=request.logs_token_ids,
         priority=request.priority,
         cache_salt=request.cache_salt,
     )

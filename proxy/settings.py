@@ -66,10 +66,15 @@ class Settings(BaseSettings):
     drain_timeout_s: Seconds = 30.0
     triton_start_timeout_s: Seconds = 120.0
     max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 10.0
+    max_json_depth: Annotated[int, Field(ge=4, le=150)] = 100  # arrays and objects in each other
     max_stops: AtMost = 16  # stop strings, and stop token ids
+    max_stop_bytes: AtMost = 4096  # of all stop strings together, in UTF-8
     max_messages: AtMost = 2048
     max_logit_bias: AtMost = 1024  # entries, and bad words
+    max_allowed_token_ids: AtMost = 16_384
     max_choices: AtMost = 128  # prompts x candidates of one request
+    max_tools: AtMost = 128
+    max_tools_bytes: AtMost = 256_000  # of all tools together, as JSON
     max_schema_bytes: AtMost = 256_000  # of one JSON Schema
     max_schema_depth: Annotated[int, Field(ge=1, le=128)] = 64  # in levels of JSON
     max_schema_properties: AtMost = 5_000

@@ -7,7 +7,7 @@ engine's work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy.api import errors
-from proxy.api.framing import Framing, Payload
+from proxy.api.framing import Framing, Part, Payload
 from proxy.domain.completion import Completion, fold
 from proxy.domain.delivery import Delivery
 from proxy.domain.errors import ProxyError, ShuttingDown
@@ -31,7 +31,7 @@ class Renderer(Protocol):
     def field_names(self) -> Mapping[str, str]:
         """Fields whose name in this protocol is not the domain's, for errors."""
 
-    def chunks(self, event: OutputEvent) -> list[Payload]: ...
+    def chunks(self, event: OutputEvent) -> Sequence[Part]: ...
 
     def full(self, completion: Completion) -> Payload: ...
 
@@ -110,8 +110,8 @@ class StreamedAnswer(Response):
     async def _stream(self, out: _Outgoing) -> None:
         async with aclosing(self._events) as events:
             async for event in events:
-                payloads = self._renderer.chunks(event)
-                await out.send(b"".join(map(self._framing.part, payloads)))
+                parts = self._renderer.chunks(event)
+                await out.send(b"".join(map(self._framing.part, parts)))
         await out.send(self._framing.end, is_last=True)
 
 
@@ -142,10 +142,11 @@ class _Outgoing:
     @asynccontextmanager
     async def kept_alive(self, every_s: float) -> AsyncIterator[None]:
         """Meanwhile no silence lasts longer, in a format that has words for it."""
-        if self._framing.keep_alive is None:
+        if self._framing.comment is None:
             yield
             return
-        task = asyncio.ensure_future(self._keep_alive(self._framing.keep_alive, every_s))
+        comment = self._framing.comment(b"keep-alive")
+        task = asyncio.ensure_future(self._keep_alive(comment, every_s))
         try:
             yield
         finally:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
+from proxy.api import json_depth
+from proxy.api.refused_fields import WHAT_TO_DO
 from proxy.domain.errors import ECHO_AT_MOST, InvalidRequest, RequestError, echoed
 
 LISTED_AT_MOST = 10
@@ -25,22 +28,36 @@ class FieldError(ValueError):
         self.code = code
 
 
-async def read(request: Request, kind: type[Body], *, max_bytes: int) -> Body:
-    """Raises RequestError: too large, not JSON, or not of this shape."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyLimits:
+    """`depth`: of arrays and objects in each other."""
+
+    bytes: int = 10_000_000
+    depth: int = 100
+
+
+async def read(request: Request, kind: type[Body], *, limits: BodyLimits) -> Body:
+    """Raises RequestError: too large, too deep, not JSON, or not of this shape."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
-        if len(data) > max_bytes:
+        if len(data) > limits.bytes:
             break
-    return parse(bytes(data), kind, max_bytes=max_bytes)
+    return parse(bytes(data), kind, limits=limits)
 
 
-def parse(data: bytes, kind: type[Body], *, max_bytes: int) -> Body:
+def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
     """Raises as `read` does."""
-    if len(data) > max_bytes:
+    if len(data) > limits.bytes:
         raise RequestError(
-            f"The request body is larger than {max_bytes} bytes.",
+            f"The request body is larger than {limits.bytes} bytes.",
             code="request_too_large",
+            param=None,
+        )
+    if json_depth.exceeds(data, limits.depth):
+        raise InvalidRequest(
+            f"The body's arrays and objects are nested more than {limits.depth} deep.",
+            code="invalid_json",
             param=None,
         )
     try:
@@ -86,7 +103,8 @@ def _told(problem: Any) -> str:
         case "missing":
             return f"Missing required parameter: '{path}'"
         case "extra_forbidden":
-            return f"Unsupported parameter: '{path}' is not supported by this server"
+            told = f"Unsupported parameter: '{path}' is not supported by this server"
+            return f"{told}: {WHAT_TO_DO[path]}" if path in WHAT_TO_DO else told
         case _:
             reason = problem["msg"].removeprefix("Value error, ")
             value = echoed(problem["input"])

@@ -21,6 +21,6 @@ LINES = Framing(
         (b"cache-control", b"no-cache"),
         (b"x-accel-buffering", b"no"),
     ],
-    part=_line,
+    payload=_line,
     error=_error_line,
 )

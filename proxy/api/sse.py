@@ -14,6 +14,11 @@ def event(payload: Payload) -> bytes:
     return b"data: " + orjson.dumps(payload) + b"\n\n"
 
 
+def _comment(text: bytes) -> bytes:
+    """Clients pass over it unless they look for it; `text` is one line."""
+    return b": " + text + b"\n\n"
+
+
 def _named_error(body: Payload) -> bytes:
     told = {key: body["error"][key] for key in ("message", "type", "code")}
     return b"event: error\n" + event(told)
@@ -25,10 +30,10 @@ OPENAI = Framing(
         (b"cache-control", b"no-cache"),
         (b"x-accel-buffering", b"no"),
     ],
-    part=event,
+    payload=event,
     error=event,
     end=b"data: [DONE]\n\n",
-    keep_alive=b": keep-alive\n\n",
+    comment=_comment,
 )
 # For /chat/sse: an error is an event of that name.
 NAMED_ERRORS = replace(OPENAI, error=_named_error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.domain.events import (
     AnyDelta,
@@ -15,7 +15,7 @@ from proxy.domain.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from proxy.domain.output import FinishReason, Usage
+from proxy.domain.output import FinishReason, Timing, Usage
 from proxy.domain.tools import ToolCall
 
 
@@ -33,10 +33,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """The answers in their order."""
+    """The answers in their order. `timing`: when the last of them had finished."""
 
     choices: tuple[Answer, ...]
     usage: Usage
+    timing: Timing | None = field(default=None, compare=False)
 
     @property
     def text(self) -> str:
@@ -62,7 +63,12 @@ def fold(events: Iterable[OutputEvent]) -> Completion:
         raise ValueError(f"there is no Finished of every choice: {sorted(by_choice)}")
     folded = [fold_choice(by_choice[choice]) for choice in range(len(by_choice))]
     usage = sum((finished.usage for _, finished in folded), start=Usage())
-    return Completion(choices=tuple(answer for answer, _ in folded), usage=usage)
+    timings = [finished.timing for _, finished in folded if finished.timing is not None]
+    return Completion(
+        choices=tuple(answer for answer, _ in folded),
+        usage=usage,
+        timing=max(timings, key=lambda timing: timing.total_s, default=None),
+    )
 
 
 def fold_choice(events: Sequence[OutputEvent]) -> tuple[Answer, Finished]:

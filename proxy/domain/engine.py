@@ -9,7 +9,7 @@ from typing import Protocol
 from proxy.domain.constraint import Constraint
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
-from proxy.domain.request import Sampling
+from proxy.domain.request import PromptLimit, Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,7 @@ class EngineRequest:
     """A request as an engine takes it: text or ids, no messages.
 
     `add_special_tokens`: the tokenizer adds its own BOS and EOS (chat templates write theirs).
+    `wants_log_prob_ids`: log-probabilities tell the ids of their tokens.
     """
 
     id: str
@@ -28,7 +29,10 @@ class EngineRequest:
     timeout_s: float
     sampling: Sampling
     constraint: Constraint | None = None
+    prompt_limit: PromptLimit | None = None
+    echoes_prompt: bool = False  # its tokens come first, with log-probabilities as the others
     wants_token_ids: bool = False
+    wants_log_prob_ids: bool = False
     priority: int | None = None  # a higher one goes first
     cache_salt: str | None = None
 
@@ -51,7 +55,10 @@ class EngineRequest:
         """The capabilities that a model must have to take it."""
         given = {
             "constraint": self.constraint,
+            "prompt_limit": self.prompt_limit,
+            "echo_prompt": self.echoes_prompt or None,
             "token_ids": self.wants_token_ids or None,
+            "log_prob_ids": self.wants_log_prob_ids or None,
             "priority": self.priority,
             "cache_salt": self.cache_salt,
         }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from proxy.domain.output import FinishReason, TokenLogProb, Usage
+from proxy.domain.output import FinishReason, Timing, TokenLogProb, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,15 @@ class Finished:
     """The last event of a choice.
 
     `usage` of all choices adds up to the request's: a prompt is counted with its first choice.
-    `mean_log_prob` is that of its tokens, where log-probabilities were asked for.
+    `mean_log_prob` is that of its tokens, where log-probabilities were asked for. `timing` is of
+    the request so far.
     """
 
     reason: FinishReason
     usage: Usage
     choice: int = 0
     mean_log_prob: float | None = None
+    timing: Timing | None = field(default=None, compare=False)
 
 
 ToolEvent = TextDelta | ToolCallStarted | ToolCallArguments

@@ -9,7 +9,16 @@ from proxy.domain.request import Sampling
 
 # What a model may be able to take, by the names of our own fields.
 CAPABILITIES = frozenset(
-    {*(one.name for one in fields(Sampling)), "constraint", "token_ids", "priority", "cache_salt"}
+    {
+        *(one.name for one in fields(Sampling)),
+        "constraint",
+        "prompt_limit",
+        "echo_prompt",
+        "token_ids",
+        "log_prob_ids",
+        "priority",
+        "cache_salt",
+    }
 )
 
 
@@ -17,6 +26,7 @@ CAPABILITIES = frozenset(
 class ModelFacts:
     """From the Triton config parameters of the ensemble. Lengths in tokens.
 
+    infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     """
 
@@ -30,6 +40,7 @@ class ModelFacts:
     engine_model: str
     tokenizer_model: str
     detokenizer_model: str
+    infilling: tuple[str, str, str] | None = None
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
 
 
@@ -46,7 +57,8 @@ class LoadedModel:
 class ModelCard:
     """One served model. `triton_model` is the ensemble's name.
 
-    takes_template_values: callers may hand values of their own to its chat template. tool_parser,
+    takes_template_values: callers may hand values of their own to its chat template.
+    takes_templates: and a chat template of their own, in its place. tool_parser,
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
     stream goes out before its answer is known to conform.
@@ -57,6 +69,7 @@ class ModelCard:
     facts: ModelFacts
     capabilities: frozenset[str] = CAPABILITIES
     takes_template_values: bool = False
+    takes_templates: bool = False
     tool_parser: str = "auto"
     reasoning_parser: str = "auto"
     max_retries: int = 2

@@ -20,14 +20,19 @@ class Alternative:
 
     token_bytes: bytes
     log_prob: float
+    token_id: int | None = None  # where it was asked for
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogProb:
-    """A generated token's own log-probability, and the most likely tokens, the best first."""
+    """A token's own log-probability, and the most likely tokens, the best first.
 
-    log_prob: float
+    None for the first token of a prompt, which nothing comes before.
+    """
+
+    log_prob: float | None
     top: tuple[Alternative, ...] = ()
+    token_id: int | None = None  # where it was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,14 @@ class TokenDelta:
     finish: FinishReason | None = None
     token_ids: tuple[int, ...] = ()
     log_probs: tuple[TokenLogProb, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """In seconds since the request came to the service, queueing included."""
+
+    first_token_s: float
+    total_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ class ChatPrompt:
 
     continues_last: the answer goes on where the last message ends. template_values: what the
     template may use beside the messages. callers_values: the same, of the caller's own naming.
+    template: the caller's own, in place of the model's.
     """
 
     messages: tuple[Message, ...]
@@ -38,13 +39,15 @@ class ChatPrompt:
     continues_last: bool = False
     template_values: Mapping[str, object] = field(default_factory=dict)
     callers_values: Mapping[str, object] = field(default_factory=dict)
+    template: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPrompt:
-    """Tokenized as it is, with the tokenizer's own BOS."""
+    """Tokenized as it is, with the tokenizer's own BOS. suffix: what follows the answer."""
 
     text: str
+    suffix: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,14 @@ class PromptBatch:
 
 
 Prompt = SinglePrompt | PromptBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptLimit:
+    """A longer prompt loses its beginning, or its end. tokens: None for as many as fit."""
+
+    tokens: int | None
+    keeps_start: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +119,8 @@ class GenerationRequest:
 
     choices: answers to each prompt, the best of `best_of` where that is more. includes_stop: the
     answer has the stop string or token that ended it. tells_usage: with each piece of text, too.
+    adds_special_tokens: the tokenizer's own around the prompt; None for what is usual.
+    logs_token_ids: log-probabilities tell the ids of their tokens.
     calls_in_parallel: more than one call may be in an answer. constraint: what the caller wants
     the text to conform to. thinking_budget: tokens of reasoning, at most. priority: a higher one
     goes first.
@@ -123,6 +136,9 @@ class GenerationRequest:
     choices: int = 1
     best_of: int | None = None
     echoes_prompt: bool = False
+    adds_special_tokens: bool | None = None
+    prompt_limit: PromptLimit | None = None
+    logs_token_ids: bool = False
     returns_token_ids: bool = False
     tells_usage: bool = False
     skips_special_tokens: bool = True
@@ -149,6 +165,13 @@ class GenerationRequest:
     @property
     def prompts(self) -> tuple[SinglePrompt, ...]:
         return self.prompt.prompts if isinstance(self.prompt, PromptBatch) else (self.prompt,)
+
+    @property
+    def echoes_tokens(self) -> bool:
+        """Whether the engine has to tell the prompt, too, since its text alone is not enough."""
+        knows_text = isinstance(self.prompt, TextPrompt) and self.prompt_limit is None
+        wants_text = self.sampling.top_log_probs is None and self.max_tokens != 0
+        return self.echoes_prompt and not (knows_text and wants_text)
 
     @property
     def candidates(self) -> int:

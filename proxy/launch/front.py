@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
+from proxy.access.leaving import Leaving
 from proxy.launch import probe
+from proxy.launch.draining import DrainingWebSocket
 from proxy.launch.errors import LaunchError
 from proxy.launch.signals import Stop
 from proxy.settings import Settings
@@ -41,9 +43,10 @@ async def run(
     from proxy.telemetry import logs
 
     logs.configure(settings.log_level, settings.log_format)
-    server = _Server(_config(create_app(settings), settings))
+    app = create_app(settings)
+    server = _Server(_config(app, settings))
     beside = [
-        asyncio.create_task(_relay(stop, server, say)),
+        asyncio.create_task(_relay(stop, server, app.state.leaving, say)),
         asyncio.create_task(_announce(settings, model, say)),
     ]
     try:
@@ -62,7 +65,7 @@ def _config(app: object, settings: Settings) -> uvicorn.Config:
         app,  # type: ignore[arg-type]  # FastAPI is an ASGI app
         loop="uvloop",
         http="httptools",
-        ws="websockets-sansio",
+        ws=DrainingWebSocket,
         ws_max_size=SOCKET_LIMIT_FACTOR * settings.max_request_bytes,
         ws_per_message_deflate=False,
         lifespan="on",
@@ -83,9 +86,10 @@ async def _abandon(server: uvicorn.Server) -> None:
         await asyncio.wait_for(server.lifespan.shutdown(), ABANDON_S)
 
 
-async def _relay(stop: Stop, server: uvicorn.Server, say: Say) -> None:
+async def _relay(stop: Stop, server: uvicorn.Server, leaving: Leaving, say: Say) -> None:
     await stop.asked.wait()
     say("stopping: running streams may end (once more to hurry)")
+    leaving.say()
     server.should_exit = True
     await stop.hurried.wait()
     say("hurrying")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest, InvalidSchema
 
+TOOLS = "tools"
 # A constraint's names in the domain and in the tensor contract.
 _NAMES = frozenset({"constraint", "guided_decoding_guide", "guided_decoding_guide_type"})
 
@@ -25,7 +26,7 @@ def blamed(constraint: Constraint | None) -> Iterator[None]:
         if constraint is None or error.param not in _NAMES:
             raise
         error.param = constraint.field
-        is_value = error.code == "invalid_parameter"
-        if is_value and constraint.kind is GuideKind.JSON_SCHEMA:
+        is_schema = constraint.kind is GuideKind.JSON_SCHEMA or constraint.field == TOOLS
+        if is_schema and error.code == "invalid_parameter":
             raise InvalidSchema(error.message, param=constraint.field) from error
         raise

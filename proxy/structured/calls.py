@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-import jsonschema_rs
 
 from proxy.domain.completion import Answer
 from proxy.domain.output import FinishReason
 from proxy.domain.tools import Tool, ToolCall
-from proxy.structured.checks import violation
-from proxy.structured.tool_guides import FIELD, schemas_of
+from proxy.structured.blame import TOOLS
+from proxy.structured.checks import schema_violation
+from proxy.structured.tool_guides import schemas_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCheck:
-    """See checks.Check. `validators`: of the tools whose arguments must conform, by name."""
+    """See checks.Check. `arguments`: what is wrong with a tool's, where they must conform."""
 
     wanted: str
     must_call: bool
-    validators: Mapping[str, jsonschema_rs.Validator]
-    field: str = FIELD
+    arguments: Mapping[str, Callable[[str], str | None]]
+    field: str = TOOLS
 
     def of(self, answer: Answer) -> str | None:
         if answer.reason is FinishReason.LENGTH:
@@ -33,8 +32,8 @@ class CallCheck:
         return next((one for one in found if one is not None), None)
 
     def _violation(self, call: ToolCall) -> str | None:
-        validator = self.validators.get(call.name)
-        told = None if validator is None else violation(call.arguments, validator)
+        violation = self.arguments.get(call.name)
+        told = None if violation is None else violation(call.arguments)
         return None if told is None else f"arguments of {call.name!r}: {told}"
 
 
@@ -46,8 +45,5 @@ def call_check(tools: Sequence[Tool], *, must_call: bool) -> CallCheck:
     return CallCheck(
         wanted=f"{calls} whose arguments conform to these JSON Schemas: {listed}",
         must_call=must_call,
-        validators={
-            name: jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
-            for name, schema in schemas.items()
-        },
+        arguments={name: schema_violation(schema) for name, schema in schemas.items()},
     )

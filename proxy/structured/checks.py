@@ -18,6 +18,7 @@ from proxy.domain.errors import InvalidRequest, in_short
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason
 from proxy.structured.keywords import uncheckable, unenforced
+from proxy.structured.unfolding import unfolding
 
 TOLD_AT_MOST = 3  # violations, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)
@@ -89,17 +90,17 @@ def untold(constraint: Constraint | None, card: ModelCard) -> tuple[str, ...]:
     return unenforced_in(constraint)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def unenforced_in(constraint: Constraint) -> tuple[str, ...]:
     return unenforced(json.loads(constraint.text))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _unchecked(constraint: Constraint) -> tuple[str, ...]:
     return uncheckable(json.loads(constraint.text))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _check(constraint: Constraint) -> Check:
     match constraint.kind:
         case GuideKind.REGEX:
@@ -111,29 +112,42 @@ def _check(constraint: Constraint) -> Check:
             wanted = f"JSON that conforms to this JSON Schema: {constraint.text}"
             schema = json.loads(constraint.text)
     try:
-        validator = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
+        is_json = constraint.kind is not GuideKind.REGEX
+        violation = schema_violation(schema, is_json=is_json)
     except ValueError as error:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': {error}",
             code="invalid_parameter",
             param=constraint.field,
         ) from error
-    is_json = constraint.kind is not GuideKind.REGEX
-    return TextCheck(
-        field=constraint.field,
-        wanted=wanted,
-        violation=lambda text: violation(text, validator, is_json=is_json),
-    )
+    return TextCheck(field=constraint.field, wanted=wanted, violation=violation)
 
 
-def violation(text: str, validator: jsonschema_rs.Validator, *, is_json: bool = True) -> str | None:
-    """What is wrong, with the path of each value that is; None where nothing is."""
-    try:
-        value = orjson.loads(text) if is_json else text
-    except orjson.JSONDecodeError as error:
-        return f"it is not JSON: {error}"
-    errors = islice(validator.iter_errors(value), TOLD_AT_MOST)
-    return "; ".join(f"at {_path(error)}: {in_short(error.message)}" for error in errors) or None
+def schema_violation(schema: Any, *, is_json: bool = True) -> Callable[[str], str | None]:
+    """What is wrong with a text, with the path of each value that is; None where nothing is.
+
+    is_json: the text is JSON, else the value itself.
+
+    Raises:
+        ValueError: the schema is none.
+    """
+    validator = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
+    # of a recursive schema the errors would be more than memory holds
+    tells_where = not unfolding(schema).is_recursive
+
+    def violation(text: str) -> str | None:
+        try:
+            value = orjson.loads(text) if is_json else text
+        except orjson.JSONDecodeError as error:
+            return f"it is not JSON: {error}"
+        if validator.is_valid(value):
+            return None
+        if not tells_where:
+            return "at $: it does not conform to the schema"
+        errors = islice(validator.iter_errors(value), TOLD_AT_MOST)
+        return "; ".join(f"at {_path(error)}: {in_short(error.message)}" for error in errors)
+
+    return violation
 
 
 def _path(error: jsonschema_rs.ValidationError) -> str:

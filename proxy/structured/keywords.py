@@ -53,8 +53,6 @@ LOOSE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW])|\[[^\]]*\\[sSD
 def unenforced(schema: Schema) -> tuple[str, ...]:
     """Their names, each once; what a schema has elsewhere may enforce them all the same."""
     found = [name for one in schemas(schema) for name in _loose(one, schema)]
-    if any("$id" in one for one in schemas(schema) if one is not schema):
-        found.append("$id")
     return tuple(dict.fromkeys(found))
 
 

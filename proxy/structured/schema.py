@@ -11,16 +11,21 @@ from typing import Any
 import jsonschema_rs
 
 from proxy.domain.errors import InvalidSchema, echoed, in_short
-from proxy.structured.schema_tree import in_place, is_pointer, resolved, schemas
+from proxy.structured.schema_tree import in_place, schemas
+from proxy.structured.unfolding import REFERENCES, References, unfolding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaLimits:
-    """Of one schema: its size as JSON, its depth in levels of JSON, its properties in all."""
+    """Of one schema: its size as JSON, its depth in levels of JSON, its properties in all.
+
+    unfolded: schemas, each counted as often as it is referred to.
+    """
 
     size_bytes: int = 256_000
     depth: int = 64
     properties: int = 5_000
+    unfolded: int = 50_000
 
 
 def checked(value: Any, field: str, limits: SchemaLimits) -> str:
@@ -36,10 +41,13 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> str:
         raise _invalid(field, f"it has more than {limits.size_bytes} bytes")
     _check_depth(schema, field, limits.depth)
     _check_meta(schema, field)
+    _check_references(schema, field)
     properties = sum(len(one.get("properties", ())) for one in schemas(schema))
     if properties > limits.properties:
         raise _invalid(field, f"it has {properties} properties, more than {limits.properties}")
     _check_circles(schema, field)
+    if unfolding(schema).size > limits.unfolded:
+        raise _invalid(field, f"its references unfold to more than {limits.unfolded} schemas")
     return text
 
 
@@ -95,21 +103,30 @@ def _refuse(uri: str) -> Any:
     raise ValueError("only references within the schema are followed")
 
 
+def _check_references(schema: Any, field: str) -> None:
+    """Followed are JSON pointers and anchors; an inner $id would change what they mean."""
+    references = References(schema)
+    for one in schemas(schema):
+        if one is not schema and "$id" in one:
+            raise _invalid(field, f"the $id {echoed(one['$id'])} within it is not supported")
+        if None in references.targets(one):
+            named = next(one[name] for name in REFERENCES if name in one)
+            raise _invalid(field, f"the reference {echoed(named)} is not followed")
+
+
 def _check_circles(schema: Any, field: str) -> None:
     """A reference that leads to itself without a step into the value describes nothing."""
+    references = References(schema)
     graph: dict[int, list[int]] = {}
-    references: dict[int, str] = {}
-    for one in schemas(schema):
-        targets = in_place(one)
-        if is_pointer(one.get("$ref")):
-            references[id(one)] = one["$ref"]
-            targets.append(resolved(schema, one["$ref"]))
-        graph[id(one)] = [id(target) for target in targets]
+    by_id = {id(one): one for one in schemas(schema)}
+    for one in by_id.values():
+        graph[id(one)] = [id(target) for target in in_place(one) + references.targets(one)]
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        named = next(references[node] for node in error.args[1] if node in references)
-        raise _invalid(field, f"the $ref {echoed(named)} leads only to itself") from None
+        circle = [by_id[node] for node in error.args[1] if node in by_id]
+        named = next(one[name] for one in circle for name in REFERENCES if name in one)
+        raise _invalid(field, f"the reference {echoed(named)} leads only to itself") from None
 
 
 def _invalid(field: str, reason: str) -> InvalidSchema:

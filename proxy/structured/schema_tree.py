@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import unquote
 
 Schema = Mapping[str, Any]
+DEFINITIONS = ("$defs", "definitions")
 
 _ONE = frozenset(
     {
@@ -17,7 +18,7 @@ _ONE = frozenset(
 )
 _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _MAPS = frozenset(
-    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions", "dependencies"}
+    {"properties", "patternProperties", "dependentSchemas", "dependencies", *DEFINITIONS}
 )
 # They speak of the same value as the schema that they stand in.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
@@ -55,15 +56,14 @@ def is_pointer(reference: Any) -> bool:
 
 
 def resolved(root: Any, reference: str) -> Any:
-    """What a `$ref` of `#` or `#/…` leads to.
-
-    Raises:
-        LookupError: to nothing.
-    """
+    """What a `$ref` of `#` or `#/…` leads to; None where another `$id` is meant."""
     found = root
     for part in reference.removeprefix("#").split("/")[1:]:
         key = _decoded(part)
-        found = found[int(key)] if isinstance(found, list) and key.isdigit() else found[key]
+        try:
+            found = found[int(key)] if isinstance(found, list) else found[key]
+        except (LookupError, ValueError, TypeError):
+            return None
     return found
 
 

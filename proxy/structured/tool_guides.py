@@ -9,11 +9,11 @@ from typing import Any
 from proxy.domain.constraint import Constraint
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
+from proxy.structured.blame import TOOLS
 from proxy.structured.structural_tags import Format, format_of, guide
 from proxy.structured.tool_syntax import SYNTAXES
 
 JSON_LIST = "json_list"
-FIELD = "tools"
 NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -81,4 +81,4 @@ def _can_hold(family: str, schemas: Mapping[str, Any]) -> bool:
 
 
 def _guide(family: str, tag: Format) -> ToolGuide:
-    return ToolGuide(constraint=guide(tag, FIELD), family=family)
+    return ToolGuide(constraint=guide(tag, TOOLS), family=family)

@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from proxy.structured.keywords import LOOSE_PATTERN
-from proxy.structured.schema_tree import schemas
+from proxy.structured.schema_tree import DEFINITIONS, schemas
 from proxy.structured.structural_tags import Format, json_format
 from proxy.tools.markup_calls import Markup
 from proxy.tools.typed import types_of
 
 # (name, schema of the value) -> how one argument is written
 Writer = Callable[[str, Any], Format]
-_DEFINITIONS = ("$defs", "definitions")
 _PLAIN = {
     *("type", "properties", "required", "additionalProperties", "title", "description", "$schema"),
-    *_DEFINITIONS,
+    *DEFINITIONS,
 }
 _LENGTHS = ("minLength", "maxLength")
 _TEXT = {*_LENGTHS, "type", "enum", "const", "pattern", "title", "description", "default", "format"}
@@ -28,7 +27,7 @@ _NAME = re.compile(r"[^<>\"\s]+")
 def written(schema: Any, write: Writer, separator: str) -> Format:
     """Required arguments first, each group in the order of the schema."""
     properties: Mapping[str, Any] = schema.get("properties", {})
-    shared = {name: schema[name] for name in _DEFINITIONS if name in schema}
+    shared = {name: schema[name] for name in DEFINITIONS if name in schema}
     needed = [name for name in properties if name in schema.get("required", ())]
     others = [name for name in properties if name not in needed]
     one = {name: write(name, _with(value, shared)) for name, value in properties.items()}

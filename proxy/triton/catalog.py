@@ -93,6 +93,12 @@ def _in_words(error: grpc.aio.AioRpcError) -> str:
     return f"{error.code().name}: {error.details()}"
 
 
+def _infilling(parameters: Mapping[str, str]) -> tuple[str, str, str] | None:
+    if "fim_prefix" not in parameters:
+        return None
+    return parameters["fim_prefix"], parameters["fim_suffix"], parameters["fim_middle"]
+
+
 def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
     try:
         return ModelFacts(
@@ -106,6 +112,7 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             engine_model=parameters["engine_model"],
             tokenizer_model=parameters["tokenizer_model"],
             detokenizer_model=parameters["detokenizer_model"],
+            infilling=_infilling(parameters),
             special_tokens={
                 int(token): str(text).encode()
                 for token, text in json.loads(parameters["special_tokens"]).items()

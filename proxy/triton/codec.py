@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -104,19 +105,20 @@ def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
     }
     ids = raw.get(tensors.OUTPUT_IDS.name)
     finish = raw.get(tensors.FINISH_REASON.name)
+    token_ids = () if ids is None else _numbers("i", ids)
     delta = TokenDelta(
         bytes_elements(raw.get(tensors.TEXT_OUTPUT.name, b"")),
         prompt_tokens=_first_int(raw.get(tensors.NUM_INPUT_TOKENS.name)),
         cached_tokens=_first_int(raw.get(tensors.NUM_CACHED_TOKENS.name)),
         finish=None if finish is None else _finish_reason(bytes_elements(finish)),
-        token_ids=() if ids is None else _numbers("i", ids),
-        log_probs=_log_probs(raw) if tensors.LOG_PROBS.name in raw else (),
+        token_ids=token_ids,
+        log_probs=_log_probs(raw, token_ids) if tensors.LOG_PROBS.name in raw else (),
     )
     _check_lengths(delta)
     return StreamMessage(delta, is_final)
 
 
-def _log_probs(raw: Mapping[str, bytes]) -> tuple[TokenLogProb, ...]:
+def _log_probs(raw: Mapping[str, bytes], ids: tuple[int, ...]) -> tuple[TokenLogProb, ...]:
     """Each token's own, and its share of the alternatives, which are as many for each."""
     own = _numbers("f", raw[tensors.LOG_PROBS.name])
     values = _numbers("f", raw.get(tensors.TOP_LOG_PROBS.name, b""))
@@ -125,11 +127,23 @@ def _log_probs(raw: Mapping[str, bytes]) -> tuple[TokenLogProb, ...]:
         raise MalformedResponse(
             f"{len(values)} values and {len(texts)} texts of alternatives to {len(own)} tokens"
         )
-    top = tuple(map(Alternative, texts, values))
+    top_ids = _ids(raw.get(tensors.TOP_IDS.name), len(values))
+    top = tuple(map(Alternative, texts, values, top_ids))
     each = len(top) // len(own) if own else 0
+    own_ids = ids if len(ids) == len(own) else [None] * len(own)
     return tuple(
-        TokenLogProb(value, top[at * each : (at + 1) * each]) for at, value in enumerate(own)
+        TokenLogProb(None, (), token_id)
+        if math.isnan(value)
+        else TokenLogProb(value, top[at * each : (at + 1) * each], token_id)
+        for at, (value, token_id) in enumerate(zip(own, own_ids, strict=True))
     )
+
+
+def _ids(raw: bytes | None, count: int) -> Sequence[int | None]:
+    ids = [None] * count if raw is None else _numbers("i", raw)
+    if len(ids) != count:
+        raise MalformedResponse(f"{len(ids)} ids to {count} alternatives")
+    return ids
 
 
 def _check_lengths(delta: TokenDelta) -> None:

@@ -56,6 +56,15 @@ def _bias(request: EngineRequest, index: int) -> Sequence[float] | None:
     return [pair[index] for pair in pairs] if pairs else None
 
 
+def _prompt_limit(request: EngineRequest) -> int | None:
+    limit = request.prompt_limit
+    return None if limit is None else limit.tokens or -1
+
+
+def _keeps_start(request: EngineRequest) -> bool | None:
+    return None if request.prompt_limit is None else request.prompt_limit.keeps_start
+
+
 def _guide(request: EngineRequest) -> tuple[str, str] | tuple[None, None]:
     constraint = request.constraint
     return (None, None) if constraint is None else (constraint.kind.value, constraint.text)
@@ -76,6 +85,12 @@ FINISH_REASON = OutputTensor("finish_reason", "BYTES")
 OUTPUT_IDS = OutputTensor("output_ids", "INT32", lambda r: r.wants_token_ids, "token_ids")
 LOG_PROBS = OutputTensor("output_log_probs", "FP32", _wants_log_probs, "top_log_probs")
 TOP_LOG_PROBS = OutputTensor("top_log_probs", "FP32", _wants_alternatives, "top_log_probs")
+TOP_IDS = OutputTensor(
+    "top_log_prob_ids",
+    "INT32",
+    lambda r: r.wants_log_prob_ids and _wants_alternatives(r),
+    "log_prob_ids",
+)
 TOP_TEXT = OutputTensor("top_log_prob_text", "BYTES", _wants_alternatives, "top_log_probs")
 
 INPUTS = (
@@ -83,6 +98,9 @@ INPUTS = (
     InputTensor("input_ids", "INT32", lambda r: r.token_ids),
     InputTensor("add_special_tokens", "BOOL", lambda r: r.add_special_tokens),
     InputTensor("max_tokens", "INT32", lambda r: r.max_tokens),
+    InputTensor("echo_prompt", "BOOL", lambda r: r.echoes_prompt or None, "echo_prompt"),
+    InputTensor("truncate_prompt_tokens", "INT32", _prompt_limit, "prompt_limit"),
+    InputTensor("truncate_keeps_start", "BOOL", _keeps_start, "prompt_limit"),
     _sampling("temperature", "FP32"),
     _sampling("top_k", "INT32"),
     _sampling("top_p", "FP32"),
@@ -113,13 +131,15 @@ OUTPUTS = (
     OUTPUT_IDS,
     LOG_PROBS,
     TOP_LOG_PROBS,
+    TOP_IDS,
     TOP_TEXT,
 )
 
 # What of it the tokenizer model takes, which is asked alone when nothing is to be generated.
 _PROMPT = ("text_input", "input_ids", "add_special_tokens", "max_tokens", "bad_words")
+_LIMIT = ("echo_prompt", "truncate_prompt_tokens", "truncate_keeps_start")
 _GUIDE = ("guided_decoding_guide_type", "guided_decoding_guide")
-TOKENIZER_INPUTS = tuple(row for row in INPUTS if row.name in (*_PROMPT, *_GUIDE))
+TOKENIZER_INPUTS = tuple(row for row in INPUTS if row.name in (*_PROMPT, *_LIMIT, *_GUIDE))
 TOKENIZER_OUTPUTS = (
     OutputTensor("input_ids", "INT32"),
     OutputTensor("request_output_len", "INT32"),

@@ -43,8 +43,8 @@ def error_of(response) -> dict:
         (
             {**GOOD, "messages": [*HI, {"role": "user", "content": [{"type": "image_url"}]}]},
             400,
-            "invalid_messages",
-            "messages[1].content[0].type",
+            "unsupported_parameter",
+            "messages[1].content[0]",
         ),
         (
             {**GOOD, "messages": [{"role": "user", "content": [1]}]},
@@ -115,10 +115,18 @@ def error_of(response) -> dict:
         ({**GOOD, "best_of": 2}, 400, "unsupported_parameter", "best_of"),
         ({**GOOD, "chat_template": "x"}, 400, "unsupported_parameter", "chat_template"),
         (
-            {**GOOD, "truncate_prompt_tokens": 5},
+            {**GOOD, "truncate_prompt_tokens": 0},
             400,
-            "unsupported_parameter",
+            "invalid_parameter",
             "truncate_prompt_tokens",
+        ),
+        ({**GOOD, "truncation_side": "left"}, 400, "invalid_parameter", "truncation_side"),
+        ({**GOOD, "prompt_token_ids": []}, 400, "invalid_parameter", "prompt_token_ids"),
+        (
+            {**GOOD, "prompt_token_ids": [1], "documents": [{}]},
+            400,
+            "invalid_parameter",
+            "documents",
         ),
         ({**GOOD, "tools": [TOOL]}, 400, "unsupported_parameter", "tools"),  # no parser
         ({**GOOD, "tools": [TOOL, TOOL]}, 400, "invalid_parameter", "tools[1].function.name"),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from openai.lib.streaming._deltas import accumulate_delta
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from tests.api.test_parameters import CHAT, CHAT_BODY, TEXT, TEXT_BODY, SeededEngine, events
 
@@ -80,3 +83,75 @@ def test_the_stream_folds_to_the_whole_body_field_by_field(serve, path, body, mo
         if "request_id" not in fields:
             one.pop("id")
     assert streamed == whole
+
+
+def through_openais_chat_stream(chunks: list[dict]) -> dict:
+    state = ChatCompletionStreamState()
+    for chunk in chunks:
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    return state.get_final_completion().model_dump(exclude_none=True)
+
+
+def through_openais_deltas(chunks: list[dict]) -> dict:
+    """Its accumulator, which joins what has an index; it knows no usage and no log-probs there."""
+    whole: dict = {}
+    for chunk in chunks:
+        whole = accumulate_delta(whole, {"choices": chunk["choices"]})
+    return whole
+
+
+def told(whole: dict) -> list[tuple]:
+    """What OpenAI's types know of a chat's choices."""
+    return [
+        (
+            choice["index"],
+            choice["finish_reason"],
+            choice["message"]["role"],
+            choice["message"].get("content") or "",
+            (choice.get("logprobs") or {}).get("content"),
+        )
+        for choice in whole["choices"]
+    ]
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+)
+@given(fields=st.fixed_dictionaries({}, optional=FIELDS | CHAT_FIELDS))
+def test_openais_own_stream_of_a_chat_adds_up_to_the_whole(serve, fields):
+    if "top_logprobs" in fields:
+        fields["logprobs"] = True
+    client = serve(SeededEngine())
+    body = {**CHAT_BODY, **fields}
+    whole = ChatCompletion.model_validate(client.post(CHAT, json=body).json())
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    streamed = through_openais_chat_stream(events(client.post(CHAT, json={**body, **options})))
+    expected = whole.model_dump(exclude_none=True)
+    assert told(streamed) == told(expected)
+    assert streamed["usage"] == expected["usage"]
+    assert streamed["model"] == expected["model"]
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+)
+@given(
+    fields=st.fixed_dictionaries(
+        {}, optional=FIELDS | {"prompt": TEXT_FIELDS["prompt"], "echo": st.booleans()}
+    )
+)
+def test_openais_own_deltas_of_a_completion_add_up_to_the_whole(serve, fields):
+    if fields.get("echo") and not isinstance(fields.get("prompt", "p"), str):
+        fields["prompt"] = "p"
+    client = serve(SeededEngine())
+    body = {**TEXT_BODY, **fields}
+    whole = client.post(TEXT, json=body).json()
+    streamed = through_openais_deltas(events(client.post(TEXT, json={**body, "stream": True})))
+    by_index = sorted(streamed["choices"], key=lambda choice: choice["index"])
+    assert by_index == whole["choices"]

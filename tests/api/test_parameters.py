@@ -168,8 +168,9 @@ def test_the_best_is_the_one_with_the_highest_mean_and_all_are_paid_for(serve):
     [
         ({"best_of": 2, "n": 3}, "invalid_parameter", "best_of"),
         ({"best_of": 2, "stream": True}, "invalid_parameter", "best_of"),
-        ({"echo": True, "prompt": [1, 2]}, "unsupported_parameter", "echo"),
-        ({"echo": True, "logprobs": 1}, "unsupported_parameter", "echo"),
+        ({"echo": True, "guided_regex": "a"}, "invalid_parameter", "echo"),
+        ({"max_tokens": 0}, "invalid_parameter", "max_tokens"),
+        ({"max_tokens": -1, "echo": True}, "invalid_parameter", "max_tokens"),
         ({"logprobs": 21}, "invalid_parameter", "logprobs"),
         ({"suffix": "x"}, "unsupported_parameter", "suffix"),
         ({"prompt": ["x"] * 65, "n": 2}, "invalid_parameter", "prompt"),

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody, StreamOptions
+from proxy.api.openai.limits import Limits
+from proxy.api.openai.nvext import AnnotationName, ExtraField, NvExt
+from proxy.settings import Settings
 from tests.doubles.engine import ScriptedEngine, deltas
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `(\w+)` \| (chat|completions|both) \| (.+) \|$", re.MULTILINE)
 ROWS = ROW.findall(README)
 ENDPOINTS = {
@@ -27,7 +33,7 @@ def names(endpoint: str, *, refused: bool) -> list[str]:
     return [
         name
         for name, of, fate in ROWS
-        if of in (endpoint, "both") and (fate == "refused") is refused
+        if of in (endpoint, "both") and bool(re.match("refused(:|$)", fate)) is refused
     ]
 
 
@@ -53,3 +59,16 @@ def test_what_the_table_calls_refused_is(serve, endpoint):
 def test_stream_options_are_told():
     (told,) = (fate for name, _, fate in ROWS if name == "stream_options")
     assert set(re.findall(r"`(\w+)`:", told)) == set(StreamOptions.model_fields)
+
+
+def test_nvext_is_told_field_by_field():
+    told = (DOCS / "nvext.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|", told, re.MULTILINE)
+    known = [*NvExt.model_fields, *get_args(AnnotationName), *get_args(ExtraField)]
+    assert sorted(rows) == sorted(known)
+
+
+def test_every_limit_on_a_request_is_told():
+    limits = [one.name for one in fields(Limits) if one.name != "schemas"] + ["json_depth"]
+    assert [name for name in limits if f"`MAX_{name.upper()}`" not in README] == []
+    assert all(f"max_{name}" in Settings.model_fields for name in limits)

@@ -58,3 +58,16 @@ def test_the_python_sdk_of_our_own_environment(stack, tmp_path):
 @pytest.mark.timeout(180)
 def test_the_javascript_sdk(stack, javascript_sdk):
     assert_it_worked(run(["node", "sdk.mjs", f"{stack.url}/v1"], javascript_sdk))
+
+
+@pytest.mark.timeout(180)
+def test_zod_schemas_of_the_javascript_sdk(stack, javascript_sdk):
+    told = run(["node", "structured.mjs", f"{stack.url}/v1"], javascript_sdk)
+    assert told["is_person"]
+    assert told["parsed"] == told["streamed"] == json.loads(told["content"])
+    assert told["refused"] == [
+        "UnprocessableEntityError",
+        422,
+        "invalid_schema",
+        "response_format.json_schema.schema",
+    ]

@@ -14,6 +14,7 @@ class KeptTokens:
     def __init__(self, after=lambda count: None, over=lambda: None) -> None:
         self.ids: list[int] = []
         self.tokens: list = []
+        self.echoed: list | None = None
         self.cached_tokens: int | None = None
         self.end: str | None = None
         self.message = ""
@@ -25,6 +26,14 @@ class KeptTokens:
     def started(self, cached_tokens) -> None:
         assert self.cached_tokens is None
         self.cached_tokens = cached_tokens
+
+    def echo(self, tokens, finish) -> None:
+        assert self.end is None
+        assert not self.tokens
+        assert self.echoed is None
+        self.echoed = tokens
+        if finish is not None:
+            self._finish(finish)
 
     def token(self, token, finish) -> None:
         assert self.end is None

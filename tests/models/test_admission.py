@@ -24,6 +24,13 @@ def test_what_fits_is_admitted_and_nothing_else(prompt_tokens, max_tokens):
             ADMISSION.output_len([1] * prompt_tokens, max_tokens)
 
 
+def test_none_may_be_asked_for_where_the_prompt_is_told_again():
+    assert ADMISSION.output_len([1] * 16, 0, may_be_none=True) == 0
+    for tokens, max_tokens in ((17, 0), (16, 1), (16, None)):
+        with pytest.raises(Refusal):
+            ADMISSION.output_len([1] * tokens, max_tokens, may_be_none=True)
+
+
 @given(st.integers(1, 15), st.integers(1, 40))
 def test_a_default_is_cut_to_what_the_context_leaves(prompt_tokens, default):
     admission = Admission(context_length=16, vocab_size=100, default_max_tokens=default)
@@ -59,3 +66,11 @@ def test_ids_outside_the_vocabulary_are_named():
     assert ADMISSION.checked_ids([0, 99]) == [0, 99]
     with pytest.raises(Refusal, match="token id 100 at position 1"):
         ADMISSION.checked_ids([5, 100])
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "default", "room"), [(None, None, 15), (5, None, 11), (None, 6, 10), (99, 1, 1)]
+)
+def test_a_prompt_may_be_cut_to_what_leaves_room_for_the_answer(max_tokens, default, room):
+    admission = Admission(context_length=16, vocab_size=100, default_max_tokens=default)
+    assert admission.prompt_room(max_tokens) == room

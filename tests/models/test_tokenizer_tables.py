@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from build_engines.errors import BuildError
-from build_engines.tokenizer_tables import check, guide_info, strips_leading_space, token_bytes
+from build_engines.tokenizer_tables import (
+    check,
+    guide_info,
+    infilling,
+    strips_leading_space,
+    token_bytes,
+)
 from proxy.text import TextDecoder
 from tests.fixtures.random_model import byte_level_tokenizer, sentencepiece_tokenizer
 
@@ -103,3 +109,12 @@ def value_is_text(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def test_the_tokens_for_filling_in_the_middle_are_found_by_their_names():
+    made = byte_level_tokenizer()
+    assert infilling(made.backend_tokenizer) is None
+    made.add_tokens(["<fim_suffix>", "<fim_prefix>"])
+    assert infilling(made.backend_tokenizer) is None, "one is missing"
+    made.add_tokens(["<fim_middle>"])
+    assert infilling(made.backend_tokenizer) == ("<fim_prefix>", "<fim_suffix>", "<fim_middle>")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from contextlib import suppress
 
 import httpx
@@ -168,7 +169,31 @@ async def test_a_client_that_closes_all_at_once_leaves_an_idle_engine(stack):
     assert after["requests_cancelled"] - before["requests_cancelled"] == 6
 
 
-def test_a_server_that_stops_closes_its_sockets_and_frees_the_engine(stack, start):
+def test_a_server_that_stops_lets_a_sockets_requests_end(stack, start):
+    target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
+
+    async def stop() -> None:
+        front = start("proxy", "--triton", target)
+        await asyncio.to_thread(front.wait_ready)
+        async with socket_of(front) as idle, socket_of(front) as socket:
+            await socket.send(json.dumps({**LONG, "max_tokens": 2500, "request_id": "long"}))
+            await asyncio.to_thread(wait_until_generating, stack)
+            front.process.send_signal(signal.SIGTERM)
+            await asyncio.wait_for(idle.wait_closed(), 10)
+            assert idle.close_code == 1001
+            await socket.send(json.dumps({**LONG, "request_id": "late"}))
+            messages = await received(socket, until=2)
+            ends = {m["request_id"]: m for m in messages if m.get("type") in ("done", "error")}
+            assert ends["long"]["type"] == "done"
+            assert ends["late"]["error"]["code"] == "model_unavailable"
+            await asyncio.wait_for(socket.wait_closed(), 10)
+            assert socket.close_code == 1001
+        assert await asyncio.to_thread(front.process.wait, 10) == 0
+
+    asyncio.run(stop())
+
+
+def test_a_server_that_is_hurried_closes_its_sockets_and_frees_the_engine(stack, start):
     target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
 
     async def stop() -> None:
@@ -177,7 +202,10 @@ def test_a_server_that_stops_closes_its_sockets_and_frees_the_engine(stack, star
         async with socket_of(front) as socket:
             await socket.send(json.dumps(LONG))
             await asyncio.to_thread(wait_until_generating, stack)
-            assert await asyncio.to_thread(front.stop, within_s=10) == 0
+            for _ in range(2):
+                front.process.send_signal(signal.SIGTERM)
+                await asyncio.sleep(0.05)
+            assert await asyncio.to_thread(front.process.wait, 10) == 0
             with pytest.raises(websockets.ConnectionClosedError):
                 await received(socket)
             assert socket.close_code == 1012

@@ -108,3 +108,59 @@ def test_the_model_list_tells_the_parsers(client, name):
     model = client.models.retrieve(name)
     expected = "hermes" if name == "demo" else None
     assert (model.tool_parser, model.reasoning_parser) == (expected, None)
+
+
+def test_required_picks_a_tool_by_meaning(client):
+    convert = function("convert", "Convert an amount of money", amount={"type": "number"})
+    tools = [convert, TIME, WEATHER]
+    for question, name in (
+        ("What is the weather in Rome?", "get_weather"),
+        ("What time is it in Oslo?", "get_time"),
+    ):
+        messages = [{"role": "user", "content": question}]
+        choice = asked(client, messages, tools=tools, tool_choice="required")
+        assert calls(choice)[0][0] == name
+        assert choice.finish_reason == "tool_calls"
+
+
+def test_required_calls_where_the_model_would_not(client):
+    choice = asked(client, [{"role": "user", "content": "Hello!"}], tool_choice="required")
+    assert calls(choice)
+    assert set(calls(choice)[0][1]) == {"city"}
+    assert not (choice.message.content or "").strip()
+
+
+def test_a_named_function_is_called_and_the_answer_stops(client):
+    named = {"type": "function", "function": {"name": "get_time"}}
+    choice = asked(client, IN_ROME, tool_choice=named)
+    assert [name for name, _ in calls(choice)] == ["get_time"]
+    assert choice.finish_reason == "stop"
+
+
+def test_allowed_tools_are_the_only_ones(client):
+    allowed = {
+        "mode": "required",
+        "tools": [{"type": "function", "function": {"name": "get_time"}}],
+    }
+    choice = asked(client, IN_ROME, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    assert {name for name, _ in calls(choice)} == {"get_time"}
+    assert choice.finish_reason == "tool_calls"
+
+
+def test_strict_arguments_conform(client):
+    unit = {"enum": ["C", "F"]}
+    tool = function("get_weather", "Get the current weather in a city", city=CITY, unit=unit)
+    tool["function"]["strict"] = True
+    tool["function"]["parameters"]["additionalProperties"] = False
+    ((name, arguments),) = calls(asked(client, IN_ROME, tools=[tool]))
+    assert (name, set(arguments)) == ("get_weather", {"city", "unit"})
+    assert arguments["unit"] in ("C", "F")
+
+
+def test_a_format_beside_tools(client):
+    schema = {"name": "said", "schema": {"type": "object", "properties": {"a": {"enum": [1]}}}}
+    fields = {"response_format": {"type": "json_schema", "json_schema": schema}}
+    assert calls(asked(client, IN_ROME, **fields)) == [("get_weather", {"city": "Rome"})]
+    choice = asked(client, [{"role": "user", "content": "Hello!"}], **fields)
+    if not calls(choice):
+        json.loads(choice.message.content)

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from proxy.choice import Choice
 from proxy.domain.completion import fold
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
-from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling, TextPrompt
+from proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    PromptLimit,
+    Sampling,
+    TextPrompt,
+    TokenPrompt,
+)
 from tests.doubles.engine import CARD
 from tests.strategies import cuts
 
@@ -107,13 +114,6 @@ def test_stop_strings_are_not_looked_for_in_the_first_tokens():
     assert answered(request, [tokens], FinishReason.LENGTH).text == "abc"
 
 
-def test_an_echo_is_in_front_and_shifts_the_offsets():
-    request = asked(echoes_prompt=True, sampling=LOGGED)
-    (answer,) = answered(request, [[b"a", b"b"]], FinishReason.LENGTH).choices
-    assert answer.text == "pab"
-    assert [token.offset for token in answer.log_probs] == [1, 2]
-
-
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -126,3 +126,62 @@ def test_the_space_between_the_callers_words_and_the_models_is_kept(fields, text
     card = replace(CARD, facts=replace(CARD.facts, strips_leading_space=True))
     choice = Choice(replace(asked(), **fields), card)
     assert choice.push(joined([b" a"], FinishReason.LENGTH))[0].text == text
+
+
+ECHOED = TokenDelta(
+    (b"", b" Hi", b"\xc3", b"\xa9", b"!", b"x"),
+    prompt_tokens=4,
+    token_ids=(1, 2, 3, 4, 5, 6),
+    log_probs=(
+        TokenLogProb(None),
+        *(TokenLogProb(-float(at), (Alternative(b"?", -0.1),)) for at in range(1, 6)),
+    ),
+    finish=FinishReason.LENGTH,
+)
+
+
+@pytest.mark.parametrize("strips", [False, True])
+def test_a_prompt_that_the_engine_tells_is_ahead_of_the_answer_and_no_part_of_it(strips):
+    card = replace(CARD, facts=replace(CARD.facts, strips_leading_space=strips))
+    request = asked(echoes_prompt=True, sampling=LOGGED, returns_token_ids=True, stop=("Hi", "x"))
+    whole = fold(Choice(request, card).push(ECHOED))
+    answer = whole.choices[0]
+    before = "Hié" if strips else " Hié"
+    assert answer.text == before + "!", "stop strings are not looked for in the prompt"
+    assert (answer.reason, answer.token_ids) == (FinishReason.STOP, (5, 6))
+    assert whole.usage.prompt_tokens == 4
+    assert whole.usage.completion_tokens == 2
+    start = len(before) - 1
+    assert [one.offset for one in answer.log_probs] == [0, 0, start, start, start + 1]
+    assert [one.log_prob.log_prob for one in answer.log_probs] == [None, -1, -2, -3, -4]
+
+
+def test_the_mean_log_probability_is_of_the_answer_alone():
+    request = asked(echoes_prompt=True, sampling=LOGGED)
+    *_, end = Choice(request, CARD).push(ECHOED)
+    assert end.mean_log_prob == -4.5
+
+
+def test_a_prompt_alone_has_no_answer():
+    request = asked(echoes_prompt=True, max_tokens=0)
+    delta = replace(ECHOED, prompt_tokens=6, log_probs=())
+    whole = fold(Choice(request, CARD).push(delta))
+    assert (whole.text, whole.reason) == (" Hié!x", FinishReason.LENGTH)
+    assert whole.usage.completion_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "by_engine"),
+    [
+        ({}, False),
+        ({"max_tokens": 0}, True),
+        ({"sampling": LOGGED}, True),
+        ({"prompt": TokenPrompt(ids=(1,))}, True),
+        ({"prompt_limit": PromptLimit(tokens=3)}, True),
+    ],
+)
+def test_the_engine_tells_the_prompt_where_its_text_is_not_enough(fields, by_engine):
+    prompt = {"prompt": TextPrompt(text="p")} | fields
+    request = GenerationRequest(id="r", model="demo", echoes_prompt=True, **prompt)
+    assert request.echoes_tokens is by_engine
+    assert not replace(request, echoes_prompt=False).echoes_tokens

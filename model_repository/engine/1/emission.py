@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Emission:
-    """Each of its verbs but `sample` ends the sequence."""
+    """Each of its verbs but `sample` and `echo` ends the sequence."""
 
     def __init__(self, roster: Roster, vocab_size: int) -> None:
         self._roster = roster
@@ -33,6 +33,17 @@ class Emission:
                 self._deliver(sequence, token)
             except Exception as error:
                 self.fail(sequence, error)
+
+    def echo(self, sequence: Sequence) -> bool:
+        """Hands on the prompt's own tokens, where they are wanted; whether that is all."""
+        echo, sequence.echo = sequence.echo, None
+        if echo is None:
+            return False
+        is_all = sequence.job.input.max_tokens == 0
+        sequence.job.sink.echo(echo.tokens(), "length" if is_all else None)
+        if is_all:
+            self._roster.end(sequence)
+        return is_all
 
     def cancel(self, sequence: Sequence) -> None:
         self._roster.end(sequence)

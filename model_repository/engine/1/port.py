@@ -96,8 +96,9 @@ class Guide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationInput:
-    """One prompt and how to continue it. `max_tokens` new tokens at most, at least 1.
+    """One prompt and how to continue it. `max_tokens` new tokens at most; 0 with an echo alone.
 
+    echoes_prompt: its own tokens come first, with log-probabilities where `sampling` wants them.
     priority: a higher one goes first, and takes the row of a lower one when all are taken.
     cache_salt: only requests of the same salt share cached keys and values.
     """
@@ -108,12 +109,14 @@ class GenerationInput:
     guide: Guide | None = None
     priority: int = 0
     cache_salt: str = ""
+    echoes_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogProbs:
     """Natural logarithms, of the model's own distribution: before any penalty, bias or guide.
 
+    A prompt's first token has NaN, and -1 and -inf for alternatives: nothing comes before it.
     `top` is the most likely tokens, best first, as (token id, log-probability).
     """
 
@@ -134,6 +137,9 @@ class TokenSink(Protocol):
 
     def started(self, cached_tokens: int) -> None:
         """Prefill begins; so many of the prompt's tokens come from the cache. Called once."""
+
+    def echo(self, tokens: list[Token], finish: FinishReason | None) -> None:
+        """The prompt's own, once, before the first new one; with a finish reason that is all."""
 
     def token(self, token: Token, finish: FinishReason | None) -> None:
         """A new token; with a finish reason it is the last one."""

@@ -180,11 +180,13 @@ class Scheduler:
             raise ValueError("the sequence has no row")
         began = time.perf_counter()
         logits = self._decoder.prefill(sequence.row, ids, sequence.computed)
+        if sequence.echo is not None:
+            sequence.echo.score(logits, sequence.computed)
         seconds = time.perf_counter() - began
         self._budget.prefilled(len(ids), seconds)
         self.stats.prefilled(len(ids), seconds)
         sequence.computed += len(ids)
-        if not sequence.missing:
+        if not sequence.missing and not self._emission.echo(sequence):
             self._batch.promote(sequence)
             self._emission.sample([sequence], logits[-1:])
         self._roster.keep(sequence)

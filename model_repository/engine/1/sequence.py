@@ -8,6 +8,7 @@ from guide_compiler import CompiledGuide
 from guide_state import GuideState
 from port import FinishReason, Job
 from prefix_cache import BLOCK, BlockKey, BlockKeys
+from prompt_echo import PromptEcho
 from sampler_state import SamplerState
 
 
@@ -26,6 +27,7 @@ class Sequence:
         self.computed = 0
         self.row: int | None = None
         self.has_started = False
+        self.echo = self._echo_of(job)
         self.is_gone = False  # its job is over
         self._keys = BlockKeys(job.input.cache_salt)
 
@@ -44,12 +46,22 @@ class Sequence:
         return self.job.is_cancelled or self.job.sink.is_abandoned()
 
     def reusable_keys(self) -> list[BlockKey]:
-        """Blocks that may come from the cache: the last token must be computed, for its logits."""
-        return self._keys.of(self.tokens)[: (len(self.tokens) - 1) // BLOCK]
+        """Blocks that may come from the cache: where logits are needed, tokens are computed."""
+        needed_from = len(self.tokens) - 1
+        if self.echo is not None and self.echo.unscored_from is not None:
+            needed_from = self.echo.unscored_from
+        return self._keys.of(self.tokens)[: needed_from // BLOCK]
 
     def computed_keys(self) -> list[BlockKey]:
         """The full blocks that the row holds."""
         return self._keys.of(self.tokens)[: self.computed // BLOCK]
+
+    @staticmethod
+    def _echo_of(job: Job) -> PromptEcho | None:
+        wanted = job.input
+        if not wanted.echoes_prompt:
+            return None
+        return PromptEcho(wanted.prompt_ids, wanted.sampling.log_probs)
 
     def append(self, token_id: int) -> FinishReason | None:
         """Takes a generated token in; why it is the last one, if it is."""

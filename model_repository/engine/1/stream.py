@@ -24,6 +24,7 @@ class Stream:
         self._post = post
         self._lock = threading.Lock()
         self._is_posted = False
+        self._echoed: list[Token] = []
         self._tokens: list[Token] = []
         self._first = {"num_input_tokens": prompt_tokens, "num_cached_tokens": 0}
         self._finish: FinishReason | None = None
@@ -36,6 +37,15 @@ class Stream:
 
     def started(self, cached_tokens: int) -> None:
         self._first["num_cached_tokens"] = cached_tokens
+
+    def echo(self, tokens: list[Token], finish: FinishReason | None) -> None:
+        """They leave with the first new token."""
+        with self._lock:
+            self._echoed = tokens
+            if finish is None:
+                return
+            self._finish, self._end, self._is_posted = finish, "finished", True
+        self._post(self)
 
     def token(self, token: Token, finish: FinishReason | None) -> None:
         with self._lock:
@@ -88,12 +98,13 @@ class Stream:
             if not self._is_posted:
                 return 0, None
             tokens, self._tokens = self._tokens, []
+            echoed, self._echoed = self._echoed, []
             end, finish, error, self._is_posted = self._end, self._finish, self._error, False
         flags = 0 if end is None else FINAL
         if error is not None:
             self._sender.send(pb_utils.InferenceResponse(error=error), flags=flags)
-        elif tokens:
-            self._sender.send(self._response(tokens, finish), flags=flags)
+        elif echoed or tokens:
+            self._sender.send(self._response([*echoed, *tokens], finish), flags=flags)
         else:
             self._sender.send(flags=flags)
         return len(tokens), end

@@ -47,6 +47,10 @@ class Admission:
         if tokens > self.context_length + CUT_MARGIN_TOKENS:
             raise self._too_long(f"more than {self.context_length}")
 
+    def prompt_room(self, max_tokens: int | None) -> int:
+        """Tokens of the longest prompt that leaves room for so many, or the default, or one."""
+        return max(1, self.context_length - (max_tokens or self.default_max_tokens or 1))
+
     def _too_long(self, prompt_tokens: str) -> Refusal:
         return Refusal(
             "context_length_exceeded",
@@ -55,14 +59,22 @@ class Admission:
             f"prompt has {prompt_tokens}, which leaves no room for an answer. Shorten the prompt.",
         )
 
-    def output_len(self, ids: list[int], max_tokens: int | None) -> int:
-        """New tokens allowed: max_tokens; else the default, or what the context leaves if less."""
+    def output_len(
+        self, ids: list[int], max_tokens: int | None, *, may_be_none: bool = False
+    ) -> int:
+        """New tokens allowed: max_tokens; else the default, or what the context leaves if less.
+
+        may_be_none: 0 may be asked for.
+        """
         prompt_tokens = len(ids)
         if not prompt_tokens:
             raise Refusal("invalid_parameter", "prompt", "the prompt has no tokens")
         room = self.context_length - prompt_tokens
-        if room < 1:
+        is_none = may_be_none and max_tokens == 0
+        if room < (0 if is_none else 1):
             raise self._too_long(str(prompt_tokens))
+        if is_none:
+            return 0
         if max_tokens is None:
             return min(room, self.default_max_tokens or room)
         if max_tokens < 1:

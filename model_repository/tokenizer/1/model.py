@@ -14,10 +14,11 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 from admission import Admission, Refusal
 from guide_check import KIND_PARAM, MB, TEXT_PARAM, GuideCheck
+from prompt_cut import START_CHARACTERS_A_TOKEN, PromptCut
 from tokenizers import Tokenizer
 from word_list import word_list
 
-START_CHARACTERS_A_TOKEN = 4
+CUT_PARAM = "truncate_prompt_tokens"
 
 
 class TritonPythonModel:
@@ -50,7 +51,11 @@ class TritonPythonModel:
     def _respond(self, request: Any) -> Any:
         try:
             ids = self._prompt_ids(request)
-            output_len = self._admission.output_len(ids, _scalar(request, "max_tokens"))
+            output_len = self._admission.output_len(
+                ids,
+                _scalar(request, "max_tokens"),
+                may_be_none=bool(_scalar(request, "echo_prompt")),
+            )
             bad_words = word_list(self._bad_words(request), self._encode_word)
             self._check_guide(request)
         except Refusal as refusal:
@@ -67,14 +72,29 @@ class TritonPythonModel:
     def _prompt_ids(self, request: Any) -> list[int]:
         """text_input's tokens, then input_ids."""
         ids: list[int] = []
-        text = _scalar(request, "text_input")
+        text, cut = _scalar(request, "text_input"), self._cut(request)
+        given = pb_utils.get_input_tensor_by_name(request, "input_ids")
+        if cut is not None and text is not None and given is not None:
+            raise Refusal("invalid_parameter", CUT_PARAM, "text and ids together are not cut")
         if text is not None:
             special = _scalar(request, "add_special_tokens")
-            ids += self._encode(text, add_special_tokens=special is None or bool(special))
-        given = pb_utils.get_input_tensor_by_name(request, "input_ids")
+            ids += self._encode(text, cut, add_special_tokens=special is None or bool(special))
         if given is not None:
-            ids += self._admission.checked_ids(given.as_numpy().ravel().tolist())
+            given_ids = self._admission.checked_ids(given.as_numpy().ravel().tolist())
+            ids += given_ids if cut is None else cut.of_ids(given_ids)
         return ids
+
+    def _cut(self, request: Any) -> PromptCut | None:
+        """-1: to what leaves room for the answer."""
+        tokens = _scalar(request, CUT_PARAM)
+        if tokens is None:
+            return None
+        if tokens < -1 or tokens == 0:
+            raise Refusal("invalid_parameter", CUT_PARAM, f"{tokens} is less than 1, and not -1")
+        if tokens == -1:
+            tokens = self._admission.prompt_room(_scalar(request, "max_tokens"))
+        keeps_start = _scalar(request, "truncate_keeps_start")
+        return PromptCut(tokens=int(tokens), keeps_start=bool(keeps_start))
 
     def _bad_words(self, request: Any) -> list[str]:
         tensor = pb_utils.get_input_tensor_by_name(request, "bad_words")
@@ -95,8 +115,10 @@ class TritonPythonModel:
         elif text is not None:
             raise Refusal("invalid_parameter", KIND_PARAM, "a guide needs its type")
 
-    def _encode(self, text: bytes, *, add_special_tokens: bool) -> list[int]:
+    def _encode(self, text: bytes, cut: PromptCut | None, *, add_special_tokens: bool) -> list[int]:
         decoded = _decoded(text, "prompt")
+        if cut is not None:
+            return cut.of_text(self._tokenizer, decoded, add_special_tokens=add_special_tokens)
         size = START_CHARACTERS_A_TOKEN * self._admission.context_length
         while size < len(decoded):  # ten megabytes would hold up everyone for half a minute
             start = self._tokenizer.encode(decoded[:size], add_special_tokens=False)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.api.openai import chat, completions
+from proxy.api.answer import Renderer, in_words
+from proxy.api.openai import chat, completions, nvext
+from proxy.api.openai.annotations import Annotator
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody, GenerationBody
 from proxy.api.openai.chat_renderer import ChatRenderer
+from proxy.api.openai.completions import CompletionRenderer
 from proxy.api.openai.head import fingerprint_of
 from proxy.api.openai.limits import Limits
+from proxy.api.openai.nvext_renderer import NvExtRenderer
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
 from proxy.structured.asked import constraint
+from proxy.structured.schema import checked
 
 
 class Asking:
@@ -19,14 +24,21 @@ class Asking:
     registry and `structured.asked` do."""
 
     def __init__(
-        self, registry: Registry, limits: Limits, *, reasoning_fields: tuple[str, ...]
+        self,
+        registry: Registry,
+        limits: Limits,
+        annotator: Annotator,
+        *,
+        reasoning_fields: tuple[str, ...],
     ) -> None:
         self._registry = registry
         self._limits = limits
+        self._annotator = annotator
         self._reasoning_fields = reasoning_fields
 
-    def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, ChatRenderer]:
+    async def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, Renderer]:
         self._limits.check(body)
+        body = nvext.merged(body, ids_field="prompt_token_ids")
         request = self._constrained(chat.to_domain(body), body)
         renderer = ChatRenderer(
             body,
@@ -34,17 +46,32 @@ class Asking:
             fingerprint=self._fingerprint(body.model),
             reasoning_fields=self._reasoning_fields,
         )
-        return request, renderer
+        return request, await self._extended(body, request, renderer)
 
-    def completion(
-        self, body: CompletionBody
-    ) -> tuple[GenerationRequest, completions.CompletionRenderer]:
+    async def completion(self, body: CompletionBody) -> tuple[GenerationRequest, Renderer]:
         self._limits.check(body)
+        body = nvext.merged(body, ids_field="prompt")
         request = self._constrained(completions.to_domain(body), body)
         fingerprint = self._fingerprint(body.model)
-        return request, completions.CompletionRenderer(body, request, fingerprint=fingerprint)
+        renderer = CompletionRenderer(body, request, fingerprint=fingerprint)
+        return request, await self._extended(body, request, renderer)
+
+    async def _extended(
+        self, body: GenerationBody, request: GenerationRequest, renderer: Renderer
+    ) -> Renderer:
+        """With what `nvext` asks to be told."""
+        if body.nvext is None:
+            return renderer
+        with in_words(renderer.field_names):
+            before = await self._annotator.of_prompt(request, body.nvext.annotations or ())
+        card = self._registry.known(body.model)
+        return NvExtRenderer(renderer, body.nvext, request, card, before)
 
     def _constrained(self, request: GenerationRequest, body: GenerationBody) -> GenerationRequest:
+        """With what the caller wants of the answer; the schemas of its tools are checked, too."""
+        for at, tool in enumerate(request.tools):
+            if tool.parameters is not None:
+                checked(tool.parameters, f"tools[{at}].function.parameters", self._limits.schemas)
         if (asked := body.asked_format) is None:
             return request
         return replace(request, constraint=constraint(asked, self._limits.schemas))

@@ -13,12 +13,15 @@ from proxy.api.openai.fields import (
     Metadata,
     PromptText,
     Text,
+    TokenIds,
     TokenLimit,
     only,
 )
 from proxy.api.openai.fields import RequestBody as RequestBody
 from proxy.api.openai.format_body import FormatBody
 from proxy.api.openai.message_bodies import MessageBody as MessageBody
+from proxy.api.openai.nvext import NvExtBody
+from proxy.api.openai.prompt_body import PromptBody
 from proxy.api.openai.sampling_body import SamplingBody
 from proxy.api.openai.tool_bodies import ToolsBody
 
@@ -36,7 +39,7 @@ class StreamOptions(RequestBody):
     include_obfuscation: Annotated[bool, only(False)] | None = None
 
 
-class GenerationBody(SamplingBody, FormatBody):
+class GenerationBody(SamplingBody, PromptBody, FormatBody, NvExtBody):
     """What chat completions and completions share, beside sampling."""
 
     model: str
@@ -59,6 +62,27 @@ class GenerationBody(SamplingBody, FormatBody):
         if self.stream_options is not None and not self.stream:
             raise FieldError(
                 "stream_options", "'stream_options' is only allowed when 'stream' is true"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _annotations_need_stream(self) -> GenerationBody:
+        if self.nvext is not None and self.nvext.annotations and not self.stream:
+            raise FieldError(
+                "nvext.annotations",
+                "'nvext.annotations' are told beside a stream: set 'stream', or ask for "
+                "'nvext.extra_fields'",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _special_tokens_stand_close(self) -> GenerationBody:
+        if self.spaces_between_special_tokens and self.skip_special_tokens is False:
+            raise FieldError(
+                "spaces_between_special_tokens",
+                "'spaces_between_special_tokens' is not supported by this server: special tokens "
+                "stand in the text as the model wrote them",
+                code="unsupported_parameter",
             )
         return self
 
@@ -86,6 +110,7 @@ class GenerationBody(SamplingBody, FormatBody):
             "user": self.user,
             "safety_identifier": self.safety_identifier,
             "metadata": self.metadata or {},
+            **self.prompt_fields(),
         }
 
     def _check_min_tokens(self, most: int | None) -> None:
@@ -93,6 +118,22 @@ class GenerationBody(SamplingBody, FormatBody):
             raise FieldError(
                 "min_tokens", f"'min_tokens' is {self.min_tokens}, more than the limit of {most}"
             )
+
+
+# Fields that a prompt without a chat template has no place for.
+OF_THE_TEMPLATE = (
+    "add_generation_prompt",
+    "chat_template",
+    "chat_template_kwargs",
+    "continue_final_message",
+    "documents",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "thinking_token_budget",
+    "tool_choice",
+    "tools",
+    "verbosity",
+)
 
 
 class Prediction(RequestBody):
@@ -116,6 +157,8 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     documents: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
+    chat_template: Annotated[str, StringConstraints(min_length=1, max_length=65_536)] | None = None
+    prompt_token_ids: TokenIds | None = None
 
     @model_validator(mode="after")
     def _one_token_limit(self) -> ChatCompletionBody:
@@ -153,6 +196,43 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
             )
         return self
 
+    @model_validator(mode="after")
+    def _a_prompt_without_template(self) -> ChatCompletionBody:
+        """Of the fields that shape a rendered prompt none is ignored."""
+        raw = self.nvext is not None and self.nvext.use_raw_prompt
+        ids = "prompt_token_ids" if self.prompt_token_ids else None
+        if self.nvext is not None and self.nvext.token_data:
+            ids = "nvext.token_data"
+        instead = ids or ("nvext.use_raw_prompt" if raw else None)
+        if instead is None:
+            return self
+        for name in OF_THE_TEMPLATE:
+            if getattr(self, name) is not None:
+                raise FieldError(name, f"'{name}' is for the chat template, without '{instead}'")
+        if raw and (ids or [message.role for message in self.messages] != ["user"]):
+            raise FieldError(
+                "nvext.use_raw_prompt",
+                "'nvext.use_raw_prompt' takes one message of the user as the prompt",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_cut_prompt_is_not_continued(self) -> ChatCompletionBody:
+        """A budget of reasoning sends what was thought again, behind the prompt."""
+        budget = self.thinking_token_budget
+        if self.nvext is not None and self.nvext.max_thinking_tokens is not None:
+            budget = self.nvext.max_thinking_tokens
+        if budget is not None and self.truncate_prompt_tokens is not None:
+            raise FieldError(
+                "truncate_prompt_tokens",
+                "'truncate_prompt_tokens' and a budget of reasoning exclude each other",
+            )
+        return self
+
+    @property
+    def takes_raw_prompt(self) -> bool:
+        return self.nvext is not None and bool(self.nvext.use_raw_prompt)
+
     @property
     def token_limit(self) -> int | None:
         return self.max_tokens or self.max_completion_tokens
@@ -164,9 +244,11 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
 
 class CompletionBody(GenerationBody):
     prompt: PromptText
+    max_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     best_of: Annotated[int, Field(ge=1, le=20)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     echo: bool | None = None
+    suffix: str | None = None
 
     @model_validator(mode="after")
     def _best_of_n(self) -> CompletionBody:
@@ -178,14 +260,37 @@ class CompletionBody(GenerationBody):
         return self
 
     @model_validator(mode="after")
-    def _echo_is_of_text(self) -> CompletionBody:
-        first = self.prompt[0] if self.prompt else ""
-        if self.echo and not isinstance(first, str):
-            raise FieldError("echo", "'echo' needs a prompt of text", code="unsupported_parameter")
-        if self.echo and self.logprobs is not None:
+    def _an_answer_of_nothing_is_an_echo(self) -> CompletionBody:
+        if self.max_tokens == 0 and not self.echo:
             raise FieldError(
-                "echo",
-                "'echo' with 'logprobs' is not supported by this server",
+                "max_tokens", "'max_tokens' is 0, which is only allowed when 'echo' is true"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_suffix_is_of_text(self) -> CompletionBody:
+        first = self.prompt[0] if self.prompt else ""
+        if self.suffix is not None and not isinstance(first, str):
+            raise FieldError("suffix", "'suffix' needs a prompt of text")
+        if self.suffix is not None and self.echo:
+            raise FieldError("suffix", "'suffix' and 'echo' exclude each other")
+        if self.suffix is not None and self.nvext is not None and self.nvext.token_data:
+            raise FieldError("suffix", "'suffix' and 'nvext.token_data' exclude each other")
+        return self
+
+    @model_validator(mode="after")
+    def _an_echo_has_no_format(self) -> CompletionBody:
+        if self.echo and self.asked_format is not None:
+            field = self.asked_format.field
+            raise FieldError("echo", f"'echo' and '{field}' exclude each other")
+        return self
+
+    @model_validator(mode="after")
+    def _completions_do_not_think(self) -> CompletionBody:
+        if self.nvext is not None and self.nvext.max_thinking_tokens is not None:
+            raise FieldError(
+                "nvext.max_thinking_tokens",
+                "'nvext.max_thinking_tokens' is of chats: a completion has no reasoning",
                 code="unsupported_parameter",
             )
         return self

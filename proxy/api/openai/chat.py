@@ -5,7 +5,13 @@ from __future__ import annotations
 import uuid
 
 from proxy.api.openai.bodies import ChatCompletionBody
-from proxy.domain.request import ChatPrompt, GenerationRequest
+from proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    SinglePrompt,
+    TextPrompt,
+    TokenPrompt,
+)
 
 # Of these the values say what happens in any case, so a template need not know of them.
 USUAL = {("verbosity", "medium"), ("reasoning_effort", "none")}
@@ -24,7 +30,15 @@ def to_domain(body: ChatCompletionBody) -> GenerationRequest:
     )
 
 
-def _prompt(body: ChatCompletionBody) -> ChatPrompt:
+def _prompt(body: ChatCompletionBody) -> SinglePrompt:
+    if body.prompt_token_ids is not None:
+        return TokenPrompt(ids=tuple(body.prompt_token_ids))
+    if body.takes_raw_prompt:
+        return TextPrompt(text=body.messages[0].to_domain().content or "")
+    return _chat_prompt(body)
+
+
+def _chat_prompt(body: ChatCompletionBody) -> ChatPrompt:
     values = {name: getattr(body, name) for name in ("reasoning_effort", "verbosity")}
     continues = bool(body.continue_final_message)
     return ChatPrompt(
@@ -38,4 +52,5 @@ def _prompt(body: ChatCompletionBody) -> ChatPrompt:
         }
         | ({} if body.documents is None else {"documents": body.documents}),
         callers_values=body.chat_template_kwargs or {},
+        template=body.chat_template,
     )

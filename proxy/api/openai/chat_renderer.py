@@ -9,7 +9,7 @@ from typing_extensions import assert_never
 from proxy.api.openai.bodies import ChatCompletionBody
 from proxy.api.openai.field_names import FIELD_NAMES
 from proxy.api.openai.head import head
-from proxy.api.openai.log_probs import chat_log_probs
+from proxy.api.openai.log_probs import LogProbs
 from proxy.api.openai.usage import StreamUsage, usage_body
 from proxy.domain.completion import Answer, Completion
 from proxy.domain.events import (
@@ -39,6 +39,7 @@ class ChatRenderer:
         limit = "max_completion_tokens" if body.max_tokens is None else "max_tokens"
         self.field_names = {**FIELD_NAMES, "prompt": "messages", "max_tokens": limit}
         self._logs = bool(body.logprobs)
+        self._log_probs = LogProbs(by_id=bool(body.return_tokens_as_token_ids))
         self._tells_ids = bool(body.return_token_ids)
         self._reasoning_fields = reasoning_fields
         self._usage = StreamUsage(body, request.choices)
@@ -113,7 +114,7 @@ class ChatRenderer:
 
     def _with_tokens(self, choice: dict[str, Any], part: AnyDelta | Answer) -> dict[str, Any]:
         if self._logs and part.log_probs:
-            choice["logprobs"] = chat_log_probs(part.log_probs)
+            choice["logprobs"] = self._log_probs.of_chat(part.log_probs)
         if self._tells_ids:
             choice["token_ids"] = list(part.token_ids)
         return choice

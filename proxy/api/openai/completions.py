@@ -8,7 +8,7 @@ from typing import Any
 from proxy.api.openai.bodies import CompletionBody
 from proxy.api.openai.field_names import FIELD_NAMES
 from proxy.api.openai.head import head
-from proxy.api.openai.log_probs import completion_log_probs
+from proxy.api.openai.log_probs import LogProbs
 from proxy.api.openai.usage import StreamUsage, usage_body
 from proxy.domain.completion import Answer, Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
@@ -24,7 +24,7 @@ from proxy.domain.request import (
 def to_domain(body: CompletionBody) -> GenerationRequest:
     return GenerationRequest(
         id=f"cmpl-{uuid.uuid4().hex}",
-        prompt=_prompt(body.prompt),
+        prompt=_prompt(body.prompt, body.suffix),
         max_tokens=body.max_tokens,
         best_of=body.best_of,
         echoes_prompt=bool(body.echo),
@@ -32,16 +32,16 @@ def to_domain(body: CompletionBody) -> GenerationRequest:
     )
 
 
-def _prompt(given: str | list[str] | list[int] | list[list[int]]) -> Prompt:
+def _prompt(given: str | list[str] | list[int] | list[list[int]], suffix: str | None) -> Prompt:
+    if isinstance(given, str) or isinstance(given[0], int):
+        return _one_prompt(given, suffix)
+    return PromptBatch(prompts=tuple(_one_prompt(one, suffix) for one in given))
+
+
+def _one_prompt(given: Any, suffix: str | None) -> TextPrompt | TokenPrompt:
     if isinstance(given, str):
-        return TextPrompt(text=given)
-    if isinstance(given[0], int):
-        return _one_prompt(given)
-    return PromptBatch(prompts=tuple(map(_one_prompt, given)))
-
-
-def _one_prompt(given: Any) -> TextPrompt | TokenPrompt:
-    return TextPrompt(text=given) if isinstance(given, str) else TokenPrompt(ids=tuple(given))
+        return TextPrompt(text=given, suffix=suffix)
+    return TokenPrompt(ids=tuple(given))
 
 
 class CompletionRenderer:
@@ -57,6 +57,7 @@ class CompletionRenderer:
         fingerprint: str | None = None,
     ) -> None:
         self._logs = body.logprobs is not None
+        self._log_probs = LogProbs(by_id=bool(body.return_tokens_as_token_ids))
         self._tells_ids = bool(body.return_token_ids)
         self._usage = StreamUsage(body, request.choices * len(request.prompts))
         self._head = head(body, request, "text_completion", fingerprint)
@@ -84,7 +85,7 @@ class CompletionRenderer:
 
     def _with_tokens(self, choice: dict[str, Any], part: TextDelta | Answer) -> dict[str, Any]:
         if self._logs and part.log_probs:
-            choice["logprobs"] = completion_log_probs(part.log_probs)
+            choice["logprobs"] = self._log_probs.of_completion(part.log_probs)
         if self._tells_ids:
             choice["token_ids"] = list(part.token_ids)
         return choice

@@ -88,9 +88,34 @@ MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Metadata = Annotated[dict[MetadataKey, Label], Field(max_length=16)]
 
 
+# Parts of OpenAI's and vLLM's messages that are no text.
+OTHER_PARTS = {
+    "image_url": "an image",
+    "image_embeds": "an image",
+    "input_audio": "audio",
+    "audio_url": "audio",
+    "video_url": "a video",
+    "file": "a file",
+    "refusal": "a refusal",
+}
+
+
 class TextPart(RequestBody):
     type: Literal["text"]
     text: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, given: Any) -> Any:
+        kind = given.get("type") if isinstance(given, dict) else None
+        if isinstance(kind, str) and kind in OTHER_PARTS:
+            raise FieldError(
+                None,
+                f"{OTHER_PARTS[kind]} ({kind!r}) is not supported by this server, whose models "
+                "read text: send a part of type 'text'",
+                code="unsupported_parameter",
+            )
+        return given
 
 
 Text = Annotated[

@@ -6,49 +6,56 @@ from collections.abc import Iterable
 from typing import Any
 
 from proxy.domain.events import LoggedToken
+from proxy.domain.output import Alternative, TokenLogProb
 
 LEAST = -9999.0  # OpenAI's word for a probability of 0, which JSON has no number for
 
 
-def chat_log_probs(tokens: Iterable[LoggedToken]) -> dict[str, Any]:
-    content = [
-        {
-            **_token(token.token_bytes, token.log_prob.log_prob),
-            "top_logprobs": [_token(one.token_bytes, one.log_prob) for one in token.log_prob.top],
+class LogProbs:
+    """`by_id`: a token is called "token_id:N", and not by its text."""
+
+    def __init__(self, *, by_id: bool) -> None:
+        self._by_id = by_id
+
+    def of_chat(self, tokens: Iterable[LoggedToken]) -> dict[str, Any]:
+        content = [
+            {
+                **self._token(token.token_bytes, token.log_prob),
+                "top_logprobs": [self._token(one.token_bytes, one) for one in token.log_prob.top],
+            }
+            for token in tokens
+        ]
+        return {"content": content, "refusal": None}
+
+    def of_completion(self, tokens: Iterable[LoggedToken]) -> dict[str, Any]:
+        """The older form: a list for each property. The token itself is among the top ones."""
+        listed = list(tokens)
+        return {
+            "tokens": [self._name(token.token_bytes, token.log_prob) for token in listed],
+            "token_logprobs": [_finite(token.log_prob.log_prob) for token in listed],
+            "top_logprobs": [self._top(token) for token in listed],
+            "text_offset": [token.offset for token in listed],
         }
-        for token in tokens
-    ]
-    return {"content": content, "refusal": None}
+
+    def _top(self, token: LoggedToken) -> dict[str, float | None] | None:
+        """Of tokens with the same text the likeliest stands. A prompt's first token has none."""
+        if token.log_prob.log_prob is None:
+            return None
+        found: dict[str, float | None] = {}
+        for one in token.log_prob.top:
+            found.setdefault(self._name(one.token_bytes, one), _finite(one.log_prob))
+        own = self._name(token.token_bytes, token.log_prob)
+        found.setdefault(own, _finite(token.log_prob.log_prob))
+        return found
+
+    def _token(self, data: bytes, value: Alternative | TokenLogProb) -> dict[str, Any]:
+        name, log_prob = self._name(data, value), _finite(value.log_prob)
+        return {"token": name, "logprob": log_prob, "bytes": list(data)}
+
+    def _name(self, data: bytes, value: Alternative | TokenLogProb) -> str:
+        """A part of a character has no text: U+FFFD."""
+        return f"token_id:{value.token_id}" if self._by_id else data.decode(errors="replace")
 
 
-def completion_log_probs(tokens: Iterable[LoggedToken]) -> dict[str, Any]:
-    """The older form: a list for each property. The token itself is always among the top ones."""
-    listed = list(tokens)
-    return {
-        "tokens": [_text(token.token_bytes) for token in listed],
-        "token_logprobs": [_finite(token.log_prob.log_prob) for token in listed],
-        "top_logprobs": [_top(token) for token in listed],
-        "text_offset": [token.offset for token in listed],
-    }
-
-
-def _top(token: LoggedToken) -> dict[str, float]:
-    """Of tokens with the same text the likeliest stands."""
-    own = (token.token_bytes, token.log_prob.log_prob)
-    found: dict[str, float] = {}
-    for data, value in [*((one.token_bytes, one.log_prob) for one in token.log_prob.top), own]:
-        found.setdefault(_text(data), _finite(value))
-    return found
-
-
-def _token(data: bytes, value: float) -> dict[str, Any]:
-    return {"token": _text(data), "logprob": _finite(value), "bytes": list(data)}
-
-
-def _text(data: bytes) -> str:
-    """A part of a character has no text: U+FFFD."""
-    return data.decode(errors="replace")
-
-
-def _finite(value: float) -> float:
-    return max(value, LEAST)
+def _finite(value: float | None) -> float | None:
+    return None if value is None else max(value, LEAST)

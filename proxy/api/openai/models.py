@@ -9,7 +9,6 @@ from proxy import parsers
 from proxy.api.openai.field_names import FIELD_NAMES
 from proxy.domain.model import ModelCard
 
-
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 
 

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from proxy.api import body
 from proxy.api.answer import in_words
+from proxy.api.body import BodyLimits
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.bodies import ChatCompletionBody
 from proxy.domain.engine import EngineRequest
@@ -18,7 +19,7 @@ from proxy.structured.blame import blamed
 
 
 def routes(
-    service: Service, tokenizer: Tokenizer, asking: Asking, *, max_request_bytes: int
+    service: Service, tokenizer: Tokenizer, asking: Asking, *, limits: BodyLimits
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
     takes = body.documented(ChatCompletionBody)
@@ -28,8 +29,8 @@ def routes(
         """The prompt's text and tokens, and what limits the answer. Refuses what a generation
         would refuse.
         """
-        asked = await body.read(http, ChatCompletionBody, max_bytes=max_request_bytes)
-        generation, renderer = asking.chat(asked)
+        asked = await body.read(http, ChatCompletionBody, limits=limits)
+        generation, renderer = await asking.chat(asked)
         request = service.engine_request(generation)
         with in_words(renderer.field_names), blamed(generation.constraint):
             admitted = await tokenizer.admit(request)

@@ -7,6 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from proxy.api import body, sse
 from proxy.api.answer import Answers, Renderer
+from proxy.api.body import BodyLimits
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
 from proxy.api.openai.models import model_body, model_list
@@ -15,7 +16,7 @@ from proxy.registry import Registry
 
 
 def routes(
-    answers: Answers, registry: Registry, asking: Asking, *, max_request_bytes: int
+    answers: Answers, registry: Registry, asking: Asking, *, limits: BodyLimits
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
@@ -26,13 +27,13 @@ def routes(
 
     @router.post("/chat/completions", openapi_extra=body.documented(ChatCompletionBody))
     async def create_chat_completion(http: Request) -> Response:
-        asked = await body.read(http, ChatCompletionBody, max_bytes=max_request_bytes)
-        return answer(*asking.chat(asked), streams=bool(asked.stream))
+        asked = await body.read(http, ChatCompletionBody, limits=limits)
+        return answer(*await asking.chat(asked), streams=bool(asked.stream))
 
     @router.post("/completions", openapi_extra=body.documented(CompletionBody))
     async def create_completion(http: Request) -> Response:
-        asked = await body.read(http, CompletionBody, max_bytes=max_request_bytes)
-        return answer(*asking.completion(asked), streams=bool(asked.stream))
+        asked = await body.read(http, CompletionBody, limits=limits)
+        return answer(*await asking.completion(asked), streams=bool(asked.stream))
 
     @router.get("/models")
     async def list_models() -> Response:

@@ -11,27 +11,30 @@ from fastapi import APIRouter, WebSocket
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
+from proxy.access.leaving import Leaving
 from proxy.api import body, errors
 from proxy.api.answer import in_words
-from proxy.api.framing import Payload
+from proxy.api.body import BodyLimits
+from proxy.api.framing import Annotation, Part, Payload
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.socket_bodies import CancelBody, SocketChatBody, SocketMessage
 from proxy.domain.delivery import Delivery
-from proxy.domain.errors import InvalidRequest, RateLimited, echoed
+from proxy.domain.errors import InvalidRequest, RateLimited, ShuttingDown, echoed
 from proxy.service import Service
 from proxy.telemetry import line
 
 PATH = "/v1/chat/completions/ws"
-FORBIDDEN_ORIGIN = 1008
+GOING_AWAY, FORBIDDEN_ORIGIN, RESTART = 1001, 1008, 1012
 
 
 def routes(
     service: Service,
     asking: Asking,
+    leaving: Leaving,
     *,
     origins: tuple[str, ...],
     max_requests: int,
-    max_message_bytes: int,
+    body_limits: BodyLimits,
 ) -> APIRouter:
     """`origins`: web pages that may connect, beside those of this server itself."""
     router = APIRouter()
@@ -41,8 +44,10 @@ def routes(
         if not _may_connect(websocket, origins):
             await websocket.close(FORBIDDEN_ORIGIN)  # before it is accepted: a 403
             return
-        limits = {"max_requests": max_requests, "max_message_bytes": max_message_bytes}
-        await ChatSocket(websocket, service, asking, **limits).serve()
+        socket = ChatSocket(
+            websocket, service, asking, leaving, max_requests=max_requests, body_limits=body_limits
+        )
+        await socket.serve()
 
     return router
 
@@ -55,31 +60,59 @@ class ChatSocket:
         websocket: WebSocket,
         service: Service,
         asking: Asking,
+        leaving: Leaving,
         *,
         max_requests: int,
-        max_message_bytes: int,
+        body_limits: BodyLimits,
     ) -> None:
         self._websocket = websocket
         self._service = service
         self._asking = asking
+        self._leaving = leaving
         self._max_requests = max_requests
-        self._max_message_bytes = max_message_bytes
+        self._body_limits = body_limits
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: dict[str | None, asyncio.Task[None]] = {}  # by request_id
 
     async def serve(self) -> None:
-        """Until the client leaves."""
+        """Until the client leaves, or the server does and what runs here has ended."""
         await self._websocket.accept()
         try:
             with suppress(WebSocketDisconnect):
-                while (message := await self._websocket.receive())["type"] == "websocket.receive":
-                    await self._take(_data_of(message))
+                await self._take_messages()
+        except asyncio.CancelledError:  # it has outlasted the drain
+            await _cancelled(self._tasks)
+            await self._websocket.close(RESTART)
+            raise
         finally:
             await _cancelled(self._tasks)
 
+    async def _take_messages(self) -> None:
+        left = asyncio.ensure_future(self._left())
+        received = asyncio.ensure_future(self._websocket.receive())
+        try:
+            while not left.done():
+                await asyncio.wait((left, received), return_when=asyncio.FIRST_COMPLETED)
+                if not received.done():
+                    continue
+                if (message := received.result())["type"] != "websocket.receive":
+                    return
+                await self._take(_data_of(message))
+                received = asyncio.ensure_future(self._websocket.receive())
+            await self._websocket.close(GOING_AWAY, "the server stops")
+        finally:
+            left.cancel()
+            received.cancel()
+
+    async def _left(self) -> None:
+        """Returns when the server is about to stop and no request runs any more."""
+        await self._leaving.wait()
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
     async def _take(self, data: bytes) -> None:
         try:
-            asked = body.parse(data, SocketMessage, max_bytes=self._max_message_bytes).root
+            asked = body.parse(data, SocketMessage, limits=self._body_limits).root
             if isinstance(asked, CancelBody):
                 await self._cancel(asked.request_id)
             else:
@@ -91,7 +124,9 @@ class ChatSocket:
                 await self._send(_error_message(error), _request_id_in(data))
 
     def _begin(self, asked: SocketChatBody) -> None:
-        """Raises ProxyError: its id is taken, or too many run."""
+        """Raises ProxyError: its id is taken, too many run, or the server is about to stop."""
+        if self._leaving.is_said:
+            raise ShuttingDown("The server is shutting down: connect again.")
         key = asked.request_id
         if key in self._running:
             raise InvalidRequest(
@@ -128,14 +163,14 @@ class ChatSocket:
     async def _streamed(self, asked: SocketChatBody) -> Payload:
         """Sends the chunks; what remains to be said at the end."""
         try:
-            request, renderer = self._asking.chat(asked)
+            request, renderer = await self._asking.chat(asked)
             with in_words(renderer.field_names):
                 async with aclosing(
                     self._service.generate(request, Delivery(is_live=True))
                 ) as events:
                     async for event in events:
-                        for chunk in renderer.chunks(event):
-                            await self._send(chunk, asked.request_id)
+                        for part in renderer.chunks(event):
+                            await self._send(_message(part), asked.request_id)
         except WebSocketDisconnect:
             raise
         except Exception as error:
@@ -163,6 +198,12 @@ async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
         task.cancel()
     if waited:
         await asyncio.wait(waited)
+
+
+def _message(part: Part) -> Payload:
+    if isinstance(part, Annotation):
+        return {"type": "annotation", "name": part.name, "value": part.value}
+    return part
 
 
 def _error_message(error: Exception) -> Payload:

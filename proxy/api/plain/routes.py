@@ -7,18 +7,19 @@ from starlette.responses import Response
 
 from proxy.api import body, ndjson, sse
 from proxy.api.answer import Answers
+from proxy.api.body import BodyLimits
 from proxy.api.plain import chat
 from proxy.api.plain.chat import PlainChatBody, PlainRenderer
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
 
 
-def routes(answers: Answers, registry: Registry, *, max_request_bytes: int) -> APIRouter:
+def routes(answers: Answers, registry: Registry, *, limits: BodyLimits) -> APIRouter:
     router = APIRouter(prefix="/chat")
     takes = body.documented(PlainChatBody)
 
     async def asked(http: Request) -> GenerationRequest:
-        given = await body.read(http, PlainChatBody, max_bytes=max_request_bytes)
+        given = await body.read(http, PlainChatBody, limits=limits)
         return chat.to_domain(given, registry.default().name)
 
     @router.post("/json", openapi_extra=takes)

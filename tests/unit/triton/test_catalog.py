@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from tritonclient.grpc import model_config_pb2, service_pb2
 
+from build_engines.facts import INFILLING_PARAMETERS
 from proxy.domain.engine import NotReady
 from proxy.domain.model import CAPABILITIES
 from proxy.triton import tensors
@@ -85,3 +86,19 @@ def test_a_model_without_some_tensors_is_served_without_those_capabilities():
 def test_a_model_without_what_it_must_have_is_not_served(name):
     with pytest.raises(NotReady, match=f"{name} is not declared"):
         capabilities(name)
+
+
+def test_the_tokens_for_filling_in_the_middle_come_as_build_wrote_them(monkeypatch):
+    async def load():
+        return await TritonCatalog(Server(without=set())).load()
+
+    (model,) = asyncio.run(load())
+    assert model.facts.infilling is None
+    tokens = ("<p>", "<s>", "<m>")
+    monkeypatch.setitem(globals(), "PARAMETERS", {**PARAMETERS, **zipped(tokens)})
+    (model,) = asyncio.run(load())
+    assert model.facts.infilling == tokens
+
+
+def zipped(tokens):
+    return dict(zip(INFILLING_PARAMETERS, tokens, strict=True))

@@ -12,7 +12,7 @@ from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
-from proxy.domain.request import Sampling
+from proxy.domain.request import PromptLimit, Sampling
 from proxy.triton import codec
 from tests.doubles.engine import CARD
 
@@ -154,6 +154,7 @@ def test_log_probs_and_ids_stand_beside_their_tokens():
             output_ids=np.array([4, 5], np.int32).tobytes(),
             output_log_probs=floats(-0.5, -1.5),
             top_log_probs=floats(-0.5, -2, -1, -1.5),
+            top_log_prob_ids=np.array([4, 9, 8, 5], np.int32).tobytes(),
             top_log_prob_text=packed(b"a", b"x", b"y", b"b"),
         )
     )
@@ -161,8 +162,8 @@ def test_log_probs_and_ids_stand_beside_their_tokens():
         (b"a", b"b"),
         token_ids=(4, 5),
         log_probs=(
-            TokenLogProb(-0.5, (Alternative(b"a", -0.5), Alternative(b"x", -2.0))),
-            TokenLogProb(-1.5, (Alternative(b"y", -1.0), Alternative(b"b", -1.5))),
+            TokenLogProb(-0.5, (Alternative(b"a", -0.5, 4), Alternative(b"x", -2.0, 9)), 4),
+            TokenLogProb(-1.5, (Alternative(b"y", -1.0, 8), Alternative(b"b", -1.5, 5)), 5),
         ),
     )
 
@@ -182,6 +183,10 @@ def test_log_probs_may_have_no_alternatives():
             {"sampling": Sampling(top_log_probs=2)},
             {"output_log_probs", "top_log_probs", "top_log_prob_text"},
         ),
+        (
+            {"sampling": Sampling(top_log_probs=2), "wants_log_prob_ids": True},
+            {"output_log_probs", "top_log_probs", "top_log_prob_text", "top_log_prob_ids"},
+        ),
     ],
 )
 def test_only_outputs_that_are_wanted_are_asked_for(fields, outputs):
@@ -197,7 +202,9 @@ def test_what_a_request_asks_for_is_what_its_tensors_need():
         sampling=Sampling(min_p=0.5, logit_bias=((1, 1.0),), top_log_probs=1),
         constraint=Constraint(GuideKind.JSON),
         priority=1,
+        prompt_limit=PromptLimit(tokens=3),
         wants_token_ids=True,
+        wants_log_prob_ids=True,
     )
     sent = tensors(codec.encode(asked)) | {o.name: 0 for o in codec.encode(asked).outputs}
     rows = (*codec.tensors.INPUTS, *codec.tensors.OUTPUTS)

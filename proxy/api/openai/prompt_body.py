@@ -1,0 +1,55 @@
+"""The fields of a body that say how its prompt becomes tokens, and how tokens are told of."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from proxy.api.body import FieldError
+from proxy.api.openai.fields import INT32_MAX, RequestBody
+from proxy.domain.request import PromptLimit
+
+
+def _not_zero(tokens: int) -> int:
+    if tokens == 0:
+        raise ValueError("must be 1 or more, or -1 for as many as fit")
+    return tokens
+
+
+class PromptBody(RequestBody):
+    """Shared by chat completions and completions."""
+
+    add_special_tokens: bool | None = None
+    truncate_prompt_tokens: (
+        Annotated[int, Field(ge=-1, le=INT32_MAX), AfterValidator(_not_zero)] | None
+    ) = None
+    truncation_side: Literal["left", "right"] | None = None
+    return_tokens_as_token_ids: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+
+    @model_validator(mode="after")
+    def _a_side_needs_a_limit(self) -> PromptBody:
+        if self.truncation_side is not None and self.truncate_prompt_tokens is None:
+            raise FieldError(
+                "truncation_side",
+                "'truncation_side' is only allowed with 'truncate_prompt_tokens'",
+            )
+        return self
+
+    def prompt_fields(self) -> dict[str, Any]:
+        """Fields of a GenerationRequest."""
+        return {
+            "adds_special_tokens": self.add_special_tokens,
+            "prompt_limit": self._prompt_limit,
+            "logs_token_ids": bool(self.return_tokens_as_token_ids),
+        }
+
+    @property
+    def _prompt_limit(self) -> PromptLimit | None:
+        if self.truncate_prompt_tokens is None:
+            return None
+        return PromptLimit(
+            tokens=None if self.truncate_prompt_tokens == -1 else self.truncate_prompt_tokens,
+            keeps_start=self.truncation_side == "right",
+        )

@@ -1,0 +1,99 @@
+"""Prompts over the whole stack: told again with log-probabilities, cut, special tokens, nvext."""
+
+from __future__ import annotations
+
+import pytest
+
+TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while. " * 3
+
+
+def score(client, prompt, **fields):
+    asked = {"max_tokens": 0, "echo": True, "logprobs": 2, **fields}
+    return client.completions.create(model="demo", prompt=prompt, **asked)
+
+
+def test_a_prompt_is_scored_as_the_model_scores_it_while_it_writes(client):
+    fields = {"temperature": 0, "max_tokens": 12, "extra_body": {"return_token_ids": True}}
+    written = client.completions.create(model="demo", prompt=TEXT, logprobs=2, **fields).choices[0]
+    ids = client.post("/../tokenize", body={"model": "demo", "prompt": TEXT}, cast_to=dict)[
+        "tokens"
+    ]
+    scored = score(client, [*ids, *written.token_ids])
+    assert (scored.choices[0].finish_reason, scored.usage.completion_tokens) == ("length", 0)
+    assert scored.usage.prompt_tokens == len(ids) + len(written.token_ids)
+    told = scored.choices[0].logprobs
+    assert told.token_logprobs[0] is None
+    assert told.top_logprobs[0] is None
+    some = written.logprobs.token_logprobs
+    assert told.token_logprobs[len(ids) :][: len(some)] == pytest.approx(some, abs=1e-2)
+    assert told.tokens[len(ids) :][: len(some)] == written.logprobs.tokens
+
+
+def test_a_cached_prompt_has_the_same_scores(client):
+    first, second = (score(client, TEXT) for _ in range(2))
+    assert second.usage.prompt_tokens_details.cached_tokens == 0
+    assert second.choices[0].logprobs.token_logprobs[1:] == pytest.approx(
+        first.choices[0].logprobs.token_logprobs[1:], abs=1e-2
+    )
+    assert first.choices[0].text == TEXT
+
+
+def test_the_echo_of_a_stream_is_that_of_the_whole_answer(client):
+    fields = {"max_tokens": 8, "temperature": 0}
+    whole = score(client, TEXT, **fields).choices[0]
+    assert whole.text.startswith(TEXT)
+    text, tokens, offsets = "", [], []
+    for chunk in score(client, TEXT, stream=True, **fields):
+        text += chunk.choices[0].text
+        if chunk.choices[0].logprobs:
+            tokens += chunk.choices[0].logprobs.tokens
+            offsets += chunk.choices[0].logprobs.text_offset
+    assert (text, tokens, offsets) == (
+        whole.text,
+        whole.logprobs.tokens,
+        whole.logprobs.text_offset,
+    )
+    assert all(text[at:].startswith(one) for at, one in zip(offsets, tokens, strict=True))
+
+
+@pytest.mark.parametrize(("side", "kept"), [("left", slice(-5, None)), ("right", slice(5))])
+def test_a_prompt_is_cut_to_its_tokens(client, side, kept):
+    ids = client.post("/../tokenize", body={"model": "demo", "prompt": TEXT}, cast_to=dict)[
+        "tokens"
+    ]
+    fields = {"truncate_prompt_tokens": 5, "truncation_side": side, "add_special_tokens": False}
+    for prompt in (TEXT, ids):
+        cut = score(client, prompt, extra_body={**fields, "return_tokens_as_token_ids": True})
+        assert cut.usage.prompt_tokens == 5
+        assert cut.choices[0].logprobs.tokens == [f"token_id:{token}" for token in ids[kept]]
+
+
+def test_a_prompt_longer_than_the_context_is_cut_to_fit(client):
+    long = TEXT * 300
+    answer = client.completions.create(
+        model="demo", prompt=long, max_tokens=7, extra_body={"truncate_prompt_tokens": -1}
+    )
+    length = client.models.retrieve("demo").context_length
+    assert answer.usage.prompt_tokens == length - 7
+
+
+def test_annotations_and_timing_of_the_whole_stack(client):
+    nvext = {
+        "annotations": ["token_ids", "timing"],
+        "extra_fields": ["timing", "worker_id"],
+        "greed_sampling": True,
+    }
+    messages = [{"role": "user", "content": "Hello!"}]
+    fields = {"model": "demo", "messages": messages, "max_tokens": 5}
+    with client.chat.completions.with_streaming_response.create(
+        **fields, stream=True, extra_body={"nvext": nvext}
+    ) as response:
+        lines = [*response.iter_lines()]
+    told = [line.split(" ")[1] for line in lines if line.startswith(": ")]
+    assert told == ["token_ids", "timing"]
+    whole = client.chat.completions.create(
+        **fields, extra_body={"nvext": {**nvext, "annotations": None}}
+    )
+    timing = whole.nvext["timing"]
+    assert 0 < timing["ttft_ms"] <= timing["total_time_ms"]
+    assert whole.nvext["worker_id"].keys() == {"prefill_worker_id", "decode_worker_id"}

@@ -1,0 +1,123 @@
+"""Keywords that no grammar holds; tests/models compares them with what xgrammar lets through."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Literal
+from uuid import UUID
+
+import pytest
+from openai.lib._pydantic import to_strict_json_schema
+from pydantic import BaseModel, Field
+
+from proxy.structured.keywords import FORMATS, IGNORED, uncheckable, unenforced
+
+DOCS = (Path(__file__).parents[3] / "docs" / "guided_decoding.md").read_text()
+STRING = {"type": "string"}
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: Annotated[int, Field(ge=0, le=9)]
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    id: UUID
+
+
+class Owner(BaseModel):
+    """What applications usually ask for."""
+
+    name: Annotated[str, Field(max_length=20)]
+    colour: Colour | None
+    pets: list[Annotated[Cat | Dog, Field(discriminator="kind")]]
+    code: Annotated[str, Field(pattern="^[A-Z]{3}$")]
+    by_day: dict[str, int]
+    weight: float
+    friend: Owner | None = None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        to_strict_json_schema(Owner),
+        Owner.model_json_schema(),
+        {"type": "array", "items": STRING, "uniqueItems": False},
+        {"oneOf": [{"type": "integer"}, {"type": "string"}]},
+        {"const": 1, "type": "integer"},
+        {"enum": ["a", "b"], "type": "string"},
+        {"$ref": "#/$defs/a", "description": "said of it", "$defs": {"a": STRING}},
+        {"type": "integer", "multipleOf": 5},
+        {"type": "string", "format": "date-time"},
+    ],
+)
+def test_what_the_grammar_holds_has_none(schema):
+    assert unenforced(schema) == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "names"),
+    [
+        ({"type": "array", "items": STRING, "uniqueItems": True}, {"uniqueItems"}),
+        ({"type": "object", "properties": {"a": {"not": STRING}}}, {"not"}),
+        ({"if": STRING, "then": {"const": "a"}}, {"if"}),
+        ({"if": False, "else": {"const": "a"}}, {"if"}),
+        ({"type": "object", "dependentRequired": {"a": ["b"]}}, {"dependentRequired"}),
+        ({"allOf": [STRING, {"type": "string", "maxLength": 3}]}, {"allOf"}),
+        ({"oneOf": [STRING, {"enum": ["a"]}]}, {"oneOf"}),
+        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, {"oneOf"}),
+        ({"anyOf": [STRING], "required": ["a"]}, {"required"}),
+        ({"$ref": "#/$defs/a", "maxLength": 3, "$defs": {"a": STRING}}, {"maxLength"}),
+        ({"$ref": "#a", "$defs": {"a": {"$anchor": "a", **STRING}}}, {"$ref"}),
+        ({"type": "object", "properties": {}, "required": ["a"]}, {"required"}),
+        ({"type": "number", "multipleOf": 5}, {"multipleOf"}),
+        ({"type": "integer", "multipleOf": 1.5}, {"multipleOf"}),
+        ({**STRING, "pattern": "^a+$", "maxLength": 3}, {"maxLength"}),
+        ({**STRING, "pattern": "^.$"}, {"pattern"}),
+        ({**STRING, "pattern": "^[^a]$"}, {"pattern"}),
+        ({**STRING, "pattern": r"^a\.b$"}, set()),
+        ({**STRING, "format": "iri"}, {"format"}),
+        ({"minimum": 3}, {"minimum"}),
+        ({"const": 1, "type": "string"}, {"type"}),
+        ({"type": "array", "contains": STRING}, {"contains"}),
+        (
+            {"type": "object", "properties": {"a": STRING}, "propertyNames": {"maxLength": 3}},
+            {"propertyNames", "maxLength"},
+        ),
+    ],
+)
+def test_what_it_does_not_hold_is_named(schema, names):
+    assert set(unenforced(schema)) == names
+
+
+def test_a_model_with_a_set_and_a_decimal_names_them():
+    class Wide(BaseModel):
+        tags: set[str]
+        price: Annotated[Decimal, Field(multiple_of=Decimal("0.01"))]
+
+    assert "uniqueItems" in unenforced(Wide.model_json_schema())
+
+
+def test_what_no_check_knows_either():
+    assert uncheckable({**STRING, "format": "iri"}) == ()
+    assert uncheckable({**STRING, "format": "colour"}) == ("format",)
+    assert uncheckable({**STRING, "contentEncoding": "base64"}) == ("contentEncoding",)
+
+
+def test_the_documentation_lists_the_same():
+    ignored = DOCS.split("**Ignored or loosened**")[1].split("**Refused")[0]
+    narrower = DOCS.split("**Narrower")[1].split("**Ignored")[0]
+    told = set(re.findall(r"`([$\w]+)`", ignored + narrower))
+    assert set(IGNORED) - told == set()
+    enforced = DOCS.split("**Enforced")[1].split("**Narrower")[0]
+    named = set(re.findall(r"[\w-]+", enforced.split("`format`:")[1]))
+    assert named == set(FORMATS)
