@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.launch import embedded, front
+from proxy.launch import announcement, embedded, front, workers
 from proxy.launch.server import EXIT_TIMEOUT_S
 from proxy.launch.signals import Stop, stop_on_signals
 from proxy.launch.supervisor import Supervisor
@@ -20,7 +20,7 @@ async def together(settings: Settings, sock: socket.socket, *, model: str, say: 
         async with _triton(settings, stop, say) as is_up:
             if is_up:
                 say("starting the proxy")
-                await front.run(settings, sock, model=model, stop=stop, say=say)
+                await _serve(settings, sock, model, stop, say)
     say("stopped")
 
 
@@ -35,14 +35,24 @@ async def triton(settings: Settings, say: Say) -> None:
 async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, say: Say) -> None:
     with stop_on_signals() as stop:
         say(f"starting the proxy for Triton at {settings.triton_target}")
-        await front.run(settings, sock, model=model, stop=stop, say=say)
+        await _serve(settings, sock, model, stop, say)
     say("stopped")
+
+
+async def _serve(
+    settings: Settings, sock: socket.socket, model: str | None, stop: Stop, say: Say
+) -> None:
+    async with announcement.made(settings, model, say):
+        if settings.workers == 1:
+            await front.run(settings, sock, stop=stop, say=say)
+        else:
+            await workers.run(settings, sock, stop=stop, say=say)
 
 
 @asynccontextmanager
 async def _triton(settings: Settings, stop: Stop, say: Say) -> AsyncIterator[bool]:
     """The supervised server; False where a stop was asked for before it was ready."""
-    supervisor = Supervisor(embedded.server(settings), say=say)
+    supervisor = Supervisor(embedded.server(settings), name="tritonserver", say=say)
     say(f"starting tritonserver (gRPC 127.0.0.1:{settings.triton_grpc_port})")
     try:
         yield await stop.unless_asked(supervisor.start())
