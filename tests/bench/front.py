@@ -1,7 +1,8 @@
 """What a token costs between the engine and the client's socket. Real stack, scripted engine.
 
-usage: make bench            writes bench/front.json and bench/front-*.png, prints the table
+usage: make bench            writes front.json and front-*.png into bench/, prints the table
        BENCH_SHORT=1         one round of little: to see that it works
+       python -m tests.bench.front FOLDER
 
 Ways alternate within a round; every figure is the median of ROUNDS rounds. Where perf_analyzer is
 on PATH, it measures the ensemble too, beside our own gRPC generator.
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.bench import perf_analyzer, table
@@ -24,7 +26,6 @@ from tests.bench.plot import draw_bars
 from tests.bench.scripted_stack import SCRIPTED, BenchStack, demo, running
 from tests.fixtures.stack import ROOT
 
-TARGET = ROOT / "bench"
 WORD = "word "  # one token or two in most vocabularies
 Run = Callable[..., dict[str, float]]
 Rows = dict[str, dict[str, float]]
@@ -131,14 +132,20 @@ def _tool(number: int) -> dict[str, Any]:
 def idle(stack: BenchStack, scale: Scale) -> Rows:
     """Many streams, a token a second each."""
     before = stack.processes("slow").usage().memory["proxy"]
-    run = lambda: stack.through_proxy("slow", scale.idle_streams, scale.idle_tokens)  # noqa: E731
-    found = measured({f"{scale.idle_streams} idle streams": run}, 1)
+    found = measured(
+        {
+            f"{scale.idle_streams} idle streams": lambda: stack.through_proxy(
+                "slow", scale.idle_streams, scale.idle_tokens
+            )
+        },
+        rounds=1,
+    )
     for figures in found.values():
         figures["proxy_mb_before"] = before / 1e6
     return found
 
 
-def main() -> None:
+def main(target: Path) -> None:
     is_short = bool(os.environ.get("BENCH_SHORT"))
     scale, began = SHORT if is_short else FULL, time.time()
     models = SCRIPTED if is_short else {**SCRIPTED, "demo": demo()}
@@ -156,13 +163,13 @@ def main() -> None:
         "is_short": is_short,
         "sections": rows,
     }
-    TARGET.mkdir(exist_ok=True)
-    (TARGET / "front.json").write_text(json.dumps(report, indent=2) + "\n")
+    target.mkdir(exist_ok=True)
+    (target / "front.json").write_text(json.dumps(report, indent=2) + "\n")
     say(table.of(report))
-    _draw(rows["streams"])
+    _draw(rows["streams"], target)
 
 
-def _draw(rows: Rows) -> None:
+def _draw(rows: Rows, target: Path) -> None:
     for kind in ("flood", "paced"):
         of_kind = {name: row for name, row in rows.items() if f", {kind}, " in name}
         counts = sorted({int(name.rpartition(" ")[2]) for name in of_kind})
@@ -175,9 +182,9 @@ def _draw(rows: Rows) -> None:
                 }
                 for count in counts
             }
-            file = TARGET / f"front-{kind}-{figure}.png"
+            file = target / f"front-{kind}-{figure}.png"
             draw_bars(f"{kind}: {figure}", unit, groups, file)
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "bench")

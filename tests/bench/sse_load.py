@@ -14,6 +14,7 @@ import select
 import socket
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -53,23 +54,10 @@ def run(plan: dict[str, Any]) -> Figures:
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     cpu, began = time.process_time(), time.perf_counter()
-    open_, all_ = select.epoll(), {}
-    for _ in range(plan["streams"]):
-        sock = socket.create_connection((plan["host"], plan["port"]))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        all_[sock.fileno()] = Connection(sock, time.perf_counter())
-        sock.sendall(head.encode() + body)
-        sock.setblocking(False)
-        open_.register(sock, select.EPOLLIN)
-    left = len(all_)
-    while left:
-        ready = open_.poll(SILENCE_S)
-        if not ready:
-            raise RuntimeError(f"{left} streams are silent for {SILENCE_S:g} s")
-        for number, _ in ready:
-            left -= _read(all_[number], open_)
-    wall_s, client_s = time.perf_counter() - began, time.process_time() - cpu
-    connections = list(all_.values())
+    with ExitStack() as resources:
+        connections = _opened(plan, head.encode() + body, resources)
+        _read_out(connections, resources.enter_context(select.epoll()))
+        wall_s, client_s = time.perf_counter() - began, time.process_time() - cpu
     return figures_of(
         [connection.stream() for connection in connections],
         wall_s=wall_s,
@@ -78,8 +66,35 @@ def run(plan: dict[str, Any]) -> Figures:
     )
 
 
-def _read(connection: Connection, open_: select.epoll) -> bool:
-    """Whether it is over. It stays open, so that its number is not given to another."""
+def _opened(plan: dict[str, Any], request: bytes, resources: ExitStack) -> list[Connection]:
+    connections = []
+    for _ in range(plan["streams"]):
+        sock = socket.create_connection((plan["host"], plan["port"]))
+        resources.enter_context(sock)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connections.append(Connection(sock, time.perf_counter()))
+        sock.sendall(request)
+        sock.setblocking(False)
+    return connections
+
+
+def _read_out(connections: list[Connection], waiting: select.epoll) -> None:
+    by_number = {connection.sock.fileno(): connection for connection in connections}
+    for number in by_number:
+        waiting.register(number, select.EPOLLIN)
+    left = len(connections)
+    while left:
+        ready = waiting.poll(SILENCE_S)
+        if not ready:
+            raise RuntimeError(f"{left} streams are silent for {SILENCE_S:g} s")
+        for number, _ in ready:
+            if _read(by_number[number]):
+                waiting.unregister(number)
+                left -= 1
+
+
+def _read(connection: Connection) -> bool:
+    """Whether it is over."""
     try:
         part = connection.sock.recv(262_144)
     except ConnectionError:
@@ -87,9 +102,7 @@ def _read(connection: Connection, open_: select.epoll) -> bool:
     if part:
         connection.arrived.append(time.perf_counter())
         connection.parts.append(part)
-        return False
-    open_.unregister(connection.sock)
-    return True
+    return not part
 
 
 if __name__ == "__main__":
