@@ -14,7 +14,7 @@ PYTEST ?=
 VENV := $(CURDIR)/.venv
 RUN := "$(VENV)/bin/python" -m
 
-.PHONY: serve build doctor check test schemas train-demo eval-demo bench bench-ttft bench-engine clean
+.PHONY: serve build doctor check test fuzz schemas train-demo eval-demo bench bench-ttft bench-engine clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -36,6 +36,12 @@ check: .venv/.installed
 # pytest's closing line is the last one of a green run.
 test: check
 	@exec $(RUN) pytest tests $(PYTEST)
+
+# The parsers, over random texts; stops at the first that breaks one. `make test` runs a few seconds.
+FUZZ_SECONDS ?= 600
+
+fuzz: .venv/.installed
+	@exec $(RUN) tests.fuzz $(FUZZ_SECONDS)
 
 # Twenty answers of each model to every schema of the JSON Schema test suite. Minutes.
 schemas: .venv/.installed

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from build_engines.scripted_options import ScriptedOptions
 from build_engines.section import ModelName, Section
+from build_engines.server_tool_entry import ServerToolEntry, ToolName
 
 
 class ModelsFileError(ValueError):
@@ -64,6 +65,9 @@ class ModelEntry(Section):
     chat_template: bool = False  # callers may send a template of their own, which is a program
     tool_parser: str = "auto"  # a family's name; auto: found from the chat template; none
     reasoning_parser: str = "auto"
+    server_tools: dict[ToolName, ServerToolEntry] = Field(default_factory=dict)  # run by the proxy
+    max_tool_rounds: Annotated[int, Field(ge=1, le=100)] = 5  # answers whose calls are run
+    max_tool_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0  # of running them
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = 25.0  # no token waits longer to be sent
     # what no grammar holds an answer to is checked, and tried again so often
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2

@@ -6,8 +6,9 @@ Templates are parsed with Triton's own protobuf, so what is written is valid by 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Literal
 
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
@@ -15,6 +16,8 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 TEMPLATES = Path(__file__).resolve().parent.parent / "model_repository"
 ROLES = ("tokenizer", "engine", "detokenizer")
 CONTRACT_VERSION = "2"
+# What fills the engine role: our Python model, or NVIDIA's C++ backend.
+EngineModel = Literal["engine", "tensorrt_llm"]
 
 
 def role_name(model: str, role: str) -> str:
@@ -22,27 +25,81 @@ def role_name(model: str, role: str) -> str:
     return f"{model}_{role}"
 
 
-def config_of(role: str) -> ModelConfig:
+def config_of(role: str, engine: EngineModel = "engine") -> ModelConfig:
     """The template of `ensemble`, `tokenizer`, `engine` or `detokenizer`, parsed."""
-    text = (TEMPLATES / role / "config.pbtxt").read_text(encoding="utf-8")
+    if engine == "engine":
+        return parse(_template(role, "config.pbtxt"))
+    if role == "engine":
+        return parse(_template(engine, "config.pbtxt"))
+    if role == "ensemble":
+        return parse(_template(engine, "ensemble.pbtxt"))
+    config = config_of(role)
+    config.MergeFrom(parse(_template(engine, f"{role}.pbtxt")))
+    return config
+
+
+def parse(text: str) -> ModelConfig:
+    """Raises google.protobuf.text_format.ParseError."""
     return text_format.Parse(text, ModelConfig())
 
 
-def render(model: str, repository: Path, parameters: Mapping[str, Mapping[str, str]]) -> None:
-    """Writes the model's four Triton models. `parameters`: role -> its config parameters."""
-    for role in ("ensemble", *ROLES):
-        config = config_of(role)
+def render(
+    model: str,
+    repository: Path,
+    parameters: Mapping[str, Mapping[str, str]],
+    *,
+    engine: EngineModel = "engine",
+    without: Collection[str] = (),
+) -> None:
+    """Writes the model's four Triton models.
+
+    Args:
+        parameters: role -> its config parameters.
+        without: tensors of the ensemble that this engine cannot honour, see engine_limits. They
+            are not declared, from which the proxy learns it.
+    """
+    configs = {role: config_of(role, engine) for role in ("ensemble", *ROLES)}
+    _leave_out(configs, without)
+    for role, config in configs.items():
         config.name = model if role == "ensemble" else role_name(model, role)
         for step in config.ensemble_scheduling.step:
             step.model_name = role_name(model, step.model_name)
         for key, value in parameters.get(role, {}).items():
             config.parameters[key].string_value = value
         folder = repository / config.name
-        version = folder / "1"
-        if (TEMPLATES / role / "1").is_dir():
-            shutil.copytree(
-                TEMPLATES / role / "1", version, ignore=shutil.ignore_patterns("__pycache__")
-            )
-        else:
-            version.mkdir(parents=True)
+        _copy_code(role if role != "engine" else engine, folder / "1")
         (folder / "config.pbtxt").write_text(text_format.MessageToString(config), encoding="utf-8")
+
+
+def _template(folder: str, name: str) -> str:
+    return (TEMPLATES / folder / name).read_text(encoding="utf-8")
+
+
+def _copy_code(folder: str, version: Path) -> None:
+    source = TEMPLATES / folder / "1"
+    if source.is_dir():
+        shutil.copytree(source, version, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        version.mkdir(parents=True)
+
+
+def _leave_out(configs: Mapping[str, ModelConfig], tensors: Collection[str]) -> None:
+    """Of the ensemble, of the steps that they lead to, and of the engine behind those."""
+    ensemble, engine = configs["ensemble"], configs["engine"]
+    _drop(ensemble, tensors)
+    for step in ensemble.ensemble_scheduling.step:
+        unjoined = set()
+        for joins in (step.input_map, step.output_map):
+            for inner, outer in list(joins.items()):
+                if outer in tensors:
+                    unjoined.add(inner)
+                    del joins[inner]
+        if step.model_name == "engine":
+            _drop(engine, unjoined)
+
+
+def _drop(config: ModelConfig, tensors: Collection[str]) -> None:
+    for rows in (config.input, config.output):
+        kept = [row for row in rows if row.name not in tensors]
+        del rows[:]
+        rows.extend(kept)

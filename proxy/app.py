@@ -29,8 +29,9 @@ from proxy.api.tokens import routes as tokens_routes
 from proxy.domain.engine import Catalog, Engine
 from proxy.domain.tokenizer import Tokenizer
 from proxy.registry import Registry
+from proxy.server_tools.http_tools import HttpTools
 from proxy.service import Service
-from proxy.settings import Settings
+from proxy.settings import Settings, environment
 from proxy.structured.schema import SchemaLimits
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
@@ -72,6 +73,7 @@ def compose(
         engine,
         Telemetry(metrics),
         Concurrency(settings.concurrent_requests, shared and shared / "permits"),
+        HttpTools(policy.secrets(entries, environment())),
         request_timeout_s=settings.request_timeout_s,
         stall_timeout_s=settings.stall_timeout_s,
     )

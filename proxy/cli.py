@@ -65,6 +65,7 @@ def serve(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     ).model_copy(update={"triton_url": None})
+    _check_secrets(settings)
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
     models = _ready_to_start(settings, say)
@@ -115,6 +116,7 @@ def proxy(
             "DEFAULT_MAX_TOKENS is written into the tokenizer by `build`: set it where the models "
             "of that Triton are built"
         )
+    _check_secrets(settings)
     sock = ports.bind(settings.host, settings.port, "PORT")
     model = _example(_models(settings)) if policy.has_models(settings) else None
     _loop(run.proxy(settings, sock, model=model, say=_say("proxy")))
@@ -149,13 +151,15 @@ def doctor(
     port: Port = None,
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
+    only_gpu: Annotated[
+        bool, typer.Option("--gpu", help="Compare TensorRT-LLM, in its container, with ours.")
+    ] = False,
 ) -> None:
     """Check this machine; name each thing that is wrong and how to mend it."""
-    from proxy.launch import machine, tables
+    from proxy.launch import gpu, machine, tables
 
-    checks = machine.everything(
-        _settings(host=host, port=port, models_file=models_file, artifacts_dir=artifacts_dir)
-    )
+    settings = _settings(host=host, port=port, models_file=models_file, artifacts_dir=artifacts_dir)
+    checks = gpu.everything() if only_gpu else machine.everything(settings)
     tables.show_checks(checks)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
@@ -222,6 +226,19 @@ def _models(settings: Settings) -> ModelsFile:
         raise LaunchError(str(error)) from None
     except UnservableFolder as error:
         raise ModelLoadingFailed(error.folder, error.reason) from None
+
+
+def _check_secrets(settings: Settings) -> None:
+    """Before anything is built or started."""
+    from build_engines.models_file import ModelsFileError
+    from proxy import policy
+    from proxy.settings import environment
+
+    if policy.has_models(settings):
+        try:
+            policy.secrets(_models(settings).models, environment())
+        except ModelsFileError as error:
+            raise LaunchError(str(error)) from None
 
 
 def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> ModelsFile:

@@ -31,6 +31,7 @@ class OutputParser:
         self._reasoning = reasoning
         self._tools = tools
         self._most_calls = most_calls
+        self._is_over = False
 
     @property
     def is_thinking(self) -> bool:
@@ -64,6 +65,8 @@ class OutputParser:
             return [*events]
         found: list[AnyDelta] = []
         for event in events:
+            if self._is_over:
+                break
             if isinstance(event, ReasoningDelta):
                 found.append(event)
             else:
@@ -72,8 +75,11 @@ class OutputParser:
 
     def _wanted(self, events: list[ToolEvent]) -> list[ToolEvent]:
         """Without what comes after the last call that may be made."""
+        if self._is_over:
+            return []
         if self._most_calls is None or not self.has_all:
             return events
+        self._is_over = True
         wanted, last = [], self._most_calls - 1
         has_begun = False
         for event in events:

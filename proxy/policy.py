@@ -5,9 +5,13 @@ Asked by `app` for the registry and by the commands for `build`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from build_engines import models_file, one_folder
 from build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
 from proxy import parsers
+from proxy.server_tools.arguments import check_schema
+from proxy.server_tools.secrets import Secrets
 from proxy.settings import Settings
 
 
@@ -34,6 +38,7 @@ def models(settings: Settings) -> ModelsFile:
     }
     for name, entry in entries.items():
         _check_parsers(name, entry)
+        _check_server_tools(name, entry)
     return named.model_copy(update={"models": entries})
 
 
@@ -42,6 +47,38 @@ def _check_parsers(name: str, entry: ModelEntry) -> None:
         parsers.check_names(entry.tool_parser, entry.reasoning_parser)
     except KeyError as error:
         raise ModelsFileError(f"models.{name}: {error.args[0]}") from error
+
+
+def _check_server_tools(name: str, entry: ModelEntry) -> None:
+    if entry.server_tools and entry.tool_parser == parsers.NONE:
+        raise ModelsFileError(
+            f"models.{name}: 'server_tools' need a tool parser, and 'tool_parser' is none"
+        )
+    for tool, one in entry.server_tools.items():
+        try:
+            check_schema(tool, one.parameters)
+        except ValueError as error:
+            raise ModelsFileError(f"models.{name}.server_tools.{tool}: {error}") from error
+
+
+def secrets(models: Mapping[str, ModelEntry], environment: Mapping[str, str]) -> Secrets:
+    """What the headers of server tools need of the environment.
+
+    Raises:
+        ModelsFileError: a variable is not set, or cannot stand in a header.
+    """
+    found: dict[str, str] = {}
+    for name, entry in models.items():
+        for tool, one in entry.server_tools.items():
+            for variable in sorted(one.variables):
+                value = environment.get(variable, "")
+                if not value or not (value.isascii() and value.isprintable()):
+                    raise ModelsFileError(
+                        f"models.{name}.server_tools.{tool}.headers: the environment variable "
+                        f"{variable} is not set, or is no text that a header may have"
+                    )
+                found[variable] = value
+    return Secrets(found)
 
 
 def has_models(settings: Settings) -> bool:

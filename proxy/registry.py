@@ -8,6 +8,7 @@ from build_engines.models_file import ModelEntry
 from proxy.domain.errors import ModelUnavailable, UnknownModel
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.request import Sampling
+from proxy.domain.server_tools import ServerTool, ServerTools
 
 
 class Registry:
@@ -109,4 +110,26 @@ def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:
         aliases=entry.aliases,
         owned_by=entry.owned_by,
         sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),
+        server_tools=_server_tools(entry),
+    )
+
+
+def _server_tools(entry: ModelEntry) -> ServerTools:
+    return ServerTools(
+        tools=tuple(
+            ServerTool(
+                name=name,
+                url=tool.url,
+                method=tool.method,
+                description=tool.description,
+                parameters=tool.parameters,
+                headers=tool.headers,
+                timeout_s=tool.timeout_s,
+                max_response_bytes=tool.max_response_bytes,
+                allows_private_addresses=tool.allow_private_addresses,
+            )
+            for name, tool in entry.server_tools.items()
+        ),
+        max_rounds=entry.max_tool_rounds,
+        max_seconds=entry.max_tool_seconds,
     )

@@ -61,6 +61,7 @@ class Rules:
 
 def rules_of(request: GenerationRequest, card: ModelCard) -> Rules:
     """Raises InvalidRequest: the model cannot be held to it."""
+    card = _as_it_can_be_guided(request, card)
     rules = Rules(
         constraint=checks.guided(request.constraint, card),
         check=checks.check_of(request.constraint, card),
@@ -90,6 +91,16 @@ def rules_of(request: GenerationRequest, card: ModelCard) -> Rules:
         tool_family=family,
         is_of_calls=guide is not None,
     )
+
+
+def _as_it_can_be_guided(request: GenerationRequest, card: ModelCard) -> ModelCard:
+    """Behind reasoning, and for calls, a guide is a structural tag: without them it is checked."""
+    if card.facts.has_structural_tags or not isinstance(request.prompt, ChatPrompt):
+        return card
+    thinks = parsers.of_card(card).reasoning_family is not None
+    if not thinks and not parsers.looks_for_calls(request):
+        return card
+    return replace(card, capabilities=card.capabilities - {"constraint"})
 
 
 def _guide(request: GenerationRequest, card: ModelCard, family: str | None) -> ToolGuide | None:

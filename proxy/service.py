@@ -29,8 +29,11 @@ from proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
+from proxy.domain.server_tools import ToolRunner
 from proxy.registry import Registry
 from proxy.rules import Rules, rules_of
+from proxy.server_tools.loop import looped
+from proxy.server_tools.offer import offered
 from proxy.structured import checks
 from proxy.structured.attempts import Attempts
 from proxy.structured.blame import blamed
@@ -54,6 +57,7 @@ class Service:
         engine: Engine,
         watcher: Watcher,
         concurrency: Concurrency,
+        tools: ToolRunner,
         *,
         request_timeout_s: float,
         stall_timeout_s: float,
@@ -62,6 +66,7 @@ class Service:
         self._engine = engine
         self._watcher = watcher
         self._concurrency = concurrency
+        self._tools = tools
         self._request_timeout_s = request_timeout_s
         self._stall_timeout_s = stall_timeout_s
 
@@ -69,9 +74,10 @@ class Service:
         """Events that end with one Finished, or raise a ProxyError.
 
         Raises:
-            UnknownModel, ModelUnavailable: at once.
+            UnknownModel, ModelUnavailable, InvalidRequest: at once.
         """
         card = self._registry.card(request.model)
+        request = offered(request, card)
         events = self._events(request, card, delivery or Delivery())
         return self._watcher.watch(request, card, events)
 
@@ -79,6 +85,7 @@ class Service:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
         with blamed(request.constraint):
+            request = offered(request, card)
             return self._asked(request, card, rules_of(request, card))
 
     async def _events(
@@ -91,14 +98,9 @@ class Service:
                 yield stopwatch.seen(event)
 
     def _choices(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Events:
-        attempts = None
-        if (check := rules_of(request, card).check) is not None:
-            attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
         parts = request.parts()
         choices = [
-            self._conforming(
-                part, card, index, attempts, counts_prompt=index % request.candidates == 0
-            )
+            self._answer(part, card, index, delivery, counts_prompt=index % request.candidates == 0)
             for index, part in enumerate(parts)
         ]
         if len(parts) == 1:
@@ -108,21 +110,40 @@ class Service:
             return events
         return best(events, candidates=request.candidates, choices=request.choices)
 
+    def _answer(
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        index: int,
+        delivery: Delivery,
+        *,
+        counts_prompt: bool,
+    ) -> Events:
+        """One choice, through calls of the server's tools; each of its rounds must conform."""
+
+        def round_of(asked: GenerationRequest) -> Events:
+            counts = counts_prompt or asked is not request
+            return self._conforming(asked, card, index, delivery, counts_prompt=counts)
+
+        return looped(round_of, request, card.server_tools, self._tools)
+
     def _conforming(
         self,
         request: GenerationRequest,
         card: ModelCard,
         index: int,
-        attempts: Attempts | None,
+        delivery: Delivery,
         *,
         counts_prompt: bool,
     ) -> Events:
         def generate(request: GenerationRequest, counts_prompt: bool) -> Events:
             return self._choice(request, card, index, counts_prompt=counts_prompt)
 
-        if attempts is None:
+        check = rules_of(request, card).check
+        if check is None:
             return generate(request, counts_prompt)
-        if attempts.delivery.is_live and card.streams_unchecked:
+        attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
+        if delivery.is_live and card.streams_unchecked:
             return attempts.live(generate(request, counts_prompt))
         return attempts.held_back(generate, request, counts_prompt=counts_prompt)
 

@@ -5,7 +5,9 @@ A value that does not parse stops the start with the name of the variable. Calle
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +25,11 @@ REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning", "reasoning_content"
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
+
+
+def environment() -> Mapping[str, str]:
+    """For the variables that models.yaml names."""
+    return os.environ
 
 
 class Settings(BaseSettings):

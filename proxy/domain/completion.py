@@ -11,6 +11,7 @@ from proxy.domain.events import (
     LoggedToken,
     OutputEvent,
     ReasoningDelta,
+    ServerToolCalled,
     TextDelta,
     ToolCallArguments,
     ToolCallStarted,
@@ -27,6 +28,7 @@ class Answer:
     reason: FinishReason
     reasoning: str = ""
     calls: tuple[ToolCall, ...] = ()
+    server_calls: tuple[ServerToolCalled, ...] = ()
     log_probs: tuple[LoggedToken, ...] = ()
     token_ids: tuple[int, ...] = ()
 
@@ -89,6 +91,7 @@ def fold_choice(events: Sequence[OutputEvent]) -> tuple[Answer, Finished]:
         text="".join(delta.text for delta in deltas if isinstance(delta, TextDelta)),
         reasoning="".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)),
         calls=_calls(deltas),
+        server_calls=tuple(one for one in deltas if isinstance(one, ServerToolCalled)),
         reason=finished.reason,
         log_probs=tuple(token for delta in deltas for token in delta.log_probs),
         token_ids=tuple(token for delta in deltas for token in delta.token_ids),

@@ -53,16 +53,19 @@ class EngineRequest:
     @property
     def asks_for(self) -> frozenset[str]:
         """The capabilities that a model must have to take it."""
+        alternatives = self.sampling.top_log_probs
         given = {
+            "log_probs": alternatives,
             "constraint": self.constraint,
             "prompt_limit": self.prompt_limit,
             "echo_prompt": self.echoes_prompt or None,
             "token_ids": self.wants_token_ids or None,
-            "log_prob_ids": self.wants_log_prob_ids or None,
+            "log_prob_ids": (self.wants_log_prob_ids and alternatives) or None,
             "priority": self.priority,
             "cache_salt": self.cache_salt,
         }
-        return self.sampling.given | {name for name, value in given.items() if value is not None}
+        asked = self.sampling.given | {name for name, value in given.items() if value is not None}
+        return asked if alternatives else asked - {"top_log_probs"}
 
 
 class Engine(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from proxy.domain.output import FinishReason, Timing, TokenLogProb, Usage
+from proxy.domain.server_tools import CallStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,22 @@ class ToolCallArguments(Delta):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerToolCalled(Delta):
+    """The model called a tool of the proxy's own; `index` counts these of a choice from 0.
+
+    `arguments`: JSON, as the model wrote it. `result`: what the model was told, cut for the client.
+    """
+
+    index: int
+    id: str
+    name: str
+    arguments: str
+    status: CallStatus
+    result: str
+    duration_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """The last event of a choice.
 
@@ -80,6 +97,6 @@ class Finished:
 
 ToolEvent = TextDelta | ToolCallStarted | ToolCallArguments
 ReasoningEvent = TextDelta | ReasoningDelta
-AnyDelta = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallArguments
+AnyDelta = TextDelta | ReasoningDelta | ToolCallStarted | ToolCallArguments | ServerToolCalled
 OutputEvent = AnyDelta | Finished
 Events = AsyncGenerator[OutputEvent, None]

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from proxy.domain.request import Sampling
+from proxy.domain.server_tools import ServerTools
 
-# What a model may be able to take, by the names of our own fields.
+# What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
+# top_log_probs also those of alternatives.
 CAPABILITIES = frozenset(
     {
         *(one.name for one in fields(Sampling)),
+        "log_probs",
         "constraint",
         "prompt_limit",
         "echo_prompt",
@@ -26,6 +29,9 @@ CAPABILITIES = frozenset(
 class ModelFacts:
     """From the Triton config parameters of the ensemble. Lengths in tokens.
 
+    end_ids: the tokens that end an answer. default_max_tokens: new ones where nobody says how many;
+    None for what the context leaves. runtime: what decodes, as Triton or we call it.
+    has_structural_tags: its guides may be such.
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     """
@@ -40,6 +46,10 @@ class ModelFacts:
     engine_model: str
     tokenizer_model: str
     detokenizer_model: str
+    end_ids: tuple[int, ...] = ()
+    default_max_tokens: int | None = None
+    runtime: str = "onnx"
+    has_structural_tags: bool = True
     infilling: tuple[str, str, str] | None = None
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
 
@@ -77,3 +87,4 @@ class ModelCard:
     aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)
+    server_tools: ServerTools = field(default_factory=ServerTools)

@@ -122,8 +122,8 @@ class GenerationRequest:
     adds_special_tokens: the tokenizer's own around the prompt; None for what is usual.
     logs_token_ids: log-probabilities tell the ids of their tokens.
     calls_in_parallel: more than one call may be in an answer. constraint: what the caller wants
-    the text to conform to. thinking_budget: tokens of reasoning, at most. priority: a higher one
-    goes first.
+    the text to conform to. thinking_budget: tokens of reasoning, at most. offers_server_tools: None
+    to offer those that the model has. priority: a higher one goes first.
     """
 
     id: str
@@ -147,6 +147,8 @@ class GenerationRequest:
     calls_in_parallel: bool = True
     constraint: Constraint | None = None
     thinking_budget: int | None = None
+    offers_server_tools: bool | None = None
+    tells_server_calls: bool = False
     priority: int | None = None
     cache_salt: str | None = None
     user: str | None = None

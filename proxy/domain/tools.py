@@ -12,13 +12,15 @@ from typing import Any
 class Tool:
     """A function of the caller's. `parameters`: a JSON Schema; None for no arguments.
 
-    is_strict: arguments must conform to the schema, not only aim at it.
+    is_strict: arguments must conform to the schema, not only aim at it. runs_here: it is the
+    proxy's own, see domain.server_tools.
     """
 
     name: str
     description: str | None = None
     parameters: Mapping[str, Any] | None = None
     is_strict: bool = False
+    runs_here: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

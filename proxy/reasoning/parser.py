@@ -60,10 +60,15 @@ class ReasoningParser(PushParser[ReasoningEvent]):
         self._blank = None
 
     def _think(self, text: str) -> None:
-        """White space waits for what follows it, so that none is left at the end."""
-        kept = text.rstrip()
+        """White space waits for what follows it, so that none is left at the end; at the begin it
+        is dropped.
+        """
         if self._blank is None:
-            kept, self._blank = kept.lstrip(), []
+            text = text.lstrip()
+            if not text:
+                return
+            self._blank = []
+        kept = text.rstrip()
         if kept:
             self._outbox.delta("thought", ReasoningDelta, "".join(self._blank) + kept)
             self._blank = [text[len(text.rstrip()) :]]

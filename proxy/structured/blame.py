@@ -15,7 +15,7 @@ _NAMES = frozenset({"constraint", "guided_decoding_guide", "guided_decoding_guid
 
 @contextmanager
 def blamed(constraint: Constraint | None) -> Iterator[None]:
-    """A refusal of the constraint names the caller's field.
+    """A refusal of the constraint names the caller's field; without one, it is of tools.
 
     Raises:
         InvalidSchema: in place of a refusal that says what is wrong with a schema.
@@ -23,10 +23,11 @@ def blamed(constraint: Constraint | None) -> Iterator[None]:
     try:
         yield
     except InvalidRequest as error:
-        if constraint is None or error.param not in _NAMES:
+        if error.param not in _NAMES:
             raise
-        error.param = constraint.field
-        is_schema = constraint.kind is GuideKind.JSON_SCHEMA or constraint.field == TOOLS
+        field = TOOLS if constraint is None else constraint.field
+        error.param = field
+        is_schema = constraint is None or constraint.kind is GuideKind.JSON_SCHEMA
         if is_schema and error.code == "invalid_parameter":
-            raise InvalidSchema(error.message, param=constraint.field) from error
+            raise InvalidSchema(error.message, param=field) from error
         raise

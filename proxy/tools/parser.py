@@ -103,6 +103,7 @@ class ToolParser(CallWriter):
             self.has_broken = self.has_broken or self._is_open
             if self._is_open and self._members:
                 self._argue("}")
+            self._is_open = False
             self._say(self._reader.recorded() or error.lost)
         except CutOff:
             self._cut_off()

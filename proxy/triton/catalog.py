@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import grpc
 from tritonclient.grpc import model_config_pb2, service_pb2
 
+from proxy.domain.constraint import GuideKind
 from proxy.domain.engine import NotReady
 from proxy.domain.model import LoadedModel, ModelFacts
 from proxy.triton import contract, tensors
@@ -48,16 +50,17 @@ class TritonCatalog:
         return (await self._call(self._client.stub.ModelConfig, request)).config
 
     async def _loaded(self, config: model_config_pb2.ModelConfig) -> LoadedModel:
-        parameters = {key: value.string_value for key, value in config.parameters.items()}
-        differences = contract.version_differences(parameters)
+        parameters = _parameters(config)
+        if differences := contract.version_differences(parameters):
+            raise _misfit(config, differences)
+        facts = _facts(config.name, parameters)
+        tokenizer = _parameters(await self._config(facts.tokenizer_model))
+        if differences := await self._tensor_differences(facts, config):
+            raise _misfit(config, differences)
         ensemble = await self._metadata(config.name)
-        if not differences:
-            differences = await self._tensor_differences(_facts(config.name, parameters), config)
-        if differences:
-            raise NotReady(f"model {config.name!r} does not fit: {'; '.join(differences)}")
         return LoadedModel(
             name=config.name,
-            facts=_facts(config.name, parameters),
+            facts=replace(facts, **_admission(tokenizer)),
             capabilities=contract.capabilities(ensemble, tensors.INPUTS, tensors.OUTPUTS),
         )
 
@@ -66,8 +69,8 @@ class TritonCatalog:
     ) -> list[str]:
         found = []
         for name, inputs, outputs in (
-            (config.name, tensors.INPUTS, tensors.OUTPUTS),
-            (facts.engine_model, tensors.STOP_INPUTS, ()),
+            (config.name, tensors.INPUTS, tensors.outputs_of(facts)),
+            (facts.engine_model, tensors.stop_inputs_of(facts), ()),
             (facts.tokenizer_model, tensors.TOKENIZER_INPUTS, tensors.TOKENIZER_OUTPUTS),
         ):
             found += contract.tensor_differences(await self._metadata(name), inputs, outputs)
@@ -93,6 +96,26 @@ def _in_words(error: grpc.aio.AioRpcError) -> str:
     return f"{error.code().name}: {error.details()}"
 
 
+def _parameters(config: model_config_pb2.ModelConfig) -> dict[str, str]:
+    return {key: value.string_value for key, value in config.parameters.items()}
+
+
+def _misfit(config: model_config_pb2.ModelConfig, differences: Collection[str]) -> NotReady:
+    return NotReady(f"model {config.name!r} does not fit: {'; '.join(differences)}")
+
+
+def _admission(tokenizer: Mapping[str, str]) -> dict[str, Any]:
+    """What the tokenizer does with a request that does not say, and which guides it lets through.
+
+    One that does not list their kinds lets all through.
+    """
+    tag = GuideKind.STRUCTURAL_TAG.value
+    return {
+        "default_max_tokens": int(tokenizer.get("default_max_tokens", 0)) or None,
+        "has_structural_tags": tag in tokenizer.get("guide_kinds", tag).split(","),
+    }
+
+
 def _infilling(parameters: Mapping[str, str]) -> tuple[str, str, str] | None:
     if "fim_prefix" not in parameters:
         return None
@@ -112,6 +135,8 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             engine_model=parameters["engine_model"],
             tokenizer_model=parameters["tokenizer_model"],
             detokenizer_model=parameters["detokenizer_model"],
+            end_ids=tuple(int(i) for i in parameters["end_ids"].split(",") if i),
+            runtime=parameters["runtime"],
             infilling=_infilling(parameters),
             special_tokens={
                 int(token): str(text).encode()

@@ -20,7 +20,8 @@ from typing_extensions import Self
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import EngineFailed
 from proxy.domain.output import TokenDelta
-from proxy.triton import codec
+from proxy.triton import codec, tensors
+from proxy.triton.endings import Ending
 from proxy.triton.errors import error_of_message, error_of_status
 
 logger = structlog.get_logger(__name__)
@@ -58,6 +59,7 @@ class TritonClient:
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine."""
         call = self._open(codec.encode(request), timeout_s=request.timeout_s)
+        ending = Ending(request) if tensors.is_cpp(request.model.facts) else None
         has_ended = False  # in the engine; then there is nothing left to stop
         try:
             async for response in call:
@@ -65,6 +67,8 @@ class TritonClient:
                     has_ended = True
                     raise error_of_message(response.error_message)
                 message = codec.decode(response.infer_response)
+                if ending is not None:
+                    message = ending.push(message)
                 if message.delta is not None:
                     has_ended = message.delta.finish is not None
                     yield message.delta

@@ -35,7 +35,7 @@ class StreamMessage:
 def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """The ensemble's request: the tensors that have a value, and the outputs we read."""
     message = _streamed(_message(request.model.triton_model, request, tensors.INPUTS))
-    for output in tensors.OUTPUTS:
+    for output in tensors.outputs_of(request.model.facts):
         if output.is_wanted(request):
             message.outputs.add(name=output.name)
     return message
@@ -43,7 +43,8 @@ def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
 
 def encode_stop(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """What ends `request` in its engine."""
-    return _streamed(_message(request.model.facts.engine_model, request, tensors.STOP_INPUTS))
+    facts = request.model.facts
+    return _streamed(_message(facts.engine_model, request, tensors.stop_inputs_of(facts)))
 
 
 def encode_admission(request: EngineRequest) -> service_pb2.ModelInferRequest:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from proxy.domain.engine import EngineRequest
+from proxy.domain.model import ModelFacts
 
 CONTRACT_VERSION = "2"
+CPP_RUNTIME = "tensorrtllm"  # as Triton calls the backend
 
 Datatype = Literal["BYTES", "INT32", "UINT64", "FP32", "BOOL"]
 Value = str | float | Sequence[int] | Sequence[float] | Sequence[str]
@@ -70,6 +72,16 @@ def _guide(request: EngineRequest) -> tuple[str, str] | tuple[None, None]:
     return (None, None) if constraint is None else (constraint.kind.value, constraint.text)
 
 
+def is_cpp(facts: ModelFacts) -> bool:
+    """Whether it runs on NVIDIA's C++ backend, which has ways of its own."""
+    return facts.runtime == CPP_RUNTIME
+
+
+def _wants_ids(request: EngineRequest) -> bool:
+    """Also to learn from the last one why an answer ended."""
+    return request.wants_token_ids or is_cpp(request.model.facts)
+
+
 def _wants_log_probs(request: EngineRequest) -> bool:
     return request.sampling.top_log_probs is not None
 
@@ -82,8 +94,8 @@ TEXT_OUTPUT = OutputTensor("text_output", "BYTES")
 NUM_INPUT_TOKENS = OutputTensor("num_input_tokens", "INT32")
 NUM_CACHED_TOKENS = OutputTensor("num_cached_tokens", "INT32")
 FINISH_REASON = OutputTensor("finish_reason", "BYTES")
-OUTPUT_IDS = OutputTensor("output_ids", "INT32", lambda r: r.wants_token_ids, "token_ids")
-LOG_PROBS = OutputTensor("output_log_probs", "FP32", _wants_log_probs, "top_log_probs")
+OUTPUT_IDS = OutputTensor("output_ids", "INT32", _wants_ids, "token_ids")
+LOG_PROBS = OutputTensor("output_log_probs", "FP32", _wants_log_probs, "log_probs")
 TOP_LOG_PROBS = OutputTensor("top_log_probs", "FP32", _wants_alternatives, "top_log_probs")
 TOP_IDS = OutputTensor(
     "top_log_prob_ids",
@@ -116,8 +128,10 @@ INPUTS = (
     _sampling("min_tokens", "INT32"),
     _sampling("ignore_eos", "BOOL"),
     _sampling("stop_token_ids", "INT32"),
-    InputTensor("return_log_probs", "BOOL", lambda r: _wants_log_probs(r) or None, "top_log_probs"),
-    InputTensor("num_top_log_probs", "INT32", lambda r: r.sampling.top_log_probs, "top_log_probs"),
+    InputTensor("return_log_probs", "BOOL", lambda r: _wants_log_probs(r) or None, "log_probs"),
+    InputTensor(
+        "num_top_log_probs", "INT32", lambda r: r.sampling.top_log_probs or None, "top_log_probs"
+    ),
     InputTensor("guided_decoding_guide_type", "BYTES", lambda r: _guide(r)[0], "constraint"),
     InputTensor("guided_decoding_guide", "BYTES", lambda r: _guide(r)[1], "constraint"),
     InputTensor("priority", "INT32", lambda r: r.priority, "priority"),
@@ -135,6 +149,9 @@ OUTPUTS = (
     TOP_TEXT,
 )
 
+# What the C++ backend does not tell.
+_UNTOLD = (NUM_CACHED_TOKENS, FINISH_REASON)
+
 # What of it the tokenizer model takes, which is asked alone when nothing is to be generated.
 _PROMPT = ("text_input", "input_ids", "add_special_tokens", "max_tokens", "bad_words")
 _LIMIT = ("echo_prompt", "truncate_prompt_tokens", "truncate_keeps_start")
@@ -146,9 +163,21 @@ TOKENIZER_OUTPUTS = (
 )
 
 # What ends a running request, sent to the engine model itself under the same request id.
-# All but `stop` are dummies: TensorRT-LLM's backend requires them.
+# All but `stop` are dummies.
 STOP_INPUTS = (
     InputTensor("input_ids", "INT32", lambda _: (0,)),
     InputTensor("request_output_len", "INT32", lambda _: 0),
     InputTensor("stop", "BOOL", lambda _: True),
 )
+# The C++ backend requires one more.
+_CPP_STOP_INPUTS = (*STOP_INPUTS, InputTensor("input_lengths", "INT32", lambda _: 0))
+
+
+def outputs_of(facts: ModelFacts) -> tuple[OutputTensor, ...]:
+    """What the model's ensemble gives."""
+    return tuple(row for row in OUTPUTS if row not in _UNTOLD) if is_cpp(facts) else OUTPUTS
+
+
+def stop_inputs_of(facts: ModelFacts) -> tuple[InputTensor, ...]:
+    """What its engine takes for a stop."""
+    return _CPP_STOP_INPUTS if is_cpp(facts) else STOP_INPUTS

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from starlette.testclient import TestClient
 
 from proxy.app import compose
 from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
 from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.tool_server import ToolServer, running
 
 Serve = Callable[..., TestClient]
 
@@ -28,3 +31,43 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             return stack.enter_context(TestClient(app))
 
         yield start
+
+
+CITY = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
+Policy = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ToolServer]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared: ToolServer) -> ToolServer:
+    shared.seen.clear()
+    shared.asked.clear()
+    shared.left.clear()
+    return shared
+
+
+@pytest.fixture
+def policy(tmp_path: Path, server: ToolServer) -> Policy:
+    """A models.yaml whose model has the tools `weather` and `slow`."""
+
+    def written(tool: dict[str, Any] | None = None, **model: object) -> Path:
+        tools = {
+            name: {
+                "url": server.url(f"/{name}"),
+                "parameters": CITY,
+                "allow_private_addresses": True,
+                **(tool or {}),
+            }
+            for name in ("weather", "slow")
+        }
+        entry = {"weights": "w", "server_tools": tools, **model}
+        path = tmp_path / "models.yaml"
+        path.write_text(yaml.safe_dump({"models": {"demo": entry}}, sort_keys=False))
+        return path
+
+    return written

@@ -19,7 +19,7 @@ RESPONSES = {
     "/chat/completions": ("CreateChatCompletionResponse", "CreateChatCompletionStreamResponse"),
     "/completions": ("CreateCompletionResponse", "CreateCompletionResponse"),
 }
-EXAMPLES = 100
+EXAMPLES = 60
 
 
 def operation(path: str) -> Any:

@@ -24,6 +24,7 @@ LAYERS = [
         "proxy.parsing",
         "proxy.tools",
         "proxy.reasoning",
+        "proxy.server_tools",
         "proxy.prompting",
         "proxy.structured",
         "proxy.triton",
@@ -40,7 +41,8 @@ ONLY_IN = {
     "starlette": ("proxy.api", "proxy.app"),
     "grpc": ("proxy.triton",),
     "tritonclient": ("proxy.triton", "build_engines.triton_models"),
-    "os": ("proxy.launch", "proxy.cli", "build_engines"),
+    "httpx": ("proxy.server_tools",),
+    "os": ("proxy.settings", "proxy.launch", "proxy.cli", "build_engines"),
 }
 DOMAIN_MAY = {"proxy.domain", "__future__", "collections", "dataclasses", "enum", "typing"}
 

@@ -12,6 +12,12 @@ from build_engines import triton_models
 from proxy.triton import tensors
 
 ROLES = ("ensemble", *triton_models.ROLES)
+ENGINES = ("engine", "tensorrt_llm")
+CPP_LACKS = {
+    *("min_p", "num_top_log_probs", "echo_prompt", "priority", "cache_salt"),
+    *("finish_reason", "num_cached_tokens"),
+    *("top_log_probs", "top_log_prob_ids", "top_log_prob_text"),
+}
 USED = re.compile(r'(?:get_input_tensor_by_name|_scalar)\(request, "(\w+)"\)|Tensor\(\s*"(\w+)"')
 
 
@@ -26,18 +32,21 @@ def wire_type(data_type: int) -> str:
     return "BYTES" if name == "STRING" else name
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("role", ROLES)
-def test_names_are_unique_within_a_side(role):
-    config = triton_models.config_of(role)
+def test_names_are_unique_within_a_side(role, engine):
+    config = triton_models.config_of(role, engine)
     for side in (config.input, config.output):
         names = [row.name for row in side]
         assert len(names) == len(set(names))
-    assert config.name == role
+    assert config.name == (engine if role == "engine" else role)
 
 
 @pytest.mark.parametrize("role", triton_models.ROLES)
 def test_a_model_uses_all_declared_tensors_and_no_other(role):
     config = triton_models.config_of(role)
+    if role != "engine":
+        config = triton_models.config_of(role, "tensorrt_llm")
     folder = Path(triton_models.TEMPLATES, role, "1")
     source = "\n".join(path.read_text() for path in folder.glob("*.py"))
     quoted = set(re.findall(r'"(\w+)"', source))
@@ -46,11 +55,12 @@ def test_a_model_uses_all_declared_tensors_and_no_other(role):
     assert {a or b for a, b in USED.findall(source)} <= declared
 
 
-def test_every_step_joins_tensors_of_equal_type_and_shape():
-    ensemble = triton_models.config_of("ensemble")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_step_joins_tensors_of_equal_type_and_shape(engine):
+    ensemble = triton_models.config_of("ensemble", engine)
     pool = {row.name: (row.data_type, tuple(row.dims)) for row in ensemble.input}
     for step in ensemble.ensemble_scheduling.step:
-        model = declared(triton_models.config_of(step.model_name))
+        model = declared(triton_models.config_of(step.model_name, engine))
         for inner, outer in step.input_map.items():
             assert pool[outer] == model[inner], f"{step.model_name}.{inner} <- {outer}"
         for inner, outer in step.output_map.items():
@@ -60,11 +70,12 @@ def test_every_step_joins_tensors_of_equal_type_and_shape():
         assert pool[row.name] == (row.data_type, tuple(row.dims)), row.name
 
 
-def test_every_step_maps_all_required_inputs_and_optional_ones_are_optional_on_both_sides():
-    ensemble = triton_models.config_of("ensemble")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_step_maps_all_required_inputs_and_optional_ones_are_optional_on_both_sides(engine):
+    ensemble = triton_models.config_of("ensemble", engine)
     optional, produced = {row.name for row in ensemble.input if row.optional}, set()
     for step in ensemble.ensemble_scheduling.step:
-        for row in triton_models.config_of(step.model_name).input:
+        for row in triton_models.config_of(step.model_name, engine).input:
             if not row.optional:
                 assert row.name in step.input_map
                 assert step.input_map[row.name] not in optional
@@ -73,12 +84,57 @@ def test_every_step_maps_all_required_inputs_and_optional_ones_are_optional_on_b
         produced |= set(step.output_map.values())
 
 
-def test_the_detokenizer_sees_engine_outputs_only_and_the_ensemble_gives_no_tokenizer_output():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_detokenizer_sees_engine_outputs_only_and_the_ensemble_gives_no_tokenizer_output(
+    engine,
+):
     """A decoupled engine splits an ensemble: Triton refuses to load one that mixes the sides."""
-    ensemble = triton_models.config_of("ensemble")
-    tokenizer, engine, detokenizer = ensemble.ensemble_scheduling.step
-    assert set(detokenizer.input_map.values()) <= set(engine.output_map.values())
+    ensemble = triton_models.config_of("ensemble", engine)
+    tokenizer, decoder, detokenizer = ensemble.ensemble_scheduling.step
+    assert set(detokenizer.input_map.values()) <= set(decoder.output_map.values())
     assert not {row.name for row in ensemble.output} & set(tokenizer.output_map.values())
+
+
+def test_the_cpp_ensemble_is_the_contract_less_what_the_backend_lacks():
+    ours = declared(triton_models.config_of("ensemble"))
+    cpp = declared(triton_models.config_of("ensemble", "tensorrt_llm"))
+    assert cpp == {name: row for name, row in ours.items() if name not in CPP_LACKS}
+
+
+def test_the_cpp_engine_has_what_its_backend_cannot_do_without():
+    engine = triton_models.config_of("engine", "tensorrt_llm")
+    _, decoder, _ = triton_models.config_of("ensemble", "tensorrt_llm").ensemble_scheduling.step
+    assert {"output_ids", "sequence_length"} <= set(decoder.output_map)
+    assert {"input_lengths", "streaming", "runtime_top_k", "seed"} <= set(decoder.input_map)
+    assert engine.model_transaction_policy.decoupled
+    assert declared(engine)["seed"] == (DataType.TYPE_UINT64, (1,))
+    assert set(engine.parameters) >= {
+        *("gpt_model_type", "tokenizer_dir"),
+        *("xgrammar_tokenizer_info_path", "guided_decoding_backend"),
+    }
+    assert engine.parameters["gpt_model_type"].string_value == "inflight_fused_batching"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_rendered_parses_and_declares_nothing_that_was_left_out(tmp_path, engine):
+    left_out = {"seed", "min_tokens", "output_log_probs", "return_log_probs", "bad_words"}
+    parameters = {"engine": {"gpt_model_path": "/x"}}
+    triton_models.render("m", tmp_path, parameters, engine=engine, without=left_out)
+    configs = {
+        role: triton_models.parse((tmp_path / name / "config.pbtxt").read_text())
+        for role, name in (("ensemble", "m"), *((role, f"m_{role}") for role in ROLES[1:]))
+    }
+    assert {config.name for config in configs.values()} == {
+        path.name for path in tmp_path.iterdir()
+    }
+    assert not left_out & set(declared(configs["ensemble"]))
+    assert not {"min_tokens", "return_log_probs"} & set(declared(configs["engine"]))
+    assert configs["engine"].parameters["gpt_model_path"].string_value == "/x"
+    for step in configs["ensemble"].ensemble_scheduling.step:
+        assert not left_out & {*step.input_map.values(), *step.output_map.values()}
+        model = declared(configs[step.model_name.removeprefix("m_")])
+        assert {*step.input_map, *step.output_map} <= set(model)
+    assert (tmp_path / "m_engine" / "1" / "model.py").exists() == (engine == "engine")
 
 
 def test_chunks_stay_in_order():

@@ -44,6 +44,9 @@ class KeptTokens:
         if finish is not None:
             self._finish(finish)
 
+    def finished(self, finish) -> None:
+        self._finish(finish)
+
     def refuse(self, param, message) -> None:
         self._finish("refused", f"{param}: {message}")
 

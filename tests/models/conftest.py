@@ -8,7 +8,8 @@ from pathlib import Path
 
 for role in ("tokenizer", "engine", "detokenizer"):
     sys.path.append(str(Path(__file__).parents[2] / "model_repository" / role / "1"))
-sys.path.append(str(Path(__file__).parents[1] / "doubles" / "backend"))
+for double in ("backend", "packages"):
+    sys.path.append(str(Path(__file__).parents[1] / "doubles" / double))
 
 import pytest  # noqa: E402
 
@@ -19,3 +20,20 @@ from tests.fixtures.families import build_families, forget_oracles  # noqa: E402
 def artifacts(tmp_path_factory) -> Iterator[Path]:
     yield build_families(tmp_path_factory.mktemp("families"))
     forget_oracles()
+
+
+@pytest.fixture
+def runtime(tmp_path):
+    """runtime(script, **parameters) -> a tensorrt_llm runtime on the stand-in; it must not die."""
+    from tests.fixtures import trtllm_runtime
+
+    started, deaths = [], []
+
+    def start(script=None, died=deaths.append, **parameters):
+        started.append(trtllm_runtime.start(tmp_path, script or {}, died, **parameters))
+        return started[0]
+
+    yield start
+    for one in started:
+        one.close()
+    assert not deaths

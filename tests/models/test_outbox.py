@@ -53,6 +53,19 @@ def outbox():
     made.close()
 
 
+def test_an_end_without_a_token_still_has_its_reason(outbox):
+    sender = Sender()
+    stream = outbox.open(sender, 3)
+    stream.started(0)
+    stream.token(Token(7), None)
+    eventually(lambda: sender.sent, 1, "the token is sent")
+    stream.finished("stop")
+    assert sender.is_over.wait(1)
+    assert sender.ids == [[7], []]
+    _, tensors, error, flags = sender.sent[-1]
+    assert (tensors["finish_reason"].item(), error, flags) == (b"stop", None, FINAL)
+
+
 def test_with_few_streams_each_token_leaves_at_once(outbox):
     sender = Sender()
     stream = outbox.open(sender, 3)

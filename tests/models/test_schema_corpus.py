@@ -1,4 +1,4 @@
-"""The JSON Schema test suite: what a model can write under each schema's grammar conforms.
+"""The JSON Schema test suite (MIT): what models write under each schema's grammar conforms.
 
 SCHEMA_ANSWERS says how many are drawn for each schema and model; `make schemas` draws 20.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import jsonschema_rs
@@ -66,9 +67,10 @@ def outcomes(compiler) -> dict[str, list]:
 
 
 def is_valid(validator: jsonschema_rs.Validator, text: str) -> bool:
-    """Numbers that no float holds are right, whatever they are read as."""
-    value = json.loads(text)
-    return value in (float("inf"), float("-inf")) or validator.is_valid(value)
+    """A number that no float holds is JSON, too: it counts as the largest one."""
+    largest = sys.float_info.max
+    value = json.loads(text, parse_float=lambda said: max(-largest, min(float(said), largest)))
+    return validator.is_valid(value)
 
 
 def assert_valid(answers: dict[int, list[str]], cases: list[dict]) -> None:

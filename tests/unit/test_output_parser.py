@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.choice import Choice
 from proxy.domain.completion import Answer, fold
+from proxy.domain.events import TextDelta
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
@@ -88,6 +89,23 @@ def test_one_call_is_enough_in_one_piece():
     answer = answered(asked(calls_in_parallel=False), [piece], card())
     assert [one.name for one in answer.calls] == ["f"]
     assert (answer.reason, answer.text.strip()) == (FinishReason.TOOL_CALLS, "So:")
+
+
+def test_after_enough_calls_not_even_half_a_mark_comes_out():
+    request = asked(calls_in_parallel=False)
+    text = '<|channel|>commentary to=functions.f<|message|>{"x": 1}<|call|><|start'
+    for pieces in ([text], [text[:-7], text[-7:]]):
+        parser = parser_of(request, card("harmony", "harmony"), "", "harmony")
+        events = [event for piece in pieces for event in parser.push(piece)] + parser.flush()
+        assert not [event for event in events if isinstance(event, TextDelta)]
+
+
+def test_a_call_that_broke_is_enough_too():
+    text = '<tool_call>{"name": "f", "arguments": {"x": 1!}}</tool_call>'
+    for pieces in (deltas(text), [TokenDelta((text.encode(),), finish=FinishReason.STOP)]):
+        answer = answered(asked(calls_in_parallel=False), pieces, card())
+        assert [one.arguments for one in answer.calls] == ['{"x": 1}']
+        assert answer.text == ""
 
 
 @pytest.mark.parametrize(

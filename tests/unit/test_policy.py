@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from build_engines.models_file import ModelsFileError
 from proxy import policy
 from proxy.settings import Settings
 
@@ -37,3 +38,61 @@ def test_one_folder_has_the_settings_defaults_only(tmp_path, temperature):
 
 def test_a_proxy_for_a_remote_triton_needs_no_models(tmp_path):
     assert not policy.has_models(Settings(models_file=tmp_path / "none.yaml"))
+
+
+TOOL = """\
+models:
+  demo:
+    weights: w
+    {model}
+    server_tools:
+      weather: {{url: 'https://tools.example/w', {tool}}}
+"""
+
+
+def with_tool(tmp_path, tool: str = "method: GET", model: str = "owned_by: us") -> Settings:
+    path = tmp_path / "models.yaml"
+    path.write_text(TOOL.format(tool=tool, model=model))
+    return Settings(models_file=path)
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("url: 'ftp://tools.example'", "no URL such as"),
+        ("url: 'https://me:pw@tools.example'", "no user"),
+        ("url: 'https://{host}/w'", "placeholder"),
+        ("method: PUT", "method"),
+        ("timeout_s: 0", "timeout_s"),
+        ("headers: {Host: x}", "set by the proxy"),
+        ("headers: {X: 'a ${'}", "names no variable"),
+        ('headers: {X: "a\\nb"}', "headers"),
+        ("parameters: {type: objekt}", "no JSON Schema"),
+        ("parameters: {properties: {a: {$ref: 'http://127.0.0.1:9/x'}}}", "another document"),
+        ("retries: 3", "retries"),
+    ],
+)
+def test_a_wrong_server_tool_stops_the_start(tmp_path, tool, words):
+    with pytest.raises(ModelsFileError, match=rf"demo\.server_tools\.weather.*{words}"):
+        policy.models(with_tool(tmp_path, tool))
+
+
+def test_server_tools_need_a_parser(tmp_path):
+    with pytest.raises(ModelsFileError, match="tool parser"):
+        policy.models(with_tool(tmp_path, model="tool_parser: none"))
+
+
+def test_secrets_are_those_that_headers_name(tmp_path):
+    entries = policy.models(with_tool(tmp_path, "headers: {X: 'k ${KEY}', Y: '${ID}'}")).models
+    found = policy.secrets(entries, {"KEY": "abc", "ID": "7", "OTHER": "no"})
+    assert found.filled({"X": "k ${KEY}", "Y": "${ID}"}) == {"X": "k abc", "Y": "7"}
+    assert "OTHER" not in vars(found)["_values"]
+
+
+@pytest.mark.parametrize("value", [None, "", "a\nb", "é"])
+def test_a_secret_that_no_header_can_have_is_named_and_not_shown(tmp_path, value):
+    entries = policy.models(with_tool(tmp_path, "headers: {X: '${KEY}'}")).models
+    environment = {} if value is None else {"KEY": value}
+    with pytest.raises(ModelsFileError, match="KEY") as raised:
+        policy.secrets(entries, environment)
+    assert not value or value not in str(raised.value)

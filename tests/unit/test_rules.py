@@ -162,3 +162,25 @@ def test_harmonys_answer_has_a_header_and_its_calls_another():
     calls = rules_of(asked(tool_choice=REQUIRED), of)
     assert "final" not in json.dumps(tag(calls, of))
     assert calls.closing == "<|end|><|start|>assistant"
+
+
+def untagged(**fields) -> ModelCard:
+    """On an engine that honours no structural tags."""
+    return card(facts=replace(CARD.facts, has_structural_tags=False), **fields)
+
+
+def test_without_structural_tags_calls_are_checked_instead():
+    rules = rules_of(asked(tool_choice=REQUIRED), untagged())
+    assert rules.guide(untagged(), "") is None
+    assert rules.check.of(answer(("f", '{"x": "no"}'))) is not None
+    assert rules.check.of(answer(("f", '{"x": 1}'))) is None
+
+
+def test_without_structural_tags_an_answer_behind_reasoning_is_checked_instead():
+    given = {"constraint": FORMAT, "tools": ()}
+    thinking = untagged(reasoning="qwen3")
+    rules = rules_of(asked(**given), thinking)
+    assert rules.guide(thinking, "") is None
+    assert rules.check.of(answer(text="no", reason=FinishReason.STOP)) is not None
+    plain = rules_of(asked(**given), untagged())
+    assert plain.guide(untagged(), "") == FORMAT

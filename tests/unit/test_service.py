@@ -20,6 +20,7 @@ from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPro
 from proxy.registry import Registry
 from proxy.service import Service
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
+from tests.doubles.tools import ScriptedTools
 
 
 class Unwatched:
@@ -53,6 +54,7 @@ def service(
         engine,
         Unwatched(),
         limit or Concurrency(None),
+        ScriptedTools(),
         request_timeout_s=9,
         stall_timeout_s=stall_timeout_s,
     )

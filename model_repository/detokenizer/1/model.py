@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
+from log_prob_tail import newest
 from token_bytes import TokenBytes
 
 
@@ -27,11 +28,18 @@ class TritonPythonModel:
         return [self._respond(request) for request in requests]
 
     def _respond(self, request: Any) -> Any:
-        ids = pb_utils.get_input_tensor_by_name(request, "output_ids")
-        tensors = [pb_utils.Tensor("text_output", self._texts(ids.as_numpy().reshape(1, -1)))]
+        ids = pb_utils.get_input_tensor_by_name(request, "output_ids").as_numpy().reshape(1, -1)
+        length = pb_utils.get_input_tensor_by_name(request, "sequence_length")
+        if length is not None:
+            ids = ids[:, : length.as_numpy().item()]
+        tensors = [pb_utils.Tensor("text_output", self._texts(ids))]
         top = pb_utils.get_input_tensor_by_name(request, "top_log_prob_ids")
         if top is not None:
             tensors.append(pb_utils.Tensor("top_log_prob_text", self._texts(top.as_numpy())))
+        log_probs = pb_utils.get_input_tensor_by_name(request, "output_log_probs")
+        if log_probs is not None:
+            tail = newest(log_probs.as_numpy(), ids.size)
+            tensors.append(pb_utils.Tensor("new_log_probs", tail))
         return pb_utils.InferenceResponse(tensors)
 
     def _texts(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.object_]:

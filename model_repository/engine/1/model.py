@@ -7,7 +7,10 @@ responses. `stop=true` with a request id ends that request, also one that has no
 from __future__ import annotations
 
 import json
+import logging
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +22,36 @@ from outbox import Outbox
 from port import BadParameter, Job, Runtime
 from request_tensors import generation_input, prompt_tokens, scalar
 
-# How long a thread waits before it demands the GIL. The decode loop gives it up for a fraction of
-# a millisecond at a time, too short for a sleeping thread to take it: with Python's 5 ms the
-# sending thread starved behind a small model, and a hundred tokens left at once.
+# How long a thread waits before it demands the GIL. The onnx runtime's decode loop gives it up for
+# a fraction of a millisecond at a time, too short for a sleeping thread to take it: with Python's
+# 5 ms the sending thread starved behind a small model, and a hundred tokens left at once.
 GIL_PATIENCE_S = 0.00002
 
+logger = logging.getLogger(__name__)
 
-def _onnx(parameters: dict[str, str], artifacts: Path) -> Runtime:
+Died = Callable[[str], None]
+
+
+def _onnx(parameters: dict[str, str], artifacts: Path, _: Died) -> Runtime:
     from onnx_runtime import OnnxRuntime
 
+    sys.setswitchinterval(GIL_PATIENCE_S)
     return OnnxRuntime.load(artifacts, parameters)
 
 
-def _scripted(parameters: dict[str, str], artifacts: Path) -> Runtime:
+def _scripted(parameters: dict[str, str], artifacts: Path, _: Died) -> Runtime:
     from scripted_runtime import ScriptedRuntime
 
     return ScriptedRuntime.load(artifacts)
 
 
-RUNTIMES = {"onnx": _onnx, "scripted": _scripted}
+def _tensorrt_llm(parameters: dict[str, str], artifacts: Path, died: Died) -> Runtime:
+    from trtllm_runtime import TrtllmRuntime
+
+    return TrtllmRuntime.load(artifacts, parameters, died)
+
+
+RUNTIMES = {"onnx": _onnx, "scripted": _scripted, "tensorrt_llm": _tensorrt_llm}
 
 
 class TritonPythonModel:
@@ -47,13 +61,12 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         parameters = {k: v["string_value"] for k, v in config["parameters"].items()}
         artifacts = Path(args["model_repository"], parameters["artifacts_dir"])
-        sys.setswitchinterval(GIL_PATIENCE_S)
         self._early_stops = EarlyStops()
-        self._runtime = RUNTIMES[parameters["runtime"]](parameters, artifacts)
         self._outbox = Outbox(
             responses_per_s=float(parameters["responses_per_s"]),
             hold_s=float(parameters["hold_ms"]) / 1000,
         )
+        self._runtime = RUNTIMES[parameters["runtime"]](parameters, artifacts, self._die)
         self._counters = Counters(pb_utils, config["name"])
         metrics.add_all(self._counters, self._outbox, self._runtime.stats)
         self._counters.start()
@@ -89,3 +102,12 @@ class TritonPythonModel:
     def _stop(self, request_id: str) -> None:
         if request_id and not self._runtime.cancel(request_id):
             self._early_stops.add(request_id)
+
+    def _die(self, reason: str) -> None:
+        """A runtime that cannot go on takes the process with it, after the last responses.
+
+        Triton then says that the model is not ready, and whoever watches the process starts anew.
+        """
+        logger.critical("the engine ends: %s", reason)
+        self._outbox.close()
+        os._exit(1)

@@ -144,6 +144,9 @@ class TokenSink(Protocol):
     def token(self, token: Token, finish: FinishReason | None) -> None:
         """A new token; with a finish reason it is the last one."""
 
+    def finished(self, finish: FinishReason) -> None:
+        """The job ends without one more token."""
+
     def refuse(self, param: str, message: str) -> None:
         """The job ends because of what the caller asked for."""
 

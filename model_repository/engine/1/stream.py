@@ -57,6 +57,10 @@ class Stream:
             self._is_posted = True
         self._post(self)
 
+    def finished(self, finish: FinishReason) -> None:
+        self._finish = finish
+        self._close("finished")
+
     def refuse(self, param: str, message: str) -> None:
         refusal = {"code": "invalid_parameter", "param": param, "message": message}
         self._close("refused", json.dumps(refusal), pb_utils.TritonError.INVALID_ARG)
@@ -103,7 +107,7 @@ class Stream:
         flags = 0 if end is None else FINAL
         if error is not None:
             self._sender.send(pb_utils.InferenceResponse(error=error), flags=flags)
-        elif echoed or tokens:
+        elif echoed or tokens or finish is not None:
             self._sender.send(self._response([*echoed, *tokens], finish), flags=flags)
         else:
             self._sender.send(flags=flags)
@@ -118,7 +122,7 @@ class Stream:
         self._first = {}
         if finish is not None:
             arrays["finish_reason"] = np.array([[finish.encode()]], dtype=np.object_)
-        if tokens[0].log_probs is not None:
+        if tokens and tokens[0].log_probs is not None:
             arrays |= _log_probs(tokens)
         return pb_utils.InferenceResponse(
             [pb_utils.Tensor(name, array) for name, array in arrays.items()]

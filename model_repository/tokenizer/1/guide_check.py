@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections import OrderedDict
+from collections.abc import Collection
 from pathlib import Path
 
 from admission import Refusal
@@ -25,9 +26,19 @@ class GuideCheck:
     """For one thread. Nothing is imported or started before the first guide."""
 
     def __init__(
-        self, info_file: Path, *, timeout_s: float, memory_bytes: int, text_bytes: int = 256_000
+        self,
+        info_file: Path,
+        *,
+        timeout_s: float,
+        memory_bytes: int,
+        text_bytes: int = 256_000,
+        kinds: Collection[str] = tuple(KINDS),
     ) -> None:
-        """`info_file` is the guide.json that `build` writes; `text_bytes` may a guide have."""
+        """`info_file` is the guide.json that `build` writes; `text_bytes` may a guide have.
+
+        `kinds`: those that the engine honours.
+        """
+        self._kinds = kinds
         self._timeout_s = timeout_s
         self._memory_bytes = memory_bytes
         self._text_bytes = text_bytes
@@ -36,10 +47,10 @@ class GuideCheck:
 
     def check(self, kind: str, text: str) -> None:
         """Raises Refusal with the reason where the guide cannot be used."""
-        if kind not in KINDS:
+        if kind not in self._kinds:
             shown = repr(kind[:ECHO_AT_MOST])
             raise Refusal(
-                "invalid_parameter", KIND_PARAM, f"{shown} is not one of {', '.join(KINDS)}"
+                "invalid_parameter", KIND_PARAM, f"{shown} is not one of {', '.join(self._kinds)}"
             )
         reason = self._unsound(kind, text) or self._verdict(kind, text)
         if reason is not None:

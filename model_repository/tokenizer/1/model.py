@@ -7,12 +7,15 @@ message is JSON `{"code", "param", "message"}`, which the proxy turns into the A
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from admission import Admission, Refusal
+from executor_inputs import ExecutorInputs
+from grammars import KINDS
 from guide_check import KIND_PARAM, MB, TEXT_PARAM, GuideCheck
 from prompt_cut import START_CHARACTERS_A_TOKEN, PromptCut
 from tokenizers import Tokenizer
@@ -40,6 +43,15 @@ class TritonPythonModel:
             artifacts / "guide.json",
             timeout_s=float(parameters["guide_timeout_s"]),
             memory_bytes=int(parameters["guide_memory_mb"]) * MB,
+            kinds=tuple(parameters.get("guide_kinds", ",".join(KINDS)).split(",")),
+        )
+        self._executor_inputs = (
+            ExecutorInputs(
+                end_ids=tuple(int(i) for i in parameters["executor_end_ids"].split(",") if i),
+                logits_size=int(parameters["logits_size"]),
+            )
+            if "executor_end_ids" in parameters
+            else None
         )
 
     def execute(self, requests: list[Any]) -> list[Any]:
@@ -58,6 +70,7 @@ class TritonPythonModel:
             )
             bad_words = word_list(self._bad_words(request), self._encode_word)
             self._check_guide(request)
+            others = self._for_executor(request, len(ids))
         except Refusal as refusal:
             error = pb_utils.TritonError(refusal.as_json(), pb_utils.TritonError.INVALID_ARG)
             return pb_utils.InferenceResponse(error=error)
@@ -66,8 +79,15 @@ class TritonPythonModel:
                 pb_utils.Tensor("input_ids", np.array([ids], dtype=np.int32)),
                 pb_utils.Tensor("request_output_len", np.array([[output_len]], dtype=np.int32)),
                 pb_utils.Tensor("bad_words_list", bad_words),
+                *(pb_utils.Tensor(name, array) for name, array in others.items()),
             ]
         )
+
+    def _for_executor(self, request: Any, prompt_tokens: int) -> dict[str, Any]:
+        """What only TensorRT-LLM's C++ backend wants."""
+        if self._executor_inputs is None:
+            return {}
+        return self._executor_inputs.of(partial(_elements, request), prompt_tokens)
 
     def _prompt_ids(self, request: Any) -> list[int]:
         """text_input's tokens, then input_ids."""
@@ -133,6 +153,11 @@ def _decoded(text: bytes, param: str) -> str:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Refusal("invalid_parameter", param, f"text is not UTF-8: {error}") from error
+
+
+def _elements(request: Any, name: str) -> list[Any]:
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return [] if tensor is None else list(tensor.as_numpy().ravel().tolist())
 
 
 def _scalar(request: Any, name: str) -> Any:

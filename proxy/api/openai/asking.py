@@ -39,6 +39,8 @@ class Asking:
     async def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, Renderer]:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt_token_ids")
+        offered = self._registry.known(body.model).server_tools.tools
+        body.check_choice([tool.name for tool in offered])
         request = self._constrained(chat.to_domain(body), body)
         renderer = ChatRenderer(
             body,

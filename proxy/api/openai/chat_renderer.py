@@ -17,6 +17,7 @@ from proxy.domain.events import (
     Finished,
     OutputEvent,
     ReasoningDelta,
+    ServerToolCalled,
     TextDelta,
     ToolCallArguments,
     ToolCallStarted,
@@ -43,7 +44,7 @@ class ChatRenderer:
         self._tells_ids = bool(body.return_token_ids)
         self._reasoning_fields = reasoning_fields
         self._usage = StreamUsage(body, request.choices)
-        self._begun: set[int] = set()
+        self._begun = 0
         self._head = head(body, request, "chat.completion", fingerprint)
         self._chunk_head = {
             **self._head,
@@ -52,13 +53,20 @@ class ChatRenderer:
         }
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
-        """A choice's role comes first, in a chunk of its own; usage last, where asked for."""
+        """A choice's role comes first, in a chunk of its own; usage last, where asked for.
+
+        Choices begin in their order: SDKs that add up a stream fail where the first chunk is not
+        of choice 0.
+        """
         chunks = []
-        if event.choice not in self._begun:
-            self._begun.add(event.choice)
-            content = "" if isinstance(event, (TextDelta, Finished)) else None
+        while self._begun <= event.choice:
+            says_nothing = self._begun == event.choice and not isinstance(
+                event, (TextDelta, Finished)
+            )
+            content = None if says_nothing else ""
             role = {"role": "assistant", "content": content, "refusal": None}
-            chunks.append(self._chunk(event, _choice(event.choice, role)))
+            chunks.append(self._chunk(event, _choice(self._begun, role)))
+            self._begun += 1
         if isinstance(event, Finished):
             chunks.append(self._chunk(event, _choice(event.choice, {}, event.reason.value)))
             return chunks + self._usage.last_chunks(self._chunk_head, event)
@@ -93,6 +101,8 @@ class ChatRenderer:
             case ToolCallArguments():
                 arguments = {"index": event.index, "function": {"arguments": event.fragment}}
                 return {"tool_calls": [arguments]}
+            case ServerToolCalled():
+                return {"server_tool_calls": [_server_call(event)]}
             case _:
                 assert_never(event)
 
@@ -107,6 +117,8 @@ class ChatRenderer:
             message |= dict.fromkeys(self._reasoning_fields, answer.reasoning)
         if answer.calls:
             message["tool_calls"] = [_call(call) for call in answer.calls]
+        if answer.server_calls:
+            message["server_tool_calls"] = [_server_call(call) for call in answer.server_calls]
         return message
 
     def _chunk(self, event: OutputEvent, choice: dict[str, Any]) -> dict[str, Any]:
@@ -127,3 +139,16 @@ def _choice(index: int, delta: dict[str, Any], finish_reason: str | None = None)
 def _call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
+
+
+def _server_call(call: ServerToolCalled) -> dict[str, Any]:
+    """`index` is in the whole answer too: SDKs need it to add up a stream."""
+    return {
+        "index": call.index,
+        "id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "status": call.status.value,
+        "result": call.result,
+        "duration_ms": call.duration_ms,
+    }

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from proxy.api.openai.bodies import CompletionBody
-from proxy.api.openai.field_names import FIELD_NAMES
+from proxy.api.openai.field_names import COMPLETION_NAMES
 from proxy.api.openai.head import head
 from proxy.api.openai.log_probs import LogProbs
 from proxy.api.openai.usage import StreamUsage, usage_body
@@ -47,7 +47,7 @@ def _one_prompt(given: Any, suffix: str | None) -> TextPrompt | TokenPrompt:
 class CompletionRenderer:
     """Events as text_completion objects; a chunk has the same shape as the whole."""
 
-    field_names = FIELD_NAMES
+    field_names = COMPLETION_NAMES
 
     def __init__(
         self,

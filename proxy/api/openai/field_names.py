@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 FIELD_NAMES = {
-    "top_log_probs": "logprobs",
-    "num_top_log_probs": "logprobs",
+    "log_probs": "logprobs",
+    "top_log_probs": "top_logprobs",
+    "num_top_log_probs": "top_logprobs",
     "return_log_probs": "logprobs",
     "token_ids": "return_token_ids",
     "log_prob_ids": "return_tokens_as_token_ids",
@@ -16,3 +17,6 @@ FIELD_NAMES = {
     "logit_bias_values": "logit_bias",
     "bad_words_list": "bad_words",
 }
+
+# Here one field asks for both.
+COMPLETION_NAMES = {**FIELD_NAMES, "top_log_probs": "logprobs", "num_top_log_probs": "logprobs"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -9,6 +10,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from proxy.api.body import FieldError
 from proxy.api.openai.fields import RequestBody, only
 from proxy.api.openai.message_bodies import FunctionName
+from proxy.domain.errors import InvalidRequest
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 
 
@@ -72,6 +74,8 @@ class ToolsBody(RequestBody):
     tools: list[ToolBody] | None = None
     tool_choice: ToolChoiceBody | None = None
     parallel_tool_calls: bool | None = None
+    server_tools: bool | None = None
+    server_tool_events: bool | None = None
 
     @model_validator(mode="after")
     def _tools_have_their_own_names(self) -> ToolsBody:
@@ -83,20 +87,21 @@ class ToolsBody(RequestBody):
             seen.add(tool.function.name)
         return self
 
-    @model_validator(mode="after")
-    def _choice_is_of_the_tools(self) -> ToolsBody:
+    def check_choice(self, servers: Collection[str]) -> None:
+        """`servers`: names of the tools that the server offers beside the caller's.
+
+        Raises:
+            InvalidRequest: the choice is of other tools.
+        """
         choice = self.tool_choice
-        if not self.tools:
-            if choice not in (None, "none", "auto"):
-                raise FieldError(
-                    "tool_choice", "'tool_choice' is only allowed when 'tools' are given"
-                )
-            return self
-        known = {tool.function.name for tool in self.tools}
+        known = {tool.function.name for tool in self.tools or ()}
+        if self.server_tools is not False:
+            known.update(servers)
+        if not known and choice not in (None, "none", "auto"):
+            raise _wrong("tool_choice", "'tool_choice' is only allowed when 'tools' are given")
         for path, name in _chosen(choice):
             if name not in known:
-                raise FieldError(path, f"'{path}' is {name!r}, which is not one of 'tools'")
-        return self
+                raise _wrong(path, f"'{path}' is {name!r}, which is not one of 'tools'")
 
     @property
     def domain_tools(self) -> tuple[Tool, ...]:
@@ -111,6 +116,10 @@ class ToolsBody(RequestBody):
         if isinstance(choice, AllowedToolsBody):
             return ToolChoice(mode=ToolMode(choice.allowed_tools.mode), allowed=names)
         return ToolChoice(mode=ToolMode(choice or "auto"))
+
+
+def _wrong(path: str, message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="invalid_parameter", param=path)
 
 
 def _chosen(choice: object) -> list[tuple[str, str]]:

@@ -80,6 +80,16 @@ def test_a_wrong_models_file_is_named(capfd, folder):
     assert "models.yaml" in err
 
 
+@pytest.mark.parametrize("command", ["serve", "proxy"])
+def test_a_missing_secret_is_said_before_anything_is_built(capfd, folder, monkeypatch, command):
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    tool = "server_tools: {t: {url: 'https://x.example', headers: {X: '${NO_SUCH_KEY}'}}}"
+    (folder / "models.yaml").write_text(f"models:\n  small: {{weights: w, {tool}}}\n")
+    told = refused(capfd, command, "--models-file", folder / "models.yaml")
+    assert "models.small.server_tools.t.headers" in told
+    assert "NO_SUCH_KEY is not set" in told
+
+
 def test_a_build_without_weights_says_where_they_are_missed(capfd, folder):
     status, _, err = run(
         capfd, "build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"
@@ -134,6 +144,12 @@ def test_doctor_shows_every_check_and_fails_with_one(capfd, folder, taken):
     assert f"PORT={taken}" in out
     assert "-> set PORT to a free port" in out
     assert "weights of small" in out
+
+
+def test_doctor_looks_at_tensorrt_llm_alone_when_asked(capfd):
+    status, out, _ = run(capfd, "doctor", "--gpu")
+    assert status == 1
+    assert "FAIL  TensorRT-LLM: tensorrt_llm is not installed" in out
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,11 @@ def test_a_tag_inside_the_answer_is_text(tag):
     assert split(family, [f"The tag {tag} opens"]) == ("", f"The tag {tag} opens")
 
 
+def test_white_space_that_begins_a_thought_is_dropped_however_it_comes():
+    for pieces in (["  so"], [" ", " ", "so"]):
+        assert split("harmony", pieces, is_inside=True) == ("so", "")
+
+
 def test_reasoning_streams_as_it_is_written():
     parser = FAMILIES["qwen3"].parser_type()
     assert parser.push("<think>\nso") == [ReasoningDelta("so")]

@@ -9,7 +9,7 @@ from proxy.tools.ids import kimi_id, mistral_id, openai_id
 from tests.unit.tools.syntaxes import SYNTAXES
 
 # These say nothing of calls in their templates, or share a family's syntax.
-UNMARKED = {"llama3_json", "xlam", "pythonic", "qwen3_xml"}
+UNMARKED = {"llama3_json", "xlam", "pythonic", "qwen3_xml", "json_list"}
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - UNMARKED))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tritonclient.grpc import model_config_pb2, service_pb2
@@ -12,6 +13,7 @@ from proxy.domain.engine import NotReady
 from proxy.domain.model import CAPABILITIES
 from proxy.triton import tensors
 from proxy.triton.catalog import TritonCatalog
+from tests.doubles.engine import FACTS
 
 PARAMETERS = {
     "contract_version": tensors.CONTRACT_VERSION,
@@ -24,6 +26,8 @@ PARAMETERS = {
     "eos_token": "",
     "strips_leading_space": "0",
     "created": "1",
+    "runtime": "onnx",
+    "end_ids": "2,3",
     "special_tokens": '{"7": "<end>"}',
 }
 DECLARED = {
@@ -38,9 +42,10 @@ class Server:
 
     target = "here"
 
-    def __init__(self, *, without: set[str]) -> None:
+    def __init__(self, *, without: set[str] = frozenset(), **tokenizer: str) -> None:
         self.stub = self
         self._without = without
+        self._tokenizer = tokenizer
 
     async def ServerReady(self, request, timeout):
         return service_pb2.ServerReadyResponse(ready=True)
@@ -53,7 +58,8 @@ class Server:
 
     async def ModelConfig(self, request, timeout):
         config = model_config_pb2.ModelConfig(name=request.name)
-        for key, value in PARAMETERS.items() if request.name == "demo" else ():
+        given = {"demo": PARAMETERS, "demo_tokenizer": self._tokenizer}.get(request.name, {})
+        for key, value in given.items():
             config.parameters[key].string_value = value
         return service_pb2.ModelConfigResponse(config=config)
 
@@ -75,6 +81,27 @@ def capabilities(*without: str) -> frozenset[str]:
 
 def test_a_model_that_declares_all_tensors_can_do_all():
     assert capabilities() == CAPABILITIES
+
+
+def test_what_the_cpp_backend_does_not_tell_need_not_be_declared(monkeypatch):
+    monkeypatch.setitem(PARAMETERS, "runtime", tensors.CPP_RUNTIME)
+    with pytest.raises(NotReady, match=r"demo_engine: input input_lengths is not declared"):
+        capabilities("finish_reason", "num_cached_tokens")
+    declared = (tensors.stop_inputs_of(replace(FACTS, runtime=tensors.CPP_RUNTIME)), ())
+    monkeypatch.setitem(DECLARED, "demo_engine", declared)
+    assert capabilities("finish_reason", "num_cached_tokens") == CAPABILITIES
+
+
+def test_the_facts_are_the_ensembles_parameters():
+    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
+    assert (model.facts.end_ids, model.facts.default_max_tokens) == ((2, 3), None)
+    assert model.facts.has_structural_tags
+
+
+def test_what_the_tokenizer_lets_through_is_in_its_own_parameters():
+    server = Server(guide_kinds="json,json_schema", default_max_tokens="9")
+    (model,) = asyncio.run(TritonCatalog(server).load())
+    assert (model.facts.has_structural_tags, model.facts.default_max_tokens) == (False, 9)
 
 
 def test_a_model_without_some_tensors_is_served_without_those_capabilities():

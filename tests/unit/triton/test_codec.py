@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +16,7 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from proxy.domain.request import PromptLimit, Sampling
 from proxy.triton import codec
-from tests.doubles.engine import CARD
+from tests.doubles.engine import CARD, FACTS
 
 
 def request(**fields) -> EngineRequest:
@@ -67,7 +69,7 @@ def test_lists_constraints_and_the_rest_arrive_too():
         logit_bias=((5, -100.0), (7, 1.5)),
         bad_words=("a", "né"),
         stop_token_ids=(3, 4),
-        top_log_probs=0,
+        top_log_probs=3,
         ignore_eos=True,
     )
     constraint = Constraint(GuideKind.REGEX, "a+")
@@ -85,7 +87,7 @@ def test_lists_constraints_and_the_rest_arrive_too():
         "ignore_eos": [True],
         "stop_token_ids": [3, 4],
         "return_log_probs": [True],
-        "num_top_log_probs": [0],
+        "num_top_log_probs": [3],
         "guided_decoding_guide_type": [b"regex"],
         "guided_decoding_guide": [b"a+"],
         "priority": [-1],
@@ -195,11 +197,12 @@ def test_only_outputs_that_are_wanted_are_asked_for(fields, outputs):
     assert {output.name for output in message.outputs} == always | outputs
 
 
-def test_what_a_request_asks_for_is_what_its_tensors_need():
+@pytest.mark.parametrize("top", [None, 0, 1])
+def test_what_a_request_asks_for_is_what_its_tensors_need(top):
     """So a model that lacks a capability never gets a tensor that it does not declare."""
     asked = request(
         text="x",
-        sampling=Sampling(min_p=0.5, logit_bias=((1, 1.0),), top_log_probs=1),
+        sampling=Sampling(min_p=0.5, logit_bias=((1, 1.0),), top_log_probs=top),
         constraint=Constraint(GuideKind.JSON),
         priority=1,
         prompt_limit=PromptLimit(tokens=3),
@@ -210,6 +213,25 @@ def test_what_a_request_asks_for_is_what_its_tensors_need():
     rows = (*codec.tensors.INPUTS, *codec.tensors.OUTPUTS)
     needed = {row.capability for row in rows if row.name in sent and row.capability}
     assert needed == asked.asks_for
+
+
+CPP_CARD = replace(CARD, facts=replace(FACTS, runtime=codec.tensors.CPP_RUNTIME, end_ids=(2,)))
+
+
+def test_the_cpp_backend_is_asked_for_ids_and_for_nothing_that_it_does_not_tell():
+    message = codec.encode(replace(request(text="x"), model=CPP_CARD))
+    asked = {one.name for one in message.outputs}
+    assert asked == {"text_output", "num_input_tokens", "output_ids"}
+
+
+def test_a_stop_of_the_cpp_backend_has_all_that_it_requires():
+    sent = tensors(codec.encode_stop(replace(request(text="x"), model=CPP_CARD)))
+    assert sent == {
+        "input_ids": [0],
+        "request_output_len": [0],
+        "input_lengths": [0],
+        "stop": [True],
+    }
 
 
 def test_an_empty_final_response_has_no_delta():

@@ -1,0 +1,72 @@
+"""What an engine cannot honour of the tensor contract, by its version and kind.
+
+TensorRT-LLM takes most parameters that it ignores without a word, so they must not be declared.
+Sources: its docs/source/features/sampling.md, sampler.py, and issue 9442 (penalties ignored).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Sampler = Literal["TorchSampler", "TRTLLMSampler"]
+PENALTIES = frozenset({"repetition_penalty", "presence_penalty", "frequency_penalty"})
+LOG_PROBS = frozenset({"return_log_probs", "output_log_probs"})
+ALTERNATIVES = frozenset(
+    {"num_top_log_probs", "top_log_probs", "top_log_prob_ids", "top_log_prob_text"}
+)
+GUIDES = frozenset({"guided_decoding_guide_type", "guided_decoding_guide"})
+EVERY_KIND = ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag")
+PLAN_KINDS = EVERY_KIND[:-1]  # structural tags: only by xgrammar in the PyTorch backend
+HAS_CACHE_SALT, HAS_PRIORITY, TORCH_SAMPLER_IS_WHOLE = (1, 1), (1, 3), (1, 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrtllmEngine:
+    """One model on TensorRT-LLM.
+
+    version: of the package, (major, minor). backend: "pytorch" and "tensorrt" (engine plans) are
+    the LLM API's, "cpp" is Triton's C++ backend. sampler: matters to "pytorch" alone.
+    """
+
+    version: tuple[int, int]
+    backend: Literal["pytorch", "tensorrt", "cpp"]
+    sampler: Sampler = "TRTLLMSampler"
+    end_tokens: int = 1
+    has_guides: bool = True
+    is_speculative: bool = False
+
+    def missing(self) -> frozenset[str]:
+        """Names of the ensemble's tensors."""
+        found = set(self._always_missing())
+        if self.end_tokens > 1:  # it holds back one of them
+            found.add("min_tokens")
+        if not self.has_guides:
+            found |= GUIDES
+        if self.is_speculative:
+            found |= LOG_PROBS | ALTERNATIVES
+        return frozenset(found)
+
+    @property
+    def guide_kinds(self) -> tuple[str, ...]:
+        """Other kinds it ignores, or fails on."""
+        return EVERY_KIND if self.backend == "pytorch" else PLAN_KINDS
+
+    def _always_missing(self) -> set[str]:
+        if self.backend == "cpp":  # tensorrt_llm/ensemble.pbtxt has none of the others
+            return set()
+        found = set()
+        if self.version < HAS_CACHE_SALT:
+            found.add("cache_salt")
+        if self.version < HAS_PRIORITY:
+            found.add("priority")
+        if self.backend == "tensorrt":  # they take logits of every step, see its issue 10810
+            return found | LOG_PROBS | ALTERNATIVES
+        return found | self._missing_of_sampler()
+
+    def _missing_of_sampler(self) -> frozenset[str]:
+        if self.sampler == "TRTLLMSampler":
+            return ALTERNATIVES
+        if self.version < TORCH_SAMPLER_IS_WHOLE:
+            return PENALTIES | {"min_p", "bad_words", "seed"}
+        return frozenset({"seed"})

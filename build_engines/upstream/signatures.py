@@ -1,0 +1,85 @@
+"""The signatures of tensorrt_llm that the engine relies on, and how an installed one differs.
+
+tensorrt_llm.json: of each callable the parameters that are known, those that are used, and those
+that came later; of each class the attributes that are used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FACTS = Path(__file__).with_name("tensorrt_llm.json")
+Found = Mapping[str, frozenset[str] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Of one callable or class, in words. `breaks`: the engine cannot do without what is gone."""
+
+    target: str
+    text: str
+    breaks: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signatures:
+    """By target, `module:Class.method`. Names are those of parameters or attributes."""
+
+    version: str
+    known: Mapping[str, frozenset[str]]
+    used: Mapping[str, frozenset[str]]
+    later: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def read(cls, path: Path = FACTS) -> Signatures:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        callables, attributes = facts["callables"], facts["attributes"]
+        return cls(
+            version=facts["version"],
+            known={target: frozenset(row["known"]) for target, row in callables.items()},
+            used={target: frozenset(row["used"]) for target, row in callables.items()}
+            | {f"{target} attributes": frozenset(names) for target, names in attributes.items()},
+            later={target: frozenset(row["later"]) for target, row in callables.items()},
+        )
+
+    def found(self) -> dict[str, frozenset[str] | None]:
+        """The same targets in the installed package; None for one that is not there."""
+        return {target: _names(target) for target in self.used}
+
+    def differences(self, found: Found) -> Iterator[Difference]:
+        for target, used in self.used.items():
+            names = found.get(target)
+            if names is None:
+                yield Difference(target=target, text="is not there", breaks=True)
+                continue
+            for name in sorted(used - names):
+                yield Difference(target=target, text=f"has no {name!r}", breaks=True)
+            if target in self.known:
+                yield from self._harmless(target, names)
+
+    def _harmless(self, target: str, names: frozenset[str]) -> Iterator[Difference]:
+        known = self.known[target]
+        for name in sorted(known - names - self.used[target]):
+            yield Difference(target=target, text=f"has no {name!r} any more", breaks=False)
+        for name in sorted(names - known - self.later[target]):
+            yield Difference(target=target, text=f"has {name!r}, which is new", breaks=False)
+
+
+def _names(target: str) -> frozenset[str] | None:
+    place, _, kind = target.partition(" ")
+    module, _, path = place.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError):
+        return None
+    if kind == "attributes":
+        return frozenset(dir(found)) | frozenset(getattr(found, "__dataclass_fields__", ()))
+    return frozenset(inspect.signature(found).parameters)

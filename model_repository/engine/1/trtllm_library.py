@@ -1,0 +1,96 @@
+"""The installed TensorRT-LLM: its classes, and what this version of it can take.
+
+build_engines/upstream/ holds the signatures that this relies on; `triton-openai doctor --gpu`
+compares them with the installed package.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PYTORCH, ENGINE_PLAN = "pytorch", "tensorrt"
+
+
+class StartFailed(RuntimeError):
+    """TensorRT-LLM, or the model in it, cannot be started; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """`takes`: keyword arguments of generate_async; `samples_by`: those of SamplingParams."""
+
+    llm: Any
+    sampling_params: Any
+    guided_decoding_params: Any
+    version: str
+    takes: frozenset[str]
+    samples_by: frozenset[str]
+
+    @classmethod
+    def load(cls, backend: str) -> Library:
+        """`backend`: "pytorch" for checkpoints, "tensorrt" for engine plans (up to 1.2).
+
+        Raises:
+            StartFailed: the package, or the backend in it, is missing.
+        """
+        try:
+            import tensorrt_llm
+            from tensorrt_llm.llmapi import GuidedDecodingParams
+
+            llm = _llm_class(backend)
+        except ImportError as error:
+            raise StartFailed(
+                f"TensorRT-LLM's {backend} backend cannot be imported by the Python that runs "
+                f"Triton's models ({error}): run Triton in NVIDIA's trtllm-python-py3 container"
+            ) from error
+        return cls(
+            llm=llm,
+            sampling_params=tensorrt_llm.SamplingParams,
+            guided_decoding_params=GuidedDecodingParams,
+            version=tensorrt_llm.__version__,
+            takes=_parameters(llm.generate_async),
+            samples_by=_parameters(tensorrt_llm.SamplingParams),
+        )
+
+    def start(self, engine: Path, arguments: str) -> Any:
+        """A running `LLM`. `arguments`: JSON of its keyword arguments.
+
+        Raises:
+            StartFailed: it did not start.
+        """
+        try:
+            llm = self.llm(model=str(engine), **json.loads(arguments))
+            if not is_alive(llm):
+                raise RuntimeError("its executor is not running")
+            return llm
+        except Exception as error:  # whatever its many parts raise
+            raise StartFailed(
+                f"TensorRT-LLM {self.version} cannot start the model in {engine} with "
+                f"{arguments}: {error}"
+            ) from error
+
+
+def is_alive(llm: Any) -> bool:
+    """What LLM.generate_async asks before each request; nothing public tells it."""
+    executor = llm._executor
+    return executor is not None and not executor.is_shutdown()
+
+
+def _llm_class(backend: str) -> Any:
+    if backend == ENGINE_PLAN:
+        from tensorrt_llm._tensorrt_engine import LLM as PlanLLM
+
+        return PlanLLM
+    if backend == PYTORCH:
+        from tensorrt_llm import LLM
+
+        return LLM
+    raise StartFailed(f"trtllm_backend is {backend!r}, must be {PYTORCH!r} or {ENGINE_PLAN!r}")
+
+
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)

@@ -1,0 +1,174 @@
+"""A GenerationInput -> TensorRT-LLM's SamplingParams, and a refusal of what it cannot do.
+
+Its defaults are not ours: nothing said means greedy and a seed of 0, so all is said always.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from grammars import ANY_JSON
+from port import TOP_LOG_PROBS_AT_MOST, BadParameter, GenerationInput, Guide, SamplingParams
+from trtllm_library import PYTORCH, Library
+
+SEED_BITS = 63
+BANNED = -10_000.0  # to a logit; -inf for a whole vocabulary would give NaN, and end the executor
+# Sent only where they change something: not every sampler takes them.
+NEUTRAL = {
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "min_tokens": 0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translator:
+    """`logits_size`: elements of a bias, the width of the model's logits."""
+
+    library: Library
+    backend: str
+    end_ids: tuple[int, ...]
+    logits_size: int
+    has_guides: bool
+
+    def translate(self, generation: GenerationInput) -> Any:
+        """tensorrt_llm.SamplingParams. Raises BadParameter."""
+        sampling = generation.sampling
+        end_id, *other_ends = self.end_ids or (-1,)  # it takes one; the others are stop tokens
+        stops = {*sampling.stop_token_ids, *(() if sampling.ignore_eos else other_ends)}
+        _check(generation, stops)
+        params = self.library.sampling_params(
+            end_id=end_id,
+            max_tokens=generation.max_tokens,
+            detokenize=False,
+            ignore_eos=sampling.ignore_eos,
+            stop_token_ids=sorted(stops) or None,
+            include_stop_str_in_output=True,  # else it cuts stop tokens off what it gave before
+            seed=secrets.randbits(SEED_BITS) if sampling.seed is None else sampling.seed,
+            embedding_bias=self._bias(sampling),
+            guided_decoding=self._guide(generation.guide),
+            logprobs=_log_probs(sampling),
+            **_drawing(sampling),
+            **_changed(sampling),
+            **self._penalty_range(generation),
+        )
+        if sampling.bad_words:  # words of several tokens have no public field
+            params.bad = []
+            params._bad_word_ids = [list(word) for word in sampling.bad_words if word]
+        return params
+
+    def extras(self, generation: GenerationInput) -> dict[str, Any]:
+        """Further keyword arguments of generate_async. Raises BadParameter."""
+        extras: dict[str, Any] = {}
+        if generation.cache_salt:
+            extras["cache_salt"] = generation.cache_salt
+        if generation.priority:
+            extras["priority"] = unit_priority(generation.priority)
+        for name in extras:
+            if name not in self.library.takes:
+                raise BadParameter(name, f"TensorRT-LLM {self.library.version} has no {name}")
+        return extras
+
+    def _bias(self, sampling: SamplingParams) -> Any:
+        if not sampling.logit_bias and sampling.allowed_token_ids is None:
+            return None
+        import torch
+
+        self._check_known("logit_bias", (token for token, _ in sampling.logit_bias))
+        bias = torch.zeros(self.logits_size, dtype=torch.float32)
+        if sampling.allowed_token_ids is not None:
+            self._check_known("allowed_token_ids", sampling.allowed_token_ids)
+            bias.fill_(BANNED)
+            bias[list(sampling.allowed_token_ids)] = 0.0
+        for token, value in sampling.logit_bias:
+            bias[token] += value
+        return bias
+
+    def _check_known(self, param: str, tokens: Iterable[int]) -> None:
+        for token in tokens:
+            if not 0 <= token < self.logits_size:
+                raise BadParameter(
+                    param, f"{param} names token {token}; the vocabulary ends at "
+                    f"{self.logits_size - 1}",
+                )  # fmt: skip
+
+    def _guide(self, guide: Guide | None) -> Any:
+        if guide is None:
+            return None
+        if not self.has_guides:
+            raise BadParameter(
+                "guided_decoding_guide_type", "this model was started without guided decoding"
+            )
+        make = self.library.guided_decoding_params
+        match guide.kind:
+            case "json":
+                return make(json=ANY_JSON)
+            case "json_schema":
+                return make(json=guide.text)
+            case "regex":
+                return make(regex=guide.text)
+            case "ebnf_grammar":
+                return make(grammar=guide.text)
+            case "structural_tag" if self.backend == PYTORCH:
+                return make(structural_tag=guide.text)
+        raise BadParameter(
+            "guided_decoding_guide_type", f"{guide.kind!r} needs TensorRT-LLM's PyTorch backend"
+        )
+
+    def _penalty_range(self, generation: GenerationInput) -> dict[str, int]:
+        """Presence and frequency count what was generated, from 1.2 on."""
+        sampling = generation.sampling
+        is_needed = bool(sampling.presence_penalty or sampling.frequency_penalty)
+        if not is_needed or "prompt_ignore_length" not in self.library.samples_by:
+            return {}
+        return {"prompt_ignore_length": len(generation.prompt_ids)}
+
+
+def check_echo(generation: GenerationInput) -> None:
+    """Raises BadParameter."""
+    if generation.echoes_prompt and generation.sampling.log_probs is not None:
+        raise BadParameter(
+            "echo_prompt", "the log-probabilities of a prompt's own tokens are not served here"
+        )
+
+
+def unit_priority(priority: int) -> float:
+    """TensorRT-LLM's are from 0 to 1, the default 0.5; the order of ours is kept."""
+    return 0.5 + 0.5 * priority / (1 + abs(priority))
+
+
+def _check(generation: GenerationInput, stops: set[int]) -> None:
+    sampling = generation.sampling
+    if sampling.min_tokens and stops:
+        raise BadParameter(
+            "min_tokens", "TensorRT-LLM holds back the model's end token alone, here are others"
+        )
+    if sampling.allowed_token_ids is not None and generation.guide is not None:
+        raise BadParameter(
+            "allowed_token_ids", "allowed_token_ids cannot be combined with a guide here"
+        )
+
+
+def _log_probs(sampling: SamplingParams) -> int | None:
+    """As many as there may be: it gives the sampled token's only among the most likely ones."""
+    return None if sampling.log_probs is None else TOP_LOG_PROBS_AT_MOST
+
+
+def _drawing(sampling: SamplingParams) -> dict[str, Any]:
+    if sampling.temperature == 0 or sampling.top_p == 0 or sampling.top_k == 1:
+        return {"top_k": 1}
+    return {
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+    }
+
+
+def _changed(sampling: SamplingParams) -> dict[str, Any]:
+    given = {name: getattr(sampling, name) for name in NEUTRAL}
+    return {name: value for name, value in given.items() if value != NEUTRAL[name]}

@@ -1,0 +1,48 @@
+"""Why an answer ended, where the engine does not say: NVIDIA's C++ backend has no such output.
+
+It ends a stream of its own accord for two reasons only; an answer shorter than it may be, or one
+that ends with an end token, was ended by that token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.domain.engine import EngineRequest
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.triton.codec import StreamMessage
+
+NOTHING = TokenDelta(())
+
+
+class Ending:
+    """One stream's. `push` gives its last message the finish reason that is missing."""
+
+    def __init__(self, request: EngineRequest) -> None:
+        facts, sampling = request.model.facts, request.sampling
+        self._max_tokens = request.max_tokens or facts.default_max_tokens
+        self._context_length = facts.context_length
+        self._ends = {
+            *(sampling.stop_token_ids or ()),
+            *(() if sampling.ignore_eos else facts.end_ids),
+        }
+        self._prompt_tokens = 0
+        self._tokens = 0
+        self._last: int | None = None
+
+    def push(self, message: StreamMessage) -> StreamMessage:
+        delta = message.delta or NOTHING
+        if delta.prompt_tokens is not None:
+            self._prompt_tokens = delta.prompt_tokens
+        self._tokens += len(delta.token_bytes)
+        if delta.token_ids:
+            self._last = delta.token_ids[-1]
+        if not message.is_final:
+            return message
+        return StreamMessage(replace(delta, finish=self._reason()), is_final=True)
+
+    def _reason(self) -> FinishReason:
+        room = self._context_length - self._prompt_tokens
+        limit = min(room, self._max_tokens or room)
+        is_cut = self._tokens >= limit and self._last not in self._ends
+        return FinishReason.LENGTH if is_cut else FinishReason.STOP

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from .executor import GenerationExecutor
+
+__all__ = ["GenerationExecutor"]

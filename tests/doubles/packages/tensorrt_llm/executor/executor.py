@@ -1,0 +1,155 @@
+"""A thread that "decodes": a prompt is said again from its beginning, over and over.
+
+`stand_in.json` in the model's folder changes that: `step_s`, `tokens_a_response`, `answer` (ids
+said instead), `empty_last` (the end comes in a response without tokens), `crash_at` (the executor
+dies when a request has so many tokens), `error_at` (only the request does), `alternatives` (ranks
+that have log-probabilities, the token said being rank 1), `ignores_guides`, `stillborn` (it is
+dead from the beginning).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..sampling_params import SamplingParams
+from .guide import Guided
+from .result import GenerationResult, Logprob, Response
+
+BLOCK = 32
+
+
+@dataclass
+class Request:
+    prompt: list[int]
+    sampling: SamplingParams
+    result: GenerationResult
+    guided: Guided | None
+    cached: int
+    said: list[int] = field(default_factory=list)
+    unsent: list[int] = field(default_factory=list)
+
+
+class GenerationExecutor:
+    def __init__(self, model: Path, script: dict[str, Any]) -> None:
+        self.script = script
+        self.requests: list[tuple[list[int], SamplingParams, str | None]] = []
+        self._model = model
+        self._running: dict[int, Request] = {}
+        self._seen: set[tuple[str | None, tuple[int, ...]]] = set()
+        self._iterations: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self._is_shutdown = bool(script.get("stillborn"))
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def is_shutdown(self) -> bool:
+        return self._is_shutdown
+
+    def shutdown(self) -> None:
+        self._is_shutdown = True
+
+    def submit(
+        self, prompt: list[int], sampling: SamplingParams, cache_salt: str | None
+    ) -> GenerationResult:
+        with self._lock:
+            result = GenerationResult(len(self.requests), self)
+            self.requests.append((prompt, sampling, cache_salt))
+            guide = None if self.script.get("ignores_guides") else sampling.guided_decoding
+            self._running[result.request_id] = Request(
+                prompt,
+                sampling,
+                result,
+                None if guide is None else Guided(self._model, guide),
+                self._cached(prompt, cache_salt),
+            )
+        return result
+
+    def abort_request(self, request_id: int) -> None:
+        with self._lock:
+            request = self._running.pop(request_id, None)
+        if request is not None:
+            request.result.put(Response(finish_reason="cancelled"))
+
+    def take_iterations(self) -> list[dict[str, Any]]:
+        taken, self._iterations = self._iterations, []
+        return taken
+
+    def _cached(self, prompt: list[int], salt: str | None) -> int:
+        ends = range(BLOCK, len(prompt), BLOCK)
+        cached = max((end for end in ends if (salt, tuple(prompt[:end])) in self._seen), default=0)
+        self._seen.update((salt, tuple(prompt[:end])) for end in ends)
+        return cached
+
+    def _run(self) -> None:
+        while not self._is_shutdown:
+            time.sleep(self.script.get("step_s", 0.001))
+            with self._lock:
+                batch = list(self._running.items())
+            for request_id, request in batch:
+                self._step(request_id, request)
+            if batch:
+                stats = {"numContextRequests": 0, "numGenRequests": len(batch)}
+                self._iterations.append({"iterLatencyMS": 1.0, "inflightBatchingStats": stats})
+
+    def _step(self, request_id: int, request: Request) -> None:
+        token = self._next(request)
+        request.said.append(token)
+        request.unsent.append(token)
+        if len(request.said) == self.script.get("crash_at"):
+            return self._crash()
+        if len(request.said) == self.script.get("error_at"):
+            self._running.pop(request_id, None)
+            return request.result.put(Response(error="CUDA error in one request"))
+        finish = self._finish(request, token)
+        if finish is not None:
+            with self._lock:
+                if self._running.pop(request_id, None) is None:
+                    return None  # aborted meanwhile
+            if self.script.get("empty_last"):
+                self._send(request, None)
+            return self._send(request, finish)
+        if len(request.unsent) >= self.script.get("tokens_a_response", 1):
+            self._send(request, None)
+        return None
+
+    def _next(self, request: Request) -> int:
+        answer = self.script.get("answer") or request.prompt
+        token = answer[len(request.said) % len(answer)]
+        if request.guided is not None:
+            return request.guided.next()
+        bias = request.sampling.embedding_bias
+        if bias is not None and float(bias[token]) != 0:
+            return int(bias.argmax())
+        if [token] in request.sampling._get_bad_words():
+            return token + 1
+        return token
+
+    def _finish(self, request: Request, token: int) -> str | None:
+        sampling, said = request.sampling, len(request.said)
+        is_end = token == sampling.end_id and not sampling.ignore_eos
+        if (is_end and said >= (sampling.min_tokens or 0)) or token in (
+            sampling.stop_token_ids or ()
+        ):
+            return "stop"
+        return "length" if said >= sampling.max_tokens else None
+
+    def _send(self, request: Request, finish: str | None) -> None:
+        ids, request.unsent = request.unsent, []
+        ranks = self.script.get("alternatives") or range(1, 1 + (request.sampling.logprobs or 0))
+        logprobs = [_log_probs(token, ranks) for token in ids] if request.sampling.logprobs else []
+        request.result.put(Response(ids, logprobs, finish, cached_tokens=request.cached))
+
+    def _crash(self) -> None:
+        self._is_shutdown = True
+        with self._lock:
+            running, self._running = self._running, {}
+        for request in running.values():
+            request.result.put(Response(error="Error in thread: CUDA out of memory"))
+
+
+def _log_probs(token: int, ranks: Iterable[int]) -> dict[int, Logprob]:
+    return {token + rank - 1: Logprob(0.5 - rank, rank) for rank in ranks}

@@ -1,0 +1,85 @@
+"""Upstream's LLM: checks its arguments, hands requests to the executor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from ..executor import GenerationExecutor
+from ..executor.result import GenerationResult
+from ..sampling_params import SamplingParams
+
+KNOWN = {
+    "backend", "pipeline_parallel_size", "moe_expert_parallel_size", "max_batch_size",
+    "max_num_tokens", "max_seq_len", "kv_cache_config", "scheduler_config",
+    "enable_chunked_prefill", "guided_decoding_backend", "sampler_type", "speculative_config",
+    "enable_iter_perf_stats", "stream_interval", "lora_config", "quant_config",
+}  # fmt: skip
+
+
+class LLM:
+    def __init__(
+        self,
+        model: str | Path,
+        tokenizer: Any = None,
+        tokenizer_mode: str = "auto",
+        skip_tokenizer_init: bool = False,
+        trust_remote_code: bool = False,
+        tensor_parallel_size: int = 1,
+        dtype: str = "auto",
+        revision: str | None = None,
+        tokenizer_revision: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        for key in kwargs:
+            if key not in KNOWN:
+                raise ValueError(f"LLM got invalid argument: {key}")
+        script = Path(model, "stand_in.json")
+        self.script: dict[str, Any] = json.loads(script.read_text()) if script.exists() else {}
+        if "start_error" in self.script:
+            raise RuntimeError(self.script["start_error"])
+        self._max_num_tokens = kwargs.get("max_num_tokens", 8192)
+        self._stats = kwargs.get("enable_iter_perf_stats", False)
+        self._executor: GenerationExecutor | None = GenerationExecutor(Path(model), self.script)
+
+    def generate_async(
+        self,
+        inputs: list[int],
+        sampling_params: SamplingParams | None = None,
+        lora_request: Any = None,
+        prompt_adapter_request: Any = None,
+        streaming: bool = False,
+        kv_cache_retention_config: Any = None,
+        disaggregated_params: Any = None,
+        _postproc_params: Any = None,
+        scheduling_params: Any = None,
+        cache_salt: str | None = None,
+    ) -> GenerationResult:
+        if self._executor is None or self._executor.is_shutdown():
+            raise RuntimeError("LLM is shutting down")
+        assert sampling_params is not None
+        assert sampling_params.end_id is not None
+        assert streaming
+        if len(inputs) > self._max_num_tokens:
+            raise ValueError(
+                f"The sum of prompt length ({len(inputs)}), query length (0) should not exceed "
+                f"max_num_tokens ({self._max_num_tokens})"
+            )
+        return self._executor.submit(list(inputs), sampling_params, cache_salt)
+
+    def get_stats_async(self, timeout: float | None = 2) -> AsyncIterator[dict[str, Any]]:
+        return self._iterations(timeout)
+
+    async def _iterations(self, timeout: float | None) -> AsyncIterator[dict[str, Any]]:
+        await asyncio.sleep(timeout or 0)
+        if self._stats and self._executor is not None:
+            for iteration in self._executor.take_iterations():
+                yield iteration
+
+    def shutdown(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown()
+            self._executor = None

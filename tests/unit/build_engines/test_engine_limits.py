@@ -1,0 +1,55 @@
+"""What is declared of an engine: its version and kind decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from build_engines import triton_models
+from build_engines.engine_limits import (
+    ALTERNATIVES,
+    GUIDES,
+    LOG_PROBS,
+    PENALTIES,
+    TrtllmEngine,
+)
+
+TORCH_BEFORE_1_3 = PENALTIES | {"min_p", "bad_words", "seed", "priority"}
+
+
+def missing(version=(1, 2), backend="pytorch", **fields) -> frozenset[str]:
+    return TrtllmEngine(version=version, backend=backend, **fields).missing()
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({}, ALTERNATIVES | {"priority"}),
+        ({"version": (1, 0)}, ALTERNATIVES | {"priority", "cache_salt"}),
+        ({"sampler": "TorchSampler"}, TORCH_BEFORE_1_3),
+        ({"sampler": "TorchSampler", "version": (1, 0)}, TORCH_BEFORE_1_3 | {"cache_salt"}),
+        ({"sampler": "TorchSampler", "version": (1, 3)}, {"seed"}),
+        ({"backend": "tensorrt"}, ALTERNATIVES | LOG_PROBS | {"priority"}),
+        ({"backend": "cpp"}, set()),
+        ({"backend": "cpp", "has_guides": False}, GUIDES),
+        ({"backend": "cpp", "end_tokens": 3}, {"min_tokens"}),
+        ({"is_speculative": True}, ALTERNATIVES | LOG_PROBS | {"priority"}),
+    ],
+)
+def test_what_is_missing(fields, names):
+    assert missing(**fields) == names
+
+
+def test_the_names_are_tensors_of_the_contract():
+    config = triton_models.config_of("ensemble")
+    tensors = {row.name for row in (*config.input, *config.output)}
+    everything = missing((1, 0), sampler="TorchSampler", end_tokens=2, has_guides=False)
+    assert everything | missing(backend="tensorrt") <= tensors
+
+
+@pytest.mark.parametrize(
+    ("backend", "knows"), [("pytorch", True), ("tensorrt", False), ("cpp", False)]
+)
+def test_structural_tags_need_the_pytorch_backend(backend, knows):
+    kinds = TrtllmEngine(version=(1, 2), backend=backend).guide_kinds
+    assert ("structural_tag" in kinds) is knows
+    assert "json_schema" in kinds

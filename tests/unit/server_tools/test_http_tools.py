@@ -1,0 +1,166 @@
+"""HttpTools over real sockets: what comes back, what is refused, and what nobody gets to see."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
+from proxy.server_tools.http_tools import HttpTools
+from proxy.server_tools.secrets import Secrets
+from tests.fixtures.tool_server import ToolServer, running
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ToolServer]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared: ToolServer) -> ToolServer:
+    shared.seen.clear()
+    return shared
+
+
+def tool(url: str, **fields) -> ServerTool:
+    given = {"name": "t", "url": url, "method": "GET", "allows_private_addresses": True}
+    return ServerTool(**given | fields)
+
+
+def run(
+    asked: ServerTool, arguments=None, *, tools: HttpTools | None = None, timeout_s: float = 5
+) -> ToolResult:
+    tools = tools or HttpTools(Secrets({}))
+    return asyncio.run(tools.run(asked, arguments or {}, timeout_s=timeout_s))
+
+
+def test_post_sends_the_arguments_as_json(server):
+    arguments = {"city": "Åbo", "days": [1, {"a": None}]}
+    result = run(tool(server.url("/weather?v=2"), method="POST"), arguments)
+    assert result == ToolResult(
+        status=CallStatus.OK, text='{"celsius": 12}', response_bytes=len('{"celsius": 12}')
+    )
+    (method, path, headers, _), *_ = server.seen
+    assert (method, path, headers["content-type"]) == ("POST", "/weather?v=2", "application/json")
+    assert server.bodies == [arguments]
+
+
+def test_get_sends_scalars_in_the_query_beside_the_urls_own(server):
+    arguments = {"city": "a b&c", "n": 3, "on": True, "none": None}
+    assert run(tool(server.url("/weather?v=2")), arguments).status is CallStatus.OK
+    path = server.seen[0][1]
+    assert path.partition("?")[2] in (
+        "v=2&city=a+b%26c&n=3&on=true",
+        "v=2&city=a%20b%26c&n=3&on=true",
+    )
+
+
+def test_get_takes_no_nested_arguments(server):
+    result = run(tool(server.url("/weather")), {"days": [1]})
+    assert (result.status, server.seen) == (CallStatus.INVALID_ARGUMENTS, [])
+    assert "'days'" in result.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/text", CallStatus.OK, "Grüße"),
+        ("/empty", CallStatus.OK, ""),
+        ("/broken", CallStatus.FAILED, "status 503: the backend is down"),
+        ("/nothing", CallStatus.FAILED, "status 404"),
+        ("/moved", CallStatus.FAILED, "redirects (302)"),
+        ("/picture", CallStatus.FAILED, "neither text nor JSON"),
+        ("/zipped", CallStatus.FAILED, "compressed"),
+        ("/large", CallStatus.TOO_LARGE, "larger than 65536 bytes"),
+    ],
+)
+def test_each_answer_becomes_a_result_in_words(server, path, status, words):
+    result = run(tool(server.url(path)))
+    assert result.status is status
+    assert words in result.text
+    assert len(server.seen) == 1
+    assert result.response_bytes < 200_000
+
+
+def test_a_slow_tool_is_given_up_and_its_connection_closed(server):
+    server.left.clear()
+    began = time.monotonic()
+    result = run(tool(server.url("/slow")), timeout_s=0.2)
+    assert (result.status, time.monotonic() - began < 3) == (CallStatus.TIMEOUT, True)
+    assert "within 0.2 s" in result.text
+    assert server.left.wait(5)
+
+
+def test_a_tool_that_is_not_there_is_a_result(server):
+    result = run(tool("http://127.0.0.1:9/weather"))
+    assert (result.status, "cannot be reached" in result.text) == (CallStatus.FAILED, True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_private_address_is_refused_by_default(server, host):
+    result = run(tool(server.url("/weather", host), allows_private_addresses=False))
+    assert (result.status, server.seen) == (CallStatus.REFUSED_ADDRESS, [])
+    assert "127.0.0.1" not in result.text
+
+
+class Names:
+    """Resolves as it is told, another answer each time."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, int]] = []
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        self.asked.append((host, port))
+        return self.answers[min(len(self.asked), len(self.answers)) - 1]
+
+
+def test_one_private_address_among_public_ones_is_enough_to_refuse(server):
+    tools = HttpTools(Secrets({}), Names(["8.8.8.8", "127.0.0.1"]))
+    url = server.url("/weather", "evil.example")
+    result = run(tool(url, allows_private_addresses=False), tools=tools)
+    assert (result.status, server.seen) == (CallStatus.REFUSED_ADDRESS, [])
+
+
+def test_a_name_is_resolved_once_a_call_so_it_cannot_be_bound_anew(server):
+    """The second answer would lead elsewhere; the connection goes to what was checked."""
+    names = Names(["127.0.0.1"], ["203.0.113.9"])
+    result = run(tool(server.url("/echo", "tools.example")), tools=HttpTools(Secrets({}), names))
+    assert (result.status, names.asked) == (
+        CallStatus.OK,
+        [("tools.example", server.server_port)],
+    )
+    assert server.seen[0][2]["host"] == f"tools.example:{server.server_port}"
+
+
+def test_each_call_resolves_and_checks_anew(server):
+    names = Names(["127.0.0.1"], ["127.0.0.1"])
+    tools = HttpTools(Secrets({}), names)
+    for _ in range(2):
+        run(tool(server.url("/weather", "tools.example")), tools=tools)
+    assert len(names.asked) == 2
+
+
+def test_the_next_address_is_tried_where_the_first_does_not_answer(server):
+    tools = HttpTools(Secrets({}), Names(["127.0.0.2", "127.0.0.1"]))
+    assert run(tool(server.url("/weather", "tools.example")), tools=tools).status is CallStatus.OK
+
+
+def test_the_environments_proxies_are_not_used(server, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert run(tool(server.url("/weather"))).status is CallStatus.OK
+
+
+def test_a_secret_goes_out_in_its_header_and_comes_back_nowhere(server):
+    tools = HttpTools(Secrets({"KEY": "s3cr3t-value", "ID": "s3cr3t"}))
+    asked = tool(server.url("/echo"), headers={"Authorization": "Bearer ${KEY}", "X-Id": "${ID}"})
+    result = run(asked, tools=tools)
+    assert server.seen[0][2]["authorization"] == "Bearer s3cr3t-value"
+    assert "s3cr3t" not in result.text
+    assert "Bearer [secret]" in result.text
+    assert "s3cr3t" not in repr((asked, tools, vars(tools)))
