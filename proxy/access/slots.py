@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import random
 from collections import deque
 from pathlib import Path
@@ -34,7 +35,7 @@ class SharedSlots:
     """A slot is a lock on one byte of the file, which a process that dies gives back, too."""
 
     def __init__(self, count: int, file: Path) -> None:
-        self._file = file.open("ab")
+        self._file = os.open(file, os.O_RDWR | os.O_CREAT)  # for as long as the process lives
         # what this process does not hold; in an order of its own, so that few are tried
         self._others = deque(random.sample(range(count), count))
 

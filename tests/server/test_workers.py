@@ -45,12 +45,13 @@ def test_they_count_together(scripted_stack):
 def test_one_that_dies_is_started_again_and_what_it_counted_stays(scripted_stack):
     ask(scripted_stack)
     before, (first, second) = answered(scripted_stack), workers(scripted_stack)
+
+    def is_replaced() -> bool:
+        found = workers(scripted_stack)
+        return len(found) == WORKERS and first not in found and second in found
+
     first.kill()
-    eventually(
-        lambda: {second} < {*workers(scripted_stack)} and first not in workers(scripted_stack),
-        20,
-        "there are two again",
-    )
+    eventually(is_replaced, 20, "there are two again")
     assert "died (signal 9)" in scripted_stack.log.read_text()
     eventually(scripted_stack.is_ready, 20, "ready")
     assert ask(scripted_stack).status_code == 200
