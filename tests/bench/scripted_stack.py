@@ -19,7 +19,7 @@ from tests.fixtures.stack import ROOT, Stack, free_port
 
 ARTIFACTS = ROOT / "artifacts" / "bench"
 PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
-FLOOD_TOKENS = 4  # a response
+FLOOD_TOKENS = 8  # a response: about what coalescing makes of a load that fills two cores
 STEP_MS = 6.0
 # flood: each response as soon as the last one is taken. paced: as a GPU with a 6 ms step would
 # stream, joined by load. slow: a stream that a person reads.

@@ -22,6 +22,7 @@ COLUMNS = {
     "gap p99 ms": ("gap_p99_ms", 1),
     "proxy µs": ("proxy_us", 1),
     "tritonserver µs": ("tritonserver_us", 1),
+    "tokenizer µs": ("tokenizer_us", 1),
     "engine µs": ("engine_us", 1),
     "detokenizer µs": ("detokenizer_us", 1),
     "client µs": ("client_us", 1),

@@ -15,7 +15,7 @@ from script import Script
 from stats import Stats
 
 # How often a stream's last step is asked about where that is what it waits for.
-LOOK_EVERY_S = 0.0001
+LOOK_EVERY_S = 0.0005
 
 
 class ScriptedRuntime:
