@@ -12,7 +12,7 @@ class BuildError(Exception):
 class UnservableFolder(BuildError):
     """The folder's model cannot be served; `reason` says why, in one line."""
 
-    def __init__(self, folder: Path, reason: str) -> None:
+    def __init__(self, folder: Path | str, reason: str) -> None:
         super().__init__(f"Failed to load model from {folder}: {reason}")
         self.folder = folder
         self.reason = reason

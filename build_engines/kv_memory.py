@@ -8,14 +8,14 @@ from pathlib import Path
 
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
-from build_engines.models_file import ModelEntry
+from build_engines.models_file import OnnxEntry
 
 SHARE_OF_MEMORY = 0.4  # the rest is for weights, Triton and the system
 LEAST_CONTEXT = 256  # tokens
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
-def kv_bytes(entry: ModelEntry, *, models: int) -> int:
+def kv_bytes(entry: OnnxEntry, *, models: int) -> int:
     """What models.yaml says, or one of so many models' part of this machine's memory."""
     if entry.onnx.kv_cache_mb is not None:
         return entry.onnx.kv_cache_mb * 1_000_000
@@ -31,9 +31,9 @@ def fitted(facts: Facts, kv_bytes: int) -> Facts:
     Raises:
         BuildError: hardly any context would be left.
     """
-    if kv_bytes >= facts.context_length * facts.kv_token_bytes:
-        return facts
     room = kv_bytes // facts.kv_token_bytes
+    if room >= facts.context_length:
+        return facts
     if room < LEAST_CONTEXT:
         raise BuildError(
             f"{kv_bytes} bytes of KV cache hold {room} tokens, {facts.kv_token_bytes} bytes each: "

@@ -5,13 +5,14 @@ Published folders say it in their own names; for others it is worked out from th
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from build_engines.errors import BuildError
+from build_engines.gpu.architecture import Architecture
+from build_engines.json_files import read_object
 from build_engines.onnx_folder import CONFIG
 from build_engines.onnx_graph import Graph
 
@@ -50,7 +51,7 @@ def _kind(folder: Path) -> tuple[str, dict[str, Any] | None]:
     is_exported = (folder / CONFIG).is_file()
     file = CONFIG if is_exported else "config.json"
     try:
-        config = _json(folder / file)
+        config = read_object(folder / file)
         if is_exported:
             return str(config["model"]["type"]), config["model"]
         return str(config["model_type"]), None
@@ -63,7 +64,7 @@ def _names(folder: Path, exported: dict[str, Any] | None) -> Iterator[str]:
     if exported is not None:
         yield str(exported.get("decoder", {}).get("filename", ""))
     if (folder / "config.json").is_file():
-        yield str(_json(folder / "config.json").get("_name_or_path", ""))
+        yield str(read_object(folder / "config.json").get("_name_or_path", ""))
     yield from reversed(folder.resolve().parts)
 
 
@@ -80,33 +81,4 @@ def _published(text: str, kind: str) -> str | None:
 def _parameters(folder: Path, exported: dict[str, Any] | None) -> int:
     if exported is not None:
         return Graph.read(folder / exported["decoder"]["filename"]).parameters
-    return parameters_of(_json(folder / "config.json"))
-
-
-def parameters_of(config: dict[str, Any]) -> int:
-    """Weights of a gated decoder (Llama's shape) by its Hugging Face config, norms left out.
-
-    Raises:
-        BuildError: a size is missing.
-    """
-    try:
-        hidden, heads = config["hidden_size"], config["num_attention_heads"]
-        head = config.get("head_dim") or hidden // heads
-        kv_heads = config.get("num_key_value_heads") or heads
-        attention = 2 * hidden * head * (heads + kv_heads)
-        mlp = 3 * hidden * config["intermediate_size"]
-        tables = 1 if config.get("tie_word_embeddings") else 2
-        layers = config["num_hidden_layers"] * (attention + mlp)
-        return int(layers + tables * config["vocab_size"] * hidden)
-    except (KeyError, TypeError, ZeroDivisionError) as error:
-        raise BuildError(f"config.json does not give the model's size: {error!r}") from error
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        parsed = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BuildError(f"{path.name} cannot be read: {error!r}") from error
-    if not isinstance(parsed, dict):
-        raise BuildError(f"{path.name} is no JSON object")
-    return parsed
+    return Architecture.read(read_object(folder / "config.json")).parameters

@@ -6,18 +6,24 @@ Read by `build` (weights, runtime) and by the proxy's registry (names, default s
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from build_engines.gpu import refusals
+from build_engines.gpu.options import GpuOptions, PlanOptions
+from build_engines.gpu.refusals import Refusal
 from build_engines.scripted_options import ScriptedOptions
 from build_engines.section import ModelName, Section
 from build_engines.server_tool_entry import ServerToolEntry, ToolName
+from build_engines.weights import WeightsField
+from build_engines.yaml_marks import MarkedYaml
 
 
 class ModelsFileError(ValueError):
-    """models.yaml is missing or wrong; the message names the file, the place and the value."""
+    """models.yaml is missing or wrong; the message names the file, the line and the value."""
 
 
 class OnnxOptions(Section):
@@ -51,13 +57,9 @@ class SamplingDefaults(Section):
 
 
 class ModelEntry(Section):
-    """One model. `weights` is a Hugging Face folder, or one that onnxruntime-genai's builder made.
+    """What every model has, whatever its runtime. A relative folder is relative to models.yaml."""
 
-    A relative path is relative to models.yaml.
-    """
-
-    weights: Path
-    runtime: Literal["onnx", "scripted"] = "onnx"
+    weights: WeightsField
     aliases: tuple[ModelName, ...] = ()
     owned_by: str = "triton-openai"
     context_length: Annotated[int, Field(ge=16)] | None = None
@@ -72,21 +74,93 @@ class ModelEntry(Section):
     # what no grammar holds an answer to is checked, and tried again so often
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
     stream_mode: Literal["buffered", "optimistic"] = "buffered"  # checked before it goes out?
-    onnx: OnnxOptions = OnnxOptions()
-    scripted: ScriptedOptions | None = None
     sampling: SamplingDefaults = SamplingDefaults()
 
+
+class OnnxEntry(ModelEntry):
+    """On the CPU. The weights are a Hugging Face folder, or one that onnxruntime-genai made."""
+
+    runtime: Literal["onnx"] = "onnx"
+    onnx: OnnxOptions = OnnxOptions()
+
+
+class ScriptedEntry(ModelEntry):
+    """For tests and benchmarks: no model, of whose weights' folder only the tokenizer is used."""
+
+    runtime: Literal["scripted"]
+    scripted: ScriptedOptions
+
+
+class GpuEntry(ModelEntry):
+    """On NVIDIA GPUs. The weights are a Hugging Face folder."""
+
+    runtime: Literal["tensorrt_llm", "tensorrtllm"]
+    gpu: GpuOptions = GpuOptions()
+
     @model_validator(mode="after")
-    def _a_script_has_its_runtime(self) -> ModelEntry:
-        if (self.scripted is None) is (self.runtime == "scripted"):
-            raise ValueError("runtime: scripted and a section `scripted` go together")
+    def _goes_together(self) -> GpuEntry:
+        wrong = [*refusals.refusals(self.gpu), *self._refusals()]
+        if wrong:
+            raise ValidationError.from_exception_data("gpu", [_details(each) for each in wrong])
         return self
+
+    def _refusals(self) -> list[Refusal]:
+        longest = self.gpu.max_seq_len
+        if longest is not None and (self.context_length or 0) > longest:
+            reason = f"context_length is {self.context_length}: the engine cannot be shorter"
+            return [Refusal(where=("max_seq_len",), reason=reason)]
+        return []
+
+
+class TensorrtLlmEntry(GpuEntry):
+    """TensorRT-LLM's LLM API, inside Triton's Python backend."""
+
+    runtime: Literal["tensorrt_llm"]
+
+
+class TensorrtllmEntry(GpuEntry):
+    """NVIDIA's C++ backend of that name, over an engine plan."""
+
+    runtime: Literal["tensorrtllm"]
+    gpu: PlanOptions = PlanOptions()
+
+    def _refusals(self) -> list[Refusal]:
+        lora = Refusal(
+            where=("lora",),
+            reason="the C++ backend takes adapters as tensors of each request, which the ensemble "
+            "does not carry: take runtime: tensorrt_llm",
+        )
+        return [*super()._refusals(), *([] if self.gpu.lora is None else [lora])]
+
+
+def _details(refusal: Refusal) -> InitErrorDetails:
+    error = PydanticCustomError("refused", "{reason}", {"reason": refusal.reason})
+    return InitErrorDetails(type=error, loc=("gpu", *refusal.where), input=None)
+
+
+def _runtime(value: Any) -> str:
+    """Of what stands in the file, or of an entry; one that does not say is for the CPU."""
+    found = value.get("runtime") if isinstance(value, dict) else getattr(value, "runtime", None)
+    return "onnx" if found is None else str(found)
+
+
+Entry = Annotated[
+    Annotated[OnnxEntry, Tag("onnx")]
+    | Annotated[ScriptedEntry, Tag("scripted")]
+    | Annotated[TensorrtLlmEntry, Tag("tensorrt_llm")]
+    | Annotated[TensorrtllmEntry, Tag("tensorrtllm")],
+    Discriminator(
+        _runtime,
+        custom_error_type="runtime",
+        custom_error_message="runtime must be onnx, scripted, tensorrt_llm or tensorrtllm",
+    ),
+]
 
 
 class ModelsFile(Section):
     """Public name -> model."""
 
-    models: dict[ModelName, ModelEntry] = Field(min_length=1)
+    models: dict[ModelName, Entry] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> ModelsFile:
@@ -106,19 +180,27 @@ def load(path: Path) -> ModelsFile:
         ModelsFileError: the file cannot be read, is no YAML, or has a wrong or unknown field.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        parsed = ModelsFile.model_validate(data)
+        document = MarkedYaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelsFileError(f"cannot read {path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ModelsFileError(f"{path} is not valid YAML: {error}") from error
+    try:
+        return ModelsFile.model_validate(document.data, context={"base": path.resolve().parent})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ModelsFileError(f"{path}: {where}: {first['msg']}") from error
-    base = path.resolve().parent
-    models = {
-        name: entry.model_copy(update={"weights": base / entry.weights})
-        for name, entry in parsed.models.items()
-    }
-    return parsed.model_copy(update={"models": models})
+        raise ModelsFileError(_explain(path, document, error)) from error
+
+
+def _explain(path: Path, document: MarkedYaml, error: ValidationError) -> str:
+    """The first error, where it stands, and how many more there are."""
+    first, *others = error.errors(include_url=False)
+    place = _without_tag(first["loc"])
+    where = ".".join(map(str, place)) or "the file"
+    more = f" (and {len(others)} more)" if others else ""
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{path}:{document.line(place)}: {where}: {message}{more}"
+
+
+def _without_tag(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """pydantic puts the runtime after a model's name: `models.big.onnx.weights`."""
+    return (*loc[:2], *loc[3:]) if loc[:1] == ("models",) else loc

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from build_engines.errors import BuildError, UnservableFolder
 from build_engines.model_name import public_name
-from build_engines.models_file import ModelEntry, ModelsFile
+from build_engines.models_file import ModelsFile, OnnxEntry
 from build_engines.onnx_folder import CONFIG
+from build_engines.weights import LocalFolder
 
 MARKS = (CONFIG, "config.json")
 DEPTHS = ("*", "*/*", "*/*/*")
@@ -24,7 +25,9 @@ def models_of(folder: Path, name: str | None) -> ModelsFile:
     if not any((weights / mark).is_file() for mark in MARKS):
         raise UnservableFolder(folder, _no_model(weights))
     try:
-        return ModelsFile(models={name or public_name(weights): ModelEntry(weights=weights)})
+        return ModelsFile(
+            models={name or public_name(weights): OnnxEntry(weights=LocalFolder(weights))}
+        )
     except BuildError as error:
         raise UnservableFolder(folder, str(error)) from error
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+from build_engines import tool
 from build_engines.errors import BuildError
 from build_engines.onnx_folder import CONFIG
-
-LAST_LINES = 5
 
 
 def is_exported(folder: Path) -> bool:
@@ -23,30 +21,41 @@ def is_exported(folder: Path) -> bool:
     return (folder / CONFIG).is_file()
 
 
-def export(weights: Path, target: Path, *, precision: str, log: Path) -> None:
+def command(weights: Path, target: Path, *, precision: str) -> list[str]:
+    options = ["-i", str(weights), "-o", str(target), "-p", precision, "-e", "cpu"]
+    options += ["-c", str(_cache(target))]
+    # KV caches that slide with the window hold no whole row, which the runtime's rows are.
+    options += ["--extra_options", "windowed_kv_cache=false"]
+    return [sys.executable, "-m", "onnxruntime_genai.models.builder", *options]
+
+
+def export(weights: Path, target: Path, *, precision: str, log: Path, say: tool.Say) -> None:
     """Writes genai_config.json, model.onnx and its data to `target`.
 
     Raises:
         BuildError: the builder failed; its last words are in the message, all of them in `log`.
     """
-    cache = target.with_name("cache")
-    command = [sys.executable, "-m", "onnxruntime_genai.models.builder"]
-    command += ["-i", str(weights), "-o", str(target), "-p", precision, "-e", "cpu"]
-    # KV caches that slide with the window hold no whole row, which the runtime's rows are.
-    command += ["-c", str(cache), "--extra_options", "windowed_kv_cache=false"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-    with log.open("wb") as output:
-        result = subprocess.run(
-            command, stdout=output, stderr=subprocess.STDOUT, env=environment, check=False
+    try:
+        tool.run(
+            command(weights, target, precision=precision),
+            log=log,
+            say=say,
+            environment=environment,
         )
-    shutil.rmtree(cache, ignore_errors=True)
-    if result.returncode or not is_exported(target):
-        words = log.read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
+    except BuildError as error:
         raise BuildError(
-            f"onnxruntime-genai's builder could not convert {weights} "
-            f"(exit status {result.returncode}): {' | '.join(words)} (whole output: {log})"
-        )
+            f"onnxruntime-genai's builder could not convert {weights}: {error}"
+        ) from error
+    finally:
+        shutil.rmtree(_cache(target), ignore_errors=True)
+    if not is_exported(target):
+        raise BuildError(f"onnxruntime-genai's builder wrote no {CONFIG} (its output: {log})")
     _drop_nulls(target / CONFIG)
+
+
+def _cache(target: Path) -> Path:
+    return target.with_name("cache")
 
 
 def _drop_nulls(config: Path) -> None:

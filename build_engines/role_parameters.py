@@ -2,22 +2,86 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from packaging.version import Version
 
 from build_engines import triton_models
 from build_engines.facts import Facts
-from build_engines.models_file import ModelEntry, OnnxOptions
+from build_engines.gpu import backend_parameters, llm_args, served_engine
+from build_engines.gpu.architecture import Architecture
+from build_engines.models_file import GpuEntry, OnnxEntry, OnnxOptions, ScriptedEntry
 
 # A second. Beside an engine that decodes on the same cores, sending takes what decoding needs.
-RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000}
+RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
 Parameters = dict[str, str]
 
 
-def of(name: str, entry: ModelEntry, facts: Facts, kv_bytes: int) -> dict[str, Parameters]:
+def on_cpu(name: str, entry: OnnxEntry, facts: Facts, kv_bytes: int) -> dict[str, Parameters]:
     """By role. Paths are relative to a Triton model's folder."""
-    artifacts = {"artifacts_dir": f"../../{name}"}
-    context_length = {"context_length": str(facts.context_length)}
+    engine = {"kv_cache_bytes": str(kv_bytes), **_onnx(entry.onnx)}
+    return _by_role(name, entry, facts, {}, {**_python_engine(name, entry, facts), **engine})
+
+
+def scripted(name: str, entry: ScriptedEntry, facts: Facts) -> dict[str, Parameters]:
+    """The same."""
+    return _by_role(name, entry, facts, {}, _python_engine(name, entry, facts))
+
+
+def on_gpus(
+    name: str, entry: GpuEntry, facts: Facts, built: Path, *, version: Version
+) -> dict[str, Parameters]:
+    """The same. TensorRT-LLM gets absolute paths.
+
+    Args:
+        built: artifacts/<name>/.
+        version: of TensorRT-LLM.
+    """
+    beside = _links(built.resolve())
+    config = json.loads((beside["weights"] / "config.json").read_text(encoding="utf-8"))
+    logits_size = {"logits_size": str(Architecture.read(config).vocabulary)}
+    limits = served_engine.of(entry, facts, version)
+    tokenizer = {"guide_kinds": ",".join(limits.guide_kinds)}
+    if limits.backend == "cpp":
+        end_ids = {"executor_end_ids": ",".join(map(str, facts.end_ids))}
+        engine = backend_parameters.of(entry.gpu, beside["engine"], beside)
+        return _by_role(name, entry, facts, {**tokenizer, **end_ids, **logits_size}, engine)
+    engine = {
+        **_python_engine(name, entry, facts),
+        **logits_size,
+        "trtllm_backend": limits.backend,
+        "llm_args": json.dumps(llm_args.of(entry.gpu, beside, version=version), sort_keys=True),
+        **_adapters(entry, beside),
+    }
+    return _by_role(name, entry, facts, tokenizer, engine)
+
+
+def _links(built: Path) -> dict[str, Path]:
+    """What `assembly` linked there, by name."""
+    found = {path.name: path.resolve() for path in built.iterdir() if path.is_symlink()}
+    adapters = {f"{llm_args.LORA}{path.name}": path.resolve() for path in built.glob("lora/*")}
+    return {**found, **adapters}
+
+
+def _adapters(entry: GpuEntry, beside: Mapping[str, Path]) -> Parameters:
+    if entry.gpu.lora is None:
+        return {}
+    found = {name: str(beside[llm_args.LORA + name]) for name in entry.gpu.lora.adapters}
+    return {"lora_adapters": json.dumps(found, sort_keys=True)}
+
+
+def _by_role(
+    name: str,
+    entry: OnnxEntry | ScriptedEntry | GpuEntry,
+    facts: Facts,
+    tokenizer: Parameters,
+    engine: Parameters,
+) -> dict[str, Parameters]:
+    artifacts = _artifacts(name)
     most = entry.sampling.max_tokens
     return {
         "ensemble": {
@@ -30,29 +94,39 @@ def of(name: str, entry: ModelEntry, facts: Facts, kv_bytes: int) -> dict[str, P
         },
         "tokenizer": {
             **artifacts,
-            **context_length,
+            "context_length": str(facts.context_length),
             **({} if most is None else {"default_max_tokens": str(most)}),
             "vocab_size": str(facts.vocab_size),
             "guide_timeout_s": str(GUIDE_TIMEOUT_S),
             "guide_memory_mb": str(GUIDE_MEMORY_MB),
+            **tokenizer,
         },
-        "engine": {
-            **artifacts,
-            **context_length,
-            "runtime": entry.runtime,
-            "end_ids": ",".join(map(str, facts.end_ids)),
-            "responses_per_s": str(RESPONSES_A_CORE[entry.runtime] * _cores()),
-            "hold_ms": str(entry.hold_ms),
-            **(_onnx(entry.onnx, kv_bytes) if entry.runtime == "onnx" else {}),
-        },
+        "engine": engine,
         "detokenizer": artifacts,
     }
 
 
-def _onnx(options: OnnxOptions, kv_bytes: int) -> Parameters:
+def _python_engine(
+    name: str, entry: OnnxEntry | ScriptedEntry | GpuEntry, facts: Facts
+) -> Parameters:
+    """What the engine's shell needs, whatever its runtime."""
+    return {
+        **_artifacts(name),
+        "context_length": str(facts.context_length),
+        "runtime": entry.runtime,
+        "end_ids": ",".join(map(str, facts.end_ids)),
+        "responses_per_s": str(RESPONSES_A_CORE[entry.runtime] * _cores()),
+        "hold_ms": str(entry.hold_ms),
+    }
+
+
+def _artifacts(name: str) -> Parameters:
+    return {"artifacts_dir": f"../../{name}"}
+
+
+def _onnx(options: OnnxOptions) -> Parameters:
     """Eight rows a core: beyond that, a CPU's step grows as fast as its rows."""
     return {
-        "kv_cache_bytes": str(kv_bytes),
         "threads": str(options.threads or 0),  # 0: one a core
         "max_rows": str(options.max_rows or min(64, 8 * _cores())),
         "max_step_tokens": str(options.max_step_tokens),

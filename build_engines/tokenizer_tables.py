@@ -24,6 +24,7 @@ INFILLING_TOKENS = (
     ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
     ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek Coder
 )
+FILES = ("tokenizer.json", "token_bytes.npz", "guide.json", "facts.json")
 NO_TEXT = b"\xff"  # a byte that no text has
 SAMPLES = (
     "Hello, world! It's 3.14 o'clock.",

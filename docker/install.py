@@ -1,7 +1,8 @@
 """Installs this project's packages into an image. Run by the Dockerfiles, standard library only.
 
     install.py lock SECTION…   these sections of requirements.lock, exactly
-    install.py beside          pyproject's dependencies beside what an image brings, which stays
+    install.py beside EXTRA…   pyproject's dependencies and these extras, beside what an image
+                               brings, which stays
 
 In NVIDIA's container a package that is there already is never replaced: where one does not fit,
 pip ends with the conflict, and so does the image's build.
@@ -45,8 +46,11 @@ def from_lock(lock: str, wanted: Iterable[str]) -> list[str]:
     return [line for name in wanted for line in known[name]]
 
 
-def dependencies(pyproject: str) -> list[str]:
-    named: list[str] = tomllib.loads(pyproject)["project"]["dependencies"]
+def dependencies(pyproject: str, *extras: str) -> list[str]:
+    project = tomllib.loads(pyproject)["project"]
+    named: list[str] = list(project["dependencies"])
+    for extra in extras:
+        named += project["optional-dependencies"][extra]
     return named
 
 
@@ -65,9 +69,9 @@ def arguments(mode: str, *names: str) -> list[str]:
         lines = from_lock((ROOT / "requirements.lock").read_text(), names)
         return ["--no-deps", "--requirement", _file(lines)]
     if mode == "beside":
-        lines = dependencies((ROOT / "pyproject.toml").read_text())
+        lines = dependencies((ROOT / "pyproject.toml").read_text(), *names)
         return ["--constraint", _file(installed()), "--requirement", _file(lines)]
-    raise ValueError(f"{mode!r} is no way to install: lock SECTION…, or beside")
+    raise ValueError(f"{mode!r} is no way to install: lock SECTION…, or beside EXTRA…")
 
 
 def _file(lines: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG} AS triton
 WORKDIR /app
 COPY requirements.lock pyproject.toml ./
 COPY docker/install.py docker/
-RUN ["python3", "docker/install.py", "beside"]
+RUN ["python3", "docker/install.py", "beside", "gpu"]
 ENV PYTHONDONTWRITEBYTECODE=1 \
     ARTIFACTS_DIR=/artifacts \
     HF_HOME=/artifacts/huggingface \
@@ -25,7 +25,7 @@ COPY proxy proxy
 COPY --chmod=755 docker/triton/triton-openai /usr/local/bin/
 COPY docker/triton/wait_idle.py docker/triton/
 # tritonclient does not declare which protobuf it needs: one that is too old shows here.
-RUN python3 -c "import proxy.launch.run, tritonclient.grpc" \
+RUN python3 -c "import build_engines.build, proxy.launch.run, tritonclient.grpc" \
     && python3 -m compileall -q . \
     && install --directory --owner=1000 --group=1000 /artifacts
 USER 1000:1000

@@ -37,6 +37,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
+from proxy.triton.target import Target
 from proxy.triton.tokenizer import TritonTokenizer
 
 EXPOSED_HEADERS = (
@@ -54,7 +55,8 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
     Raises:
         ModelsFileError, UnservableFolder: what the settings name is there but wrong.
     """
-    client = TritonClient(settings.triton_target)
+    target = Target(settings.triton_target, settings.triton_is_tls, settings.triton_ca_file)
+    client = TritonClient(target, settings.triton_transport)
     return compose(settings, client, TritonCatalog(client), TritonTokenizer(client), shared)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,8 +32,8 @@ app = typer.Typer(
 
 Host = Annotated[str | None, typer.Option(help="Address the proxy listens on.")]
 Port = Annotated[int | None, typer.Option(help="Port the proxy listens on.")]
-GrpcPort = Annotated[int | None, typer.Option(help="gRPC port of the embedded tritonserver.")]
-HttpPort = Annotated[int | None, typer.Option(help="HTTP port of the embedded tritonserver.")]
+GrpcPort = Annotated[int | None, typer.Option(help="gRPC port of the tritonserver.")]
+HttpPort = Annotated[int | None, typer.Option(help="HTTP port of the tritonserver.")]
 MetricsPort = Annotated[int | None, typer.Option(help="Metrics port of the tritonserver.")]
 Workers = Annotated[int | None, typer.Option(help="Processes of the proxy.", show_default="1")]
 Models = Annotated[Path | None, typer.Option(help="Models file.", show_default="models.yaml")]
@@ -51,8 +51,8 @@ def serve(
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
 ) -> None:
-    """Build what is missing, start the embedded tritonserver and the proxy."""
-    from proxy.launch import machine, ports, run
+    """Build what is missing, start tritonserver and the proxy."""
+    from proxy.launch import choice, machine, ports, run
 
     say = _say("serve")
     settings = _settings(
@@ -69,7 +69,8 @@ def serve(
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
     models = _ready_to_start(settings, say)
-    _loop(run.together(settings, sock, model=_example(models), say=say))
+    server = choice.server(settings, models)
+    _loop(run.together(settings, server, sock, model=_example(models), say=say))
 
 
 @app.command()
@@ -80,8 +81,8 @@ def triton(
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
 ) -> None:
-    """Build what is missing and run only the embedded tritonserver, until Ctrl-C."""
-    from proxy.launch import run
+    """Build what is missing and run only tritonserver, until Ctrl-C."""
+    from proxy.launch import choice, run
 
     say = _say("triton")
     settings = _settings(
@@ -91,13 +92,15 @@ def triton(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     )
-    _ready_to_start(settings, say)
-    _loop(run.triton(settings, say))
+    models = _ready_to_start(settings, say)
+    _loop(run.triton(settings, choice.server(settings, models), say))
 
 
 @app.command()
 def proxy(
-    triton: Annotated[str | None, typer.Option(help="grpc://host:port of any Triton.")] = None,
+    triton: Annotated[
+        str | None, typer.Option(help="grpc://host:port of any Triton; grpcs:// for TLS.")
+    ] = None,
     host: Host = None,
     port: Port = None,
     workers: Workers = None,
@@ -127,13 +130,22 @@ def build(
     model: Annotated[list[str] | None, typer.Argument(help="Names; all when none.")] = None,
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
+    dry_run: Annotated[bool, typer.Option(help="Only say what would run and be written.")] = False,
+    tensorrt_llm: Annotated[
+        str | None, typer.Option(help="With --dry-run: as this version would, installed or not.")
+    ] = None,
 ) -> None:
     """Turn the weights that models.yaml names into Triton models under artifacts/."""
-    from proxy.launch import machine
+    from proxy.launch import building, machine
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
+    if tensorrt_llm is not None and not dry_run:
+        raise LaunchError("--tensorrt-llm goes with --dry-run: a build takes the installed one")
+    if dry_run:
+        building.show(settings, _models(settings), model or (), tensorrt_llm, typer.echo)
+        return
     machine.require(*machine.room(settings))
-    _build(settings, _models(settings), model or (), _say("build"))
+    building.build(settings, _models(settings), model or (), _say("build"))
 
 
 @app.command()
@@ -243,27 +255,12 @@ def _check_secrets(settings: Settings) -> None:
 
 def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> ModelsFile:
     """Checks the machine and builds what is stale."""
-    from proxy.launch import machine
+    from proxy.launch import building, machine
 
     machine.require(*machine.runtime(), *machine.room(settings), *machine.triton_ports(settings))
     models = _models(settings)
-    _build(settings, models, (), say)
+    building.build(settings, models, (), say)
     return models
-
-
-def _build(
-    settings: Settings, models: ModelsFile, only: Sequence[str], say: Callable[[str], None]
-) -> None:
-    from build_engines.build import BuildError, UnservableFolder, build_all
-    from proxy.launch.signals import children_die_on_signals
-
-    try:
-        with children_die_on_signals():
-            build_all(models, settings.artifacts_dir, only=only, say=say)
-    except UnservableFolder as error:
-        raise ModelLoadingFailed(error.folder, error.reason) from None
-    except BuildError as error:
-        raise LaunchError(f"build: {error}") from None
 
 
 def _example(models: ModelsFile) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, FilePath, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from build_engines.section import ModelName
@@ -50,7 +50,10 @@ class Settings(BaseSettings):
     triton_grpc_port: Port = 8001
     triton_http_port: Port = 8000
     triton_metrics_port: Port = 8002
-    triton_url: str | None = None
+    triton_url: str | None = None  # grpc://host:port, or grpcs:// for TLS
+    triton_ca_file: FilePath | None = None  # PEM, in place of the system's certificates
+    # token streams: our own HTTP/2 reader, or grpc.aio; all other calls go over grpc.aio
+    triton_transport: Literal["lean", "grpc"] = "lean"
 
     # files; MODEL_PATH is one model folder, served as MODEL_ID without a models file
     model_path: Path | None = None
@@ -131,6 +134,15 @@ class Settings(BaseSettings):
             raise ValueError("MODEL_ID names the model of MODEL_PATH, which is not set")
         return self
 
+    @model_validator(mode="after")
+    def _ca_file_has_tls(self) -> Settings:
+        if self.triton_ca_file is not None and not self.triton_is_tls:
+            raise ValueError(
+                f"TRITON_CA_FILE={self.triton_ca_file} is for TLS: TRITON_URL must be "
+                "grpcs://host:port with it"
+            )
+        return self
+
     @property
     def concurrent_requests(self) -> int | None:
         """At most; None is no limit. One folder on one CPU has one by default, a registry none."""
@@ -145,4 +157,9 @@ class Settings(BaseSettings):
     @property
     def triton_target(self) -> str:
         """gRPC target, `host:port`."""
-        return (self.triton_url or f"127.0.0.1:{self.triton_grpc_port}").removeprefix("grpc://")
+        url = self.triton_url or f"127.0.0.1:{self.triton_grpc_port}"
+        return url.removeprefix("grpc://").removeprefix("grpcs://")
+
+    @property
+    def triton_is_tls(self) -> bool:
+        return (self.triton_url or "").startswith("grpcs://")

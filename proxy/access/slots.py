@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import random
 from collections import deque
 from pathlib import Path
@@ -35,9 +34,12 @@ class SharedSlots:
     """A slot is a lock on one byte of the file, which a process that dies gives back, too."""
 
     def __init__(self, count: int, file: Path) -> None:
-        self._file = os.open(file, os.O_RDWR | os.O_CREAT)  # for as long as the process lives
+        self._file = file.open("ab")
         # what this process does not hold; in an order of its own, so that few are tried
         self._others = deque(random.sample(range(count), count))
+
+    def __del__(self) -> None:
+        self._file.close()  # and with it all that it holds
 
     def take(self) -> int | None:
         for _ in range(len(self._others)):

@@ -95,6 +95,10 @@ def tritonserver(wheel: Wheel) -> Check:
     )
 
 
+def installed(path: Path) -> Check:
+    return Check(name="tritonserver", ok=True, detail=f"{path} (installed on this machine)")
+
+
 def bash(path: str | None) -> Check:
     return Check(
         name="bash",

@@ -13,7 +13,7 @@ class LaunchError(Exception):
 class ModelLoadingFailed(LaunchError):
     """A model's folder cannot be served; told as JSON, in the words of the API's errors."""
 
-    def __init__(self, folder: Path, reason: str) -> None:
+    def __init__(self, folder: Path | str, reason: str) -> None:
         super().__init__(f"Failed to load model from {folder}: {' '.join(reason.split())}")
 
     def as_json(self) -> str:

@@ -9,15 +9,18 @@ from importlib import metadata
 
 from build_engines.errors import UnservableFolder
 from build_engines.models_file import ModelsFileError
+from build_engines.weights import LocalFolder
 from proxy import policy
-from proxy.launch import checks, libpython, shm, wheel
+from proxy.launch import checks, container, libpython, shm, wheel
 from proxy.launch.checks import Check
 from proxy.launch.errors import LaunchError
 from proxy.settings import Settings
 
 
 def runtime() -> list[Check]:
-    """What the embedded tritonserver needs of the machine and the environment."""
+    """What the tritonserver of `choice` needs of the machine and the environment."""
+    if (installed := container.tritonserver()) is not None:
+        return [checks.installed(installed), checks.bash(shutil.which("bash"))]
     files = wheel.installed()
     return [
         checks.python(sys.version_info[:2]),
@@ -63,7 +66,11 @@ def models(settings: Settings) -> list[Check]:
         entries = policy.models(settings).models
     except (ModelsFileError, UnservableFolder) as error:
         return [checks.models(name, str(error), ok=False)]
-    found = [checks.weights(name, entry.weights) for name, entry in entries.items()]
+    found = [
+        checks.weights(name, entry.weights.path)
+        for name, entry in entries.items()
+        if isinstance(entry.weights, LocalFolder)
+    ]
     return [checks.models(name, f"{source}: {len(entries)} model(s)", ok=True), *found]
 
 

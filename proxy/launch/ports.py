@@ -61,4 +61,4 @@ def check_target(target: str) -> None:
     """
     host, _, port = target.rpartition(":")
     if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise LaunchError(f"TRITON_URL={target}: it must be grpc://host:port")
+        raise LaunchError(f"TRITON_URL={target}: it must be grpc://host:port, or grpcs:// for TLS")

@@ -6,8 +6,8 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.launch import announcement, embedded, front, workers
-from proxy.launch.server import EXIT_TIMEOUT_S
+from proxy.launch import announcement, front, workers
+from proxy.launch.server import EXIT_TIMEOUT_S, TritonServer
 from proxy.launch.signals import Stop, stop_on_signals
 from proxy.launch.supervisor import Supervisor
 from proxy.settings import Settings
@@ -15,18 +15,20 @@ from proxy.settings import Settings
 Say = Callable[[str], None]
 
 
-async def together(settings: Settings, sock: socket.socket, *, model: str, say: Say) -> None:
+async def together(
+    settings: Settings, server: TritonServer, sock: socket.socket, *, model: str, say: Say
+) -> None:
     with stop_on_signals() as stop:
-        async with _triton(settings, stop, say) as is_up:
+        async with _triton(settings, server, stop, say) as is_up:
             if is_up:
                 say("starting the proxy")
                 await _serve(settings, sock, model, stop, say)
     say("stopped")
 
 
-async def triton(settings: Settings, say: Say) -> None:
+async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
     with stop_on_signals() as stop:
-        async with _triton(settings, stop, say) as is_up:
+        async with _triton(settings, server, stop, say) as is_up:
             if is_up:
                 await stop.asked.wait()
     say("stopped")
@@ -50,10 +52,12 @@ async def _serve(
 
 
 @asynccontextmanager
-async def _triton(settings: Settings, stop: Stop, say: Say) -> AsyncIterator[bool]:
+async def _triton(
+    settings: Settings, server: TritonServer, stop: Stop, say: Say
+) -> AsyncIterator[bool]:
     """The supervised server; False where a stop was asked for before it was ready."""
-    supervisor = Supervisor(embedded.server(settings), name="tritonserver", say=say)
-    say(f"starting tritonserver (gRPC 127.0.0.1:{settings.triton_grpc_port})")
+    supervisor = Supervisor(server, name="tritonserver", say=say)
+    say(f"starting tritonserver (gRPC {settings.triton_host}:{settings.triton_grpc_port})")
     try:
         yield await stop.unless_asked(supervisor.start())
     finally:

@@ -12,6 +12,7 @@ import contextlib
 import psutil
 
 POLL_S = 0.25
+MPIRUN = ("mpirun", "orterun", "prterun")  # Open MPI 4 and 5 have links of the first name
 
 
 async def first_death(lifeline: int) -> str:
@@ -25,14 +26,33 @@ async def first_death(lifeline: int) -> str:
 
 
 def _running(lifeline: int) -> dict[psutil.Process, str]:
-    """Children of the server, which is the lifeline's only child, with their command lines."""
-    found = {}
-    with contextlib.suppress(psutil.Error):
-        for server in psutil.Process(lifeline).children():
-            for stub in server.children():
-                with contextlib.suppress(psutil.Error):
-                    found[stub] = " ".join(stub.cmdline()[:2])
+    """Children of the server, which is the lifeline's only child, with their command lines.
+
+    Under mpirun they are the ranks, and the children of those count, too.
+    """
+    found: dict[psutil.Process, str] = {}
+    for server in _children(lifeline):
+        children = _children(server.pid)
+        if _name(server) in MPIRUN:
+            children += [stub for rank in children for stub in _children(rank.pid)]
+        for child in children:
+            with contextlib.suppress(psutil.Error):
+                found[child] = " ".join(child.cmdline()[:2])
     return found
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(pid).children())
+    except psutil.Error:
+        return []
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return ""
 
 
 def _lives(process: psutil.Process) -> bool:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from build_engines.models_file import ModelEntry, ModelsFile
+from build_engines.models_file import Entry, ModelsFile
 from proxy.launch.checks import Check
 
 
@@ -35,7 +35,7 @@ def show_models(models: ModelsFile, artifacts: Path) -> None:
     Console().print(table)
 
 
-def _built(name: str, entry: ModelEntry, artifacts: Path) -> str:
+def _built(name: str, entry: Entry, artifacts: Path) -> str:
     from build_engines.build import BuildError, is_built
 
     try:

@@ -1,4 +1,4 @@
-"""Streams to Triton over grpc.aio: one decoupled stream a request, and its stop.
+"""Triton as an engine: one decoupled stream a request, and its stop.
 
 This folder is the only importer of grpc. A stream that is closed early also sends `stop` to
 the engine model, because Triton does not pass a cancel on to a running ensemble step. Errors are
@@ -9,60 +9,70 @@ with a status, tritonserver 2.51 crashes when streams are cancelled beside it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, Literal
 
 import grpc
 import structlog
-from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.grpc import service_pb2_grpc
 from typing_extensions import Self
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import EngineFailed
 from proxy.domain.output import TokenDelta
 from proxy.triton import codec, tensors
+from proxy.triton.channel import channel
 from proxy.triton.endings import Ending
 from proxy.triton.errors import error_of_message, error_of_status
+from proxy.triton.streams.grpc_aio import GrpcAioStreams
+from proxy.triton.streams.lean_http2 import LeanHttp2Streams
+from proxy.triton.streams.port import StreamFailed, Streams
+from proxy.triton.target import Target
 
 logger = structlog.get_logger(__name__)
 
 STOP_TIMEOUT_S = 5.0
-DRAIN_TIMEOUT_S = 5.0
-CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-)
+Transport = Literal["lean", "grpc"]
+STREAMS: dict[Transport, Callable[[Target, grpc.aio.Channel], Streams]] = {
+    "lean": lambda target, _: LeanHttp2Streams(target),
+    "grpc": lambda _, channel: GrpcAioStreams(channel),
+}
 
 
 class TritonClient:
-    """One channel, shared by all streams. `stub` serves the catalog's unary calls."""
+    """Streams go over `transport`; stops, and the unary calls on `stub`, over grpc.aio."""
 
-    def __init__(self, target: str) -> None:
-        self.target = target
+    def __init__(self, target: Target, transport: Transport) -> None:
+        self.target = target.address
+        self._target = target
+        self._transport: Transport = transport
         self._background: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        """Opens the channel, which belongs to the running event loop. Connects by itself."""
-        self._channel = grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS)
-        self.stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        """Belongs to the running event loop. Connects by itself."""
+        self._resources = AsyncExitStack()
+        enter = self._resources.enter_async_context
+        opened = await enter(channel(self._target))
+        self.stub = service_pb2_grpc.GRPCInferenceServiceStub(opened)
+        self._stops = await enter(GrpcAioStreams(opened))
+        self._streams = STREAMS[self._transport](self._target, opened)
+        await enter(self._streams)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Waits for stops under way, then closes the channel."""
+        """Waits for stops under way, then closes the connections."""
         if self._background:
             await asyncio.wait(self._background, timeout=STOP_TIMEOUT_S)
-        await self._channel.close()
+        await self._resources.aclose()
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine."""
-        call = self._open(codec.encode(request), timeout_s=request.timeout_s)
+        stream = self._streams.open(codec.encode(request), timeout_s=request.timeout_s)
         ending = Ending(request) if tensors.is_cpp(request.model.facts) else None
         has_ended = False  # in the engine; then there is nothing left to stop
         try:
-            async for response in call:
+            async for response in stream:
                 if response.error_message:
                     has_ended = True
                     raise error_of_message(response.error_message)
@@ -74,45 +84,28 @@ class TritonClient:
                     yield message.delta
                 if message.is_final:
                     return
-        except grpc.aio.AioRpcError as error:
-            raise error_of_status(error) from error
+        except StreamFailed as error:
+            raise error_of_status(error.code, error.details) from error
         except codec.MalformedResponse as error:
             raise EngineFailed(f"Triton's answer is outside the contract: {error}") from error
         finally:
             if has_ended:
-                self._in_background(_drain(call))
+                stream.let_go()
             else:
-                call.cancel()
+                stream.cancel()
                 self._in_background(self._stop(request))
-
-    def _open(self, message: service_pb2.ModelInferRequest, *, timeout_s: float) -> Any:
-        async def once() -> AsyncGenerator[service_pb2.ModelInferRequest, None]:
-            yield message
-
-        return self.stub.ModelStreamInfer(once(), timeout=timeout_s)
 
     async def _stop(self, request: EngineRequest) -> None:
         """A stop that fails is logged: the engine then runs to its token limit."""
+        stream = self._stops.open(codec.encode_stop(request), timeout_s=STOP_TIMEOUT_S)
         try:
-            await _read_out(self._open(codec.encode_stop(request), timeout_s=STOP_TIMEOUT_S))
-        except grpc.aio.AioRpcError as error:
-            logger.warning("stop failed", request_id=request.id, error=error.details())
+            async for _ in stream:
+                pass
+        except StreamFailed as error:
+            logger.warning("stop failed", request_id=request.id, error=error.details)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs beyond the request it belongs to, which may be cancelled at any point."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-
-async def _drain(call: Any) -> None:
-    """Reads a finished stream to its end mark, which may come as a message of its own."""
-    try:
-        await asyncio.wait_for(_read_out(call), DRAIN_TIMEOUT_S)
-    except (grpc.aio.AioRpcError, asyncio.TimeoutError):
-        call.cancel()
-
-
-async def _read_out(call: Any) -> None:
-    async for _ in call:
-        pass

@@ -17,6 +17,7 @@ from proxy.triton import tensors
 from proxy.triton.tensors import Datatype, InputTensor, Value
 
 UINT64_MASK = 2**64 - 1
+_FINAL = "triton_final_response"
 _FORMATS = {"INT32": "<%di", "UINT64": "<%dQ", "FP32": "<%df", "BOOL": "<%d?"}
 
 
@@ -97,18 +98,26 @@ def _raw(datatype: Datatype, value: Value) -> tuple[bytes, int]:
 
 def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
     """Raises MalformedResponse."""
-    is_final = response.parameters["triton_final_response"].bool_param
-    if not response.outputs:
+    is_final = response.parameters[_FINAL].bool_param
+    outputs, contents = response.outputs, response.raw_output_contents
+    count = len(outputs)
+    if len(contents) != count:
+        raise MalformedResponse(f"{count} outputs with {len(contents)} contents")
+    if not count:
         return StreamMessage(None, is_final)
-    raw = {
-        output.name: content
-        for output, content in zip(response.outputs, response.raw_output_contents, strict=True)
-    }
+    # by index: to iterate over protobuf's containers costs twice as much
+    raw = {outputs[at].name: contents[at] for at in range(count)}
+    texts = bytes_elements(raw.pop(tensors.TEXT_OUTPUT.name, b""))
+    return StreamMessage(_delta(texts, raw) if raw else TokenDelta(texts), is_final)
+
+
+def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
+    """What comes beside the text, at times or where it was asked for."""
     ids = raw.get(tensors.OUTPUT_IDS.name)
     finish = raw.get(tensors.FINISH_REASON.name)
     token_ids = () if ids is None else _numbers("i", ids)
     delta = TokenDelta(
-        bytes_elements(raw.get(tensors.TEXT_OUTPUT.name, b"")),
+        texts,
         prompt_tokens=_first_int(raw.get(tensors.NUM_INPUT_TOKENS.name)),
         cached_tokens=_first_int(raw.get(tensors.NUM_CACHED_TOKENS.name)),
         finish=None if finish is None else _finish_reason(bytes_elements(finish)),
@@ -116,7 +125,7 @@ def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
         log_probs=_log_probs(raw, token_ids) if tensors.LOG_PROBS.name in raw else (),
     )
     _check_lengths(delta)
-    return StreamMessage(delta, is_final)
+    return delta
 
 
 def _log_probs(raw: Mapping[str, bytes], ids: tuple[int, ...]) -> tuple[TokenLogProb, ...]:
@@ -168,6 +177,8 @@ def _numbers(kind: str, raw: bytes) -> tuple[Any, ...]:
 
 def bytes_elements(raw: bytes) -> tuple[bytes, ...]:
     """Triton's BYTES: each element behind its length, four bytes little-endian."""
+    if len(raw) >= 4 and int.from_bytes(raw[:4], "little") == len(raw) - 4:
+        return (raw[4:],)  # nearly always: one token
     elements, at, end = [], 0, len(raw)
     while at < end:
         start = at + 4

@@ -21,9 +21,8 @@ NOT_LOADED = re.compile(
 )
 
 
-def error_of_status(error: grpc.aio.AioRpcError) -> ProxyError:
+def error_of_status(code: grpc.StatusCode, details: str) -> ProxyError:
     """The connection's own end: Triton is away, or the call's time is over."""
-    code, details = error.code(), error.details() or ""
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded("The request took longer than allowed and was stopped.")
     if code in UNREACHABLE:
@@ -33,9 +32,10 @@ def error_of_status(error: grpc.aio.AioRpcError) -> ProxyError:
 
 def error_of_call(error: grpc.aio.AioRpcError) -> ProxyError:
     """A unary call's end: the connection's, or what Triton says of the request."""
-    if error.code() in (grpc.StatusCode.DEADLINE_EXCEEDED, *UNREACHABLE):
-        return error_of_status(error)
-    return error_of_message(error.details() or error.code().name)
+    code, details = error.code(), error.details() or ""
+    if code in (grpc.StatusCode.DEADLINE_EXCEEDED, *UNREACHABLE):
+        return error_of_status(code, details)
+    return error_of_message(details or code.name)
 
 
 def error_of_message(message: str) -> ProxyError:

@@ -40,6 +40,7 @@ ONLY_IN = {
     "fastapi": ("proxy.api", "proxy.app"),
     "starlette": ("proxy.api", "proxy.app"),
     "grpc": ("proxy.triton",),
+    "hpack": ("proxy.triton.http2",),
     "tritonclient": ("proxy.triton", "build_engines.triton_models"),
     "httpx": ("proxy.server_tools",),
     "os": ("proxy.settings", "proxy.launch", "proxy.cli", "build_engines"),
@@ -85,6 +86,8 @@ def test_a_module_imports_only_what_stands_below_or_beside_it(module, imports):
             assert any(name == ok or name.startswith(f"{ok}.") for ok in DOMAIN_MAY), name
         if module.startswith("proxy.telemetry") and root == "proxy":
             assert name.startswith(("proxy.domain", "proxy.telemetry")), name
+        if module.startswith("proxy.triton.http2"):
+            assert root != "asyncio", f"{module} imports {name}: it does no I/O"
         if root in ONLY_IN:
             assert module.startswith(ONLY_IN[root]), f"{module} imports {name}"
 
@@ -92,4 +95,4 @@ def test_a_module_imports_only_what_stands_below_or_beside_it(module, imports):
 def test_the_check_sees_the_tree():
     seen = dict(modules())
     assert "proxy.domain.output" in seen["proxy.service"]
-    assert "grpc" in seen["proxy.triton.client"]
+    assert "grpc" in seen["proxy.triton.channel"]

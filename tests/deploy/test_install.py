@@ -83,6 +83,13 @@ def test_what_an_image_brings_is_pinned_and_never_replaced():
     assert wanted == install.dependencies(PYPROJECT)
 
 
+def test_the_gpu_image_takes_what_a_build_needs_beside_it():
+    told = install.arguments("beside", "gpu")
+    wanted = Path(told[told.index("--requirement") + 1]).read_text().splitlines()
+    assert {"huggingface-hub", "obstore", "packaging", "fastapi"} <= names(wanted)
+    assert '"beside", "gpu"' in (DOCKER / "triton.Dockerfile").read_text()
+
+
 def test_another_mode_is_refused():
     with pytest.raises(ValueError, match="'fresh' is no way"):
         install.arguments("fresh")

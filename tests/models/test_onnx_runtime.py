@@ -16,7 +16,7 @@ from token_bytes import TokenBytes
 from build_engines.build import build_all, is_built
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
-from build_engines.models_file import ModelEntry, ModelsFile
+from build_engines.models_file import ModelsFile, OnnxEntry
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.families import greedy
 from tests.fixtures.random_model import FAMILIES
@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_served_says_why(tmp_path):
 
 
 def test_a_changed_option_or_weight_makes_a_model_stale(artifacts):
-    entry = ModelEntry(weights=artifacts / "weights" / "llama")
+    entry = OnnxEntry(weights=artifacts / "weights" / "llama")
     assert is_built("llama", entry, artifacts)
     assert not is_built("llama", entry.model_copy(update={"context_length": 64}), artifacts)
     config = artifacts / "weights" / "llama" / "generation_config.json"
@@ -130,7 +130,7 @@ def test_a_changed_option_or_weight_makes_a_model_stale(artifacts):
 
 
 def test_a_folder_that_is_onnx_already_is_served_as_it_is(artifacts, tmp_path):
-    models = ModelsFile(models={"m": ModelEntry(weights=artifacts / "llama" / "engine")})
+    models = ModelsFile(models={"m": OnnxEntry(weights=artifacts / "llama" / "engine")})
     said: list[str] = []
     build_all(models, tmp_path, say=said.append)
     assert "as it is" in said[0]
@@ -141,14 +141,14 @@ def test_a_folder_that_is_onnx_already_is_served_as_it_is(artifacts, tmp_path):
 
 
 def test_weights_that_are_not_there_are_named(tmp_path):
-    models = ModelsFile(models={"m": ModelEntry(weights=tmp_path / "nowhere")})
-    with pytest.raises(BuildError, match=r"'m'.*nowhere does not exist"):
+    models = ModelsFile(models={"m": OnnxEntry(weights=tmp_path / "nowhere")})
+    with pytest.raises(BuildError, match=r"the weights folder .*nowhere does not exist"):
         build_all(models, tmp_path, say=print)
 
 
 def test_weights_that_are_no_model_are_named_with_the_builders_words(tmp_path):
     (tmp_path / "w").mkdir()
-    models = ModelsFile(models={"m": ModelEntry(weights=tmp_path / "w")})
+    models = ModelsFile(models={"m": OnnxEntry(weights=tmp_path / "w")})
     with pytest.raises(BuildError, match=r"could not convert .*config\.json"):
         build_all(models, tmp_path, say=print)
 

@@ -21,7 +21,7 @@ from token_bytes import TokenBytes
 
 from build_engines.build import build_all
 from build_engines.facts import Facts
-from build_engines.models_file import ModelEntry, ModelsFile
+from build_engines.models_file import ModelsFile, OnnxEntry
 from proxy.domain.errors import InvalidSchema
 from proxy.structured.keywords import unenforced
 from proxy.structured.schema import SchemaLimits, checked
@@ -137,7 +137,7 @@ def generated(folder: Path, cases: list[dict]) -> dict[int, list[str]]:
 @pytest.mark.parametrize("model", ["demo", "random"])
 def test_what_models_generate_under_such_a_schema_conforms(outcomes, artifacts, model):
     if model == "demo":
-        entry = ModelEntry(weights=DEMO)
+        entry = OnnxEntry(weights=DEMO)
         build_all(ModelsFile(models={"demo": entry}), artifacts, say=lambda _: None)
     answers = generated(artifacts / ("demo" if model == "demo" else "llama"), outcomes["held"])
     assert sum(map(bool, answers.values())) > 0.3 * len(answers)

@@ -46,13 +46,15 @@ models:
     weights: w
     {model}
     server_tools:
-      weather: {{url: 'https://tools.example/w', {tool}}}
+      weather: {{{url}{tool}}}
 """
+URL = "url: 'https://tools.example/w', "
 
 
 def with_tool(tmp_path, tool: str = "method: GET", model: str = "owned_by: us") -> Settings:
     path = tmp_path / "models.yaml"
-    path.write_text(TOOL.format(tool=tool, model=model))
+    url = "" if tool.startswith("url") else URL
+    path.write_text(TOOL.format(url=url, tool=tool, model=model))
     return Settings(models_file=path)
 
 

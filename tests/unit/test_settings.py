@@ -43,6 +43,9 @@ def test_the_other_names_of_host_and_port(settings):
         ({"DEFAULT_TEMPERATURE": "2.5"}, "DEFAULT_TEMPERATURE=2.5"),
         ({"MAX_REQUEST_SIZE_MB": "-1"}, "MAX_REQUEST_SIZE_MB=-1"),
         ({"CORS_ORIGINS": "https://a.example/path"}, "CORS_ORIGINS=https://a.example/path"),
+        ({"TRITON_TRANSPORT": "carrier pigeon"}, "TRITON_TRANSPORT=carrier pigeon"),
+        ({"TRITON_CA_FILE": __file__}, "TRITON_URL must be grpcs://host:port with it"),
+        ({"TRITON_URL": "grpcs://t:1", "TRITON_CA_FILE": "/no/ca"}, "TRITON_CA_FILE=/no/ca"),
         ({"CORS_ORIGINS": "a.example"}, "CORS_ORIGINS=a.example"),
     ],
 )
@@ -66,3 +69,17 @@ def test_origins_stand_between_commas(settings):
         "https://a.example",
         "http://localhost:3000",
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "target", "is_tls"),
+    [
+        (None, "127.0.0.1:8001", False),
+        ("far:9001", "far:9001", False),
+        ("grpc://far:9001", "far:9001", False),
+        ("grpcs://far:9001", "far:9001", True),
+    ],
+)
+def test_where_triton_is(settings, url, target, is_tls):
+    read = settings() if url is None else settings(TRITON_URL=url)
+    assert (read.triton_target, read.triton_is_tls) == (target, is_tls)

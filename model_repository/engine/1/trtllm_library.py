@@ -63,7 +63,7 @@ class Library:
             StartFailed: it did not start.
         """
         try:
-            llm = self.llm(model=str(engine), **json.loads(arguments))
+            llm = self.llm(model=str(engine), **_typed(json.loads(arguments)))
             if not is_alive(llm):
                 raise RuntimeError("its executor is not running")
             return llm
@@ -72,6 +72,16 @@ class Library:
                 f"TensorRT-LLM {self.version} cannot start the model in {engine} with "
                 f"{arguments}: {error}"
             ) from error
+
+
+def _typed(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Upstream makes objects of all its configurations by itself, but for this one up to 1.2."""
+    speculative = arguments.get("speculative_config")
+    if speculative is None:
+        return arguments
+    from tensorrt_llm.llmapi.llm_args import DecodingBaseConfig
+
+    return {**arguments, "speculative_config": DecodingBaseConfig.from_dict(speculative)}
 
 
 def is_alive(llm: Any) -> bool:

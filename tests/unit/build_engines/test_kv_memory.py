@@ -9,7 +9,7 @@ import pytest
 from build_engines import kv_memory
 from build_engines.errors import BuildError
 from build_engines.facts import Facts
-from build_engines.models_file import ModelEntry, OnnxOptions
+from build_engines.models_file import OnnxEntry, OnnxOptions
 
 FACTS = Facts(
     special_tokens={},
@@ -39,7 +39,7 @@ def test_hardly_any_context_is_refused_with_what_to_do():
 
 
 def test_models_share_the_machines_memory_unless_told_otherwise():
-    entry = ModelEntry(weights=Path("w"))
+    entry = OnnxEntry(weights=Path("w"))
     whole, half = kv_memory.kv_bytes(entry, models=1), kv_memory.kv_bytes(entry, models=2)
     assert half == pytest.approx(whole / 2, abs=1)
     told = entry.model_copy(update={"onnx": OnnxOptions(kv_cache_mb=7)})

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from build_engines import kv_memory, role_parameters
+from build_engines import role_parameters
 from build_engines.facts import Facts
-from build_engines.models_file import ModelEntry
+from build_engines.models_file import ModelsFile, ScriptedEntry
 
 SCRIPT = {"text": "Hello!"}
 FACTS = Facts(
@@ -31,15 +31,11 @@ FACTS = Facts(
 )
 def test_a_half_or_wrong_script_is_refused(fields):
     with pytest.raises(ValidationError, match="scripted"):
-        ModelEntry(weights=Path("w"), **fields)
+        ModelsFile.model_validate({"models": {"m": {"weights": "w", **fields}}})
 
 
 def test_its_engine_is_told_nothing_of_an_onnx_model():
-    entry = ModelEntry(weights=Path("w"), runtime="scripted", scripted=SCRIPT, hold_ms=0)
-    engine = role_parameters.of("m", entry, FACTS, 0)["engine"]
+    entry = ScriptedEntry(weights=Path("w"), runtime="scripted", scripted=SCRIPT, hold_ms=0)
+    engine = role_parameters.scripted("m", entry, FACTS)["engine"]
     assert (engine["runtime"], engine["hold_ms"]) == ("scripted", "0.0")
     assert not {"kv_cache_bytes", "threads", "max_rows"} & {*engine}
-
-
-def test_a_model_without_a_cache_keeps_its_context():
-    assert kv_memory.fitted(FACTS, 0) is FACTS

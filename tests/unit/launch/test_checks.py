@@ -79,3 +79,12 @@ def test_two_settings_may_not_name_one_port():
 def test_a_start_refuses_with_the_first_failure():
     with pytest.raises(LaunchError, match=r"numpy 2\.1\.0: .*pip install"):
         machine.require(checks.bash("/bin/bash"), checks.numpy("2.1.0"), checks.bash(None))
+
+
+def test_an_installed_tritonserver_needs_nothing_of_the_wheel(tmp_path, monkeypatch):
+    server = tmp_path / "tritonserver"
+    server.touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = machine.runtime()
+    assert [check.name for check in found] == ["tritonserver", "bash"]
+    assert str(server) in found[0].detail

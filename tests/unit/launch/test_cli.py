@@ -12,6 +12,7 @@ import pytest
 
 from proxy.cli import explain, main
 from proxy.launch import announcement
+from tests.fixtures.published import config
 
 MODELS = "models:\n  small: {weights: weights, aliases: [tiny]}\n"
 
@@ -172,3 +173,34 @@ def test_the_curl_line_names_the_model():
     assert line.startswith("curl -N http://127.0.0.1:9000/v1/chat/completions ")
     assert '"model": "demo"' in line
     assert "\n" not in line
+
+
+GPU_MODEL = """\
+models:
+  big:
+    weights: weights
+    runtime: tensorrt_llm
+    gpu: {quantization: fp8, memory_gb: 80, architecture: hopper}
+"""
+
+
+def test_a_dry_run_says_the_commands_of_another_version(capfd, folder):
+    (folder / "models.yaml").write_text(GPU_MODEL)
+    (folder / "weights").mkdir()
+    (folder / "weights" / "config.json").write_text(json.dumps(config("llama-3.1-8b")))
+    given = ["build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"]
+    status, out, _ = run(capfd, *given, "--dry-run", "--tensorrt-llm", "1.2.1")
+    assert status == 0
+    assert "--qformat fp8" in out
+    assert not (folder / "a").exists()
+    _, _, err = run(capfd, *given, "--dry-run", "--tensorrt-llm", "0.16.0")
+    assert "0.16.0 is too old" in loading_failure(err)
+
+
+def test_a_build_is_by_the_installed_version(capfd):
+    assert "--tensorrt-llm goes with --dry-run" in refused(capfd, "build", "--tensorrt-llm", "1.2")
+
+
+def test_a_version_that_is_none_is_refused(capfd, folder):
+    given = ["build", "--models-file", folder / "models.yaml", "--dry-run"]
+    assert "'x.y' is no version" in refused(capfd, *given, "--tensorrt-llm", "x.y")

@@ -7,24 +7,18 @@ from pathlib import Path
 import pytest
 
 from proxy.launch import command
-from proxy.launch.command import Ports
+from proxy.launch.command import Place, Ports
 from proxy.launch.folder import RunFolder
-from proxy.launch.libpython import LibPython
+from proxy.launch.ranks import World
 from proxy.launch.wheel import Wheel
 
 WHEEL = Wheel(site_packages=Path("/venv/lib"), python="3.11")
-LIBPYTHON = LibPython(name="libpython3.11.so.1.0", folder=Path("/python/lib"))
 
 
 def arguments(host: str = "127.0.0.1") -> list[str]:
-    return command.arguments(
-        WHEEL,
-        RunFolder(artifacts=Path("/a folder/artifacts"), python="3.11"),
-        Ports(grpc=1, http=2, metrics=3),
-        host=host,
-        shm_prefix="mine-",
-        exit_timeout_s=5,
-    )
+    place = Place(host=host, ports=Ports(grpc=1, http=2, metrics=3), shm_prefix="mine-")
+    folder = RunFolder(artifacts=Path("/a folder/artifacts"), python="3.11")
+    return command.embedded(WHEEL, folder, place, exit_timeout_s=5)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -44,13 +38,25 @@ def test_regions_carry_the_launchers_mark():
 
 def test_libraries_and_the_environments_python_come_first():
     base = {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/cuda", "HOME": "/home/ann"}
-    found = command.environment(base, WHEEL, LIBPYTHON, bin_folder=Path("/venv/bin"))
+    libraries = [WHEEL.libraries, Path("/python/lib")]
+    found = command.environment(base, bin_folder=Path("/venv/bin"), libraries=libraries)
     assert found["PATH"] == "/venv/bin:/usr/bin"
     assert found["LD_LIBRARY_PATH"] == "/venv/lib/nvidia_pytriton.libs:/python/lib:/cuda"
     assert found["HOME"] == "/home/ann"
 
 
 def test_a_libpython_that_the_loader_finds_adds_no_folder():
-    system = LibPython(name="libpython3.11.so.1.0", folder=None)
-    found = command.environment({}, WHEEL, system, bin_folder=Path("/venv/bin"))
+    found = command.environment({}, bin_folder=Path("/venv/bin"), libraries=[WHEEL.libraries, None])
     assert found["LD_LIBRARY_PATH"] == "/venv/lib/nvidia_pytriton.libs"
+
+
+def test_an_installed_server_has_its_own_backends_libraries_and_gpu_metrics():
+    place = Place(host="0.0.0.0", ports=Ports(grpc=1, http=2, metrics=3), shm_prefix="mine-")
+    folder = RunFolder(artifacts=Path("/artifacts"), python="3.12")
+    server = Path("/opt/tritonserver/bin/tritonserver")
+    found = command.installed(server, folder, place, World(), exit_timeout_s=5)
+    assert found[0] == str(server)
+    told = {argument.partition("=")[0] for argument in found}
+    assert not told & {"--backend-directory", "--allow-gpu-metrics"}
+    assert {"--model-repository", "--disable-auto-complete-config", "--backend-config"} <= told
+    assert "LD_LIBRARY_PATH" not in command.environment({}, bin_folder=Path("/venv/bin"))

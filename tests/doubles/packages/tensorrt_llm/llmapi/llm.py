@@ -11,12 +11,14 @@ from typing import Any
 from ..executor import GenerationExecutor
 from ..executor.result import GenerationResult
 from ..sampling_params import SamplingParams
+from .llm_args import DecodingBaseConfig
 
 KNOWN = {
     "backend", "pipeline_parallel_size", "moe_expert_parallel_size", "max_batch_size",
     "max_num_tokens", "max_seq_len", "kv_cache_config", "scheduler_config",
     "enable_chunked_prefill", "guided_decoding_backend", "sampler_type", "speculative_config",
-    "enable_iter_perf_stats", "stream_interval", "lora_config", "quant_config",
+    "enable_iter_perf_stats", "stream_interval", "lora_config", "quant_config", "gpus_per_node",
+    "enable_lora",
 }  # fmt: skip
 
 
@@ -37,6 +39,9 @@ class LLM:
         for key in kwargs:
             if key not in KNOWN:
                 raise ValueError(f"LLM got invalid argument: {key}")
+        speculative = kwargs.get("speculative_config")
+        if speculative is not None and not isinstance(speculative, DecodingBaseConfig):
+            raise ValueError("speculative_config: Extra inputs are not permitted: decoding_type")
         script = Path(model, "stand_in.json")
         self.script: dict[str, Any] = json.loads(script.read_text()) if script.exists() else {}
         if "start_error" in self.script:

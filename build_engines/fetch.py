@@ -1,0 +1,130 @@
+"""Weights as a build's first step: a folder that is here, or one fetched to artifacts/weights/.
+
+A fetch that was interrupted goes on where it was. What was fetched is not asked for again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from build_engines import folder_hash, remote_files
+from build_engines.errors import BuildError
+from build_engines.step import Step
+from build_engines.tool import Say
+from build_engines.weights import HubRepository, LocalFolder, StoredObjects, Weights
+
+CONFIG, QUANTIZED = "config.json", "hf_quant_config.json"
+
+
+class Fetch(Step):
+    """Its folder holds the weights' files. `needs`: the file by which such a folder is known."""
+
+    def __init__(
+        self, name: str, store: Path, source: HubRepository | StoredObjects, *, needs: str
+    ) -> None:
+        super().__init__(store)
+        self.name = name
+        self.origin = source
+        self._needs = needs
+
+    @property
+    def can_read_ahead(self) -> bool:
+        return not (isinstance(self.origin, StoredObjects) and self.origin.is_archive)
+
+    def inputs(self) -> Iterable[str]:
+        return [str(self.origin)]
+
+    def shown(self, target: Path) -> Iterable[str]:
+        return [f"fetch {self.origin} to {target}/"]
+
+    def make(self, target: Path, say: Say) -> None:
+        say(f"fetching {self.origin}")
+        remote_files.fetch(self.origin, target, say)
+        if not (target / self._needs).is_file():
+            shutil.rmtree(target)
+            raise BuildError(f"{self.origin} has no {self._needs}")
+
+    def read(self, name: str) -> bytes | None:
+        if self.is_done:
+            return _bytes(self.folder / name)
+        return remote_files.read(self.origin, name)
+
+
+class Here(Step):
+    """A folder of this machine, taken as it is."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(path.parent)
+        self.name = name
+        self.origin = path
+
+    @cached_property
+    def key(self) -> str:
+        return folder_hash.of(self.origin)
+
+    @property
+    def folder(self) -> Path:
+        return self.origin
+
+    def inputs(self) -> Iterable[str]:
+        return [self.key]
+
+    def shown(self, target: Path) -> Iterable[str]:
+        return []
+
+    def make(self, target: Path, say: Say) -> None:
+        raise BuildError(f"{self.origin} was removed")
+
+    def read(self, name: str) -> bytes | None:
+        return _bytes(self.folder / name)
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def step(
+    source: Weights, artifacts: Path, *, name: str = "weights", needs: str = CONFIG
+) -> Fetch | Here:
+    """
+    Raises:
+        BuildError: a folder of this machine is not there.
+    """
+    if isinstance(source, LocalFolder):
+        if not source.path.is_dir():
+            raise BuildError(f"the {name} folder {source.path} does not exist")
+        return Here(name, source.path)
+    return Fetch(name, artifacts / "weights", source, needs=needs)
+
+
+def config(step: Fetch | Here) -> dict[str, Any] | None:
+    """The model's config.json, read ahead of the weights; None where only a fetch would show it.
+
+    What Model-Optimizer says of a quantization in a file of its own is made a part of it.
+
+    Raises:
+        BuildError: there is none, or it is no JSON object.
+    """
+    if isinstance(step, Fetch) and not step.is_done and not step.can_read_ahead:
+        return None
+    parsed = _json(step, CONFIG)
+    if parsed is None:
+        raise BuildError(f"{step.origin} has no {CONFIG}: it is no Hugging Face folder")
+    quantized = _json(step, QUANTIZED) or {}
+    return {**({"quantization_config": quantized["quantization"]} if quantized else {}), **parsed}
+
+
+def _json(step: Fetch | Here, name: str) -> dict[str, Any] | None:
+    try:
+        text = step.read(name)
+        parsed = None if text is None else json.loads(text)
+    except (OSError, ValueError) as error:
+        raise BuildError(f"{name} of {step.origin} cannot be read: {error}") from error
+    if parsed is not None and not isinstance(parsed, dict):
+        raise BuildError(f"{name} of {step.origin} is no JSON object")
+    return parsed

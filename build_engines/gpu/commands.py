@@ -1,0 +1,103 @@
+"""The command lines of TensorRT-LLM's own tools, with every flag; up to 1.2.x for engine plans.
+
+Sources: examples/quantization/quantize.py, examples/models/core/*/convert_checkpoint.py and
+tensorrt_llm/commands/build.py as of 1.2.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.speculation import Lookahead
+from build_engines.gpu.toolkit import Toolkit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converter:
+    """A folder of examples/models/core that has a convert_checkpoint.py."""
+
+    family: str
+    can_pipeline: bool = True
+
+
+CONVERTERS = {
+    "llama": Converter(family="llama"),
+    "mistral": Converter(family="llama"),
+    "mixtral": Converter(family="llama"),
+    "qwen2": Converter(family="qwen"),
+    "qwen2_moe": Converter(family="qwen"),
+    "qwen3": Converter(family="qwen"),
+    "qwen3_moe": Converter(family="qwen"),
+    "phi3": Converter(family="phi", can_pipeline=False),
+}
+
+
+def quantize(toolkit: Toolkit, options: GpuOptions, weights: Path, target: Path) -> list[str]:
+    """A checkpoint of Hugging Face's form for the PyTorch runtime, else of TensorRT-LLM's own."""
+    command = [sys.executable, str(toolkit.quantize)]
+    command += ["--model_dir", str(weights), "--output_dir", str(target)]
+    command += ["--dtype", options.dtype, "--qformat", options.quantization or "full_prec"]
+    command += ["--calib_dataset", options.calibration.dataset]
+    command += ["--calib_size", str(options.calibration.samples)]
+    if options.kv_cache.dtype != "auto":
+        command += ["--kv_cache_dtype", options.kv_cache.dtype]
+    if options.quantization in {"int4_awq", "w4a8_awq"}:
+        command += ["--awq_block_size", "128"]
+    if options.engine == "pytorch":
+        return [*command, "--export_format", "hf"]
+    return [*command, "--export_format", "tensorrt_llm", *_shards(options)]
+
+
+def convert(
+    toolkit: Toolkit, converter: Converter, options: GpuOptions, weights: Path, target: Path
+) -> list[str]:
+    """Weights that are not quantized -> a TensorRT-LLM checkpoint, a file a rank."""
+    command = [sys.executable, str(toolkit.converter(converter.family))]
+    command += ["--model_dir", str(weights), "--output_dir", str(target)]
+    command += ["--dtype", options.dtype, *_shards(options)]
+    if options.expert_parallel > 1:
+        tensor = options.tensor_parallel // options.expert_parallel
+        command += ["--moe_tp_size", str(tensor), "--moe_ep_size", str(options.expert_parallel)]
+    return [*command, "--workers", str(options.plan.workers)]
+
+
+def build_plan(
+    options: GpuOptions, checkpoint: Path, target: Path, *, max_seq_len: int
+) -> list[str]:
+    """Paged attention in the context phase is what chunked prefill and prefix reuse need."""
+    command = ["trtllm-build", "--checkpoint_dir", str(checkpoint), "--output_dir", str(target)]
+    command += ["--max_batch_size", str(options.max_batch_size)]
+    command += ["--max_num_tokens", str(options.max_num_tokens)]
+    command += ["--max_seq_len", str(max_seq_len)]
+    command += ["--kv_cache_type", "paged", "--use_paged_context_fmha", "enable"]
+    command += ["--multiple_profiles", "enable", "--workers", str(options.plan.workers)]
+    if options.quantization != "fp8" and options.plan.gemm_plugin != "off":
+        command += ["--gemm_plugin", "auto"]
+    if options.plan.reduce_fusion:
+        command += ["--reduce_fusion", "enable"]
+    if isinstance(options.speculative, Lookahead):
+        command += ["--speculative_decoding_mode", "lookahead_decoding"]
+        command += ["--max_draft_len", str(options.speculative.max_draft_len)]
+    return command
+
+
+def adapters(options: GpuOptions, folders: list[Path]) -> list[str]:
+    """What a plan needs to know of the LoRA adapters that it will meet."""
+    if options.lora is None:
+        return []
+    flags = ["--lora_plugin", "auto", "--max_lora_rank", str(options.lora.max_rank)]
+    return [*flags, "--lora_dir", *map(str, folders)]
+
+
+def guide_info(toolkit: Toolkit, weights: Path, target: Path) -> list[str]:
+    """What the C++ backend's guided decoding knows of the tokenizer."""
+    command = [sys.executable, str(toolkit.guide_info)]
+    return [*command, "--model_dir", str(weights), "--output_dir", str(target)]
+
+
+def _shards(options: GpuOptions) -> list[str]:
+    tensor, pipeline = str(options.tensor_parallel), str(options.pipeline_parallel)
+    return ["--tp_size", tensor, "--pp_size", pipeline]

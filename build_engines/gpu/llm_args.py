@@ -1,0 +1,109 @@
+"""The keyword arguments of TensorRT-LLM's `LLM`, as its engine's Triton parameter `llm_args`.
+
+Names are those of llmapi/llm_args.py at 1.0 to 1.2; the engine adds `model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from build_engines.engine_limits import Sampler
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.speculation import DraftTarget, Eagle3, Lookahead, Mtp, NGram, Speculation
+
+BYTES = 10**9
+SAMPLERS: dict[str, Sampler] = {"trtllm": "TRTLLMSampler", "torch": "TorchSampler"}
+SAMPLER_HAS_TYPE_SINCE = Version("1.1.0")
+LORA = "lora/"  # before an adapter's name, in the folders beside an engine
+
+
+def of(options: GpuOptions, folders: Mapping[str, Path], *, version: Version) -> dict[str, Any]:
+    """
+    Args:
+        folders: `weights`, whose tokenizer guides need; `draft` and `lora/<name>`, where used.
+    """
+    found: dict[str, Any] = {
+        "tokenizer": str(folders["weights"]),
+        "tensor_parallel_size": options.tensor_parallel,
+        "pipeline_parallel_size": options.pipeline_parallel,
+        "gpus_per_node": options.gpus_per_node,
+        "kv_cache_config": _kv_cache(options),
+        "enable_chunked_prefill": options.chunked_prefill,
+        "scheduler_config": {"capacity_scheduler_policy": options.scheduler.upper()},
+    }
+    if options.guided_decoding != "off":
+        found["guided_decoding_backend"] = options.guided_decoding
+    if options.speculative is not None:
+        found["speculative_config"] = _speculation(options.speculative, folders)
+    if options.lora is not None:
+        found["enable_lora"] = True
+        found["lora_config"] = {
+            "lora_dir": [str(path) for name, path in folders.items() if name.startswith(LORA)],
+            "max_lora_rank": options.lora.max_rank,
+        }
+    return found | (_pytorch(options, version) if options.engine == "pytorch" else {})
+
+
+def _pytorch(options: GpuOptions, version: Version) -> dict[str, Any]:
+    """What a plan has inside it, a checkpoint is told."""
+    found: dict[str, Any] = {
+        "dtype": options.dtype,
+        "max_batch_size": options.max_batch_size,
+        "max_num_tokens": options.max_num_tokens,
+        "enable_iter_perf_stats": True,
+    }
+    if options.max_seq_len is not None:
+        found["max_seq_len"] = options.max_seq_len
+    if options.expert_parallel > 1:
+        found["moe_expert_parallel_size"] = options.expert_parallel
+    if options.speculative is None:  # which has a sampler of its own
+        found |= _sampler(options, version)
+    return found
+
+
+def _sampler(options: GpuOptions, version: Version) -> dict[str, Any]:
+    if version < SAMPLER_HAS_TYPE_SINCE:
+        return {"use_torch_sampler": options.sampler == "torch"}
+    return {"sampler_type": SAMPLERS[options.sampler]}
+
+
+def _kv_cache(options: GpuOptions) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "free_gpu_memory_fraction": options.kv_cache.fraction,
+        "enable_block_reuse": options.kv_cache.reuse,
+    }
+    if options.kv_cache.host_offload_gb > 0:
+        found["host_cache_size"] = int(options.kv_cache.host_offload_gb * BYTES)
+    if options.engine == "pytorch":
+        found["dtype"] = options.kv_cache.dtype
+    return found
+
+
+def _speculation(chosen: Speculation, folders: Mapping[str, Path]) -> dict[str, Any]:
+    """As `DecodingBaseConfig.from_dict` takes it, up to 1.2."""
+    match chosen:
+        case Eagle3():
+            draft = {"speculative_model_dir": str(folders["draft"])}
+            return {"decoding_type": "Eagle", "max_draft_len": chosen.max_draft_len, **draft}
+        case DraftTarget():
+            draft = {"speculative_model_dir": str(folders["draft"])}
+            return {"decoding_type": "DraftTarget", "max_draft_len": chosen.max_draft_len, **draft}
+        case Mtp():
+            return {"decoding_type": "MTP", "num_nextn_predict_layers": chosen.layers}
+        case NGram():
+            return {
+                "decoding_type": "NGram",
+                "max_draft_len": chosen.max_draft_len,
+                "max_matching_ngram_size": chosen.max_matching_ngram_size,
+            }
+        case Lookahead():
+            return {
+                "decoding_type": "Lookahead",
+                "max_window_size": chosen.window,
+                "max_ngram_size": chosen.ngram,
+                "max_verification_set_size": chosen.verification,
+            }

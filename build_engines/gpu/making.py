@@ -1,0 +1,103 @@
+"""The steps that one model on GPUs can need, each from what it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from build_engines.gpu import commands, verify
+from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.device import Device
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.steps import CheckedWeights, ToolStep
+from build_engines.gpu.toolkit import Toolkit
+from build_engines.step import Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kitchen:
+    """What is there beside the model. `store`: where the model's steps go."""
+
+    artifacts: Path
+    store: Path
+    toolkit: Toolkit
+    device: Device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Making:
+    """`longest`: tokens of prompt and answer."""
+
+    options: GpuOptions
+    shape: Architecture
+    weights: Step
+    kitchen: Kitchen
+    longest: int
+
+    def checked(self) -> CheckedWeights:
+        return CheckedWeights(self.kitchen.store, self.weights, verify.weights)
+
+    def served(self, adapters: Sequence[Step]) -> list[Step]:
+        """From the weights to what is served: the last one's folder, the weights' if none."""
+        if self.options.engine == "plan":
+            shards = self._shards()
+            return [shards, self._plan(shards, adapters)]
+        return [] if self.options.quantization is None else [self._quantized()]
+
+    def guide_info(self) -> ToolStep:
+        toolkit = self.kitchen.toolkit
+        return ToolStep(
+            "guide_info",
+            self.kitchen.store,
+            [self.weights],
+            version=toolkit.version,
+            command=lambda to, after: commands.guide_info(toolkit, after[0], to),
+            check=verify.guide_info,
+        )
+
+    def _quantized(self) -> ToolStep:
+        toolkit, options = self.kitchen.toolkit, self.options
+        return ToolStep(
+            "quantized",
+            self.kitchen.store,
+            [self.weights],
+            version=toolkit.version,
+            command=lambda to, after: commands.quantize(toolkit, options, after[0], to),
+            check=lambda folder: verify.checkpoint(folder, options),
+        )
+
+    def _shards(self) -> ToolStep:
+        toolkit, options = self.kitchen.toolkit, self.options
+        converter = commands.CONVERTERS[self.shape.kind]
+
+        def command(to: Path, after: Sequence[Path]) -> list[str]:
+            if options.has_scales:
+                return commands.quantize(toolkit, options, after[0], to)
+            return commands.convert(toolkit, converter, options, after[0], to)
+
+        return ToolStep(
+            "checkpoint",
+            self.kitchen.store,
+            [self.weights],
+            version=toolkit.version,
+            command=command,
+            check=lambda folder: verify.shards(folder, options),
+        )
+
+    def _plan(self, shards: Step, adapters: Sequence[Step]) -> ToolStep:
+        version, options, longest = self.kitchen.toolkit.version, self.options, self.longest
+
+        def command(to: Path, after: Sequence[Path]) -> list[str]:
+            found = commands.build_plan(options, after[0], to, max_seq_len=longest)
+            return [*found, *commands.adapters(options, list(after[1:]))]
+
+        return ToolStep(
+            "plan",
+            self.kitchen.store,
+            [shards, *adapters],
+            version=version,
+            about=[str(self.kitchen.device.architecture)],  # it runs on the kind it was built on
+            command=command,
+            check=lambda folder: verify.plan(folder, options, version=version, max_seq_len=longest),
+        )

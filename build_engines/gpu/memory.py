@@ -1,0 +1,117 @@
+"""An estimate of one GPU's memory: the weights, what a step needs, the KV cache that is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.options import GpuOptions
+
+# Bytes of a weight, with the scales of its block (AWQ: 16 bits for 128, NVFP4 and MXFP4: 8 for 16
+# and for 32).
+WEIGHT_BYTES = {
+    "fp8": 1.0,
+    "int8_sq": 1.0,
+    "int8_wo": 1.0,
+    "int4_wo": 0.5,
+    "int4_awq": 0.5 + 2 / 128,
+    "w4a8_awq": 0.5 + 2 / 128,
+    "nvfp4": 0.5 + 1 / 16,
+    "mxfp4": 0.5 + 1 / 32,
+}
+ONLY_EXPERTS = ("mxfp4",)
+CONTEXT_BYTES = 1.5e9  # CUDA, NCCL, TensorRT-LLM's own buffers: seen 1 to 2 GB
+LEAST_CACHED_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Bytes on the GPU that holds most. kv_token: keys and values of one token, all layers."""
+
+    weights: float
+    step: float
+    kv_token: float
+    kv_windowed_token: float
+    window: int
+
+    def sequence(self, tokens: int) -> float:
+        """KV cache of one request of that length."""
+        full = tokens * (self.kv_token - self.kv_windowed_token)
+        return full + min(tokens, self.window) * self.kv_windowed_token
+
+    def cache(self, memory: float, fraction: float) -> float:
+        return fraction * (memory - self.weights - self.step)
+
+
+def estimate(shape: Architecture, options: GpuOptions) -> Estimate:
+    kv_heads = max(1, shape.kv_heads / options.tensor_parallel)
+    kv_layer = 2 * kv_heads * shape.head * kv_bytes(options)
+    windowed = shape.windowed_layers / shape.layers
+    kv_token = math.ceil(shape.layers / options.pipeline_parallel) * kv_layer
+    return Estimate(
+        weights=_weights(shape, options),
+        step=CONTEXT_BYTES + _activations(shape, options),
+        kv_token=kv_token,
+        kv_windowed_token=kv_token * windowed,
+        window=shape.window or 0,
+    )
+
+
+def problems(shape: Architecture, options: GpuOptions, *, memory_gb: float) -> Iterator[str]:
+    """Whether the weights fit, and one request of the whole length beside them.
+
+    Of weights that were published in a quantization unknown here, nothing is said.
+    """
+    if shape.native_quantization not in {None, *WEIGHT_BYTES}:
+        return
+    found = estimate(shape, options)
+    cache = found.cache(memory_gb * 1e9, options.kv_cache.fraction)
+    longest = options.max_seq_len or shape.positions
+    if cache < found.sequence(LEAST_CACHED_TOKENS):
+        needed = found.weights + found.step
+        yield (
+            f"about {needed / 1e9:.1f} GB a GPU are needed before any KV cache, and a GPU has "
+            f"{memory_gb:g}: split the model over more GPUs, or quantize it"
+        )
+    elif cache < found.sequence(longest):
+        tokens = int(cache / found.kv_token)
+        yield (
+            f"max_seq_len {longest} takes {found.sequence(longest) / 1e9:.1f} GB of KV cache a "
+            f"GPU, about {cache / 1e9:.1f} GB are left: set it to {tokens} at most, or split the "
+            "model over more GPUs"
+        )
+
+
+def kv_bytes(options: GpuOptions) -> int:
+    """Of one number in the cache."""
+    return 2 if options.kv_cache.dtype == "auto" else 1
+
+
+def _weights(shape: Architecture, options: GpuOptions) -> float:
+    plain = 4.0 if options.dtype == "float32" else 2.0
+    name = options.quantization or shape.native_quantization or ""
+    quantized = WEIGHT_BYTES.get(name, plain)
+    beside = plain if name in ONLY_EXPERTS else quantized
+    layers = beside * (shape.attention_parameters + shape.mlp_parameters)
+    layers += quantized * shape.expert_parameters
+    share = math.ceil(shape.layers / options.pipeline_parallel) / shape.layers
+    return layers * share / options.tensor_parallel + plain * _table_weights(shape, options)
+
+
+def _table_weights(shape: Architecture, options: GpuOptions) -> float:
+    """Never quantized. In a plan, each GPU of the first stage has the whole embedding."""
+    table = shape.vocabulary * shape.hidden
+    head = table / options.tensor_parallel
+    embedding = table if options.engine == "plan" else head
+    if options.pipeline_parallel > 1:
+        return max(embedding, head)
+    return embedding if shape.tied else embedding + head
+
+
+def _activations(shape: Architecture, options: GpuOptions) -> float:
+    """The widest layer's input and output for a step's tokens, and the logits in 32 bits."""
+    width = 2 * shape.hidden + 3 * shape.intermediate / options.tensor_parallel
+    logits = options.max_batch_size * shape.vocabulary * 4
+    return 2 * options.max_num_tokens * width + logits

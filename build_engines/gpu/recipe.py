@@ -1,0 +1,108 @@
+"""From a model's entry to the steps that build it, or to all reasons why it cannot be built."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from build_engines import fetch
+from build_engines.errors import BuildError
+from build_engines.fetch import Fetch, Here
+from build_engines.gpu import memory
+from build_engines.gpu.architecture import Architecture
+from build_engines.gpu.device import Device
+from build_engines.gpu.llm_args import LORA
+from build_engines.gpu.making import Kitchen, Making
+from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.problems import problems
+from build_engines.gpu.speculation import DraftTarget, Eagle3
+from build_engines.models_file import GpuEntry
+from build_engines.step import Step
+from build_engines.tables_step import Tables
+
+ADAPTER = "adapter_config.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """engine: the step whose folder is served. beside: folders, by the name they get beside it.
+
+    context_length: in tokens. notes: what was not checked, and why.
+    """
+
+    steps: tuple[Step, ...]
+    engine: Step
+    tables: Tables
+    beside: dict[str, Step]
+    context_length: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256("\n".join(step.key for step in self.steps).encode()).hexdigest()
+
+
+def weights_of(entry: GpuEntry, artifacts: Path) -> Fetch | Here:
+    """
+    Raises:
+        BuildError: a folder of this machine is not there.
+    """
+    return fetch.step(entry.weights, artifacts)
+
+
+def make(entry: GpuEntry, config: dict[str, Any], kitchen: Kitchen) -> Recipe:
+    """
+    Args:
+        config: the model's config.json.
+
+    Raises:
+        BuildError: it cannot be built so; the message has every reason.
+    """
+    options, shape = entry.gpu, Architecture.read(config)
+    if found := list(problems(options, shape, kitchen.toolkit, kitchen.device)):
+        raise BuildError("; ".join(found))
+    weights = weights_of(entry, kitchen.artifacts)
+    longest = options.max_seq_len or shape.positions
+    making = Making(options=options, shape=shape, weights=weights, kitchen=kitchen, longest=longest)
+    context_length = min(longest, entry.context_length or longest)
+    tables = Tables(
+        kitchen.store,
+        weights,
+        model=config.get("text_config", config),
+        context_length=context_length,
+        kv_token_bytes=2 * shape.layers * shape.kv_heads * shape.head * memory.kv_bytes(options),
+    )
+    beside = _beside(options, kitchen.artifacts)
+    served = making.served([step for name, step in beside.items() if name.startswith(LORA)])
+    if entry.runtime == "tensorrtllm" and options.guided_decoding != "off":
+        beside["guide_info"] = making.guide_info()
+    return Recipe(
+        steps=(weights, making.checked(), *beside.values(), *served, tables),
+        engine=served[-1] if served else weights,
+        tables=tables,
+        beside={"weights": weights, **beside},
+        context_length=context_length,
+        notes=tuple(_notes(options, kitchen.device)),
+    )
+
+
+def _beside(options: GpuOptions, artifacts: Path) -> dict[str, Step]:
+    """A draft model, and adapters."""
+    found: dict[str, Step] = {}
+    if isinstance(options.speculative, Eagle3 | DraftTarget):
+        found["draft"] = fetch.step(options.speculative.draft, artifacts, name="draft")
+    for name, source in options.lora.adapters.items() if options.lora is not None else ():
+        found[LORA + name] = fetch.step(source, artifacts, name=f"adapter-{name}", needs=ADAPTER)
+    return found
+
+
+def _notes(options: GpuOptions, device: Device) -> Iterator[str]:
+    if device.memory_gb is None:
+        yield "memory is not checked: there is no nvidia-smi here, and no memory_gb in models.yaml"
+    if device.architecture is None:
+        yield "the GPU's kind is not checked: no nvidia-smi here, no architecture in models.yaml"
+    if options.lora is not None:
+        yield "LoRA adapters are loaded, but no request can name one yet"

@@ -1,0 +1,130 @@
+"""Options that do not go together, each with the reason; none of it needs the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from build_engines.gpu.options import GpuArchitecture, GpuOptions, Plan
+
+PYTORCH_READS = ("fp8", "nvfp4", "int4_awq", "w4a8_awq")
+OLDEST_FOR: dict[str, GpuArchitecture] = {"nvfp4": "blackwell", "fp8": "ada", "w4a8_awq": "ada"}
+_AGES: dict[GpuArchitecture, int] = {"ampere": 0, "ada": 1, "hopper": 2, "blackwell": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """`where`: the path of the field inside the `gpu:` section."""
+
+    where: tuple[str, ...]
+    reason: str
+
+
+def refusals(options: GpuOptions) -> Iterator[Refusal]:
+    """All of them, in the order of the file."""
+    for rule in RULES:
+        if rule.is_broken(options):
+            yield Refusal(where=rule.where, reason=rule.reason)
+    if options.architecture is not None:
+        yield from wrong_architecture(options, options.architecture)
+
+
+def wrong_architecture(options: GpuOptions, found: GpuArchitecture) -> Iterator[Refusal]:
+    """What this GPU has no arithmetic for (Model-Optimizer's support matrix)."""
+    wanted = {
+        ("quantization",): options.quantization or "",
+        ("kv_cache", "dtype"): options.kv_cache.dtype,
+    }
+    for where, name in wanted.items():
+        oldest = OLDEST_FOR.get(name)
+        if oldest is not None and _AGES[found] < _AGES[oldest]:
+            reason = (
+                f"{name} needs {oldest.capitalize()} or later, this GPU is {found.capitalize()}"
+            )
+            yield Refusal(where=where, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    where: tuple[str, ...]
+    is_broken: Callable[[GpuOptions], bool]
+    reason: str
+
+
+def _is_plan(options: GpuOptions) -> bool:
+    return options.engine == "plan"
+
+
+def _method(options: GpuOptions) -> str | None:
+    return None if options.speculative is None else options.speculative.method
+
+
+RULES = (
+    _Rule(
+        ("quantization",),
+        lambda o: not _is_plan(o) and o.quantization in {"int8_sq", "int8_wo", "int4_wo"},
+        f"TensorRT-LLM's PyTorch runtime reads {', '.join(PYTORCH_READS)}: take one of them, or "
+        "engine: plan",
+    ),
+    _Rule(
+        ("expert_parallel",),
+        lambda o: o.tensor_parallel % o.expert_parallel != 0,
+        "expert_parallel is a part of tensor_parallel and must divide it",
+    ),
+    _Rule(
+        ("expert_parallel",),
+        lambda o: _is_plan(o) and o.expert_parallel > 1 and o.has_scales,
+        "TensorRT-LLM's quantize.py shards experts by tensor only: leave out expert_parallel, the "
+        "quantization, or engine: plan",
+    ),
+    _Rule(
+        ("max_num_tokens",),
+        lambda o: o.max_num_tokens < o.max_batch_size,
+        "a step holds a token of each request: it must be max_batch_size at least",
+    ),
+    _Rule(
+        ("kv_cache", "dtype"),
+        lambda o: not _is_plan(o) and o.kv_cache.dtype == "int8",
+        "the PyTorch runtime has no int8 KV cache: take fp8, or engine: plan",
+    ),
+    _Rule(
+        ("kv_cache", "host_offload_gb"),
+        lambda o: o.kv_cache.host_offload_gb > 0 and not o.kv_cache.reuse,
+        "blocks are offloaded to be reused, and reuse is off",
+    ),
+    _Rule(
+        ("guided_decoding",),
+        lambda o: _is_plan(o) and o.guided_decoding == "llguidance",
+        "llguidance works with the PyTorch runtime only: take xgrammar",
+    ),
+    _Rule(
+        ("sampler",),
+        lambda o: _is_plan(o) and o.sampler == "torch",
+        "only the PyTorch runtime has that sampler: leave it out, or take engine: pytorch",
+    ),
+    _Rule(
+        ("sampler",),
+        lambda o: o.speculative is not None and o.sampler == "torch",
+        "speculative decoding chooses its own sampler: leave it out",
+    ),
+    _Rule(
+        ("speculative", "method"),
+        lambda o: _is_plan(o) and _method(o) not in {None, "lookahead"},
+        "plans are built here with lookahead only: take that, or engine: pytorch (tensorrt_llm)",
+    ),
+    _Rule(
+        ("speculative", "method"),
+        lambda o: not _is_plan(o) and _method(o) == "lookahead",
+        "the PyTorch runtime has no lookahead decoding: take ngram, or engine: plan",
+    ),
+    _Rule(
+        ("plan", "gemm_plugin"),
+        lambda o: o.plan.gemm_plugin == "auto" and o.quantization == "fp8",
+        "gemm_plugin auto is for float16 and bfloat16; with fp8 it must be off",
+    ),
+    _Rule(
+        ("plan",),
+        lambda o: not _is_plan(o) and o.plan != Plan(),
+        "these are options of engine: plan",
+    ),
+)

@@ -1,0 +1,29 @@
+"""A model of models.yaml as the engine that serves it, which knows what it cannot honour."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from packaging.version import Version
+
+from build_engines.engine_limits import TrtllmEngine
+from build_engines.facts import Facts
+from build_engines.gpu.llm_args import SAMPLERS
+from build_engines.models_file import GpuEntry
+
+
+def of(entry: GpuEntry, facts: Facts, version: Version) -> TrtllmEngine:
+    return TrtllmEngine(
+        version=(version.major, version.minor),
+        backend=_backend(entry),
+        sampler=SAMPLERS[entry.gpu.sampler],
+        end_tokens=len(facts.end_ids),
+        has_guides=entry.gpu.guided_decoding != "off",
+        is_speculative=entry.gpu.speculative is not None,
+    )
+
+
+def _backend(entry: GpuEntry) -> Literal["pytorch", "tensorrt", "cpp"]:
+    if entry.runtime == "tensorrtllm":
+        return "cpp"
+    return "pytorch" if entry.gpu.engine == "pytorch" else "tensorrt"

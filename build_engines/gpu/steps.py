@@ -1,0 +1,77 @@
+"""The steps of a GPU build: one of upstream's tools each, and what is checked of its work."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from packaging.version import Version
+
+from build_engines import tool
+from build_engines.errors import BuildError
+from build_engines.step import Step
+from build_engines.tool import Say
+
+# The folder to fill, and those of the steps before -> a command line.
+Command = Callable[[Path, Sequence[Path]], list[str]]
+Check = Callable[[Path], None]
+
+
+class ToolStep(Step):
+    """Runs a command, then checks what it wrote. `about`: inputs that the command does not show."""
+
+    def __init__(
+        self,
+        name: str,
+        store: Path,
+        after: Sequence[Step],
+        *,
+        command: Command,
+        check: Check,
+        version: Version,
+        about: Sequence[str] = (),
+    ) -> None:
+        super().__init__(store, after)
+        self.name = name
+        self._command = command
+        self._check = check
+        self._about = [str(version), *about]
+
+    def inputs(self) -> Iterable[str]:
+        """The command with names for its folders, so that artifacts/ may be moved."""
+        before = [Path(f"{step.name}-{step.key}") for step in self.after]
+        return [*self._command(Path("target"), before)[1:], *self._about]
+
+    def shown(self, target: Path) -> Iterable[str]:
+        return [tool.shown(self._command(target, [step.folder for step in self.after]))]
+
+    def make(self, target: Path, say: Say) -> None:
+        for left in target.iterdir():
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        tool.run(self._command(target, [step.folder for step in self.after]), log=self.log, say=say)
+        try:
+            self._check(target)
+        except BuildError as error:
+            raise BuildError(
+                f"the tool ended well, but {error} (its output: {self.log})"
+            ) from error
+
+
+class CheckedWeights(Step):
+    """Makes nothing, but looks whether the weights are whole before the tools take hours."""
+
+    name = "check"
+
+    def __init__(self, store: Path, weights: Step, check: Check) -> None:
+        super().__init__(store, [weights])
+        self._check = check
+
+    def inputs(self) -> Iterable[str]:
+        return []
+
+    def shown(self, target: Path) -> Iterable[str]:
+        return [f"check {self.after[0].folder}"]
+
+    def make(self, target: Path, say: Say) -> None:
+        self._check(self.after[0].folder)

@@ -1,0 +1,86 @@
+"""The TensorRT-LLM that is installed here, and what its version can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from build_engines.errors import BuildError
+from build_engines.gpu.options import GpuOptions
+
+OLDEST = Version("0.20.0")  # since then its examples stand in models/core
+PYTORCH_SINCE = Version("1.0.0")
+PLANS_BEFORE = Version("1.3.0a0")
+CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
+# NVIDIA's Triton container has them in the first folder, its TensorRT-LLM one in the second.
+EXAMPLES = (Path("/app/examples"), Path("/app/tensorrt_llm/examples"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolkit:
+    """`examples`: upstream's folder of that name, with quantize.py and the converters."""
+
+    version: Version
+    examples: Path
+
+    @property
+    def quantize(self) -> Path:
+        return self.examples / "quantization" / "quantize.py"
+
+    @property
+    def guide_info(self) -> Path:
+        return self.examples / "generate_xgrammar_tokenizer_info.py"
+
+    def converter(self, family: str) -> Path:
+        return self.examples / "models" / "core" / family / "convert_checkpoint.py"
+
+    def problems(self, options: GpuOptions) -> Iterator[str]:
+        """What is asked of it that this version cannot do."""
+        if self.version < OLDEST:
+            yield f"TensorRT-LLM {self.version} is too old: {OLDEST} or later is needed"
+        elif options.engine == "plan" and self.version >= PLANS_BEFORE:
+            yield (
+                f"TensorRT-LLM {self.version} builds no engine plans any more: take runtime: "
+                f"tensorrt_llm with engine: pytorch, or the container {CONTAINER} (1.2.1)"
+            )
+        elif options.engine == "pytorch" and self.version < PYTORCH_SINCE:
+            yield (
+                f"TensorRT-LLM {self.version} has no stable PyTorch runtime: take engine: plan, or "
+                f"{PYTORCH_SINCE} or later"
+            )
+        elif options.speculative is not None and self.version >= PLANS_BEFORE:
+            yield (
+                f"TensorRT-LLM {self.version} has other names for speculative decoding than 1.0 to "
+                "1.2, which are known here: leave out speculative"
+            )
+
+
+def installed() -> Toolkit:
+    """
+    Raises:
+        BuildError: there is none in this environment.
+    """
+    try:
+        return planned_for(metadata.version("tensorrt_llm"))
+    except metadata.PackageNotFoundError:
+        raise BuildError(
+            f"TensorRT-LLM is not installed here: run this in {CONTAINER}, or see the commands "
+            "with build --dry-run --tensorrt-llm 1.2.1"
+        ) from None
+
+
+def planned_for(version: str) -> Toolkit:
+    """A toolkit of that version, whether it is here or not.
+
+    Raises:
+        BuildError: it is no version.
+    """
+    found = next((folder for folder in EXAMPLES if folder.is_dir()), EXAMPLES[0])
+    try:
+        return Toolkit(version=Version(version), examples=found)
+    except InvalidVersion:
+        raise BuildError(f"{version!r} is no version of TensorRT-LLM, such as 1.2.1") from None

@@ -1,0 +1,98 @@
+"""Whether what upstream's tools wrote is whole, and what was asked for; needs no GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from build_engines.errors import BuildError
+from build_engines.gpu.options import GpuOptions
+from build_engines.json_files import read_object
+
+INDEX = "model.safetensors.index.json"
+# TensorRT-LLM's names; those of int8_sq depend on more than models.yaml says.
+ALGORITHMS = {
+    "fp8": "FP8",
+    "nvfp4": "NVFP4",
+    "int4_awq": "W4A16_AWQ",
+    "w4a8_awq": "W4A8_AWQ",
+    "int8_wo": "W8A16",
+    "int4_wo": "W4A16",
+}
+
+
+def weights(folder: Path) -> None:
+    """A Hugging Face folder has its configuration and every file of weights.
+
+    Raises:
+        BuildError: something is missing; so for the others, too.
+    """
+    _present(folder, "config.json")
+    if (folder / INDEX).is_file():
+        files = set(read_object(folder / INDEX).get("weight_map", {}).values())
+        _present(folder, *sorted(files))
+    elif not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
+        raise BuildError(f"{folder} has no weights: neither *.safetensors nor *.bin")
+
+
+def checkpoint(folder: Path, options: GpuOptions) -> None:
+    """A quantized folder of Hugging Face's form."""
+    weights(folder)
+    _present(folder, "hf_quant_config.json")
+    found = read_object(folder / "hf_quant_config.json").get("quantization", {})
+    _quantization(folder, found, options)
+
+
+def shards(folder: Path, options: GpuOptions) -> None:
+    """A TensorRT-LLM checkpoint: a configuration and a file a rank."""
+    _present(folder, "config.json", *(f"rank{r}.safetensors" for r in range(options.world_size)))
+    config = read_object(folder / "config.json")
+    _mapping(folder, config, options)
+    _quantization(folder, config.get("quantization", {}), options)
+
+
+def plan(folder: Path, options: GpuOptions, *, version: Version, max_seq_len: int) -> None:
+    """Engines for every rank, by this version of TensorRT-LLM, for these lengths."""
+    _present(folder, "config.json", *(f"rank{rank}.engine" for rank in range(options.world_size)))
+    config = read_object(folder / "config.json")
+    if Version(str(config.get("version", "0"))) != version:
+        raise BuildError(
+            f"{folder} was built by TensorRT-LLM {config.get('version')}, not {version}"
+        )
+    _mapping(folder, config.get("pretrained_config", {}), options)
+    built = config.get("build_config", {})
+    wanted = {
+        "max_seq_len": max_seq_len,
+        "max_batch_size": options.max_batch_size,
+        "max_num_tokens": options.max_num_tokens,
+    }
+    for name, value in wanted.items():
+        if built.get(name) != value:
+            raise BuildError(f"{folder} was built with {name} {built.get(name)}, not {value}")
+
+
+def guide_info(folder: Path) -> None:
+    _present(folder, "xgrammar_tokenizer_info.json")
+
+
+def _mapping(folder: Path, config: dict[str, Any], options: GpuOptions) -> None:
+    found = config.get("mapping", {})
+    wanted = {"tp_size": options.tensor_parallel, "pp_size": options.pipeline_parallel}
+    for name, value in wanted.items():
+        if found.get(name) != value:
+            raise BuildError(f"{folder} was made for {name} {found.get(name)}, not {value}")
+
+
+def _quantization(folder: Path, found: dict[str, Any], options: GpuOptions) -> None:
+    wanted = ALGORITHMS.get(options.quantization or "")
+    if wanted is not None and found.get("quant_algo") != wanted:
+        raise BuildError(f"{folder} is quantized as {found.get('quant_algo')}, not as {wanted}")
+
+
+def _present(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        if not path.is_file() or path.stat().st_size == 0:
+            raise BuildError(f"{path} is {'empty' if path.exists() else 'missing'}")

@@ -1,0 +1,142 @@
+"""Files of Hugging Face repositories and object stores; credentials are those libraries' own.
+
+huggingface_hub reads HF_TOKEN, obstore AWS_*, GOOGLE_APPLICATION_CREDENTIALS and the like.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from build_engines.errors import BuildError
+from build_engines.tool import Say
+from build_engines.weights import HubRepository, StoredObjects
+
+# The same weights once more in other formats, as some repositories carry them.
+NOT_FETCHED = ("original/*", "metal/*", "onnx/*", "consolidated*", "*.pth", "*.gguf")
+CHUNK_BYTES = 16_000_000
+PART = ".part"
+
+
+def fetch(source: HubRepository | StoredObjects, target: Path, say: Say) -> None:
+    """Fills the folder; goes on with what an interrupted fetch left there.
+
+    Raises:
+        BuildError: it is not there, may not be read, or the network failed.
+    """
+    with _errors_of(source):
+        match source:
+            case HubRepository():
+                _repository(source, target)
+            case StoredObjects(is_archive=True):
+                _archive(source, target)
+            case StoredObjects():
+                _objects(source, target, say)
+
+
+def read(source: HubRepository | StoredObjects, name: str) -> bytes | None:
+    """One small file, ahead of the rest; None where it is not there, or only inside an archive.
+
+    Raises:
+        BuildError: as for `fetch`.
+    """
+    with _errors_of(source):
+        match source:
+            case HubRepository():
+                return _hub_file(source, name)
+            case StoredObjects(is_archive=True):
+                return None
+            case StoredObjects():
+                return _object(source, name)
+
+
+def _hub_file(source: HubRepository, name: str) -> bytes | None:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    with TemporaryDirectory() as folder:
+        try:
+            path = hf_hub_download(source.name, name, revision=source.revision, local_dir=folder)
+        except LocalEntryNotFoundError:  # it could not ask
+            raise
+        except EntryNotFoundError:
+            return None
+        return Path(path).read_bytes()
+
+
+def _object(source: StoredObjects, name: str) -> bytes | None:
+    from obstore.store import from_url
+
+    try:
+        return bytes(from_url(source.url).get(name).bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _repository(source: HubRepository, target: Path) -> None:
+    from huggingface_hub import snapshot_download
+
+    snapshot_download(
+        source.name, revision=source.revision, local_dir=target, ignore_patterns=list(NOT_FETCHED)
+    )
+    shutil.rmtree(target / ".cache", ignore_errors=True)
+
+
+def _objects(source: StoredObjects, target: Path, say: Say) -> None:
+    """Whole files only: one that is there with its size is not fetched again."""
+    from obstore.store import from_url
+
+    store = from_url(source.url)
+    found = [meta for chunk in store.list() for meta in chunk]
+    for number, meta in enumerate(found, 1):
+        path = target / meta["path"]
+        if path.is_file() and path.stat().st_size == meta["size"]:
+            continue
+        say(f"{meta['path']}, {meta['size'] / 1e6:.0f} MB ({number} of {len(found)})")
+        _save(store.get(meta["path"]).stream(min_chunk_size=CHUNK_BYTES), path)
+
+
+def _archive(source: StoredObjects, target: Path) -> None:
+    """The one folder that most archives have at their top is left out."""
+    from obstore.store import from_url
+
+    parent, _, name = source.url.rpartition("/")
+    archive = target.with_name(f"{target.name}.{name}")
+    if not archive.is_file():
+        _save(from_url(parent).get(name).stream(min_chunk_size=CHUNK_BYTES), archive)
+    shutil.rmtree(target)
+    with tarfile.open(archive) as opened:
+        opened.extractall(target, filter="data")
+    archive.unlink()
+    inside = list(target.iterdir())
+    if len(inside) == 1 and inside[0].is_dir():
+        lifted = target.with_name(f"{target.name}.lifted")
+        inside[0].rename(lifted)
+        target.rmdir()
+        lifted.rename(target)
+
+
+def _save(chunks: Iterator[bytes], path: Path) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + PART)
+    with part.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+    part.rename(path)
+
+
+@contextmanager
+def _errors_of(source: HubRepository | StoredObjects) -> Iterator[None]:
+    """Their errors as ours, the first line of each: some carry a whole page."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (OSError, ValueError, tarfile.TarError, BaseError) as error:
+        words = next((line for line in str(error).splitlines() if line.strip()), repr(error))
+        raise BuildError(f"{source} cannot be fetched: {words}") from error

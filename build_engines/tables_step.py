@@ -1,0 +1,61 @@
+"""The last step of a build: what the tokenizer, the detokenizer and guides need, and the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+from build_engines import tokenizer_tables
+from build_engines.step import Step
+from build_engines.tool import Say
+
+LAYOUT = 6  # of artifacts/<model>/; a new number makes every model stale
+Result = TypeVar("Result")
+
+
+class Tables(Step):
+    """`model`: vocab_size and eos_token_id, as config.json has them."""
+
+    name = "tables"
+
+    def __init__(
+        self,
+        store: Path,
+        weights: Step,
+        *,
+        model: dict[str, Any],
+        context_length: int,
+        kv_token_bytes: int,
+    ) -> None:
+        super().__init__(store, [weights])
+        self._model = {name: model.get(name) for name in ("vocab_size", "eos_token_id")}
+        self._context_length = context_length
+        self._kv_token_bytes = kv_token_bytes
+
+    def inputs(self) -> Iterable[str]:
+        return [repr(self._model), str(self._context_length), str(self._kv_token_bytes), *tools()]
+
+    def shown(self, target: Path) -> Iterable[str]:
+        return [f"write {target / name}" for name in tokenizer_tables.FILES]
+
+    def make(self, target: Path, say: Say) -> None:
+        in_child(
+            tokenizer_tables.make,
+            str(self.after[0].folder), self._model, str(target),
+            self._context_length, self._kv_token_bytes,
+        )  # fmt: skip
+
+
+def tools() -> list[str]:
+    """What the tables depend on beside the weights."""
+    return [str(LAYOUT), *(version(package) for package in ("xgrammar", "tokenizers"))]
+
+
+def in_child(function: Callable[..., Result], *args: object) -> Result:
+    """Runs it in a fresh process, whose memory goes when it is done."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, *args).result()

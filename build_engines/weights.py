@@ -1,0 +1,103 @@
+"""Where a model's weights are: a folder here, a Hugging Face repository, an object store.
+
+Parsed from one string of models.yaml; `fetch` brings what is elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+STORES = ("s3", "gs", "https")
+ARCHIVES = (".tar", ".tar.gz", ".tgz")
+FORMS = (
+    "a folder, hf://org/name[@revision], s3://bucket/folder, gs://bucket/folder, "
+    f"or an archive ({', '.join(ARCHIVES)}) under s3://, gs:// or https://"
+)
+_HUB = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFolder:
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class HubRepository:
+    """Without a revision, what is fetched first is kept."""
+
+    name: str
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return f"hf://{self.name}" + (f"@{self.revision}" if self.revision else "")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObjects:
+    """A folder of an object store, or one archive in it."""
+
+    url: str
+
+    @property
+    def is_archive(self) -> bool:
+        return self.url.endswith(ARCHIVES)
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.url.rstrip("/")).name
+
+    def __str__(self) -> str:
+        return self.url
+
+
+Weights = LocalFolder | HubRepository | StoredObjects
+
+
+def parse(text: str, base: Path) -> Weights:
+    """
+    Args:
+        base: a relative folder is relative to it.
+
+    Raises:
+        ValueError: it is none of `FORMS`.
+    """
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return LocalFolder(base / Path(text).expanduser())
+    if scheme == "hf":
+        if found := _HUB.fullmatch(rest):
+            return HubRepository(found[1], found[2])
+        raise ValueError(f"{text!r} is no Hugging Face repository: it must be {FORMS}")
+    objects = StoredObjects(text)
+    if scheme not in STORES or not rest.strip("/"):
+        raise ValueError(f"{text!r} cannot be fetched: it must be {FORMS}")
+    if scheme == "https" and not objects.is_archive:
+        raise ValueError(f"{text!r}: https:// lists no folder, so it must be {FORMS}")
+    return objects
+
+
+def _read(given: Any, info: ValidationInfo) -> Weights:
+    """For pydantic, whose context may have the `base` that relative folders are relative to."""
+    if isinstance(given, Weights):
+        return given
+    if isinstance(given, Path):
+        return LocalFolder(given)
+    if not isinstance(given, str) or not given:
+        raise PydanticCustomError("weights", "must be {forms}", {"forms": FORMS})
+    return parse(given, (info.context or {}).get("base", Path()))
+
+
+WeightsField = Annotated[
+    Weights,
+    BeforeValidator(_read),
+    WithJsonSchema({"type": "string", "minLength": 1, "description": FORMS}),
+]

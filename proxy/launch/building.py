@@ -1,0 +1,49 @@
+"""`build` as a command: its errors become the launcher's, and a signal ends its children, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from build_engines.models_file import ModelsFile
+from proxy.launch.errors import LaunchError, ModelLoadingFailed
+from proxy.launch.signals import children_die_on_signals
+from proxy.settings import Settings
+
+Say = Callable[[str], None]
+
+
+def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say) -> None:
+    """
+    Raises:
+        ModelLoadingFailed: a model cannot be built.
+        LaunchError: a name is unknown.
+    """
+    from build_engines.build import build_all
+
+    with _errors(), children_die_on_signals():
+        build_all(models, settings.artifacts_dir, only=only, say=say)
+
+
+def show(
+    settings: Settings, models: ModelsFile, only: Sequence[str], tensorrt_llm: str | None, say: Say
+) -> None:
+    """What `build` would do, with the installed TensorRT-LLM or that version; raises as it does."""
+    from build_engines.build import show_all
+    from build_engines.gpu import toolkit
+
+    with _errors():
+        planned = None if tensorrt_llm is None else toolkit.planned_for(tensorrt_llm)
+        show_all(models, settings.artifacts_dir, only=only, say=say, tensorrt_llm=planned)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    from build_engines.errors import BuildError, UnservableFolder
+
+    try:
+        yield
+    except UnservableFolder as error:
+        raise ModelLoadingFailed(error.folder, error.reason) from None
+    except BuildError as error:
+        raise LaunchError(f"build: {error}") from None

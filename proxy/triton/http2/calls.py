@@ -1,0 +1,195 @@
+"""The calls of one connection: what each frame of a stream means for its call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grpc import StatusCode
+
+from proxy.triton.http2 import frames, status
+from proxy.triton.http2.call import Call
+from proxy.triton.http2.events import CallEnded, CallRefused, Event, MessageArrived
+from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
+from proxy.triton.http2.header_blocks import Headers
+from proxy.triton.http2.messages import BadMessage, framed
+from proxy.triton.http2.outbox import Outbox
+from proxy.triton.http2.peer_settings import PeerSettings
+from proxy.triton.http2.status import Status
+
+LAST_STREAM = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """In bytes. Windows are what the peer may send unread: on one stream, on all together."""
+
+    stream_window: int = 256 * 1024
+    connection_window: int = 16 * 1024 * 1024
+    max_message: int = 64 * 1024 * 1024
+
+
+class Calls:
+    """Frames in, `events` out; what the peer must get goes to the outbox.
+
+    Each method for a frame may raise StreamFault or ConnectionFault.
+    """
+
+    def __init__(self, limits: Limits, peer: PeerSettings, outbox: Outbox) -> None:
+        self.events: list[Event] = []
+        self._limits = limits
+        self._peer = peer
+        self._outbox = outbox
+        self._calls: dict[int, Call] = {}
+        self._next_stream = 1
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @property
+    def are_used_up(self) -> bool:
+        """A connection has so many stream numbers, and no more."""
+        return self._next_stream > LAST_STREAM
+
+    def open(self, block: bytes, message: bytes) -> int:
+        """Gives the stream's number."""
+        stream = self._next_stream
+        self._next_stream += 2
+        call = self._calls[stream] = Call(
+            stream,
+            framed(message),
+            send_window=self._peer.initial_window,
+            receive_window=self._limits.stream_window,
+            max_message=self._limits.max_message,
+        )
+        self._outbox.put(frames.headers(stream, block))
+        self._outbox.queue(call)
+        return stream
+
+    def cancel(self, stream: int) -> None:
+        """No event of it comes any more."""
+        if call := self._calls.pop(stream, None):
+            self._outbox.drop(call)
+            self._outbox.put(frames.reset(stream, ErrorCode.CANCEL))
+
+    def took(self, stream: int) -> None:
+        """Somebody has read a message of it."""
+        if call := self._calls.get(stream):
+            call.unread -= 1
+            self._credit(call)
+
+    def data(self, flags: int, stream: int, payload: bytes) -> None:
+        call = self._call(stream)
+        if call is None:
+            return
+        call.receive_window.receive(len(payload))
+        if not call.has_begun:
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "DATA before the head of the answer")
+        message = None if flags else call.messages.whole(payload)
+        if message is not None:
+            call.unread += 1
+            self.events.append(MessageArrived(stream, message))
+        else:
+            self._data_in_pieces(call, flags, payload)
+
+    def _data_in_pieces(self, call: Call, flags: int, payload: bytes) -> None:
+        try:
+            for message in call.messages.push(frames.unpadded(flags & frames.PADDED, payload)):
+                call.unread += 1
+                self.events.append(MessageArrived(call.id, message))
+        except BadMessage as bad:
+            self._end(call, bad.status, reset=ErrorCode.CANCEL)
+            return
+        if flags & frames.END_STREAM:
+            self._end(call, status.of_trailers({}))
+        else:
+            self._credit(call)
+
+    def headers(self, headers: Headers) -> None:
+        call = self._call(headers.stream)
+        if call is None:
+            return
+        if call.has_begun and not headers.ends_stream:
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "a second head of the answer")
+        headers.check(is_head=not call.has_begun)
+        if call.has_begun:
+            self._trailers(call, headers)
+        elif headers.is_interim:
+            return
+        elif headers.ends_stream:
+            self._end(call, status.of_trailers_only(headers.fields))
+        elif bad := status.of_response(headers.fields):
+            self._end(call, bad, reset=ErrorCode.CANCEL)
+        else:
+            call.has_begun = True
+
+    def reset(self, stream: int, code: int) -> None:
+        call = self._call(stream)
+        if call is None:
+            return
+        ended = status.of_reset(code)
+        if code == ErrorCode.REFUSED_STREAM and not call.has_begun:
+            self._refuse(call, ended.details)
+        else:
+            self._outbox.drop(call)
+            self._end(call, ended)
+
+    def widen(self, stream: int, increment: int) -> None:
+        if call := self._call(stream):
+            call.widen(increment)
+            self._outbox.queue(call)
+
+    def widen_all(self, by: int) -> None:
+        """The peer's first window is another; `by` may be negative. Raises ConnectionFault."""
+        for call in self._calls.values():
+            try:
+                call.widen(by)
+            except StreamFault as fault:
+                raise ConnectionFault(fault.code, fault.reason) from fault
+            self._outbox.queue(call)
+
+    def refuse_above(self, stream: int, reason: str) -> None:
+        for call in [call for call in self._calls.values() if call.id > stream]:
+            self._refuse(call, reason)
+
+    def fail(self, stream: int, fault: StreamFault) -> None:
+        """Ends a stream whose peer is at fault, and tells the peer."""
+        if call := self._calls.get(stream):
+            self._end(call, Status(StatusCode.INTERNAL, str(fault)), reset=fault.code)
+
+    def end_all(self, ended: Status) -> None:
+        for call in list(self._calls.values()):
+            self._outbox.drop(call)
+            self._end(call, ended)
+
+    def _call(self, stream: int) -> Call | None:
+        """None where it is over. Raises ConnectionFault where there never was one."""
+        call = self._calls.get(stream)
+        if call is None and (stream % 2 == 0 or stream >= self._next_stream):
+            raise ConnectionFault(
+                ErrorCode.PROTOCOL_ERROR, f"a frame on stream {stream}, which nobody opened"
+            )
+        return call
+
+    def _trailers(self, call: Call, headers: Headers) -> None:
+        ended = status.of_trailers(headers.fields)
+        if ended.is_ok and call.messages.is_inside:
+            ended = Status(StatusCode.INTERNAL, "the peer ended the stream inside a message")
+        self._end(call, ended)
+
+    def _end(self, call: Call, ended: Status, *, reset: ErrorCode | None = None) -> None:
+        del self._calls[call.id]
+        if call.is_sending:  # the peer has answered without reading all
+            self._outbox.drop(call)
+            reset = reset or ErrorCode.CANCEL
+        if reset:
+            self._outbox.answer(frames.reset(call.id, reset))
+        self.events.append(CallEnded(call.id, ended))
+
+    def _refuse(self, call: Call, reason: str) -> None:
+        del self._calls[call.id]
+        self._outbox.drop(call)
+        self.events.append(CallRefused(call.id, reason))
+
+    def _credit(self, call: Call) -> None:
+        if not call.unread and (credit := call.receive_window.credit()):
+            self._outbox.put(frames.window_update(call.id, credit))

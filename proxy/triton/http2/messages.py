@@ -1,0 +1,87 @@
+"""gRPC messages in a stream of bytes: a flag, the length in four bytes, the message."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from grpc import StatusCode
+
+from proxy.triton.http2.status import Status
+
+_PREFIX = struct.Struct(">BI")
+PREFIX_BYTES = _PREFIX.size
+
+
+class BadMessage(Exception):
+    """Ends the call with `status`."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.details)
+        self.status = status
+
+
+def framed(message: bytes) -> bytes:
+    return _prefix(len(message)) + message
+
+
+def _prefix(size: int) -> bytes:
+    return _PREFIX.pack(0, size)
+
+
+class MessageReader:
+    """Messages out of bytes that come in pieces; at most `max_bytes` each."""
+
+    __slots__ = ("_expected", "_max_bytes", "_rest")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._rest = bytearray()
+        self._expected = PREFIX_BYTES  # bytes that the first message in `_rest` will have
+
+    @property
+    def is_inside(self) -> bool:
+        """A message has begun and has not ended."""
+        return bool(self._rest)
+
+    def whole(self, data: bytes) -> bytes | None:
+        """The message where `data` is one, no more and no less: so it is with nearly all frames."""
+        size = len(data) - PREFIX_BYTES
+        if self._rest or not 0 <= size <= self._max_bytes or data[:PREFIX_BYTES] != _prefix(size):
+            return None
+        return data[PREFIX_BYTES:]
+
+    def push(self, data: bytes) -> Iterator[bytes]:
+        """The messages that `data` completes.
+
+        Raises:
+            BadMessage: one is too long, or compressed; those before it were given.
+        """
+        self._rest += data
+        while len(self._rest) >= self._expected:
+            self._expected = self._size(self._rest, 0)
+            if len(self._rest) < self._expected:
+                return
+            message = bytes(memoryview(self._rest)[PREFIX_BYTES : self._expected])
+            del self._rest[: self._expected]
+            self._expected = PREFIX_BYTES
+            yield message
+
+    def _size(self, data: bytes | bytearray, at: int) -> int:
+        """With the prefix."""
+        flag, size = _PREFIX.unpack_from(data, at)
+        if flag:
+            raise BadMessage(
+                Status(
+                    StatusCode.INTERNAL,
+                    f"a compressed message (flag {flag}), where the call allowed no encoding",
+                )
+            )
+        if size > self._max_bytes:
+            raise BadMessage(
+                Status(
+                    StatusCode.RESOURCE_EXHAUSTED,
+                    f"a message of {size} bytes, more than the {self._max_bytes} allowed",
+                )
+            )
+        return PREFIX_BYTES + int(size)

@@ -1,0 +1,33 @@
+"""What the peer may still send, on a stream or on the connection (RFC 9113, section 5.2)."""
+
+from __future__ import annotations
+
+from proxy.triton.http2.faults import ErrorCode, Fault
+
+
+class ReceiveWindow:
+    """In bytes. Too much raises `fault`."""
+
+    __slots__ = ("_fault", "_left", "_size")
+
+    def __init__(self, size: int, fault: type[Fault]) -> None:
+        self._size = size
+        self._left = size
+        self._fault = fault
+
+    def receive(self, size: int) -> None:
+        """A DATA frame of so many bytes, padding included."""
+        self._left -= size
+        if self._left < 0:
+            raise self._fault(
+                ErrorCode.FLOW_CONTROL_ERROR,
+                f"{-self._left} bytes more than the window of {self._size}",
+            )
+
+    def credit(self) -> int:
+        """Opens it again; what to tell the peer, 0 where that is not worth a frame yet."""
+        owed = self._size - self._left
+        if owed * 2 < self._size:
+            return 0
+        self._left = self._size
+        return owed

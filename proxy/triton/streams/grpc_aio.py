@@ -1,0 +1,81 @@
+"""Streams over grpc.aio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+from typing_extensions import Self
+
+from proxy.triton.streams.port import LET_GO_TIMEOUT_S, StreamFailed
+
+
+class GrpcAioStream:
+    """See port.ResponseStream."""
+
+    def __init__(self, call: Any, background: set[asyncio.Task[None]]) -> None:
+        self._call = call
+        self._background = background
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> service_pb2.ModelStreamInferResponse:
+        try:
+            response = await self._call.read()
+            if response is None:  # grpc.aio has logged why
+                self._call.cancel()
+                raise StreamFailed(grpc.StatusCode.INTERNAL, "a message cannot be parsed")
+            if response is not grpc.aio.EOF:
+                return response
+            code, details = await self._call.code(), await self._call.details()
+        except grpc.aio.AioRpcError as error:
+            raise StreamFailed(error.code(), error.details() or "") from error
+        if code is not grpc.StatusCode.OK:
+            raise StreamFailed(code, details)
+        raise StopAsyncIteration
+
+    def cancel(self) -> None:
+        self._call.cancel()
+
+    def let_go(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._drain())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _drain(self) -> None:
+        try:
+            await asyncio.wait_for(self._read_out(), LET_GO_TIMEOUT_S)
+        except (StreamFailed, asyncio.TimeoutError):
+            self._call.cancel()
+
+    async def _read_out(self) -> None:
+        async for _ in self:
+            pass
+
+
+class GrpcAioStreams:
+    """See port.Streams. The channel is its opener's."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Waits for what was let go."""
+        if self._background:
+            await asyncio.wait(self._background, timeout=LET_GO_TIMEOUT_S)
+
+    def open(self, request: service_pb2.ModelInferRequest, *, timeout_s: float) -> GrpcAioStream:
+        async def once() -> AsyncGenerator[service_pb2.ModelInferRequest, None]:
+            yield request
+
+        return GrpcAioStream(
+            self._stub.ModelStreamInfer(once(), timeout=timeout_s), self._background
+        )

@@ -1,0 +1,170 @@
+"""One connection of the lean transport: the socket, the framing, and the streams on it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from typing_extensions import assert_never
+
+from proxy.triton.http2.connection import Connection
+from proxy.triton.http2.events import CallEnded, CallRefused, Changed, Event, MessageArrived
+from proxy.triton.streams.keepalive import Keepalive, Patience
+from proxy.triton.streams.lean_stream import LeanStream
+
+WRITE_AT_MOST = 256 * 1024  # bytes given to the socket before it may say that it is full
+CLOSE_TIMEOUT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who is told. A refused stream may be opened again, elsewhere."""
+
+    changed: Callable[[Link], None]
+    refused: Callable[[LeanStream, str], None]
+
+
+class Link(asyncio.Protocol):
+    """Carries its streams from `start` to their end. `head`: the headers that all calls share."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        head: Sequence[tuple[str, str]],
+        patience: Patience,
+        owner: Owner,
+    ) -> None:
+        self._connection = connection
+        self._head = head
+        self._owner = owner
+        self._streams: dict[int, LeanStream] = {}
+        self._can_write = True
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._keepalive = Keepalive(
+            patience, has_calls=lambda: bool(self._streams), ping=self._ping, give_up=self.abort
+        )
+
+    @property
+    def has_room(self) -> bool:
+        return self._connection.has_room
+
+    @property
+    def is_leaving(self) -> bool:
+        return self._connection.is_leaving
+
+    async def wait_ready(self) -> None:
+        """Raises ConnectionError: it was closed, or the peer speaks something else."""
+        await self._ready
+
+    def start(self, stream: LeanStream) -> None:
+        """Where it `has_room`."""
+        timeout = ("grpc-timeout", f"{max(1, math.ceil(stream.left_s * 1000))}m")
+        stream.carrier = self
+        stream.number = self._connection.open((*self._head, timeout), stream.request)
+        self._streams[stream.number] = stream
+        self._flush()
+
+    def cancel(self, stream: LeanStream) -> None:
+        del self._streams[stream.number]
+        self._connection.cancel(stream.number)
+        self._flush()
+        self._owner.changed(self)
+
+    def took(self, stream: LeanStream) -> None:
+        self._connection.took(stream.number)
+        self._flush()
+
+    async def close(self) -> None:
+        """Ends its streams, and waits until the socket is closed."""
+        if not self._connection.is_closed:
+            self._shut("the proxy closes its connections")
+        await self.closed
+
+    def close_when_idle(self) -> None:
+        if not self._streams and not self._connection.is_closed:
+            self._shut("no call is left on a connection that the peer leaves")
+
+    def abort(self, reason: str) -> None:
+        """At once: the peer is not there."""
+        self._dispatch(self._connection.close(reason))
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._keepalive.start()
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        events = self._connection.receive(data)
+        self._keepalive.heard(has_events=bool(events))
+        self._dispatch(events)
+        self._flush()
+        if self._connection.is_closed:
+            self._close_socket()
+
+    def pause_writing(self) -> None:
+        self._can_write = False
+
+    def resume_writing(self) -> None:
+        self._can_write = True
+        self._flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._keepalive.stop()
+        reason = f"the connection was lost: {error or 'the peer closed it'}"
+        self._dispatch(self._connection.close(reason))
+        self.closed.set_result(None)
+
+    def _dispatch(self, events: list[Event]) -> None:
+        has_changed = False
+        for event in events:
+            match event:
+                case MessageArrived():
+                    self._streams[event.stream].deliver(event.message)
+                case CallEnded():
+                    self._streams.pop(event.stream).end(event.status)
+                    has_changed = True
+                case CallRefused():
+                    self._owner.refused(self._streams.pop(event.stream), event.reason)
+                    has_changed = True
+                case Changed():
+                    has_changed = True
+                case _:
+                    assert_never(event)
+        if has_changed:
+            self._settle()
+            self._owner.changed(self)
+
+    def _settle(self) -> None:
+        if self._ready.done():
+            return
+        if self._connection.is_ready:
+            self._ready.set_result(None)
+        elif self._connection.is_leaving:
+            why = self._connection.why_closed or "the peer went away at once"
+            self._ready.set_exception(ConnectionError(why))
+            self._ready.exception()  # seen: perhaps nobody waits
+
+    def _ping(self) -> None:
+        self._connection.ping()
+        self._flush()
+
+    def _flush(self) -> None:
+        while self._can_write and self._connection.has_output:
+            self._transport.write(self._connection.output(WRITE_AT_MOST))
+
+    def _shut(self, reason: str) -> None:
+        self._dispatch(self._connection.close(reason))
+        self._flush()
+        self._close_socket()
+
+    def _close_socket(self) -> None:
+        """A peer that does not read what is left has little time for it."""
+        self._transport.close()
+        timer = self._loop.call_later(CLOSE_TIMEOUT_S, self._transport.abort)
+        self.closed.add_done_callback(lambda _: timer.cancel())

@@ -1,0 +1,101 @@
+"""The links of the lean transport: which one takes a stream, and when another is opened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from grpc import StatusCode
+
+from proxy.triton.http2.status import Status
+from proxy.triton.streams.lean_stream import LeanStream
+from proxy.triton.streams.link import Link, Owner
+
+MAX_REPLAYS = 1  # of a call that the server has not begun, as gRPC does (gRFC A6)
+MAX_LINKS = 8  # more than one only where the peer limits its streams
+
+
+class Pool:
+    """Carries the streams that wait for a link; one that waits ends with a failure to connect.
+
+    `connect` gives a link that is ready, or raises ConnectionError. After a failure there is a
+    pause; `backoff_s` are the first one and the longest.
+    """
+
+    def __init__(
+        self, connect: Callable[[Owner], Awaitable[Link]], backoff_s: tuple[float, float]
+    ) -> None:
+        self._connect = connect
+        self._first_pause_s, self._longest_pause_s = backoff_s
+        self._pause_s = 0.0
+        self._links: list[Link] = []
+        self._open: set[Link] = set()  # those that the peer leaves among them
+        self._waiting: dict[LeanStream, None] = {}  # in order
+        self._growing: asyncio.Task[None] | None = None
+        self._owner = Owner(changed=self._look_at, refused=self._replay)
+
+    async def close(self) -> None:
+        """Ends all streams."""
+        if self._growing is not None:
+            self._growing.cancel()
+            await asyncio.wait([self._growing])
+            self._growing = None
+        self._fail_waiting("the proxy closes its connections")
+        await asyncio.gather(*(link.close() for link in self._open))
+
+    def place(self, stream: LeanStream) -> None:
+        """Starts it, now or when a link has room."""
+        stream.carrier = self
+        self._waiting[stream] = None
+        self._place_waiting()
+
+    def cancel(self, stream: LeanStream) -> None:
+        del self._waiting[stream]
+
+    def took(self, stream: LeanStream) -> None:
+        """Nothing comes while a stream waits."""
+
+    def _place_waiting(self) -> None:
+        for link in self._links:
+            while self._waiting and link.has_room:
+                stream = next(iter(self._waiting))
+                del self._waiting[stream]
+                link.start(stream)
+        if self._waiting and self._growing is None and len(self._links) < MAX_LINKS:
+            self._growing = asyncio.get_running_loop().create_task(self._grow())
+
+    async def _grow(self) -> None:
+        await asyncio.sleep(self._pause_s)
+        try:
+            link = await self._connect(self._owner)
+        except ConnectionError as error:
+            self._pause_s = min(max(self._first_pause_s, 2 * self._pause_s), self._longest_pause_s)
+            if not self._links:
+                self._fail_waiting(str(error))
+        else:
+            self._pause_s = 0.0
+            self._links.append(link)
+            self._open.add(link)
+            link.closed.add_done_callback(lambda _: self._open.discard(link))
+        self._growing = None
+        self._place_waiting()
+
+    def _fail_waiting(self, reason: str) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for stream in waiting:
+            stream.end(Status(StatusCode.UNAVAILABLE, reason))
+
+    def _look_at(self, link: Link) -> None:
+        """A call of it has ended, or the peer has said how many it takes."""
+        if link.is_leaving:
+            if link in self._links:
+                self._links.remove(link)
+            link.close_when_idle()
+        self._place_waiting()
+
+    def _replay(self, stream: LeanStream, reason: str) -> None:
+        if stream.replays == MAX_REPLAYS:
+            stream.end(Status(StatusCode.UNAVAILABLE, reason))
+        else:
+            stream.replays += 1
+            self.place(stream)

@@ -1,0 +1,147 @@
+"""Stand-ins for TensorRT-LLM's tools: they take upstream's flags, record them, and write what
+upstream would write.
+
+Flags and choices are those of 1.2: an argument that upstream does not know ends the stand-in as it
+would end the tool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from build_engines.gpu.toolkit import Toolkit
+
+ROOT = Path(__file__).parents[2]
+DTYPES = ("auto", "float16", "bfloat16", "float32")
+FORMATS = ("nvfp4", "fp8", "int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo", "full_prec")
+ALGORITHMS = {"fp8": "FP8", "nvfp4": "NVFP4", "int4_awq": "W4A16_AWQ", "int8_wo": "W8A16"}
+SPECULATION = ("draft_tokens_external", "lookahead_decoding", "medusa", "eagle")
+SCRIPTS = {
+    "quantize": "quantization/quantize.py",
+    "convert_llama": "models/core/llama/convert_checkpoint.py",
+    "convert_qwen": "models/core/qwen/convert_checkpoint.py",
+    "convert_phi": "models/core/phi/convert_checkpoint.py",
+    "guide_info": "generate_xgrammar_tokenizer_info.py",
+}
+
+
+def install(folder: Path, version: str = "1.2.1") -> Toolkit:
+    """examples/, and bin/trtllm-build, which belongs on PATH."""
+    for name, path in SCRIPTS.items():
+        _write(folder / "examples" / path, name, folder, version)
+    _write(folder / "bin" / "trtllm-build", "build", folder, version)
+    return Toolkit(version=Version(version), examples=folder / "examples")
+
+
+def calls(folder: Path) -> list[list[str]]:
+    """[tool, argument, ...] of each call so far."""
+    log = folder / "calls.jsonl"
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def misbehave(folder: Path, tool: str, how: str | None) -> None:
+    """`exit`: a bad end half-way; `incomplete`: a good end with a file missing."""
+    (folder / f"{tool}.misbehaviour").write_text(how or "")
+
+
+def _write(path: Path, name: str, folder: Path, version: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        f"from tests.doubles.upstream_tools import main\nmain({name!r}, {str(folder)!r}, "
+        f"{version!r})\n"
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def main(name: str, folder: str, version: str) -> None:
+    with (Path(folder) / "calls.jsonl").open("a") as log:
+        log.write(json.dumps([name, *sys.argv[1:]]) + "\n")
+    arguments = _parser(name).parse_args()
+    control = Path(folder) / f"{name}.misbehaviour"
+    how = control.read_text() if control.exists() else ""
+    target = Path(arguments.output_dir)
+    target.mkdir(parents=True, exist_ok=True)
+    if how == "exit":
+        (target / "half").write_text("written")
+        print("CUDA out of memory")  # noqa: T201  # as upstream does
+        sys.exit(3)
+    written = _outputs(name, arguments, version)
+    for file, content in list(written.items())[: -1 if how == "incomplete" else None]:
+        (target / file).write_text(json.dumps(content) if isinstance(content, dict) else content)
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--output_dir", required=True)
+    if name == "build":
+        return _build_flags(parser)
+    parser.add_argument("--model_dir", required=True)
+    if name == "guide_info":
+        return parser
+    parser.add_argument("--dtype", choices=DTYPES)
+    parser.add_argument("--tp_size", type=int, default=1)
+    parser.add_argument("--pp_size", type=int, default=1)
+    if name == "quantize":
+        parser.add_argument("--qformat", choices=FORMATS)
+        parser.add_argument("--kv_cache_dtype", choices=("int8", "fp8"))
+        parser.add_argument("--calib_dataset")
+        parser.add_argument("--calib_size", type=int)
+        parser.add_argument("--awq_block_size", type=int)
+        parser.add_argument("--export_format", choices=("tensorrt_llm", "hf"))
+        return parser
+    parser.add_argument("--moe_tp_size", type=int)
+    parser.add_argument("--moe_ep_size", type=int)
+    parser.add_argument("--workers", type=int)
+    return parser
+
+
+def _build_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("--checkpoint_dir", required=True)
+    for flag in ("max_batch_size", "max_num_tokens", "max_seq_len", "max_draft_len", "workers"):
+        parser.add_argument(f"--{flag}", type=int)
+    parser.add_argument("--kv_cache_type", choices=("paged", "continuous", "disabled"))
+    parser.add_argument("--gemm_plugin", choices=("auto", *DTYPES[1:], "fp8", "nvfp4", "disable"))
+    parser.add_argument("--lora_plugin", choices=("auto", *DTYPES[1:], "disable"))
+    for flag in ("use_paged_context_fmha", "multiple_profiles", "reduce_fusion"):
+        parser.add_argument(f"--{flag}", choices=("enable", "disable"))
+    parser.add_argument("--speculative_decoding_mode", choices=SPECULATION)
+    parser.add_argument("--lora_dir", nargs="+")
+    parser.add_argument("--max_lora_rank", type=int)
+    return parser
+
+
+def _outputs(name: str, given: argparse.Namespace, version: str) -> dict[str, Any]:
+    if name == "guide_info":
+        return {"xgrammar_tokenizer_info.json": {"encoded_vocab": [], "stop_token_ids": []}}
+    if name == "build":
+        return _plan(given, version)
+    if name == "quantize" and given.export_format == "hf":
+        found = {"quantization": {"quant_algo": ALGORITHMS.get(given.qformat)}}
+        weights = {"config.json": {}, "model.safetensors": "weights"}
+        return {**weights, "hf_quant_config.json": found}
+    mapping = {"tp_size": given.tp_size, "pp_size": given.pp_size}
+    quantization = {"quant_algo": ALGORITHMS.get(getattr(given, "qformat", ""))}
+    config = {"mapping": mapping, "quantization": quantization}
+    return {"config.json": config, **_ranks(mapping, "safetensors")}
+
+
+def _plan(given: argparse.Namespace, version: str) -> dict[str, Any]:
+    checkpoint = json.loads((Path(given.checkpoint_dir) / "config.json").read_text())
+    names = ("max_batch_size", "max_num_tokens", "max_seq_len")
+    built = {name: getattr(given, name) for name in names}
+    config = {"version": version, "pretrained_config": checkpoint, "build_config": built}
+    return {"config.json": config, **_ranks(checkpoint["mapping"], "engine")}
+
+
+def _ranks(mapping: dict[str, int], suffix: str) -> dict[str, str]:
+    world = mapping["tp_size"] * mapping["pp_size"]
+    return {f"rank{rank}.{suffix}": f"rank {rank} of {os.getpid()}" for rank in range(world)}

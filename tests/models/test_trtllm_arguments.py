@@ -1,0 +1,39 @@
+"""The arguments that `build` writes start the LLM API's `LLM`, as its signatures have it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+from trtllm_library import Library
+
+from build_engines.gpu import llm_args
+from build_engines.gpu.options import GpuOptions
+
+FOLDERS = {"weights": Path("/w"), "draft": Path("/d"), "lora/sql": Path("/l")}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"tensor_parallel": 8, "expert_parallel": 4, "pipeline_parallel": 2, "max_seq_len": 99},
+        {"kv_cache": {"host_offload_gb": 8, "dtype": "fp8"}, "guided_decoding": "llguidance"},
+        {"sampler": "torch", "scheduler": "max_utilization", "chunked_prefill": False},
+        {"lora": {"adapters": {"sql": "l"}}},
+        {"speculative": {"method": "eagle3", "draft": "d"}},
+        {"speculative": {"method": "draft_target", "draft": "d"}},
+        {"speculative": {"method": "mtp", "layers": 2}},
+        {"speculative": {"method": "ngram"}},
+        {"engine": "plan"},
+        {"engine": "plan", "speculative": {"method": "lookahead"}},
+    ],
+)
+def test_they_start_it(tmp_path, given):
+    options = GpuOptions.model_validate(given)
+    library = Library.load("tensorrt" if options.engine == "plan" else "pytorch")
+    arguments = llm_args.of(options, FOLDERS, version=Version(library.version))
+    llm = library.start(tmp_path, json.dumps(arguments))
+    llm.shutdown()

@@ -1,0 +1,107 @@
+"""Both transports of token streams against the real tritonserver: the same answers and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import DeadlineExceeded, InvalidRequest, ModelUnavailable
+from proxy.domain.model import ModelCard
+from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request import Sampling
+from proxy.triton.catalog import TritonCatalog
+from proxy.triton.client import TritonClient
+from proxy.triton.target import Target
+
+pytestmark = pytest.mark.anyio
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(params=["lean", "grpc"])
+def client(stack, request) -> TritonClient:
+    return TritonClient(Target(f"127.0.0.1:{stack.triton_grpc_port}"), request.param)
+
+
+async def asked(client: TritonClient, model: str = "demo", **fields) -> EngineRequest:
+    (loaded,) = [one for one in await TritonCatalog(client).load() if one.name == model]
+    values = {"text": "Once", "max_tokens": 8, "timeout_s": 20, "sampling": Sampling(seed=1)}
+    return EngineRequest(
+        id=f"streams-{next(NUMBERS)}",
+        model=ModelCard(name=model, triton_model=model, facts=loaded.facts),
+        **{**values, **fields},
+    )
+
+
+async def deltas(client: TritonClient, request: EngineRequest) -> list[TokenDelta]:
+    return [delta async for delta in client.generate(request)]
+
+
+async def test_an_answer_and_all_that_comes_beside_it(client):
+    async with client:
+        sampling = Sampling(temperature=0.0, top_log_probs=2)
+        got = await deltas(
+            client, await asked(client, "endless", sampling=sampling, wants_token_ids=True)
+        )
+    assert sum(len(delta.token_bytes) for delta in got) == 8
+    assert sum(len(delta.token_ids) for delta in got) == 8
+    assert [len(one.top) for delta in got for one in delta.log_probs] == [2] * 8
+    assert got[0].prompt_tokens
+    assert [delta.finish for delta in got] == [None] * (len(got) - 1) + [FinishReason.LENGTH]
+
+
+async def test_many_streams_at_once_on_one_connection(client):
+    async with client:
+        request = await asked(client, "demo", max_tokens=20)
+        calls = [deltas(client, await asked(client, "demo", max_tokens=20)) for _ in range(40)]
+        answers = await asyncio.gather(*calls)
+        alone = text(await deltas(client, request))
+    assert {text(answer) for answer in answers} == {alone}
+
+
+def text(answer: list[TokenDelta]) -> bytes:
+    return b"".join(part for delta in answer for part in delta.token_bytes)
+
+
+async def test_a_prompt_of_megabytes_is_sent_and_refused_by_the_tokenizer(client):
+    async with client:
+        request = await asked(client, text=None, token_ids=(1,) * 1_000_000)
+        with pytest.raises(InvalidRequest) as refused:
+            await deltas(client, request)
+    assert refused.value.code == "context_length_exceeded"
+
+
+async def test_an_unknown_model(client):
+    async with client:
+        request = await asked(client)
+        card = ModelCard(name="x", triton_model="no_such", facts=request.model.facts)
+        with pytest.raises(ModelUnavailable, match="no_such"):
+            await deltas(client, EngineRequest(
+                id="unknown", model=card, text="a", timeout_s=5, sampling=Sampling()
+            ))  # fmt: skip
+
+
+async def test_a_deadline_ends_the_stream_and_the_engine(client, stack):
+    before = stack.settled_engine("endless")
+    async with client:
+        with pytest.raises(DeadlineExceeded):
+            await deltas(client, await asked(client, "endless", max_tokens=4000, timeout_s=0.3))
+    after = stack.settled_engine("endless")
+    assert after["generated_tokens"] - before["generated_tokens"] < 4000
+
+
+async def test_streams_that_are_left_stop_in_the_engine_and_the_others_go_on(client, stack):
+    before = stack.settled_engine("endless")
+    async with client:
+        stays = asyncio.create_task(deltas(client, await asked(client, "endless", max_tokens=100)))
+        for _ in range(3):
+            left = client.generate(await asked(client, "endless", max_tokens=4000))
+            await anext(left)
+            await left.aclose()
+        assert len(text(await stays)) > 0
+    after = stack.settled_engine("endless")
+    assert after["requests_cancelled"] - before["requests_cancelled"] == 3
+    assert after["generated_tokens"] - before["generated_tokens"] < 4000

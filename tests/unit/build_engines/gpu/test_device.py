@@ -1,0 +1,68 @@
+"""device: what is known of the GPU, and who says it."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from build_engines.errors import BuildError
+from build_engines.gpu import device
+from build_engines.gpu.device import Device
+from build_engines.gpu.options import GpuOptions
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Puts an nvidia-smi on PATH that prints these lines, or fails."""
+
+    def put(lines: str, status: int = 0) -> None:
+        path = tmp_path / "nvidia-smi"
+        path.write_text(f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\nexit {status}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    return put
+
+
+def test_models_yaml_comes_first_and_nvidia_smi_says_the_rest(nvidia_smi):
+    nvidia_smi("81559, 9.0\n81559, 9.0")
+    assert Device.of(GpuOptions()).architecture == "hopper"
+    assert Device.of(GpuOptions()).memory_gb == pytest.approx(85.5, abs=0.1)
+    assert Device.of(GpuOptions(memory_gb=40)) == Device(memory_gb=40, architecture="hopper")
+
+
+def test_the_smallest_of_different_gpus_counts(nvidia_smi):
+    nvidia_smi("81559, 9.0\n24564, 8.9")
+    assert device.installed().architecture == "ada"
+
+
+def test_without_nvidia_smi_nothing_is_known(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert Device.of(GpuOptions()) == Device()
+
+
+def test_an_nvidia_smi_that_fails_is_an_error(nvidia_smi):
+    nvidia_smi("no driver", status=9)
+    with pytest.raises(BuildError, match=r"nvidia-smi failed: .* non-zero exit status 9"):
+        device.installed()
+
+
+@pytest.mark.parametrize(
+    ("capability", "architecture"),
+    [
+        ("8.0", "ampere"),
+        ("8.6", "ampere"),
+        ("8.9", "ada"),
+        ("9.0", "hopper"),
+        ("12.0", "blackwell"),
+    ],
+)
+def test_compute_capabilities(capability, architecture):
+    assert device.architecture(capability) == architecture
+
+
+def test_a_gpu_that_is_too_old_is_named():
+    with pytest.raises(BuildError, match=r"compute capability 7\.5: TensorRT-LLM needs 8\.0"):
+        device.architecture("7.5")

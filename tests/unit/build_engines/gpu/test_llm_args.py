@@ -1,0 +1,172 @@
+"""llm_args and backend_parameters: upstream's names for what models.yaml says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from build_engines import triton_models
+from build_engines.gpu import backend_parameters, llm_args
+from build_engines.gpu.options import GpuOptions
+
+FOLDERS = {
+    "weights": Path("/w"),
+    "draft": Path("/d"),
+    "guide_info": Path("/g"),
+    "lora/sql": Path("/l/sql"),
+}
+
+
+def arguments(version: str = "1.2.1", **given: object) -> dict:
+    options = GpuOptions.model_validate(given)
+    return llm_args.of(options, FOLDERS, version=Version(version))
+
+
+def test_a_checkpoint_is_told_everything():
+    found = arguments(
+        tensor_parallel=8,
+        pipeline_parallel=2,
+        expert_parallel=4,
+        dtype="bfloat16",
+        max_seq_len=4096,
+        max_batch_size=16,
+        max_num_tokens=2048,
+        kv_cache={"fraction": 0.8, "reuse": True, "host_offload_gb": 16, "dtype": "fp8"},
+        scheduler="max_utilization",
+        chunked_prefill=False,
+    )
+    assert found == {
+        "tokenizer": "/w",
+        "dtype": "bfloat16",
+        "tensor_parallel_size": 8,
+        "pipeline_parallel_size": 2,
+        "moe_expert_parallel_size": 4,
+        "gpus_per_node": 8,
+        "max_batch_size": 16,
+        "max_num_tokens": 2048,
+        "max_seq_len": 4096,
+        "kv_cache_config": {
+            "free_gpu_memory_fraction": 0.8,
+            "enable_block_reuse": True,
+            "host_cache_size": 16_000_000_000,
+            "dtype": "fp8",
+        },
+        "enable_chunked_prefill": False,
+        "enable_iter_perf_stats": True,
+        "sampler_type": "TRTLLMSampler",
+        "scheduler_config": {"capacity_scheduler_policy": "MAX_UTILIZATION"},
+        "guided_decoding_backend": "xgrammar",
+    }
+
+
+def test_a_plan_is_not_told_what_it_has_inside():
+    found = arguments(engine="plan", max_seq_len=4096)
+    told = {"dtype", "max_batch_size", "max_num_tokens", "max_seq_len", "enable_iter_perf_stats"}
+    assert not told & set(found)
+    assert "dtype" not in found["kv_cache_config"]
+
+
+@pytest.mark.parametrize(
+    ("speculative", "config"),
+    [
+        (
+            {"method": "eagle3", "draft": "d", "max_draft_len": 5},
+            {"decoding_type": "Eagle", "max_draft_len": 5, "speculative_model_dir": "/d"},
+        ),
+        (
+            {"method": "draft_target", "draft": "d"},
+            {"decoding_type": "DraftTarget", "max_draft_len": 4, "speculative_model_dir": "/d"},
+        ),
+        ({"method": "mtp"}, {"decoding_type": "MTP", "num_nextn_predict_layers": 1}),
+        (
+            {"method": "ngram"},
+            {"decoding_type": "NGram", "max_draft_len": 4, "max_matching_ngram_size": 2},
+        ),
+        (
+            {"method": "lookahead"},
+            {
+                "decoding_type": "Lookahead",
+                "max_window_size": 4,
+                "max_ngram_size": 3,
+                "max_verification_set_size": 4,
+            },
+        ),
+    ],
+)
+def test_speculation_is_what_upstreams_from_dict_takes(speculative, config):
+    assert arguments(speculative=speculative)["speculative_config"] == config
+
+
+@pytest.mark.parametrize(
+    ("version", "sampler", "told"),
+    [
+        ("1.2.1", "torch", {"sampler_type": "TorchSampler"}),
+        ("1.1.0", "trtllm", {"sampler_type": "TRTLLMSampler"}),
+        ("1.0.0", "torch", {"use_torch_sampler": True}),
+        ("1.0.0", "trtllm", {"use_torch_sampler": False}),
+    ],
+)
+def test_the_sampler_is_named_as_the_version_has_it(version, sampler, told):
+    found = arguments(version, sampler=sampler)
+    assert {name: value for name, value in found.items() if "sampler" in name} == told
+
+
+def test_speculation_has_its_own_sampler():
+    assert not [name for name in arguments(speculative={"method": "mtp"}) if "sampler" in name]
+
+
+def test_adapters_and_guides():
+    found = arguments(lora={"adapters": {"sql": "l"}, "max_rank": 8}, guided_decoding="off")
+    assert found["lora_config"] == {"lora_dir": ["/l/sql"], "max_lora_rank": 8}
+    assert found["enable_lora"] is True
+    assert "guided_decoding_backend" not in found
+
+
+def backend(**given: object) -> dict[str, str]:
+    options = GpuOptions.model_validate({"engine": "plan", **given})
+    return backend_parameters.of(options, Path("/e"), FOLDERS)
+
+
+def test_the_cpp_backend_is_told_by_its_own_keys():
+    kv_cache = {"fraction": 0.5, "reuse": False}
+    assert backend(kv_cache=kv_cache, chunked_prefill=False) == {
+        "gpt_model_type": "inflight_fused_batching",
+        "gpt_model_path": "/e",
+        "batch_scheduler_policy": "guaranteed_no_evict",
+        "kv_cache_free_gpu_mem_fraction": "0.5",
+        "kv_cache_host_memory_bytes": "0",
+        "enable_kv_cache_reuse": "false",
+        "enable_chunked_context": "false",
+        "exclude_input_in_output": "true",
+        "max_beam_width": "1",
+        "decoding_mode": "top_k_top_p",
+        "tokenizer_dir": "/w",
+        "guided_decoding_backend": "xgrammar",
+        "xgrammar_tokenizer_info_path": "/g/xgrammar_tokenizer_info.json",
+    }
+
+
+def test_every_key_stands_in_the_backends_template():
+    template = triton_models.config_of("engine", "tensorrt_llm").parameters
+    speculative = {"method": "lookahead"}
+    assert set(backend()) | set(backend(speculative=speculative)) <= set(template)
+
+
+def test_the_keys_that_it_cannot_do_without_are_always_there():
+    """Those that its source reads without a default."""
+    wanted = {
+        "gpt_model_type",
+        "tokenizer_dir",
+        "xgrammar_tokenizer_info_path",
+        "guided_decoding_backend",
+    }
+    assert wanted <= set(backend()) & set(backend(guided_decoding="off"))
+
+
+def test_lookahead_is_a_decoding_mode_of_it():
+    speculative = {"method": "lookahead", "window": 7, "ngram": 5, "verification": 3}
+    found = backend(speculative=speculative)
+    assert (found["decoding_mode"], found["lookahead_window_size"]) == ("lookahead", "7")
+    assert (found["lookahead_ngram_size"], found["lookahead_verification_set_size"]) == ("5", "3")

@@ -1,0 +1,102 @@
+"""memory: estimates against published file sizes, and what is said where a model does not fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from build_engines.gpu import memory
+from build_engines.gpu.options import GpuOptions
+from tests.fixtures.published import config, shape
+
+
+def options(**given: object) -> GpuOptions:
+    return GpuOptions.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "gigabytes"),
+    [  # the sum of the repository's safetensors files
+        ("llama-3.1-8b", 16.06),
+        ("llama-3.1-70b", 141.1),
+        ("qwen2.5-7b", 15.23),
+        ("qwen3-30b-a3b", 61.06),
+        ("mistral-7b-v0.3", 14.50),
+        ("mixtral-8x7b", 93.41),
+        ("phi-3.5-mini", 7.64),
+        ("gpt-oss-20b", 13.76),
+    ],
+)
+def test_weights_take_what_their_files_take(name, gigabytes):
+    found = memory.estimate(shape(name), options())
+    assert found.weights / 1e9 == pytest.approx(gigabytes, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "size"),
+    [
+        ("llama-3.1-8b", {}, 131_072),
+        ("llama-3.1-8b", {"kv_cache": {"dtype": "fp8"}}, 65_536),
+        ("llama-3.1-70b", {"tensor_parallel": 8}, 40_960),
+        ("llama-3.1-70b", {"tensor_parallel": 16}, 40_960),  # 8 heads: two GPUs have the same one
+        ("llama-3.1-70b", {"pipeline_parallel": 3}, 110_592),  # 27 of the 80 layers
+        ("qwen2.5-7b", {}, 57_344),
+        ("phi-3.5-mini", {}, 393_216),
+    ],
+)
+def test_a_tokens_keys_and_values(name, given, size):
+    assert memory.estimate(shape(name), options(**given)).kv_token == size
+
+
+def test_a_layer_with_a_window_keeps_no_more_than_it():
+    found = memory.estimate(shape("gpt-oss-20b"), options())
+    layer = 2 * 8 * 64 * 2
+    assert found.sequence(100_000) == 12 * layer * 100_000 + 12 * layer * 128
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "memory_gb"),
+    [
+        ("llama-3.1-8b", {"max_seq_len": 32_768}, 24),
+        ("llama-3.1-8b", {"quantization": "fp8"}, 48),
+        ("llama-3.1-70b", {"tensor_parallel": 4}, 80),
+        ("llama-3.1-70b", {"tensor_parallel": 2, "pipeline_parallel": 2}, 80),
+        ("llama-3.1-70b", {"quantization": "nvfp4", "max_seq_len": 8192}, 80),
+        ("qwen3-30b-a3b", {"tensor_parallel": 2, "expert_parallel": 2}, 80),
+        ("mixtral-8x7b", {"tensor_parallel": 2}, 80),
+        ("gpt-oss-20b", {}, 24),
+    ],
+)
+def test_what_fits_is_not_refused(name, given, memory_gb):
+    assert not list(memory.problems(shape(name), options(**given), memory_gb=memory_gb))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "memory_gb", "said"),
+    [
+        ("llama-3.1-70b", {}, 80, "GB a GPU are needed before any KV cache, and a GPU has 80"),
+        ("mixtral-8x7b", {}, 80, "split the model over more GPUs, or quantize it"),
+        ("llama-3.1-8b", {}, 24, r"max_seq_len 131072 takes 17.2 GB of KV cache a GPU, about"),
+        ("phi-3.5-mini", {"max_seq_len": 65_536}, 24, "max_seq_len 65536 takes 25.8 GB"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_the_figures(name, given, memory_gb, said):
+    (found,) = memory.problems(shape(name), options(**given), memory_gb=memory_gb)
+    assert said in found
+
+
+def test_the_length_that_is_proposed_fits():
+    given = options()
+    (found,) = memory.problems(shape("llama-3.1-8b"), given, memory_gb=24)
+    proposed = int(found.partition("set it to ")[2].split()[0])
+    shorter = given.model_copy(update={"max_seq_len": proposed})
+    longer = given.model_copy(update={"max_seq_len": proposed + 1})
+    assert not list(memory.problems(shape("llama-3.1-8b"), shorter, memory_gb=24))
+    assert list(memory.problems(shape("llama-3.1-8b"), longer, memory_gb=24))
+
+
+def test_nothing_is_said_of_weights_in_an_unknown_quantization():
+    from build_engines.gpu.architecture import Architecture
+
+    published = {**config("llama-3.1-70b"), "quantization_config": {"quant_method": "gptq"}}
+    found = Architecture.read(published)
+    assert not list(memory.problems(found, options(), memory_gb=24))

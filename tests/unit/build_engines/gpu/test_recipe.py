@@ -1,0 +1,299 @@
+"""recipe: the commands that published models give, flag by flag, and every reason why not."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from build_engines.errors import BuildError
+from build_engines.gpu import recipe
+from build_engines.gpu.device import Device
+from build_engines.gpu.making import Kitchen
+from build_engines.gpu.recipe import Recipe
+from build_engines.gpu.toolkit import Toolkit
+from build_engines.models_file import ModelsFile
+from tests.fixtures.published import config
+
+H100 = Device(memory_gb=80, architecture="hopper")
+
+
+def kitchen(folder: Path, version: str = "1.2.1", device: Device = H100) -> Kitchen:
+    toolkit = Toolkit(version=Version(version), examples=Path("/examples"))
+    store = folder / "artifacts" / "steps" / "m"
+    return Kitchen(artifacts=folder / "artifacts", store=store, toolkit=toolkit, device=device)
+
+
+def entry(folder: Path, runtime: str, gpu: dict, **common: object):
+    weights = folder / "weights"
+    weights.mkdir(exist_ok=True)
+    given = {"weights": str(weights), "runtime": runtime, "gpu": gpu, **common}
+    return ModelsFile.model_validate({"models": {"m": given}}).models["m"]
+
+
+def make(
+    folder: Path,
+    name: str,
+    gpu: dict,
+    *,
+    runtime: str = "tensorrt_llm",
+    version: str = "1.2.1",
+    device: Device = H100,
+    **common: object,
+) -> Recipe:
+    made = entry(folder, runtime, gpu, **common)
+    return recipe.make(made, config(name), kitchen(folder, version, device))
+
+
+def shown(found: Recipe) -> dict[str, str]:
+    """Step -> its command, with the steps' folders by name, and python3 for the interpreter."""
+    lines = {}
+    for step in found.steps:
+        for line in step.shown(step.folder):
+            words = [
+                next((f"<{s.name}>" for s in found.steps if word == str(s.folder)), word)
+                for word in shlex.split(line)
+            ]
+            if step.name not in {"check", "tables"}:
+                start = ["python3"] if words[0] == sys.executable else words[:1]
+                lines[step.name] = " ".join([*start, *words[1:]])
+    return lines
+
+
+CALIBRATED = "--calib_dataset cnn_dailymail --calib_size 512"
+PLAN = (
+    "trtllm-build --checkpoint_dir <checkpoint> --output_dir <plan> --max_batch_size 64 "
+    "--max_num_tokens 8192 --max_seq_len {length} --kv_cache_type paged --use_paged_context_fmha "
+    "enable --multiple_profiles enable --workers 1"
+)
+
+
+def test_a_checkpoint_that_is_served_as_it_is_is_only_checked(tmp_path):
+    found = make(tmp_path, "gpt-oss-20b", {})
+    assert [step.name for step in found.steps] == ["weights", "check", "tables"]
+    assert found.engine.folder == tmp_path / "weights"
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "qwen3-30b-a3b", "phi-3.5-mini"])
+def test_a_checkpoint_for_the_pytorch_runtime_is_quantized_once_for_all_gpus(tmp_path, name):
+    found = make(tmp_path, name, {"quantization": "fp8", "tensor_parallel": 2})
+    assert shown(found) == {
+        "quantized": "python3 /examples/quantization/quantize.py --model_dir <weights> "
+        f"--output_dir <quantized> --dtype auto --qformat fp8 {CALIBRATED} --export_format hf"
+    }
+    assert found.engine.name == "quantized"
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "family", "flags", "length"),
+    [
+        ("llama-3.1-8b", {}, "llama", "--tp_size 1 --pp_size 1", 131_072),
+        (
+            "llama-3.1-70b",
+            {"tensor_parallel": 4, "pipeline_parallel": 2, "dtype": "bfloat16"},
+            "llama",
+            "--tp_size 4 --pp_size 2",
+            131_072,
+        ),
+        ("mistral-7b-v0.3", {"max_seq_len": 8192}, "llama", "--tp_size 1 --pp_size 1", 8192),
+        ("qwen2.5-7b", {"tensor_parallel": 2}, "qwen", "--tp_size 2 --pp_size 1", 32_768),
+        (
+            "qwen3-30b-a3b",
+            {"tensor_parallel": 4, "expert_parallel": 4},
+            "qwen",
+            "--tp_size 4 --pp_size 1 --moe_tp_size 1 --moe_ep_size 4",
+            40_960,
+        ),
+        (
+            "mixtral-8x7b",
+            {"tensor_parallel": 4, "expert_parallel": 2},
+            "llama",
+            "--tp_size 4 --pp_size 1 --moe_tp_size 2 --moe_ep_size 2",
+            32_768,
+        ),
+        ("phi-3.5-mini", {"tensor_parallel": 2}, "phi", "--tp_size 2 --pp_size 1", 131_072),
+    ],
+)
+def test_an_engine_plan_is_converted_and_built(tmp_path, name, gpu, family, flags, length):
+    found = make(tmp_path, name, {"engine": "plan", **gpu})
+    assert shown(found) == {
+        "checkpoint": f"python3 /examples/models/core/{family}/convert_checkpoint.py "
+        f"--model_dir <weights> --output_dir <checkpoint> --dtype {gpu.get('dtype', 'auto')} "
+        f"{flags} --workers 1",
+        "plan": f"{PLAN.format(length=length)} --gemm_plugin auto",
+    }
+    assert found.engine.name == "plan"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "quantize", "plan"),
+    [
+        (
+            {"quantization": "fp8", "kv_cache": {"dtype": "fp8"}},
+            f"--qformat fp8 {CALIBRATED} --kv_cache_dtype fp8",
+            "",
+        ),
+        ({"quantization": "int8_sq"}, f"--qformat int8_sq {CALIBRATED}", " --gemm_plugin auto"),
+        (
+            {"quantization": "int4_awq", "calibration": {"dataset": "/texts", "samples": 64}},
+            "--qformat int4_awq --calib_dataset /texts --calib_size 64 --awq_block_size 128",
+            " --gemm_plugin auto",
+        ),
+        (
+            {"kv_cache": {"dtype": "int8"}},
+            f"--qformat full_prec {CALIBRATED} --kv_cache_dtype int8",
+            " --gemm_plugin auto",
+        ),
+        (
+            {"quantization": "int8_wo", "plan": {"gemm_plugin": "off", "reduce_fusion": True}},
+            f"--qformat int8_wo {CALIBRATED}",
+            " --reduce_fusion enable",
+        ),
+    ],
+)
+def test_a_quantized_engine_plan_comes_through_quantize(tmp_path, gpu, quantize, plan):
+    found = shown(make(tmp_path, "llama-3.1-8b", {"engine": "plan", "tensor_parallel": 2, **gpu}))
+    assert found == {
+        "checkpoint": "python3 /examples/quantization/quantize.py --model_dir <weights> "
+        f"--output_dir <checkpoint> --dtype auto {quantize} --export_format tensorrt_llm "
+        "--tp_size 2 --pp_size 1",
+        "plan": PLAN.format(length=131_072) + plan,
+    }
+
+
+def test_lookahead_and_adapters_are_built_in(tmp_path):
+    (tmp_path / "sql").mkdir()
+    speculative = {"method": "lookahead", "window": 7, "ngram": 7, "verification": 7}
+    lora = {"adapters": {"sql": str(tmp_path / "sql")}, "max_rank": 16}
+    found = make(
+        tmp_path, "llama-3.1-8b", {"engine": "plan", "speculative": speculative, "lora": lora}
+    )
+    assert shown(found)["plan"].endswith(
+        " --speculative_decoding_mode lookahead_decoding --max_draft_len 83 "
+        "--lora_plugin auto --max_lora_rank 16 --lora_dir <adapter-sql>"
+    )
+
+
+def test_the_cpp_backend_gets_its_own_guide_table(tmp_path):
+    found = make(tmp_path, "llama-3.1-8b", {}, runtime="tensorrtllm")
+    assert shown(found)["guide_info"] == (
+        "python3 /examples/generate_xgrammar_tokenizer_info.py --model_dir <weights> "
+        "--output_dir <guide_info>"
+    )
+    without = make(tmp_path, "llama-3.1-8b", {"guided_decoding": "off"}, runtime="tensorrtllm")
+    assert "guide_info" not in shown(without)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "said"),
+    [
+        ("gpt-oss-20b", {"engine": "plan"}, "not of gpt_oss: take engine: pytorch"),
+        ("gpt-oss-20b", {"quantization": "fp8"}, "the weights are in mxfp4 already: leave out"),
+        (
+            "phi-3.5-mini",
+            {"engine": "plan", "pipeline_parallel": 2},
+            "converter of phi3 has no pipeline_parallel",
+        ),
+        ("qwen2.5-7b", {"tensor_parallel": 8}, "does not divide the 28 attention heads"),
+        ("llama-3.1-8b", {"expert_parallel": 2, "tensor_parallel": 2}, "has no experts"),
+        ("llama-3.1-8b", {"quantization": "nvfp4"}, "nvfp4 needs Blackwell or later, this GPU is"),
+        ("llama-3.1-70b", {}, "GB a GPU are needed before any KV cache, and a GPU has 80"),
+        ("mistral-7b-v0.3", {"max_seq_len": 65_536}, "the model knows positions up to 32768"),
+        (
+            "mistral-7b-v0.3",
+            {"chunked_prefill": False},
+            "a prompt of up to 32768 tokens must fit into a step of max_num_tokens 8192",
+        ),
+    ],
+)
+def test_what_cannot_be_built_is_refused_before_anything_is_fetched(tmp_path, name, gpu, said):
+    with pytest.raises(BuildError) as error:
+        make(tmp_path, name, gpu)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "said"),
+    [
+        ("1.3.0rc2", {"engine": "plan"}, "1.3.0rc2 builds no engine plans any more: take runtime"),
+        ("0.21.0", {}, "0.21.0 has no stable PyTorch runtime: take engine: plan"),
+        ("0.16.0", {"engine": "plan"}, "0.16.0 is too old: 0.20.0 or later"),
+        ("1.3.0", {"speculative": {"method": "ngram"}}, "other names for speculative decoding"),
+    ],
+)
+def test_the_version_decides_what_is_possible(tmp_path, version, gpu, said):
+    with pytest.raises(BuildError) as error:
+        make(tmp_path, "llama-3.1-8b", gpu, version=version)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu"),
+    [("0.21.0", {"engine": "plan"}), ("1.0.0", {}), ("1.2.1", {"engine": "plan"}), ("1.3.0", {})],
+)
+def test_what_a_version_can_do_is_not_refused(tmp_path, version, gpu):
+    assert make(tmp_path, "llama-3.1-8b", gpu, version=version).steps
+
+
+def test_all_reasons_are_told_at_once(tmp_path):
+    with pytest.raises(BuildError) as error:
+        make(tmp_path, "qwen2.5-7b", {"engine": "plan", "tensor_parallel": 5}, version="1.3.0")
+    assert str(error.value).count(";") >= 2
+
+
+def test_what_nobody_knows_of_the_gpu_is_noted_not_guessed(tmp_path):
+    found = make(tmp_path, "llama-3.1-70b", {}, device=Device())
+    assert "memory is not checked" in found.notes[0]
+
+
+def keys(found: Recipe) -> dict[str, str]:
+    return {step.name: step.key for step in found.steps}
+
+
+@pytest.mark.parametrize(
+    ("changed", "redone"),
+    [
+        ({"max_batch_size": 32}, {"plan"}),
+        ({"tensor_parallel": 2}, {"checkpoint", "plan"}),
+        ({"kv_cache": {"fraction": 0.5}}, set()),
+        ({"scheduler": "max_utilization"}, set()),
+        ({"max_seq_len": 4096}, {"plan", "tables"}),
+    ],
+)
+def test_a_changed_option_changes_the_keys_of_what_depends_on_it(tmp_path, changed, redone):
+    before = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
+    after = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan", **changed}))
+    assert {name for name in after if after[name] != before[name]} == redone
+
+
+def test_changed_weights_change_every_key(tmp_path):
+    before = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
+    (tmp_path / "weights" / "config.json").write_text(json.dumps(config("llama-3.1-8b")))
+    after = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
+    assert all(after[name] != before[name] for name in after)
+
+
+def test_a_plan_belongs_to_a_version_and_a_kind_of_gpu(tmp_path):
+    found = [
+        keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}, version=version, device=device))
+        for version, device in (
+            ("1.2.1", H100),
+            ("1.2.0", H100),
+            ("1.2.1", Device(memory_gb=80, architecture="ampere")),
+        )
+    ]
+    assert len({key["plan"] for key in found}) == 3
+    assert len({key["checkpoint"] for key in found}) == 2
+
+
+def test_moving_artifacts_redoes_nothing(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    here, there = (
+        keys(make(tmp_path / folder, "llama-3.1-8b", {"engine": "plan"})) for folder in "ab"
+    )
+    assert here == there

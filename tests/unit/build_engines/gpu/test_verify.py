@@ -1,0 +1,97 @@
+"""verify: what upstream's tools may leave that is not what was asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from build_engines.errors import BuildError
+from build_engines.gpu import verify
+from build_engines.gpu.options import GpuOptions
+
+TWO = GpuOptions(tensor_parallel=2, max_batch_size=8, max_num_tokens=512)
+MAPPING = {"tp_size": 2, "pp_size": 1}
+BUILT = {"max_seq_len": 64, "max_batch_size": 8, "max_num_tokens": 512}
+PLAN = {"version": "1.2.1", "pretrained_config": {"mapping": MAPPING}, "build_config": BUILT}
+
+
+def folder(path: Path, config: dict, *names: str) -> Path:
+    (path / "config.json").write_text(json.dumps(config))
+    for name in names:
+        (path / name).write_text("x")
+    return path
+
+
+def check_plan(path: Path) -> None:
+    verify.plan(path, TWO, version=Version("1.2.1"), max_seq_len=64)
+
+
+def test_a_plan_as_it_was_asked_for_passes(tmp_path):
+    check_plan(folder(tmp_path, PLAN, "rank0.engine", "rank1.engine"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"version": "1.1.0"}, r"built by TensorRT-LLM 1\.1\.0, not 1\.2\.1"),
+        (
+            {"pretrained_config": {"mapping": {**MAPPING, "tp_size": 4}}},
+            "made for tp_size 4, not 2",
+        ),
+        ({"pretrained_config": {}}, "made for tp_size None, not 2"),
+        ({"build_config": {**BUILT, "max_seq_len": 32}}, "built with max_seq_len 32, not 64"),
+        ({"build_config": {**BUILT, "max_batch_size": 2048}}, "max_batch_size 2048, not 8"),
+    ],
+)
+def test_a_plan_of_something_else_is_refused(tmp_path, changed, said):
+    with pytest.raises(BuildError, match=said):
+        check_plan(folder(tmp_path, {**PLAN, **changed}, "rank0.engine", "rank1.engine"))
+
+
+def test_a_rank_that_is_missing_or_empty_is_named(tmp_path):
+    with pytest.raises(BuildError, match=r"rank1\.engine is missing"):
+        check_plan(folder(tmp_path, PLAN, "rank0.engine"))
+    (tmp_path / "rank1.engine").touch()
+    with pytest.raises(BuildError, match=r"rank1\.engine is empty"):
+        check_plan(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "algorithm", "fits"),
+    [("fp8", "FP8", True), ("int4_awq", "W4A16_AWQ", True), ("fp8", None, False)],
+)
+def test_a_checkpoint_has_the_quantization_that_was_asked_for(
+    tmp_path, quantization, algorithm, fits
+):
+    options = GpuOptions(quantization=quantization)
+    found = {"quantization": {"quant_algo": algorithm}}
+    folder(tmp_path, {}, "model.safetensors")
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(found))
+    if fits:
+        verify.checkpoint(tmp_path, options)
+    else:
+        with pytest.raises(BuildError, match="is quantized as None, not as FP8"):
+            verify.checkpoint(tmp_path, options)
+
+
+def test_shards_are_of_the_mapping_and_one_a_rank(tmp_path):
+    names = ("rank0.safetensors", "rank1.safetensors")
+    verify.shards(folder(tmp_path, {"mapping": MAPPING}, *names), TWO)
+    with pytest.raises(BuildError, match="made for pp_size 2, not 1"):
+        verify.shards(folder(tmp_path, {"mapping": {**MAPPING, "pp_size": 2}}, *names), TWO)
+
+
+def test_weights_that_the_index_names_must_all_be_there(tmp_path):
+    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    folder(tmp_path, {}, "model-1.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(BuildError, match=r"model-2\.safetensors is missing"):
+        verify.weights(tmp_path)
+
+
+def test_a_folder_without_weights_is_named(tmp_path):
+    with pytest.raises(BuildError, match="has no weights: neither"):
+        verify.weights(folder(tmp_path, {}))

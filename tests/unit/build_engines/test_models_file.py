@@ -1,0 +1,160 @@
+"""models_file: each error names the line; the published schema is the reader's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from build_engines import models_schema
+from build_engines.models_file import ModelsFileError, OnnxEntry, TensorrtLlmEntry, load
+from build_engines.weights import HubRepository, LocalFolder, StoredObjects
+
+ROOT = Path(__file__).parents[3]
+GPU = """\
+models:
+  big:
+    weights: hf://org/big@v1
+    runtime: tensorrt_llm
+    aliases: [gpt-4o]
+    gpu:
+      quantization: fp8
+      tensor_parallel: 4
+      pipeline_parallel: 2
+      kv_cache:
+        dtype: fp8
+        host_offload_gb: 16
+      speculative:
+        method: eagle3
+        draft: drafts/big
+      lora:
+        adapters: {sql: adapters/sql}
+"""
+
+
+def read(folder: Path, text: str):
+    (folder / "models.yaml").write_text(text)
+    return load(folder / "models.yaml").models
+
+
+def refused(folder: Path, text: str) -> str:
+    with pytest.raises(ModelsFileError) as error:
+        read(folder, text)
+    return str(error.value).removeprefix(f"{folder}/")
+
+
+def test_a_gpu_model_is_read_with_its_options(tmp_path):
+    entry = read(tmp_path, GPU)["big"]
+    assert isinstance(entry, TensorrtLlmEntry)
+    assert entry.weights == HubRepository("org/big", "v1")
+    assert entry.gpu.world_size == 8
+    assert entry.gpu.speculative.draft == LocalFolder(tmp_path / "drafts" / "big")
+    assert entry.gpu.lora.adapters == {"sql": LocalFolder(tmp_path / "adapters" / "sql")}
+
+
+def test_a_model_that_names_no_runtime_is_for_the_cpu(tmp_path):
+    entry = read(tmp_path, "models: {small: {weights: w}}")["small"]
+    assert isinstance(entry, OnnxEntry)
+    assert entry.weights == LocalFolder(tmp_path / "w")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ("dtype: fp8", "dtype: int4", 11, "models.big.gpu.kv_cache.dtype: Input should be"),
+        ("dtype: fp8", "dtype: int8", 11, "models.big.gpu.kv_cache.dtype: the PyTorch runtime"),
+        ("aliases: [gpt-4o]", "aliases: [gpt-4o, 5]", 5, "models.big.aliases.1: Input should"),
+        ("quantization", "quantisation", 7, "models.big.gpu.quantisation: Extra inputs"),
+        ("eagle3", "medusa", 13, "tag 'medusa' found using 'method' does not match any"),
+        ("        draft: drafts/big\n", "", 13, "models.big.gpu.speculative.eagle3.draft: Field"),
+        ("hf://org/big@v1", "hf://big", 3, "'hf://big' is no Hugging Face repository"),
+        ("tensorrt_llm", "vllm", 2, "runtime must be onnx, scripted, tensorrt_llm or tensorrtllm"),
+        ("tensorrt_llm", "tensorrtllm", 14, "plans are built here with lookahead only"),
+        ("    weights: hf://org/big@v1\n", "", 2, "models.big.weights: Field required"),
+        ("models:\n", "model:\n", 1, "models: Field required"),
+        ("    aliases: [gpt-4o]\n", "    context_length: 9\n", 5, "greater than or equal to 16"),
+    ],
+)
+def test_an_error_names_its_line(tmp_path, old, new, line, said):
+    assert old in GPU
+    message = refused(tmp_path, GPU.replace(old, new, 1))
+    assert message.startswith(f"models.yaml:{line}: "), message
+    assert said in message
+
+
+def test_more_errors_are_counted(tmp_path):
+    text = GPU.replace("tensor_parallel: 4", "tensor_parallel: none").replace("eagle3", "x")
+    assert refused(tmp_path, text).endswith("(and 1 more)")
+
+
+def test_a_key_that_stands_twice_is_refused_with_both_lines(tmp_path):
+    text = GPU + "    runtime: onnx\n"
+    assert "'runtime' stands in lines 4 and 18" in refused(tmp_path, text)
+
+
+def test_broken_yaml_names_its_line(tmp_path):
+    assert "line 2" in refused(tmp_path, "models:\n  a: {weights: w\n")
+
+
+def test_a_length_that_the_engine_does_not_have_is_refused(tmp_path):
+    text = GPU.replace("      quantization: fp8", "      max_seq_len: 4096").replace(
+        "    aliases: [gpt-4o]", "    context_length: 8192"
+    )
+    message = refused(tmp_path, text)
+    assert message.startswith("models.yaml:7: models.big.gpu.max_seq_len: context_length is 8192")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ("lora: {adapters: {sql: a}}", "models.m.gpu.lora: the C++ backend takes adapters as"),
+        ("engine: pytorch", "models.m.gpu.engine: Input should be 'plan'"),
+    ],
+)
+def test_what_the_cpp_backend_cannot_do_is_refused(tmp_path, gpu, said):
+    text = f"models:\n  m:\n    weights: w\n    runtime: tensorrtllm\n    gpu:\n      {gpu}\n"
+    message = refused(tmp_path, text)
+    assert message.startswith(f"models.yaml:6: {said}")
+
+
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [
+        ("s3://bucket/llama", StoredObjects("s3://bucket/llama")),
+        ("gs://bucket/llama.tar.gz", StoredObjects("gs://bucket/llama.tar.gz")),
+        ("https://host/llama.tgz", StoredObjects("https://host/llama.tgz")),
+        ("hf://org/name", HubRepository("org/name")),
+        ("/abs/olute", LocalFolder(Path("/abs/olute"))),
+    ],
+)
+def test_where_weights_can_be(tmp_path, text, weights):
+    found = read(tmp_path, f"models: {{m: {{weights: '{text}'}}}}")["m"].weights
+    assert (found, str(found)) == (weights, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("https://host/folder", "https:// lists no folder"),
+        ("ftp://host/llama.tar", "cannot be fetched: it must be a folder, hf://"),
+        ("s3://", "cannot be fetched"),
+        ("hf://org/name/sub", "no Hugging Face repository"),
+        ("", "must be a folder"),
+    ],
+)
+def test_where_weights_cannot_be(tmp_path, text, said):
+    assert said in refused(tmp_path, f"models: {{m: {{weights: '{text}'}}}}")
+
+
+def test_the_published_schema_is_that_of_the_reader():
+    assert models_schema.PATH.read_text() == models_schema.text(), (
+        "write it anew: python -m build_engines.models_schema"
+    )
+
+
+def test_models_yaml_names_the_schema_for_editors():
+    first = (ROOT / "models.yaml").read_text().splitlines()[0]
+    name = first.partition("$schema=")[2]
+    assert (ROOT / name) == models_schema.PATH
+    yaml.safe_load((ROOT / "models.yaml").read_text())
