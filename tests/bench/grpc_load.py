@@ -46,7 +46,7 @@ async def _stream(port: Streams, card: ModelCard, plan: dict[str, Any], number: 
     message = codec.encode(
         EngineRequest(
             id=f"direct-{number}", model=card, text=plan["prompt"], timeout_s=TIMEOUT_S,
-            max_tokens=plan["max_tokens"], sampling=Sampling(),
+            max_tokens=plan["max_tokens"], sampling=Sampling(ignore_eos=True),
         )
     )  # fmt: skip
     began, arrived, tokens = time.perf_counter(), [], 0
