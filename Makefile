@@ -14,7 +14,7 @@ PYTEST ?=
 VENV := $(CURDIR)/.venv
 RUN := "$(VENV)/bin/python" -m
 
-.PHONY: serve build doctor check test fuzz schemas train-demo eval-demo bench-ttft bench-transport bench-engine clean
+.PHONY: serve build doctor check test fuzz schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -55,6 +55,10 @@ train-demo: .venv/.installed
 
 eval-demo: .venv/.installed
 	@exec $(RUN) build_engines.demo eval
+
+# What a token costs between the engine and the client; BENCH_SHORT=1 only shows that it works.
+bench: .venv/.installed
+	@exec $(RUN) tests.bench.front
 
 # With `make serve` running beside it.
 bench-ttft: .venv/.installed

@@ -10,12 +10,12 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from build_engines import kv_memory, onnx_build, role_parameters, triton_models
+from build_engines import kv_memory, onnx_build, role_parameters, scripted_build, triton_models
 from build_engines.errors import BuildError, UnservableFolder
 from build_engines.facts import Facts
 from build_engines.gpu import assembly, toolkit
 from build_engines.gpu.toolkit import Toolkit
-from build_engines.models_file import Entry, GpuEntry, ModelsFile, OnnxEntry
+from build_engines.models_file import Entry, GpuEntry, ModelsFile, OnnxEntry, ScriptedEntry
 from build_engines.tool import Say
 
 __all__ = ["BuildError", "UnservableFolder", "build_all", "is_built", "show_all"]
@@ -93,6 +93,8 @@ def is_built(name: str, entry: Entry, artifacts: Path, tensorrt_llm: Toolkit | N
             return assembly.is_built(name, entry, artifacts, tensorrt_llm or toolkit.installed())
         case OnnxEntry():
             return onnx_build.is_built(name, entry, artifacts)
+        case ScriptedEntry():
+            return scripted_build.is_built(name, entry, artifacts)
 
 
 def _chosen(models: ModelsFile, only: Collection[str]) -> Iterator[tuple[str, Entry]]:
@@ -109,6 +111,8 @@ def _build(
             assembly.build(name, entry, artifacts, tensorrt_llm or toolkit.installed(), say)
         case OnnxEntry():
             onnx_build.build(name, entry, artifacts, say)
+        case ScriptedEntry():
+            scripted_build.build(name, entry, artifacts, say)
 
 
 def _show(name: str, entry: Entry, artifacts: Path, say: Say, tensorrt_llm: Toolkit | None) -> None:
@@ -117,6 +121,9 @@ def _show(name: str, entry: Entry, artifacts: Path, say: Say, tensorrt_llm: Tool
             assembly.show(name, entry, artifacts, tensorrt_llm or toolkit.installed(), say)
         case OnnxEntry():
             for line in onnx_build.shown(name, entry, artifacts):
+                say(line)
+        case ScriptedEntry():
+            for line in scripted_build.shown(name, entry, artifacts):
                 say(line)
 
 
@@ -142,6 +149,9 @@ def _write_repository(
                 triton_models.render(
                     name, fresh, role_parameters.on_cpu(name, entry, facts, kv_bytes)
                 )
+            case ScriptedEntry():
+                facts = Facts.read(artifacts / name / "facts.json")
+                triton_models.render(name, fresh, role_parameters.scripted(name, entry, facts))
     if _contents(fresh) == _contents(repository):
         shutil.rmtree(fresh)  # a server may be running from the old one
         return

@@ -15,6 +15,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from build_engines.gpu import refusals
 from build_engines.gpu.options import GpuOptions, PlanOptions
 from build_engines.gpu.refusals import Refusal
+from build_engines.scripted_options import ScriptedOptions
 from build_engines.section import ModelName, Section
 from build_engines.server_tool_entry import ServerToolEntry, ToolName
 from build_engines.weights import WeightsField
@@ -83,6 +84,13 @@ class OnnxEntry(ModelEntry):
     onnx: OnnxOptions = OnnxOptions()
 
 
+class ScriptedEntry(ModelEntry):
+    """For tests and benchmarks: no model, of whose weights' folder only the tokenizer is used."""
+
+    runtime: Literal["scripted"]
+    scripted: ScriptedOptions
+
+
 class GpuEntry(ModelEntry):
     """On NVIDIA GPUs. The weights are a Hugging Face folder."""
 
@@ -138,12 +146,13 @@ def _runtime(value: Any) -> str:
 
 Entry = Annotated[
     Annotated[OnnxEntry, Tag("onnx")]
+    | Annotated[ScriptedEntry, Tag("scripted")]
     | Annotated[TensorrtLlmEntry, Tag("tensorrt_llm")]
     | Annotated[TensorrtllmEntry, Tag("tensorrtllm")],
     Discriminator(
         _runtime,
         custom_error_type="runtime",
-        custom_error_message="runtime must be onnx, tensorrt_llm or tensorrtllm",
+        custom_error_message="runtime must be onnx, scripted, tensorrt_llm or tensorrtllm",
     ),
 ]
 

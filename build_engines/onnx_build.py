@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from build_engines import fetch, folder_hash, onnx_export, onnx_folder, tokenizer_tables, tool
+from build_engines import (
+    fetch,
+    folder_hash,
+    onnx_export,
+    onnx_folder,
+    tokenizer_tables,
+    tool,
+    whole_folder,
+)
 from build_engines.models_file import OnnxEntry
 from build_engines.step import Step
 from build_engines.tables_step import in_child, tools
 from build_engines.tool import Say
 
-KEY_FILE = "build.json"
-
 
 def is_built(name: str, entry: OnnxEntry, artifacts: Path) -> bool:
     """Whether artifacts/<name>/ was made from these weights with these options."""
-    try:
-        stored = json.loads((artifacts / name / KEY_FILE).read_text())
-    except (OSError, ValueError):
-        return False
     weights = fetch.step(entry.weights, artifacts)
-    return bool(weights.is_done and stored == {"key": _key(entry, weights)})
+    return weights.is_done and whole_folder.is_made(artifacts / name, _key(entry, weights))
 
 
 def build(name: str, entry: OnnxEntry, artifacts: Path, say: Say) -> None:
@@ -40,22 +41,9 @@ def build(name: str, entry: OnnxEntry, artifacts: Path, say: Say) -> None:
     source = fetch.step(entry.weights, artifacts)
     if not source.is_done:
         source.run(tell)
-    weights, key = source.folder, _key(entry, source)
-    unfinished = artifacts / f"{name}.unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
-    engine = unfinished / "engine"
-    if onnx_export.is_exported(weights):
-        tell(f"taking the ONNX folder {weights} as it is")
-        engine.symlink_to(weights.resolve())
-    else:
-        tell(f"converting {weights} to ONNX ({entry.onnx.precision})")
-        log = artifacts / f"{name}.build.log"
-        onnx_export.export(weights, engine, precision=entry.onnx.precision, log=log, say=tell)
-    context_length = _tables(entry, weights, unfinished, tell)
-    (unfinished / KEY_FILE).write_text(json.dumps({"key": key}))
-    shutil.rmtree(artifacts / name, ignore_errors=True)
-    unfinished.rename(artifacts / name)
+    with whole_folder.made(artifacts / name, _key(entry, source)) as target:
+        _export(entry, source.folder, target, log=artifacts / f"{name}.build.log", say=tell)
+        context_length = _tables(entry, source.folder, target, tell)
     tell(f"built, with {context_length} tokens of context")
 
 
@@ -71,8 +59,18 @@ def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
             source.folder, target / "engine", precision=entry.onnx.precision
         )
         yield tool.shown(command)
-    names = ("tokenizer.json", "token_bytes.npz", "guide.json", "facts.json", KEY_FILE)
+    names = (*tokenizer_tables.FILES, whole_folder.KEY_FILE)
     yield from (f"write {target / file}" for file in names)
+
+
+def _export(entry: OnnxEntry, weights: Path, target: Path, *, log: Path, say: Say) -> None:
+    engine = target / "engine"
+    if onnx_export.is_exported(weights):
+        say(f"taking the ONNX folder {weights} as it is")
+        engine.symlink_to(weights.resolve())
+    else:
+        say(f"converting {weights} to ONNX ({entry.onnx.precision})")
+        onnx_export.export(weights, engine, precision=entry.onnx.precision, log=log, say=say)
 
 
 def _tables(entry: OnnxEntry, weights: Path, target: Path, say: Say) -> int:

@@ -13,9 +13,10 @@ from build_engines import triton_models
 from build_engines.facts import Facts
 from build_engines.gpu import backend_parameters, llm_args, served_engine
 from build_engines.gpu.architecture import Architecture
-from build_engines.models_file import GpuEntry, OnnxEntry, OnnxOptions
+from build_engines.models_file import GpuEntry, OnnxEntry, OnnxOptions, ScriptedEntry
 
-RESPONSES_A_CORE = 300  # a second: with more, sending takes the CPU that decoding needs
+# A second. Beside an engine that decodes on the same cores, sending takes what decoding needs.
+RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
 Parameters = dict[str, str]
 
@@ -24,6 +25,11 @@ def on_cpu(name: str, entry: OnnxEntry, facts: Facts, kv_bytes: int) -> dict[str
     """By role. Paths are relative to a Triton model's folder."""
     engine = {"kv_cache_bytes": str(kv_bytes), **_onnx(entry.onnx)}
     return _by_role(name, entry, facts, {}, {**_python_engine(name, entry, facts), **engine})
+
+
+def scripted(name: str, entry: ScriptedEntry, facts: Facts) -> dict[str, Parameters]:
+    """The same."""
+    return _by_role(name, entry, facts, {}, _python_engine(name, entry, facts))
 
 
 def on_gpus(
@@ -70,7 +76,7 @@ def _adapters(entry: GpuEntry, beside: Mapping[str, Path]) -> Parameters:
 
 def _by_role(
     name: str,
-    entry: OnnxEntry | GpuEntry,
+    entry: OnnxEntry | ScriptedEntry | GpuEntry,
     facts: Facts,
     tokenizer: Parameters,
     engine: Parameters,
@@ -100,14 +106,16 @@ def _by_role(
     }
 
 
-def _python_engine(name: str, entry: OnnxEntry | GpuEntry, facts: Facts) -> Parameters:
+def _python_engine(
+    name: str, entry: OnnxEntry | ScriptedEntry | GpuEntry, facts: Facts
+) -> Parameters:
     """What the engine's shell needs, whatever its runtime."""
     return {
         **_artifacts(name),
         "context_length": str(facts.context_length),
         "runtime": entry.runtime,
         "end_ids": ",".join(map(str, facts.end_ids)),
-        "responses_per_s": str(RESPONSES_A_CORE * _cores()),
+        "responses_per_s": str(RESPONSES_A_CORE[entry.runtime] * _cores()),
         "hold_ms": str(entry.hold_ms),
     }
 

@@ -40,8 +40,7 @@ class Tables(Step):
         return [repr(self._model), str(self._context_length), str(self._kv_token_bytes), *tools()]
 
     def shown(self, target: Path) -> Iterable[str]:
-        names = ("tokenizer.json", "token_bytes.npz", "guide.json", "facts.json")
-        return [f"write {target / name}" for name in names]
+        return [f"write {target / name}" for name in tokenizer_tables.FILES]
 
     def make(self, target: Path, say: Say) -> None:
         in_child(

@@ -24,6 +24,7 @@ INFILLING_TOKENS = (
     ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
     ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek Coder
 )
+FILES = ("tokenizer.json", "token_bytes.npz", "guide.json", "facts.json")
 NO_TEXT = b"\xff"  # a byte that no text has
 SAMPLES = (
     "Hello, world! It's 3.14 o'clock.",
@@ -37,7 +38,7 @@ def make(
 ) -> None:
     """Writes tokenizer.json, token_bytes.npz, guide.json and facts.json into `target`.
 
-    Paths are strings. `model`: its vocab_size, and eos_token_id where its configuration has one.
+    Paths are strings. `model`: vocab_size and eos_token_id, where its configuration has them.
 
     Raises:
         BuildError: there is no usable tokenizer, or its text cannot be reproduced from bytes.
@@ -51,13 +52,14 @@ def make(
         raise BuildError(f"no usable tokenizer in {weights}: {error}") from error
     folder = Path(target)
     backend.save(str(folder / "tokenizer.json"))
-    table = token_bytes(tokenizer, vocab_size=model["vocab_size"])
+    table = token_bytes(tokenizer, vocab_size=model.get("vocab_size", 0))
+    vocab_size = model.get("vocab_size", len(table))
     strips = strips_leading_space(backend, table)
     check(backend, table, strips=strips)
     _save_table(folder / "token_bytes.npz", table)
     end_ids = _end_ids(tokenizer, model, Path(weights))
     special = special_tokens(backend)
-    guides = guide_info(table, vocab_size=model["vocab_size"], end_ids=end_ids, special=special)
+    guides = guide_info(table, vocab_size=vocab_size, end_ids=end_ids, special=special)
     (folder / "guide.json").write_text(guides, encoding="utf-8")
     Facts(
         context_length=context_length,

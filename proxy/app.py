@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -45,26 +46,35 @@ EXPOSED_HEADERS = (
 )
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
     """The proxy in front of the Triton that the settings name.
+
+    Args:
+        shared: a folder for what several processes of one proxy have in common.
 
     Raises:
         ModelsFileError, UnservableFolder: what the settings name is there but wrong.
     """
     target = Target(settings.triton_target, settings.triton_is_tls, settings.triton_ca_file)
     client = TritonClient(target, settings.triton_transport)
-    return compose(settings, client, TritonCatalog(client), TritonTokenizer(client))
+    return compose(settings, client, TritonCatalog(client), TritonTokenizer(client), shared)
 
 
-def compose(settings: Settings, engine: Engine, catalog: Catalog, tokenizer: Tokenizer) -> FastAPI:
+def compose(
+    settings: Settings,
+    engine: Engine,
+    catalog: Catalog,
+    tokenizer: Tokenizer,
+    shared: Path | None = None,
+) -> FastAPI:
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
-    metrics, registry = Metrics(), Registry(entries)
+    metrics, registry = Metrics(shared), Registry(entries)
     service = Service(
         registry,
         engine,
         Telemetry(metrics),
-        Concurrency(settings.concurrent_requests),
+        Concurrency(settings.concurrent_requests, shared and shared / "permits"),
         HttpTools(policy.secrets(entries, environment())),
         request_timeout_s=settings.request_timeout_s,
         stall_timeout_s=settings.stall_timeout_s,
@@ -87,7 +97,7 @@ def compose(settings: Settings, engine: Engine, catalog: Catalog, tokenizer: Tok
     app.state.leaving = Leaving()
     errors.install(app)
     _include_adapters(app, settings, service, registry, tokenizer)
-    app.include_router(operations.routes(registry, metrics.registry))
+    app.include_router(operations.routes(registry, metrics))
     return app
 
 

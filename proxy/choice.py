@@ -48,6 +48,7 @@ class Choice:
         self._parser = parser
         self._specials = specials
         self._thinking_budget = request.thinking_budget
+        self._takes_tokens_together = not (parser or request.stop or specials)
         self._raw = bytearray()
         self._min_tokens = request.sampling.min_tokens or 0
         self._includes_stop = request.includes_stop
@@ -141,6 +142,8 @@ class Choice:
 
         The logged tokens that may be sent, and how many tokens were taken.
         """
+        if self._takes_tokens_together and not delta.log_probs:
+            return [], self._push_together(delta)
         taken = 0
         logged: list[LoggedToken] = []
         end_at = 0 if delta.finish is None else self._silent_end(delta)
@@ -165,6 +168,15 @@ class Choice:
             if self._has_ended or self.has_thought_enough:
                 break
         return logged, taken
+
+    def _push_together(self, delta: TokenDelta) -> int:
+        """The same where nothing looks at single tokens, which is several times cheaper."""
+        taken = shown = len(delta.token_bytes)
+        if delta.finish is not None and self._silent_end(delta):
+            shown -= 1
+        self._completion_tokens += taken
+        self._passed += self._text.push(b"".join(delta.token_bytes[:shown]))
+        return taken
 
     def _silent_end(self, delta: TokenDelta) -> int:
         """The number of the token that ended the answer and is no part of the text, 0 for none."""

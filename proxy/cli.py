@@ -35,6 +35,7 @@ Port = Annotated[int | None, typer.Option(help="Port the proxy listens on.")]
 GrpcPort = Annotated[int | None, typer.Option(help="gRPC port of the tritonserver.")]
 HttpPort = Annotated[int | None, typer.Option(help="HTTP port of the tritonserver.")]
 MetricsPort = Annotated[int | None, typer.Option(help="Metrics port of the tritonserver.")]
+Workers = Annotated[int | None, typer.Option(help="Processes of the proxy.", show_default="1")]
 Models = Annotated[Path | None, typer.Option(help="Models file.", show_default="models.yaml")]
 Artifacts = Annotated[Path | None, typer.Option(help="Build folder.", show_default="artifacts")]
 
@@ -43,6 +44,7 @@ Artifacts = Annotated[Path | None, typer.Option(help="Build folder.", show_defau
 def serve(
     host: Host = None,
     port: Port = None,
+    workers: Workers = None,
     triton_grpc_port: GrpcPort = None,
     triton_http_port: HttpPort = None,
     triton_metrics_port: MetricsPort = None,
@@ -56,6 +58,7 @@ def serve(
     settings = _settings(
         host=host,
         port=port,
+        workers=workers,
         triton_grpc_port=triton_grpc_port,
         triton_http_port=triton_http_port,
         triton_metrics_port=triton_metrics_port,
@@ -100,13 +103,16 @@ def proxy(
     ] = None,
     host: Host = None,
     port: Port = None,
+    workers: Workers = None,
     models_file: Models = None,
 ) -> None:
     """Run only the proxy, against any Triton that serves our ensemble."""
     from proxy import policy
     from proxy.launch import ports, run
 
-    settings = _settings(triton_url=triton, host=host, port=port, models_file=models_file)
+    settings = _settings(
+        triton_url=triton, host=host, port=port, workers=workers, models_file=models_file
+    )
     ports.check_target(settings.triton_target)
     if settings.triton_url is not None and settings.default_max_tokens is not None:
         raise LaunchError(

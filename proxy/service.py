@@ -150,47 +150,36 @@ class Service:
     async def _choice(
         self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
     ) -> Events:
+        """All of a choice's streams. One generator: each on the way of an event costs as much as
+        writing it out.
+        """
         with blamed(request.constraint):
-            async with aclosing(
-                self._generated(request, card, index, counts_prompt=counts_prompt)
-            ) as events:
-                async for event in events:
-                    yield event
-
-    async def _generated(
-        self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
-    ) -> Events:
-        rules = rules_of(request, card)
-        asked = self._asked(request, card, rules)
-        prompt = asked.text or ""
-        choice = Choice(
-            request,
-            card,
-            index,
-            counts_prompt=counts_prompt,
-            parser=parsers.parser_of(request, card, prompt, rules.tool_family),
-            specials=parsers.visible_specials(request, card),
-        )
-        while not choice.is_finished:
-            if choice.has_thought_enough:
-                text, events = choice.end_thought(rules.closing)
-                guide = rules.guide(card, prompt, has_thought=True)
-                asked = asked.continued(text, choice.tokens, guide)
-                for event in events:
-                    yield event
-            async with aclosing(self._run(choice, asked)) as events_of_run:
-                async for event in events_of_run:
-                    yield event
-
-    async def _run(self, choice: Choice, asked: EngineRequest) -> Events:
-        """Until the choice has what it wants of this stream."""
-        async with aclosing(self._deltas(asked)) as deltas:
-            async for delta in deltas:
-                for event in choice.push(delta):
-                    yield event
-                if choice.is_finished or choice.has_thought_enough:
-                    return
-        raise EngineFailed("The engine's stream ended without a finish reason.")
+            rules = rules_of(request, card)
+            asked = self._asked(request, card, rules)
+            prompt = asked.text or ""
+            choice = Choice(
+                request,
+                card,
+                index,
+                counts_prompt=counts_prompt,
+                parser=parsers.parser_of(request, card, prompt, rules.tool_family),
+                specials=parsers.visible_specials(request, card),
+            )
+            while not choice.is_finished:
+                if choice.has_thought_enough:
+                    text, events = choice.end_thought(rules.closing)
+                    guide = rules.guide(card, prompt, has_thought=True)
+                    asked = asked.continued(text, choice.tokens, guide)
+                    for event in events:
+                        yield event
+                async with aclosing(self._deltas(asked)) as deltas:
+                    async for delta in deltas:
+                        for event in choice.push(delta):
+                            yield event
+                        if choice.is_finished or choice.has_thought_enough:
+                            break
+                    else:
+                        raise EngineFailed("The engine's stream ended without a finish reason.")
 
     def _deltas(self, asked: EngineRequest) -> Deltas:
         return stalls.watched(self._engine.generate(asked), self._stall_timeout_s)

@@ -42,6 +42,7 @@ class Settings(BaseSettings):
     server_port: Port | None = None
     host: str = "127.0.0.1"
     port: Port = 9000
+    workers: Annotated[int, Field(ge=1, le=64)] = 1  # processes of the proxy, on one socket
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()  # `*`, or origins between commas
 
     # the tritonserver that is started here, or the remote one that `proxy --triton` names
@@ -73,6 +74,7 @@ class Settings(BaseSettings):
     request_timeout_s: Seconds = 600.0
     stall_timeout_s: Seconds = 120.0  # the engine may be silent so long, queueing included
     keep_alive_s: Seconds = 15.0  # a silent SSE stream gets a comment so often
+    slow_reader_timeout_s: Seconds = 30.0  # so long a client may leave a full buffer unread
     drain_timeout_s: Seconds = 30.0
     triton_start_timeout_s: Seconds = 120.0
     max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 10.0

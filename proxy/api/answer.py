@@ -122,22 +122,33 @@ class _Outgoing:
         self._send = send
         self._framing = framing
         self._delivery = delivery
-        self._turn = asyncio.Lock()
-        self._sent_at = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self._sent_at = self._loop.time()
+        self._head_turn = asyncio.Lock()
+        self._is_head_out = self._is_sending = False
         self.has_started = False
 
     async def send(self, part: bytes, *, is_last: bool = False) -> None:
-        async with self._turn:
-            if not self.has_started:
-                self.has_started = True
-                told = headers_of(self._delivery)
-                headers = [
-                    *self._framing.headers,
-                    *((name.encode(), value.encode()) for name, value in told.items()),
-                ]
-                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-            await self._send(_part(part, is_last=is_last))
-            self._sent_at = asyncio.get_running_loop().time()
+        if not self._is_head_out:
+            await self._send_head()
+        self._is_sending = True
+        await self._send(_part(part, is_last=is_last))
+        self._is_sending = False
+        self._sent_at = self._loop.time()
+
+    async def _send_head(self) -> None:
+        """Once, and before all parts: a sign of life may be the first of them."""
+        async with self._head_turn:
+            if self._is_head_out:
+                return
+            self.has_started = True
+            told = headers_of(self._delivery)
+            headers = [
+                *self._framing.headers,
+                *((name.encode(), value.encode()) for name, value in told.items()),
+            ]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            self._is_head_out = True
 
     @asynccontextmanager
     async def kept_alive(self, every_s: float) -> AsyncIterator[None]:
@@ -155,11 +166,13 @@ class _Outgoing:
 
     async def _keep_alive(self, comment: bytes, every_s: float) -> None:
         while True:
-            silent_s = asyncio.get_running_loop().time() - self._sent_at
-            if silent_s >= every_s:
-                await self.send(comment)
-            else:
+            silent_s = self._loop.time() - self._sent_at
+            if silent_s < every_s:
                 await asyncio.sleep(every_s - silent_s)
+            elif self._is_sending:  # to a client that does not read; this would not reach it
+                await asyncio.sleep(every_s)
+            else:
+                await self.send(comment)
 
 
 def headers_of(delivery: Delivery) -> dict[str, str]:

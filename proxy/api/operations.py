@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 
 from proxy.domain.errors import ModelUnavailable
 from proxy.registry import Registry
+from proxy.telemetry.metrics import Metrics
 
 
-def routes(registry: Registry, metrics: CollectorRegistry) -> APIRouter:
+def routes(registry: Registry, metrics: Metrics) -> APIRouter:
     router = APIRouter()
 
     @router.get("/health/live")
@@ -26,6 +27,6 @@ def routes(registry: Registry, metrics: CollectorRegistry) -> APIRouter:
 
     @router.get("/metrics")
     async def prometheus() -> Response:
-        return Response(generate_latest(metrics), media_type=CONTENT_TYPE_LATEST)
+        return Response(metrics.exposed(), media_type=CONTENT_TYPE_LATEST)
 
     return router

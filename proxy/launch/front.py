@@ -1,4 +1,4 @@
-"""The proxy under uvicorn: runs until a stop is asked for, drains its streams, says when ready."""
+"""The proxy under uvicorn: runs until a stop is asked for, drains its streams."""
 
 from __future__ import annotations
 
@@ -7,24 +7,31 @@ import contextlib
 import math
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import uvicorn
 
 from proxy.access.leaving import Leaving
-from proxy.launch import probe
-from proxy.launch.draining import DrainingWebSocket
+from proxy.launch import patience
 from proxy.launch.errors import LaunchError
 from proxy.launch.signals import Stop
 from proxy.settings import Settings
 
-POLL_S = 0.1
-REMIND_POLLS = 100
 ABANDON_S = 1.0
 SOCKET_LIMIT_FACTOR = 2  # a message over the limit is refused; one this much over ends the socket
 Say = Callable[[str], None]
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, has_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._has_started = has_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._has_started()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals are `Stop`'s: uvicorn would raise them again and end us before Triton stops."""
@@ -32,9 +39,19 @@ class _Server(uvicorn.Server):
 
 
 async def run(
-    settings: Settings, sock: socket.socket, *, model: str | None, stop: Stop, say: Say
+    settings: Settings,
+    sock: socket.socket,
+    *,
+    stop: Stop,
+    say: Say,
+    has_started: Callable[[], None] = lambda: None,
+    shared: Path | None = None,
 ) -> None:
     """Serves on the bound socket until `stop` is asked for and the streams have ended.
+
+    Args:
+        has_started: called when it listens.
+        shared: a folder that this process and others that serve on the socket have in common.
 
     Raises:
         LaunchError: the application did not start.
@@ -43,17 +60,13 @@ async def run(
     from proxy.telemetry import logs
 
     logs.configure(settings.log_level, settings.log_format)
-    app = create_app(settings)
-    server = _Server(_config(app, settings))
-    beside = [
-        asyncio.create_task(_relay(stop, server, app.state.leaving, say)),
-        asyncio.create_task(_announce(settings, model, say)),
-    ]
+    app = create_app(settings, shared)
+    server = _Server(_config(app, settings), has_started)
+    relaying = asyncio.create_task(_relay(stop, server, app.state.leaving, say))
     try:
         await server.serve(sockets=[sock])
     finally:
-        for task in beside:
-            task.cancel()
+        relaying.cancel()
     if server.force_exit:
         await _abandon(server)
     if not server.started and not stop.asked.is_set():
@@ -64,8 +77,8 @@ def _config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]  # FastAPI is an ASGI app
         loop="uvloop",
-        http="httptools",
-        ws=DrainingWebSocket,
+        http=patience.http(settings.slow_reader_timeout_s),
+        ws=patience.websockets(settings.slow_reader_timeout_s),
         ws_max_size=SOCKET_LIMIT_FACTOR * settings.max_request_bytes,
         ws_per_message_deflate=False,
         lifespan="on",
@@ -94,41 +107,3 @@ async def _relay(stop: Stop, server: uvicorn.Server, leaving: Leaving, say: Say)
     await stop.hurried.wait()
     say("hurrying")
     server.force_exit = True
-
-
-async def _announce(settings: Settings, model: str | None, say: Say) -> None:
-    """Waits for readiness, reminding of what it waits for, then says how to send a request."""
-    host = _reachable(settings.host)
-    polls = 0
-    while waits_for := await _not_ready(host, settings.port):
-        polls += 1
-        if polls % REMIND_POLLS == 0:
-            say(f"not ready yet: {waits_for}")
-        await asyncio.sleep(POLL_S)
-    base = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}/v1"
-    say(f"ready: {base}")
-    say(f"try it:\n{curl(base, model)}")
-
-
-async def _not_ready(host: str, port: int) -> str | None:
-    """What /health/ready says is missing; None when nothing is."""
-    try:
-        status, body = await probe.get(host, port, "/health/ready")
-    except OSError as error:
-        return str(error)
-    return None if status == 200 else " ".join(body.split())[:300]
-
-
-def curl(base: str, model: str | None) -> str:
-    """One line to paste."""
-    if model is None:
-        return f"curl {base}/models"
-    body = (
-        f'{{"model": "{model}", "stream": true, '
-        '"messages": [{"role": "user", "content": "Hello! Who are you?"}]}'
-    )
-    return f"curl -N {base}/chat/completions -H 'Content-Type: application/json' -d '{body}'"
-
-
-def _reachable(host: str) -> str:
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)

@@ -7,6 +7,9 @@ import socket
 
 from proxy.launch.errors import LaunchError
 
+# Of each connection. The kernel's own limit is megabytes, which a client that does not read holds.
+SEND_BUFFER_BYTES = 262_144
+
 
 def bind(host: str, port: int, setting: str) -> socket.socket:
     """A bound socket that does not listen yet: callers are refused until the server does.
@@ -20,6 +23,7 @@ def bind(host: str, port: int, setting: str) -> socket.socket:
         raise LaunchError(f"HOST={host} cannot be resolved: {error.strerror}") from None
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     try:
         sock.bind(address)
     except OSError as error:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.launch import front
+from proxy.launch import announcement, front, workers
 from proxy.launch.server import EXIT_TIMEOUT_S, TritonServer
 from proxy.launch.signals import Stop, stop_on_signals
 from proxy.launch.supervisor import Supervisor
@@ -22,7 +22,7 @@ async def together(
         async with _triton(settings, server, stop, say) as is_up:
             if is_up:
                 say("starting the proxy")
-                await front.run(settings, sock, model=model, stop=stop, say=say)
+                await _serve(settings, sock, model, stop, say)
     say("stopped")
 
 
@@ -37,8 +37,18 @@ async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
 async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, say: Say) -> None:
     with stop_on_signals() as stop:
         say(f"starting the proxy for Triton at {settings.triton_target}")
-        await front.run(settings, sock, model=model, stop=stop, say=say)
+        await _serve(settings, sock, model, stop, say)
     say("stopped")
+
+
+async def _serve(
+    settings: Settings, sock: socket.socket, model: str | None, stop: Stop, say: Say
+) -> None:
+    async with announcement.made(settings, model, say):
+        if settings.workers == 1:
+            await front.run(settings, sock, stop=stop, say=say)
+        else:
+            await workers.run(settings, sock, stop=stop, say=say)
 
 
 @asynccontextmanager
@@ -46,7 +56,7 @@ async def _triton(
     settings: Settings, server: TritonServer, stop: Stop, say: Say
 ) -> AsyncIterator[bool]:
     """The supervised server; False where a stop was asked for before it was ready."""
-    supervisor = Supervisor(server, say=say)
+    supervisor = Supervisor(server, name="tritonserver", say=say)
     say(f"starting tritonserver (gRPC {settings.triton_host}:{settings.triton_grpc_port})")
     try:
         yield await stop.unless_asked(supervisor.start())

@@ -17,7 +17,7 @@ from proxy.launch.errors import LaunchError
 
 
 class Server(Protocol):
-    """What is supervised; `TritonServer` is one."""
+    """What is supervised: a `TritonServer`, or a `Worker`."""
 
     async def start(self) -> None: ...
     async def wait(self) -> str: ...
@@ -48,12 +48,14 @@ class Supervisor:
         self,
         server: Server,
         *,
+        name: str,
         say: Callable[[str], None],
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._server = server
+        self._name = name
         self._say = say
         self._backoff = backoff or Backoff()
         self._clock = clock
@@ -91,14 +93,14 @@ class Supervisor:
             self.state = State.STOPPED
             raise
         self.state = State.READY
-        self._say(f"tritonserver is ready after {self._clock() - started:.1f} s")
+        self._say(f"{self._name} is ready after {self._clock() - started:.1f} s")
 
     async def _keep_running(self) -> None:
         failures = 0
         while True:
             ready_since = self._clock()
             how = await self._server.wait()
-            self._say(f"tritonserver died ({how})")
+            self._say(f"{self._name} died ({how})")
             if self._clock() - ready_since >= self._backoff.reset_s:
                 failures = 0
             failures = await self._restart(failures)
@@ -109,11 +111,11 @@ class Supervisor:
             delay_s = self._backoff.delay_s(failures)
             failures += 1
             self.state = State.WAITING
-            self._say(f"restarting tritonserver in {delay_s:g} s")
+            self._say(f"restarting {self._name} in {delay_s:g} s")
             await self._sleep(delay_s)
             try:
                 await self._start_server()
             except (LaunchError, OSError) as error:
-                self._say(f"restart failed: {error}")
+                self._say(f"restart of {self._name} failed: {error}")
             else:
                 return failures

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
     Histogram,
     disable_created_metrics,
+    generate_latest,
 )
+from prometheus_client.multiprocess import MultiProcessCollector
 
 TTFT_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 DURATION_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
 class Metrics:
-    """`outcome` is a finish reason, an error code, or `abandoned` (the client left)."""
+    """`outcome` is a finish reason, an error code, or `abandoned` (the client left).
 
-    def __init__(self) -> None:
+    shared: the folder in which processes that count together keep their counts; prometheus_client
+    wants it in PROMETHEUS_MULTIPROC_DIR, too, when it is imported.
+    """
+
+    def __init__(self, shared: Path | None = None) -> None:
+        self._shared = shared
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.http_responses = self._counter(
@@ -42,6 +51,7 @@ class Metrics:
             "Generation requests under way",
             ("model",),
             registry=self.registry,
+            multiprocess_mode="livesum",
         )
         self.ttft = self._histogram(
             "proxy_time_to_first_token_seconds", "From request to first event", TTFT_BUCKETS_S
@@ -49,6 +59,14 @@ class Metrics:
         self.duration = self._histogram(
             "proxy_request_duration_seconds", "From request to last event", DURATION_BUCKETS_S
         )
+
+    def exposed(self) -> bytes:
+        """As Prometheus reads them; of all processes where there are several."""
+        if self._shared is None:
+            return generate_latest(self.registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, str(self._shared))  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

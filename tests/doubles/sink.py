@@ -56,6 +56,9 @@ class KeptTokens:
     def cancelled(self) -> None:
         self._finish("cancelled")
 
+    def is_behind(self) -> bool:
+        return False
+
     def is_abandoned(self) -> bool:
         return self.is_gone
 

@@ -12,11 +12,23 @@ import openai
 import pytest
 import yaml
 
+from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import ROOT, Stack, free_port
 
 ARTIFACTS = ROOT / "artifacts" / "tests"
 ROWS = 8  # of `endless`
 Start = Callable[..., Stack]
+PATIENCE_S = 1.5  # with readers of the `scripted` stack
+WORKERS = 2
+SCRIPTED = {
+    "thinker": scripted(
+        "<think>\nThe guest greets me.\n</think>\n\nHello to you!",
+        after={"</think>\n\n": "Hello at once!"},
+        more={"reasoning_parser": "qwen3"},
+    ),
+    "steady": scripted(repeats=True, step_ms=6.0),
+    "flood": scripted(repeats=True, step_tokens=16, more={"hold_ms": 0}),
+}
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +81,24 @@ def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def stack(start: Start) -> Stack:
     started = start("serve")
     started.wait_ready(within_s=110)
+    return started
+
+
+@pytest.fixture(scope="session")
+def scripted_stack(start: Start) -> Stack:
+    """Engines that say what they are told, behind a proxy of several processes."""
+    folder = ARTIFACTS / "scripted"
+    folder.mkdir(parents=True, exist_ok=True)
+    models_file = folder / "models.yaml"
+    models_file.write_text(yaml.safe_dump({"models": SCRIPTED}))
+    started = start(
+        "serve",
+        MODELS_FILE=models_file,
+        ARTIFACTS_DIR=folder,
+        WORKERS=WORKERS,
+        SLOW_READER_TIMEOUT_S=PATIENCE_S,
+    )
+    started.wait_ready(within_s=240)
     return started
 
 

@@ -185,3 +185,15 @@ def test_the_engine_tells_the_prompt_where_its_text_is_not_enough(fields, by_eng
     request = GenerationRequest(id="r", model="demo", echoes_prompt=True, **prompt)
     assert request.echoes_tokens is by_engine
     assert not replace(request, echoes_prompt=False).echoes_tokens
+
+
+@given(st.lists(TOKENS, max_size=4), st.sampled_from(FinishReason))
+def test_tokens_taken_together_are_the_same_text(pieces, finish):
+    """A stop string that never comes makes the choice look at each."""
+    deltas = [TokenDelta(tuple(piece)) for piece in pieces] + [TokenDelta((b"",), finish=finish)]
+
+    def events(stop: tuple[str, ...]) -> list:
+        choice = Choice(asked(stop=stop), CARD)
+        return [choice.push(delta) for delta in deltas]
+
+    assert events(()) == events(("never",))

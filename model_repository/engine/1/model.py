@@ -39,13 +39,19 @@ def _onnx(parameters: dict[str, str], artifacts: Path, _: Died) -> Runtime:
     return OnnxRuntime.load(artifacts, parameters)
 
 
+def _scripted(parameters: dict[str, str], artifacts: Path, _: Died) -> Runtime:
+    from scripted_runtime import ScriptedRuntime
+
+    return ScriptedRuntime.load(artifacts)
+
+
 def _tensorrt_llm(parameters: dict[str, str], artifacts: Path, died: Died) -> Runtime:
     from trtllm_runtime import TrtllmRuntime
 
     return TrtllmRuntime.load(artifacts, parameters, died)
 
 
-RUNTIMES = {"onnx": _onnx, "tensorrt_llm": _tensorrt_llm}
+RUNTIMES = {"onnx": _onnx, "scripted": _scripted, "tensorrt_llm": _tensorrt_llm}
 
 
 class TritonPythonModel:

@@ -3,7 +3,8 @@
 Handing a response to Triton takes longer than a decode step of a small model, so the decode loop
 only leaves tokens here. With few streams every token leaves at once. With more, a stream's tokens
 are joined for as long as it takes to keep all responses together within what Triton, the proxy and
-the client carry; the first and the last token never wait, and none waits longer than `hold_s`.
+the client carry; the first and the last token never wait, and none waits longer than `hold_s`, or
+twice that where more than CROWD_TOKENS_PER_S come.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 FEW_STREAMS = 4
 LOOK_EVERY_S = 0.1  # for callers that have gone: asking Triton is a round trip to its process
 LOOKS_AT_ONCE = 64
+CROWD_TOKENS_PER_S = 10_000
 
 
 class Outbox:
@@ -35,7 +37,9 @@ class Outbox:
         self._posted: queue.SimpleQueue[Stream | None] = queue.SimpleQueue()
         self._held: list[tuple[float, int, Stream]] = []  # a heap by when they are due
         self._open: dict[Stream, None] = {}  # in the order in which they are looked at
-        self._look_at = 0.0
+        self._looked_at = 0.0
+        self._tokens_at_look = 0
+        self._is_crowded = False
         self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
         self._thread.start()
 
@@ -66,7 +70,7 @@ class Outbox:
                     return
                 self._take(stream)
             self._send_due()
-            self._look_for_the_gone()
+            self._look_around()
 
     def _pause_s(self) -> float:
         if not self._held:
@@ -86,7 +90,8 @@ class Outbox:
         streams = len(self._open)
         if streams <= FEW_STREAMS:
             return 0.0
-        return min(self._hold_s, streams / self._responses_per_s)
+        hold_s = self._hold_s * 2 if self._is_crowded else self._hold_s
+        return min(hold_s, streams / self._responses_per_s)
 
     def _send_due(self) -> None:
         while self._held and self._held[0][0] <= time.monotonic():
@@ -108,11 +113,17 @@ class Outbox:
             del self._open[stream]
             self.totals[end] += 1
 
-    def _look_for_the_gone(self) -> None:
-        now = time.monotonic()
-        if now < self._look_at:
+    def _look_around(self) -> None:
+        since_s = time.monotonic() - self._looked_at
+        if since_s < LOOK_EVERY_S:
             return
-        self._look_at = now + LOOK_EVERY_S
+        self._looked_at += since_s
+        tokens = self.totals["generated_tokens"]
+        self._is_crowded = tokens - self._tokens_at_look > CROWD_TOKENS_PER_S * since_s
+        self._tokens_at_look = tokens
+        self._look_for_the_gone()
+
+    def _look_for_the_gone(self) -> None:
         for stream in list(self._open)[:LOOKS_AT_ONCE]:
             stream.look()
             self._open[stream] = self._open.pop(stream)  # to the end

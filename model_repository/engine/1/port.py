@@ -156,6 +156,9 @@ class TokenSink(Protocol):
     def cancelled(self) -> None:
         """The job ends because someone asked for it."""
 
+    def is_behind(self) -> bool:
+        """Whether tokens that it was given have not been sent yet."""
+
     def is_abandoned(self) -> bool:
         """Whether the caller has gone. Cheap: it is asked at every step."""
 

@@ -71,6 +71,9 @@ class Stream:
     def cancelled(self) -> None:
         self._close("cancelled")
 
+    def is_behind(self) -> bool:
+        return self._is_posted
+
     def is_abandoned(self) -> bool:
         return self.is_gone
 

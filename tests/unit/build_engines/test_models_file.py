@@ -69,7 +69,7 @@ def test_a_model_that_names_no_runtime_is_for_the_cpu(tmp_path):
         ("eagle3", "medusa", 13, "tag 'medusa' found using 'method' does not match any"),
         ("        draft: drafts/big\n", "", 13, "models.big.gpu.speculative.eagle3.draft: Field"),
         ("hf://org/big@v1", "hf://big", 3, "'hf://big' is no Hugging Face repository"),
-        ("tensorrt_llm", "vllm", 2, "runtime must be onnx, tensorrt_llm or tensorrtllm"),
+        ("tensorrt_llm", "vllm", 2, "runtime must be onnx, scripted, tensorrt_llm or tensorrtllm"),
         ("tensorrt_llm", "tensorrtllm", 14, "plans are built here with lookahead only"),
         ("    weights: hf://org/big@v1\n", "", 2, "models.big.weights: Field required"),
         ("models:\n", "model:\n", 1, "models: Field required"),

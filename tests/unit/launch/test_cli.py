@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import explain, main
-from proxy.launch import front
+from proxy.launch import announcement
 from tests.fixtures.published import config
 
 MODELS = "models:\n  small: {weights: weights, aliases: [tiny]}\n"
@@ -169,7 +169,7 @@ def test_a_bug_is_not_explained_away():
 
 
 def test_the_curl_line_names_the_model():
-    line = front.curl("http://127.0.0.1:9000/v1", "demo")
+    line = announcement.curl("http://127.0.0.1:9000/v1", "demo")
     assert line.startswith("curl -N http://127.0.0.1:9000/v1/chat/completions ")
     assert '"model": "demo"' in line
     assert "\n" not in line

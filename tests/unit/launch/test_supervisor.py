@@ -14,7 +14,9 @@ from tests.unit.launch.doubles import ScriptedServer
 async def slept_s(*lives_s: float | None) -> list[float]:
     """How long the supervisor waited before each restart in the course of these lives."""
     server = ScriptedServer(*lives_s)
-    supervisor = Supervisor(server, say=lambda line: None, clock=server.clock, sleep=server.sleep)
+    supervisor = Supervisor(
+        server, name="tritonserver", say=lambda line: None, clock=server.clock, sleep=server.sleep
+    )
     await supervisor.start()
     await asyncio.wait_for(server.script_ended.wait(), 5)
     assert supervisor.state is State.READY
@@ -38,7 +40,7 @@ def test_a_restart_that_fails_counts_as_a_death():
 
 
 def test_a_first_start_that_fails_is_fatal():
-    supervisor = Supervisor(ScriptedServer(None), say=lambda line: None)
+    supervisor = Supervisor(ScriptedServer(None), name="tritonserver", say=lambda line: None)
     with pytest.raises(LaunchError):
         asyncio.run(supervisor.start())
     assert supervisor.state is State.STOPPED
@@ -49,7 +51,9 @@ def test_each_step_is_said():
 
     async def lives() -> None:
         server = ScriptedServer(1.0)
-        supervisor = Supervisor(server, say=said.append, clock=server.clock, sleep=server.sleep)
+        supervisor = Supervisor(
+            server, name="tritonserver", say=said.append, clock=server.clock, sleep=server.sleep
+        )
         await supervisor.start()
         await asyncio.wait_for(server.script_ended.wait(), 5)
         await supervisor.stop(grace_s=0)

@@ -1,0 +1,62 @@
+"""Says when the proxy is ready, and until then what it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from proxy.launch import probe
+from proxy.settings import Settings
+
+POLL_S = 0.1
+REMIND_POLLS = 100
+Say = Callable[[str], None]
+
+
+@asynccontextmanager
+async def made(settings: Settings, model: str | None, say: Say) -> AsyncIterator[None]:
+    """Meanwhile. `model`: the one that the curl line names."""
+    announcing = asyncio.create_task(_announce(settings, model, say))
+    try:
+        yield
+    finally:
+        announcing.cancel()
+
+
+async def _announce(settings: Settings, model: str | None, say: Say) -> None:
+    """Waits for readiness, reminding of what it waits for, then says how to send a request."""
+    host = _reachable(settings.host)
+    polls = 0
+    while waits_for := await _not_ready(host, settings.port):
+        polls += 1
+        if polls % REMIND_POLLS == 0:
+            say(f"not ready yet: {waits_for}")
+        await asyncio.sleep(POLL_S)
+    base = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}/v1"
+    say(f"ready: {base}")
+    say(f"try it:\n{curl(base, model)}")
+
+
+async def _not_ready(host: str, port: int) -> str | None:
+    """What /health/ready says is missing; None when nothing is."""
+    try:
+        status, body = await probe.get(host, port, "/health/ready")
+    except OSError as error:
+        return str(error)
+    return None if status == 200 else " ".join(body.split())[:300]
+
+
+def curl(base: str, model: str | None) -> str:
+    """One line to paste."""
+    if model is None:
+        return f"curl {base}/models"
+    body = (
+        f'{{"model": "{model}", "stream": true, '
+        '"messages": [{"role": "user", "content": "Hello! Who are you?"}]}'
+    )
+    return f"curl -N {base}/chat/completions -H 'Content-Type: application/json' -d '{body}'"
+
+
+def _reachable(host: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)

@@ -1,0 +1,53 @@
+"""One of several proxies on one socket: a process that `workers` starts.
+
+usage: python -m proxy.launch.worker SOCKET CONTROL        numbers of file descriptors
+
+What to do comes over CONTROL as JSON; the process's id goes back when it listens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from proxy.launch import front
+from proxy.launch.errors import LaunchError
+from proxy.launch.signals import stop_on_signals
+from proxy.settings import Settings
+
+
+def main(listening: socket.socket, control: socket.socket) -> None:
+    import uvloop
+
+    with control.makefile("r", encoding="utf-8") as orders:
+        told = json.load(orders)
+    uvloop.run(_run(Settings(**told["settings"]), listening, control, Path(told["shared"])))
+
+
+async def _run(
+    settings: Settings, listening: socket.socket, control: socket.socket, shared: Path
+) -> None:
+    def has_started() -> None:
+        control.sendall(f"{os.getpid()}\n".encode())
+
+    with stop_on_signals() as stop:
+        await front.run(
+            settings,
+            listening,
+            stop=stop,
+            say=lambda _: None,  # the launcher says it
+            has_started=has_started,
+            shared=shared,
+        )
+
+
+if __name__ == "__main__":
+    with closing(socket.socket(fileno=int(sys.argv[2]))) as control:
+        try:
+            main(socket.socket(fileno=int(sys.argv[1])), control)
+        except LaunchError as error:
+            sys.exit(f"error: {error}")

@@ -1,0 +1,143 @@
+"""The proxy as several processes that accept from one listening socket.
+
+They share their metrics and the concurrency limit through a folder. One that dies is started
+again; a stop lets all of them drain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+from asyncio.subprocess import Process
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client.multiprocess import mark_process_dead
+
+from proxy.launch import lifeline
+from proxy.launch.errors import LaunchError
+from proxy.launch.server import describe
+from proxy.launch.signals import Stop
+from proxy.launch.supervisor import Supervisor
+from proxy.settings import Settings
+
+START_TIMEOUT_S = 60.0
+HURRY_S = 5.0  # front's own limit is shorter
+Say = Callable[[str], None]
+
+
+async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) -> None:
+    """Serves until `stop` is asked for and the streams have ended.
+
+    Raises:
+        LaunchError: a worker did not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="triton-openai-workers-") as folder:
+        supervisors = [
+            Supervisor(Worker(settings, sock, Path(folder)), name=f"worker {number}", say=say)
+            for number in range(1, settings.workers + 1)
+        ]
+        try:
+            if await stop.unless_asked(_start(supervisors)):
+                await stop.asked.wait()
+        finally:
+            say("stopping: running streams may end (once more to hurry)")
+            grace_s = settings.drain_timeout_s + HURRY_S
+            if not await stop.unless_hurried(_stop(supervisors, grace_s)):
+                say("hurrying")
+                await _stop(supervisors, HURRY_S)
+
+
+async def _start(supervisors: list[Supervisor]) -> None:
+    await asyncio.gather(*(supervisor.start() for supervisor in supervisors))
+
+
+async def _stop(supervisors: list[Supervisor], grace_s: float) -> None:
+    await asyncio.gather(*(supervisor.stop(grace_s=grace_s) for supervisor in supervisors))
+
+
+class Worker:
+    """See supervisor.Server. `shared`: the folder that all workers have in common."""
+
+    def __init__(self, settings: Settings, sock: socket.socket, shared: Path) -> None:
+        self._settings = settings
+        self._sock = sock
+        self._shared = shared
+        self._process: Process | None = None
+        self._pid: int | None = None
+
+    async def start(self) -> None:
+        """Returns when it listens.
+
+        Raises:
+            LaunchError: it ended, or did not listen in time; the log above says why.
+        """
+        ours, its = socket.socketpair()
+        with its:
+            self._process = await self._spawn(its)
+        reader, writer = await asyncio.open_connection(sock=ours)
+        try:
+            writer.write(self._orders())
+            writer.write_eof()
+            told = await asyncio.wait_for(reader.readline(), START_TIMEOUT_S)
+        except (asyncio.TimeoutError, ConnectionError):
+            told = b""
+        finally:
+            writer.close()
+        if not told:
+            await self.stop(grace_s=0)
+            raise LaunchError("a worker of the proxy did not start: its log above says why")
+        self._pid = int(told)
+
+    async def wait(self) -> str:
+        if self._process is None:
+            raise RuntimeError("not started")
+        how = describe(await self._process.wait())
+        self._forget()
+        return how
+
+    async def stop(self, grace_s: float = HURRY_S) -> None:
+        """SIGTERM, at which it drains, or hurries at a second one; SIGKILL at the end."""
+        process = self._process
+        if process is None:
+            return
+        if process.returncode is None and grace_s > 0:
+            _send(process.pid, signal.SIGTERM)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), grace_s)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode is None:
+            _send(process.pid, signal.SIGKILL)
+        await process.wait()
+        self._forget()
+
+    async def _spawn(self, control: socket.socket) -> Process:
+        inherited = (self._sock.fileno(), control.fileno())
+        arguments = [sys.executable, "-m", "proxy.launch.worker", *map(str, inherited)]
+        return await asyncio.create_subprocess_exec(
+            *lifeline.command(arguments),
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(self._shared)},
+            pass_fds=inherited,
+        )
+
+    def _orders(self) -> bytes:
+        settings = self._settings.model_dump(mode="json", exclude_unset=True)
+        return json.dumps({"settings": settings, "shared": str(self._shared)}).encode()
+
+    def _forget(self) -> None:
+        """Its gauges; what it counted stays."""
+        if self._pid is not None:
+            mark_process_dead(self._pid, str(self._shared))  # type: ignore[no-untyped-call]
+            self._pid = None
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -1,0 +1,113 @@
+"""The real stack over the scripted runtime: tritonserver, ensemble and proxy, but no model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.bench import perf_analyzer
+from tests.bench.processes import Processes
+from tests.fixtures.scripted import scripted
+from tests.fixtures.stack import ROOT, Stack, free_port
+
+ARTIFACTS = ROOT / "artifacts" / "bench"
+PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
+FLOOD_TOKENS = 8  # a response: about what coalescing makes of a load that fills two cores
+STEP_MS = 6.0
+# flood: each response as soon as the last one is taken. paced: as a GPU with a 6 ms step would
+# stream, joined by load. slow: a stream that a person reads.
+SCRIPTED = {
+    "flood": scripted(repeats=True, step_tokens=FLOOD_TOKENS, more={"hold_ms": 0}),
+    "paced": scripted(repeats=True, step_ms=STEP_MS),
+    "slow": scripted(repeats=True, step_ms=1000.0),
+}
+PROMPT = "<|im_start|>user\nHello! Who are you?<|im_end|>\n<|im_start|>assistant\n"
+
+
+class BenchStack:
+    """What the sections of the benchmark ask of a running stack."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+
+    def processes(self, model: str) -> Processes:
+        return Processes(self.stack, model)
+
+    def through_proxy(
+        self, model: str, streams: int, max_tokens: int, **fields: Any
+    ) -> dict[str, float]:
+        """Figures of so many chat streams at once. `fields`: of the request's body."""
+        body = {
+            "model": model,
+            "messages": [{"role": "user", "content": "Hello! Who are you?"}],
+            "max_tokens": max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **fields,
+        }
+        plan = {"host": "127.0.0.1", "port": self.stack.port, "path": "/v1/chat/completions"}
+        return self._load(model, "tests.bench.sse_load", {**plan, "streams": streams, "body": body})
+
+    def direct(self, model: str, streams: int, max_tokens: int) -> dict[str, float]:
+        """The same answers over gRPC, without the proxy."""
+        target = f"127.0.0.1:{self.stack.triton_grpc_port}"
+        plan = {"target": target, "model": model, "prompt": PROMPT}
+        return self._load(
+            model, "tests.bench.grpc_load", {**plan, "streams": streams, "max_tokens": max_tokens}
+        )
+
+    def perf_analyzer(self, model: str, streams: int, max_tokens: int) -> dict[str, float]:
+        port = self.stack.triton_grpc_port
+        return perf_analyzer.run(port, model, PROMPT, streams, max_tokens)
+
+    def _load(self, model: str, generator: str, plan: dict[str, Any]) -> dict[str, float]:
+        processes = self.processes(model)
+        before = processes.usage()
+        done = subprocess.run(
+            [sys.executable, "-m", generator],
+            input=json.dumps(plan).encode(),
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            check=True,
+        )
+        figures = json.loads(done.stdout)
+        if figures["errors"]:
+            raise RuntimeError(f"{figures['errors']} streams of {generator} failed: {plan}")
+        after, tokens = processes.usage(), figures["tokens"]
+        return {
+            **figures,
+            "tokens_per_s": tokens / figures["wall_s"],
+            "tokens_an_arrival": tokens / max(1, figures["arrivals"]),
+            **after.since(before, tokens),
+            "client_us": figures["client_s"] / max(1, tokens) * 1e6,
+            "proxy_mb": after.memory["proxy"] / 1e6,
+        }
+
+
+@contextmanager
+def running(models: dict[str, dict], **settings: str) -> Iterator[BenchStack]:
+    """Built where that is missing, and stopped at the end."""
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    file = ARTIFACTS / "models.yaml"
+    file.write_text(yaml.safe_dump({"models": models}))
+    environment = {name: str(free_port()) for name in PORTS}
+    environment |= {"MODELS_FILE": str(file), "ARTIFACTS_DIR": str(ARTIFACTS), **settings}
+    stack = Stack(["serve"], environment, ARTIFACTS / "serve.log")
+    try:
+        stack.wait_ready(within_s=600)
+        yield BenchStack(stack)
+    finally:
+        stack.stop()
+
+
+def demo() -> dict[str, Any]:
+    """The registry's own demo model, on the ONNX runtime."""
+    entry = yaml.safe_load((ROOT / "models.yaml").read_text())["models"]["demo"]
+    return {**entry, "weights": str(ROOT / Path(entry["weights"]))}

@@ -1,0 +1,85 @@
+"""A client that does not read holds up itself alone, and not for long."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+
+import psutil
+
+from tests.bench import sse_load
+from tests.fixtures.stack import Stack, eventually
+from tests.server.conftest import PATIENCE_S
+
+TOKENS = 100_000  # more than all buffers on the way hold
+READERS = 3
+MEMORY_BYTES = 64_000_000  # of all slow readers together
+
+
+def opened(stack: Stack) -> socket.socket:
+    """A stream of which nothing is read."""
+    messages = [{"role": "user", "content": "Hello!"}]
+    asked = {"model": "flood", "messages": messages, "max_tokens": TOKENS, "stream": True}
+    body = json.dumps(asked).encode()
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(("127.0.0.1", stack.port))
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n"
+    sock.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+    return sock
+
+
+def proxy_bytes(stack: Stack) -> int:
+    workers = [p for p in stack.descendants("proxy.launch.worker") if "-I" not in p.cmdline()]
+    return sum(psutil.Process(worker.pid).memory_info().rss for worker in workers)
+
+
+def test_it_is_cut_off_and_its_engine_row_is_freed_while_others_stream(scripted_stack):
+    stack = scripted_stack
+    before, memory = stack.settled_engine("flood"), proxy_bytes(stack)
+    readers = [opened(stack) for _ in range(READERS)]
+    try:
+        eventually(lambda: stack.engine("flood")["requests_unfinished"] == READERS, 20, "they run")
+        body = {
+            "model": "steady", "messages": [{"role": "user", "content": "Hello!"}],
+            "max_tokens": 200, "stream": True, "stream_options": {"include_usage": True},
+        }  # fmt: skip
+        plan = {"host": "127.0.0.1", "port": stack.port, "path": "/v1/chat/completions"}
+        figures = sse_load.run({**plan, "streams": 2, "body": body})
+        assert (figures.tokens, figures.errors) == (400, 0)
+        assert proxy_bytes(stack) - memory < MEMORY_BYTES
+        eventually(lambda: stack.engine("flood")["requests_unfinished"] == 0, 40, "rows are free")
+        assert "slow reader cut off" in stack.log.read_text()
+        after = stack.settled_engine("flood")
+        assert after["requests_cancelled"] - before["requests_cancelled"] == READERS
+        for reader in readers:
+            reader.settimeout(10)
+            assert not ended_well(reader)
+    finally:
+        for reader in readers:
+            reader.close()
+
+
+def ended_well(reader: socket.socket) -> bool:
+    read = b""
+    try:
+        while part := reader.recv(262_144):
+            read += part
+    except ConnectionError:
+        pass
+    return b"data: [DONE]" in read
+
+
+def test_a_reader_that_comes_back_in_time_gets_everything(scripted_stack):
+    with opened(scripted_stack) as reader:
+        time.sleep(PATIENCE_S / 2)
+        reader.settimeout(10)
+        read = b""
+        while b"data: [DONE]" not in read[-200:]:
+            part = reader.recv(262_144)
+            assert part, read[-300:]
+            read += part
+    assert b'"finish_reason":"length"' in read
+    assert len(re.findall(rb'"content":"[^"]', read)) > TOKENS / 1000

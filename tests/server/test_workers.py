@@ -1,0 +1,77 @@
+"""A proxy of two processes: one address, one count, and neither is missed when it dies."""
+
+from __future__ import annotations
+
+import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psutil
+
+from tests.fixtures.stack import Stack, eventually
+from tests.server.conftest import WORKERS
+
+ASKED = {
+    "model": "steady", "messages": [{"role": "user", "content": "Hello!"}],
+    "max_tokens": 5,
+}  # fmt: skip
+COUNT = re.compile(r'^proxy_requests_total\{model="steady",outcome="length"\} (\S+)$', re.MULTILINE)
+
+
+def workers(stack: Stack) -> list[psutil.Process]:
+    """Without the process that ties each to the launcher."""
+    return [p for p in stack.descendants("proxy.launch.worker") if "-I" not in p.cmdline()]
+
+
+def answered(stack: Stack) -> float:
+    found = COUNT.search(httpx.get(f"{stack.url}/metrics").text)
+    return float(found[1]) if found else 0.0
+
+
+def ask(stack: Stack, **fields: object) -> httpx.Response:
+    return httpx.post(f"{stack.url}/v1/chat/completions", json={**ASKED, **fields}, timeout=30)
+
+
+def test_they_count_together(scripted_stack):
+    assert len(workers(scripted_stack)) == WORKERS
+    before = answered(scripted_stack)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: ask(scripted_stack).status_code, range(16)))
+    assert found == [200] * 16
+    assert {answered(scripted_stack) for _ in range(8)} == {before + 16}
+
+
+def test_one_that_dies_is_started_again_and_what_it_counted_stays(scripted_stack):
+    ask(scripted_stack)
+    before, (first, second) = answered(scripted_stack), workers(scripted_stack)
+
+    def is_replaced() -> bool:
+        found = workers(scripted_stack)
+        return len(found) == WORKERS and first not in found and second in found
+
+    first.kill()
+    eventually(is_replaced, 20, "there are two again")
+    assert "died (signal 9)" in scripted_stack.log.read_text()
+    eventually(scripted_stack.is_ready, 20, "ready")
+    assert ask(scripted_stack).status_code == 200
+    eventually(lambda: answered(scripted_stack) >= before + 1, 5, "it is counted")
+
+
+def test_a_limit_is_one_for_all_of_them_and_a_stop_lets_all_drain(scripted_stack, start):
+    """With a second proxy in front of the same Triton."""
+    target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
+    proxy = start("proxy", "--triton", target, "--workers", "2", MAX_CONCURRENT_REQUESTS=3)
+    proxy.wait_ready()
+    with ThreadPoolExecutor(8) as pool:
+        running = [pool.submit(ask, proxy, max_tokens=500) for _ in range(8)]
+        statuses = sorted(one.result().status_code for one in running)
+        assert statuses == [200] * 3 + [429] * 5
+        drained = [pool.submit(ask, proxy, max_tokens=300) for _ in range(3)]
+        eventually(
+            lambda: scripted_stack.engine("steady")["requests_unfinished"] == 3, 10, "they run"
+        )
+        processes = workers(proxy)
+        assert proxy.stop(signal.SIGTERM) == 0
+        assert [one.result().json()["usage"]["completion_tokens"] for one in drained] == [300] * 3
+    assert not any(process.is_running() for process in processes)

@@ -1,0 +1,41 @@
+"""models.yaml: a script belongs to the scripted runtime, and to no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from build_engines import role_parameters
+from build_engines.facts import Facts
+from build_engines.models_file import ModelsFile, ScriptedEntry
+
+SCRIPT = {"text": "Hello!"}
+FACTS = Facts(
+    context_length=1000, vocab_size=10, end_ids=(1,), chat_template=None, bos_token="",
+    eos_token="", strips_leading_space=False, special_tokens={}, created=0, kv_token_bytes=0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"runtime": "scripted"},
+        {"scripted": SCRIPT},
+        {"runtime": "onnx", "scripted": SCRIPT},
+        {"runtime": "scripted", "scripted": {"text": ""}},
+        {"runtime": "scripted", "scripted": {**SCRIPT, "step_ms": -1}},
+        {"runtime": "scripted", "scripted": {**SCRIPT, "pace": 1}},
+    ],
+)
+def test_a_half_or_wrong_script_is_refused(fields):
+    with pytest.raises(ValidationError, match="scripted"):
+        ModelsFile.model_validate({"models": {"m": {"weights": "w", **fields}}})
+
+
+def test_its_engine_is_told_nothing_of_an_onnx_model():
+    entry = ScriptedEntry(weights=Path("w"), runtime="scripted", scripted=SCRIPT, hold_ms=0)
+    engine = role_parameters.scripted("m", entry, FACTS)["engine"]
+    assert (engine["runtime"], engine["hold_ms"]) == ("scripted", "0.0")
+    assert not {"kv_cache_bytes", "threads", "max_rows"} & {*engine}

@@ -1,0 +1,77 @@
+"""patience: who does not read is cut off, who reads is not; over HTTP and WebSockets."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+
+import pytest
+import uvicorn
+
+from proxy.launch import patience
+from proxy.launch.ports import bind
+
+PATIENCE_S = 0.3
+PART = b"x" * 65_536
+PARTS = 200  # more than the kernel's buffers take
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(b"k" * 16) + b"\r\n\r\n"
+)
+GET = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+
+async def flood(scope, receive, send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.accept"})
+        for _ in range(PARTS):
+            await send({"type": "websocket.send", "bytes": PART})
+        await receive()
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(PARTS):
+        await send({"type": "http.response.body", "body": PART, "more_body": True})
+    await send({"type": "http.response.body", "body": b"end"})
+
+
+async def read(request: bytes, pause_s: float) -> int:
+    """Bytes that came to a client that begins to read after a pause, and leaves with all parts."""
+    sock = bind("127.0.0.1", 0, "PORT")
+    sock.listen()
+    config = uvicorn.Config(
+        flood,
+        http=patience.http(PATIENCE_S),
+        ws=patience.websockets(PATIENCE_S),
+        lifespan="off",
+        log_config=None,
+    )
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(sock.getsockname())
+    client.sendall(request)
+    await asyncio.sleep(pause_s)
+    reader, writer = await asyncio.open_connection(sock=client)
+    try:
+        return len(await reader.readexactly(PARTS * len(PART)))
+    except asyncio.IncompleteReadError as error:
+        return len(error.partial)
+    except ConnectionError:
+        return 0
+    finally:
+        writer.close()
+        server.should_exit = True
+        await serving
+
+
+@pytest.mark.parametrize("request_bytes", [GET, UPGRADE], ids=["http", "websocket"])
+def test_a_client_that_does_not_read_is_cut_off(request_bytes):
+    assert asyncio.run(read(request_bytes, pause_s=4 * PATIENCE_S)) < PARTS * len(PART)
+
+
+@pytest.mark.parametrize("request_bytes", [GET, UPGRADE], ids=["http", "websocket"])
+def test_a_client_that_pauses_gets_everything(request_bytes):
+    assert asyncio.run(read(request_bytes, pause_s=PATIENCE_S / 6)) >= PARTS * len(PART)
