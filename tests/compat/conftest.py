@@ -37,7 +37,7 @@ def python_sdk():
 
 @pytest.fixture(scope="session")
 def javascript_sdk() -> Path:
-    """A folder with sdk.mjs and node_modules."""
+    """A folder with the programs and node_modules."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not on this machine")
     folder = SDKS / "js"
