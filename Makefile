@@ -14,7 +14,7 @@ PYTEST ?=
 VENV := $(CURDIR)/.venv
 RUN := "$(VENV)/bin/python" -m
 
-.PHONY: serve build doctor check test fuzz schemas train-demo eval-demo bench bench-ttft bench-engine clean
+.PHONY: serve build doctor check test fuzz schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -63,6 +63,10 @@ bench: .venv/.installed
 # With `make serve` running beside it.
 bench-ttft: .venv/.installed
 	@exec $(RUN) tests.bench.ttft
+
+# CPU a message, of both transports of token streams; a peer of its own stands in for Triton.
+bench-transport: .venv/.installed
+	@exec $(RUN) tests.bench.transport
 
 # In-flight batching in figures; starts and stops a server of its own. Minutes.
 bench-engine: .venv/.installed
