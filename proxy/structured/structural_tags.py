@@ -19,7 +19,7 @@ Format = dict[str, Any]
 
 
 def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
-    """Its `format`, every schema in it checked.
+    """Its `format`, every schema in it checked, and the white space of JSON bounded.
 
     Raises:
         InvalidSchema: one of them is none, or the value is no JSON object.
@@ -40,8 +40,19 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
     for schema in _schemas(tag):
         if not isinstance(schema, bool):
             checked_schema(schema, field, limits)
-    found: Format = tag
+    found: Format = _bounded(tag)
     return found
+
+
+def _bounded(given: Any) -> Any:
+    """Where it does not say how much white space JSON may have, as much as in `json_format`."""
+    if isinstance(given, list):
+        return [_bounded(one) for one in given]
+    if not isinstance(given, Mapping):
+        return given
+    if given.get("type") == "json_schema":
+        return {"max_whitespace_cnt": WHITESPACE_AT_MOST, **given}
+    return {key: _bounded(value) for key, value in given.items()}
 
 
 def json_format(schema: Any) -> Format:

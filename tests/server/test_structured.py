@@ -122,8 +122,8 @@ FORMS = {
         lambda text: re.fullmatch(r"h[io] [A-C]+!", text),
     ),
     "response_format regex": (
-        {"response_format": {"type": "regex", "regex": "q+!"}},
-        lambda text: re.fullmatch("q+!", text),
+        {"response_format": {"type": "regex", "regex": "q{1,9}!"}},
+        lambda text: re.fullmatch("q{1,9}!", text),
     ),
     "response_format ebnf": (
         {"response_format": {"type": "ebnf", "ebnf": 'root ::= "z"'}},

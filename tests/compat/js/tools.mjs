@@ -3,10 +3,10 @@ import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: process.argv[2], apiKey: "none", maxRetries: 0 });
 const city = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
-const results = { get_weather: { temperature: 21, sky: "sunny" }, get_time: { time: "10:42" } };
+const results = { get_weather: { temperature: 21, sky: "sunny" }, get_population: { population: 7042 } };
 const descriptions = {
   get_weather: "Get the current weather in a city",
-  get_time: "Tell the current time in a city",
+  get_population: "Get the population of a city",
 };
 const called = [];
 const tools = Object.entries(descriptions).map(([name, description]) => ({
@@ -27,7 +27,7 @@ let messages = [];
 const answers = [];
 for (const question of [
   "What is the weather in Rome?",
-  "What time is it in Oslo?",
+  "What is the population of Oslo?",
   "What is the weather in Madrid?",
 ]) {
   messages.push({ role: "user", content: question });
