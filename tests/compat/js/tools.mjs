@@ -3,7 +3,11 @@ import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: process.argv[2], apiKey: "none", maxRetries: 0 });
 const city = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
-const results = { get_weather: { temperature: 21, sky: "sunny" }, get_population: { population: 7042 } };
+// with spaces, which is all that the demo model has read
+const results = {
+  get_weather: '{"temperature": 21, "sky": "sunny"}',
+  get_population: '{"population": 7042}',
+};
 const descriptions = {
   get_weather: "Get the current weather in a city",
   get_population: "Get the population of a city",
@@ -18,7 +22,7 @@ const tools = Object.entries(descriptions).map(([name, description]) => ({
     parse: JSON.parse,
     function: (given) => {
       called.push([name, given.city]);
-      return JSON.stringify(results[name]);
+      return results[name];
     },
   },
 }));
