@@ -43,13 +43,7 @@ def make(
     Raises:
         BuildError: there is no usable tokenizer, or its text cannot be reproduced from bytes.
     """
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(weights, local_files_only=True)
-        backend = tokenizer.backend_tokenizer
-    except Exception as error:  # transformers raises whatever its loaders raise
-        raise BuildError(f"no usable tokenizer in {weights}: {error}") from error
+    tokenizer, backend = _tokenizer(weights)
     folder = Path(target)
     backend.save(str(folder / "tokenizer.json"))
     table = token_bytes(tokenizer, vocab_size=model.get("vocab_size", 0))
@@ -74,6 +68,17 @@ def make(
         kv_token_bytes=kv_token_bytes,
         infilling=infilling(backend),
     ).write(folder / "facts.json")
+
+
+def _tokenizer(weights: str) -> tuple[Any, Any]:
+    """transformers' tokenizer, and the tokenizers library's behind it."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(weights, local_files_only=True)
+        return tokenizer, tokenizer.backend_tokenizer
+    except Exception as error:  # transformers raises whatever its loaders raise
+        raise BuildError(f"no usable tokenizer in {weights}: {error}") from error
 
 
 def token_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:

@@ -8,12 +8,13 @@ from dataclasses import replace
 from proxy import prompt_echo
 from proxy.domain.events import AnyDelta, Finished, LoggedToken, OutputEvent, TextDelta
 from proxy.domain.model import ModelCard
-from proxy.domain.output import FinishReason, TokenDelta, Usage
+from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, TextPrompt
 from proxy.held_tokens import HeldTokens
 from proxy.output_parser import OutputParser
 from proxy.prompt_echo import EchoedPrompt
 from proxy.stops import StopMatcher
+from proxy.tally import Tally
 from proxy.text import TextDecoder
 
 NO_SPECIALS: Mapping[int, bytes] = {}
@@ -38,7 +39,7 @@ class Choice:
         specials: Mapping[int, bytes] = NO_SPECIALS,
     ) -> None:
         self._index = index
-        self._counts_prompt = counts_prompt
+        self._tally = Tally(counts_prompt=counts_prompt)
         self._echo = _echo(request)
         self._echoes_tokens = request.echoes_tokens
         self._strips_space = card.facts.strips_leading_space
@@ -59,12 +60,7 @@ class Choice:
         self._returns_token_ids = request.returns_token_ids
         self._logs = request.sampling.top_log_probs is not None
         self._logged = HeldTokens(0)
-        self._log_prob_sum = 0.0
         self._tells_usage = request.tells_usage
-        self._prompt_tokens = 0
-        self._cached_tokens = 0
-        self._completion_tokens = 0
-        self._reasoning_tokens = 0
         self._passed = ""
         self._found: list[AnyDelta] = []
         self._untold: list[LoggedToken] = []
@@ -73,7 +69,7 @@ class Choice:
 
     def push(self, delta: TokenDelta) -> list[OutputEvent]:
         if delta.prompt_tokens is not None:
-            self._count_prompt(delta)
+            self._tally.prompt(delta)
             delta = self._without_echo(delta)
         logged, taken = self._push_tokens(delta)
         finish = FinishReason.STOP if self._has_ended else delta.finish
@@ -99,12 +95,12 @@ class Choice:
         budget, parser = self._thinking_budget, self._parser
         if budget is None or parser is None or self.is_finished:
             return False
-        return parser.is_thinking and self._reasoning_tokens >= budget
+        return parser.is_thinking and self._tally.reasoning >= budget
 
     @property
     def tokens(self) -> int:
         """Generated so far."""
-        return self._completion_tokens
+        return self._tally.tokens
 
     def end_thought(self, closing: str) -> tuple[str, list[OutputEvent]]:
         """Writes what ends the reasoning in the model's place.
@@ -121,11 +117,6 @@ class Choice:
     def _has_ended(self) -> bool:
         """Before the engine says so."""
         return self._stops.is_stopped or (self._parser is not None and self._parser.has_all)
-
-    def _count_prompt(self, delta: TokenDelta) -> None:
-        if self._counts_prompt:
-            self._prompt_tokens = delta.prompt_tokens or 0
-            self._cached_tokens = delta.cached_tokens or 0
 
     def _without_echo(self, delta: TokenDelta) -> TokenDelta:
         """The answer's part of a first delta, which may begin with the prompt."""
@@ -149,19 +140,19 @@ class Choice:
         end_at = 0 if delta.finish is None else self._silent_end(delta)
         for data in delta.token_bytes:
             taken += 1
-            self._completion_tokens += 1
+            self._tally.tokens += 1
             if self._specials and not data:
                 data = self._specials.get(delta.token_ids[taken - 1], data)
             if self._thinking_budget is not None:
                 self._raw += data
             piece = self._text.push(b"" if taken == end_at else data)
             # stop strings are not looked for in the first `min_tokens`
-            checked = self._completion_tokens > self._min_tokens
+            checked = self._tally.tokens > self._min_tokens
             passed = self._stops.push(piece) if checked else piece
             self._pass_on(passed)
             if delta.log_probs:
                 log_prob = delta.log_probs[taken - 1]
-                self._log_prob_sum += log_prob.log_prob or 0.0
+                self._tally.log_prob(log_prob.log_prob)
                 if self._logs and taken != end_at:
                     self._logged.push(data, log_prob, len(piece))
                 logged += self._logged.released(len(passed), is_last=self._stops.is_stopped)
@@ -174,7 +165,7 @@ class Choice:
         taken = shown = len(delta.token_bytes)
         if delta.finish is not None and self._silent_end(delta):
             shown -= 1
-        self._completion_tokens += taken
+        self._tally.tokens += taken
         self._passed += self._text.push(b"".join(delta.token_bytes[:shown]))
         return taken
 
@@ -194,7 +185,7 @@ class Choice:
         was_thinking = self._parser.is_thinking
         if text:
             self._found += self._parser.push(text)
-        self._reasoning_tokens += is_token and (was_thinking or self._parser.is_thinking)
+        self._tally.reasoning += is_token and (was_thinking or self._parser.is_thinking)
 
     def _flush(self, finish: FinishReason) -> FinishReason:
         """Passes on what was held back. Returns why the choice ended."""
@@ -225,7 +216,7 @@ class Choice:
                 choice=self._index,
                 log_probs=tuple(logged),
                 token_ids=ids,
-                usage=self._usage() if self._tells_usage else None,
+                usage=self._tally.usage if self._tells_usage else None,
             )
         ]
 
@@ -240,25 +231,17 @@ class Choice:
             if not is_last or not (self._untold or self._untold_ids):
                 return []
             found = [TextDelta("")]
-        usage = self._usage() if self._tells_usage else None
+        usage = self._tally.usage if self._tells_usage else None
         found = [replace(delta, choice=self._index, usage=usage) for delta in found]
         tokens, self._untold = tuple(self._untold), []
         ids, self._untold_ids = self._untold_ids, ()
         found[0] = replace(found[0], log_probs=tokens, token_ids=ids)
         return found
 
-    def _usage(self) -> Usage:
-        return Usage(
-            prompt_tokens=self._prompt_tokens,
-            completion_tokens=self._completion_tokens,
-            cached_tokens=self._cached_tokens,
-            reasoning_tokens=self._reasoning_tokens,
-        )
-
     def _finished(self, reason: FinishReason) -> Finished:
-        tokens = self._completion_tokens
-        mean = self._log_prob_sum / tokens if self._logs and tokens else None
-        return Finished(reason=reason, usage=self._usage(), choice=self._index, mean_log_prob=mean)
+        mean = self._tally.mean_log_prob if self._logs else None
+        usage = self._tally.usage
+        return Finished(reason=reason, usage=usage, choice=self._index, mean_log_prob=mean)
 
 
 def _echo(request: GenerationRequest) -> EchoedPrompt:

@@ -199,35 +199,15 @@ class Service:
 
 
 def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: float) -> EngineRequest:
-    text, token_ids, adds_special_tokens = None, None, True
-    match request.prompt:
-        case ChatPrompt():
-            text = prompting.render(
-                request.prompt,
-                card.facts,
-                request.callable_tools,
-                takes_callers_values=card.takes_template_values,
-                takes_templates=card.takes_templates,
-            )
-            adds_special_tokens = False
-        case TextPrompt():
-            text = infilling.text_of(request.prompt, card)
-        case TokenPrompt():
-            token_ids = request.prompt.ids
-        case PromptBatch():
-            raise TypeError("a batch is taken apart before it gets here")
-        case _:
-            assert_never(request.prompt)
+    adds_special_tokens = request.adds_special_tokens
+    if adds_special_tokens is None:  # a chat template writes its own
+        adds_special_tokens = not isinstance(request.prompt, ChatPrompt)
     return EngineRequest(
         id=request.id,
         model=card,
-        text=text,
-        token_ids=token_ids,
-        add_special_tokens=(
-            adds_special_tokens
-            if request.adds_special_tokens is None
-            else request.adds_special_tokens
-        ),
+        text=_text(request, card),
+        token_ids=request.prompt.ids if isinstance(request.prompt, TokenPrompt) else None,
+        add_special_tokens=adds_special_tokens,
         max_tokens=request.max_tokens,
         timeout_s=timeout_s,
         sampling=request.sampling.with_defaults(card.sampling),
@@ -241,6 +221,27 @@ def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: floa
         priority=request.priority,
         cache_salt=request.cache_salt,
     )
+
+
+def _text(request: GenerationRequest, card: ModelCard) -> str | None:
+    """The prompt's; None where it is given as token ids."""
+    match request.prompt:
+        case ChatPrompt():
+            return prompting.render(
+                request.prompt,
+                card.facts,
+                request.callable_tools,
+                takes_callers_values=card.takes_template_values,
+                takes_templates=card.takes_templates,
+            )
+        case TextPrompt():
+            return infilling.text_of(request.prompt, card)
+        case TokenPrompt():
+            return None
+        case PromptBatch():
+            raise TypeError("a batch is taken apart before it gets here")
+        case _:
+            assert_never(request.prompt)
 
 
 def _hides_stop_tokens(request: GenerationRequest) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 from proxy.parsing.reader import Steps
@@ -35,6 +36,6 @@ class SectionCalls(ToolParser):
         yield from self._end(dict(self.sections).get(start, ""), gap)
         return False
 
+    @abstractmethod
     def _call(self) -> Steps[None]:
         """One call with its end."""
-        raise NotImplementedError

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 from guide_compiler import GuideCompiler
+from inbox import Inbox
 from onnx_decoder import OnnxDecoder
 from port import Job
 from scheduler import Limits, Scheduler
@@ -34,12 +35,11 @@ class OnnxRuntime:
         *,
         end_ids: frozenset[int],
     ) -> None:
-        self._changed = threading.Condition()
-        self._arrived: list[Job] = []
-        self._jobs: dict[str, list[Job]] = {}
-        self._is_closing = False
+        self._inbox = Inbox()
         self._guides = guides
-        self._scheduler = Scheduler(decoder, guides, limits, end_ids=end_ids, ended=self._forget)
+        self._scheduler = Scheduler(
+            decoder, guides, limits, end_ids=end_ids, ended=self._inbox.forget
+        )
         self._thread = threading.Thread(target=self._work, name="onnx-runtime", daemon=True)
         self._thread.start()
 
@@ -71,31 +71,15 @@ class OnnxRuntime:
         return self._scheduler.stats
 
     def submit(self, job: Job) -> None:
-        with self._changed:
-            self._jobs.setdefault(job.request_id, []).append(job)
-            self._arrived.append(job)
-            self._changed.notify()
+        self._inbox.submit(job)
 
     def cancel(self, request_id: str) -> bool:
-        with self._changed:
-            jobs = self._jobs.get(request_id, [])
-            for job in jobs:
-                job.is_cancelled = True
-            return bool(jobs)
+        return self._inbox.cancel(request_id)
 
     def close(self) -> None:
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify()
+        self._inbox.close()
         self._thread.join()
         self._guides.close()
-
-    def _forget(self, job: Job) -> None:
-        with self._changed:
-            jobs = self._jobs[job.request_id]
-            jobs.remove(job)
-            if not jobs:
-                del self._jobs[job.request_id]
 
     def _work(self) -> None:
         pause_s: float | None = None
@@ -113,15 +97,14 @@ class OnnxRuntime:
 
     def _wait(self, pause_s: float | None) -> bool:
         """Until there is work; False when it is time to close."""
-        with self._changed:
-            if pause_s is not None and not self._arrived and not self._is_closing:
-                self._changed.wait(pause_s)
-            while not (self._arrived or self._is_closing or self._scheduler.has_work):
-                self._changed.wait()
-            return not self._is_closing
+        inbox = self._inbox
+        with inbox.changed:
+            if pause_s is not None and not inbox.has_arrived and not inbox.is_closing:
+                inbox.changed.wait(pause_s)
+            while not (inbox.has_arrived or inbox.is_closing or self._scheduler.has_work):
+                inbox.changed.wait()
+            return not inbox.is_closing
 
     def _take_arrived(self) -> None:
-        with self._changed:
-            arrived, self._arrived = self._arrived, []
-        for job in arrived:
+        for job in self._inbox.take():
             self._scheduler.add(job)

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+from inbox import Inbox
 from playback import Playback
 from port import Job
 from script import Script
@@ -24,11 +25,8 @@ class ScriptedRuntime:
     def __init__(self, script: Script) -> None:
         self.stats = Stats()
         self._script = script
-        self._changed = threading.Condition()
-        self._arrived: list[Job] = []
-        self._jobs: dict[str, list[Job]] = {}
+        self._inbox = Inbox()
         self._playing: list[Playback] = []
-        self._is_closing = False
         self._thread = threading.Thread(target=self._work, name="scripted-runtime", daemon=True)
         self._thread.start()
 
@@ -37,28 +35,19 @@ class ScriptedRuntime:
         return cls(Script.read(artifacts / "script.json"))
 
     def submit(self, job: Job) -> None:
-        with self._changed:
-            self._jobs.setdefault(job.request_id, []).append(job)
-            self._arrived.append(job)
-            self._changed.notify()
+        self._inbox.submit(job)
 
     def cancel(self, request_id: str) -> bool:
-        with self._changed:
-            jobs = self._jobs.get(request_id, [])
-            for job in jobs:
-                job.is_cancelled = True
-            return bool(jobs)
+        return self._inbox.cancel(request_id)
 
     def close(self) -> None:
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify()
+        self._inbox.close()
         self._thread.join()
 
     def _work(self) -> None:
         due = time.monotonic()
         while self._wait_until(due):
-            arrived = [Playback(job, self._script) for job in self._take_arrived()]
+            arrived = [Playback(job, self._script) for job in self._inbox.take()]
             now = time.monotonic()
             if now < due:
                 self._playing += self._step(arrived)
@@ -69,7 +58,7 @@ class ScriptedRuntime:
             self._playing = self._step(self._playing + arrived)
             self.stats.rows_decoding = len(self._playing)
             self.stats.decode_steps += self.stats.decode_tokens > began
-        for playback in [Playback(job, self._script) for job in self._take_arrived()]:
+        for playback in [Playback(job, self._script) for job in self._inbox.take()]:
             playback.cancel()
         for playback in self._playing:
             playback.cancel()
@@ -80,29 +69,18 @@ class ScriptedRuntime:
         for playback in playing:
             self.stats.decode_tokens += playback.step()
             if playback.is_over:
-                self._forget(playback.job)
+                self._inbox.forget(playback.job)
             else:
                 going_on.append(playback)
         return going_on
 
     def _wait_until(self, due: float) -> bool:
         """Or until a job comes; False when it is time to close."""
-        with self._changed:
-            while not (self._arrived or self._is_closing):
+        inbox = self._inbox
+        with inbox.changed:
+            while not (inbox.has_arrived or inbox.is_closing):
                 left_s = due - time.monotonic() if self._playing else None
                 if left_s is not None and left_s <= 0:
                     break
-                self._changed.wait(left_s)
-            return not self._is_closing
-
-    def _take_arrived(self) -> list[Job]:
-        with self._changed:
-            arrived, self._arrived = self._arrived, []
-        return arrived
-
-    def _forget(self, job: Job) -> None:
-        with self._changed:
-            jobs = self._jobs[job.request_id]
-            jobs.remove(job)
-            if not jobs:
-                del self._jobs[job.request_id]
+                inbox.changed.wait(left_s)
+            return not inbox.is_closing
