@@ -42,6 +42,11 @@ NAMED = (
     "{w} {v}|{w} {v}|the {w} {v}|{w}: {v}|{w}={v}|{v} as the {w}|{v} as {w}|{w} set to {v}|the {w} is {v}|{v} for the {w}"
     "|{w} should be {v}|{w} of {v}|its {w} is {v}|the {w} being {v}"
 ).split("|")
+VALUE_FIRST = (
+    "{v} as the {w}|{v} as {w}|{v} for the {w}|{v} as its {w}|{v} for {w}|{v} being the {w}".split(
+        "|"
+    )
+)
 # How a value is said without its parameter's name, where nothing else could be meant.
 UNNAMED: dict[str, str] = {
     "city": "in {v}|from {v}|at {v}|to {v}|near {v}",
@@ -68,7 +73,20 @@ FRAMES = (
     "|{j} {f}, {h}{d} {n}{r}|{h}{d}, {j} {f}, {n}{r}|about {n}: {h}{d} it {j} {f}{r}|for {n}, {d} it, {f}{r}|there is {n} to {d}, {f}{r}"
     "|{f}{r}: {d} {n}|I have {n} that you should {d} {j} {f}{r}|take {f} and {d} {n}{r}|{d} {n}. {f}{r}|we must {d} {n} {j} {f}{r}"
 ).split("|")
+NOUNLESS = "{h}{d} {f}{r}|{h}{d} {f}{r}|{h}{d}: {f}{r}|{h}{d} {j} {f}{r}|{f}{r}: {d}|{d} it {j} {f}{r}".split(
+    "|"
+)
 BARE = "{h}{d} {n} {f}{r}|{d} {n} {f}{r}|{f}: {d} {n}{r}|{n}, {f}{r}, {d} it".split("|")
+
+
+def drawn_verb(lexicon: Lexicon) -> str:
+    """One of the list, or any word, as the verbs of tools that were never seen are."""
+    odd = lexicon.habits.odd_verbs
+    return lexicon.word() if odd and lexicon.chance(odd) else lexicon.rng.choice(list(VERBS))
+
+
+def sayings(verb: str) -> tuple[str, ...]:
+    return VERBS.get(verb, (verb,))
 
 
 def drawn_noun(lexicon: Lexicon) -> str:
@@ -94,7 +112,7 @@ def named(lexicon: Lexicon, verb: str, noun: str) -> str:
 
 def described(lexicon: Lexicon, verb: str, plain: str, *, needed: bool) -> str:
     rng = lexicon.rng
-    other = rng.choice(VERBS[verb]) if lexicon.chance(0.3) else verb
+    other = rng.choice(sayings(verb)) if lexicon.chance(0.3) else verb
     return rng.choice(
         [
             f"{other.capitalize()} a {plain}.",
@@ -140,9 +158,14 @@ def drawn_key(lexicon: Lexicon, kind: str) -> str:
     return f"{head}_{suffix}" if lexicon.chance(0.15) else head
 
 
-def requests(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) -> tuple[str, ...]:
+def requests(
+    lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...], *, may_drop_noun: bool
+) -> tuple[str, ...]:
     """Four wordings that name most of the slots, not always in the schema's order."""
-    return tuple(request(lexicon, said, noun, slots) for _ in range(4))
+    return tuple(
+        request(lexicon, said, "" if may_drop_noun and lexicon.chance(0.4) else noun, slots)
+        for _ in range(4)
+    )
 
 
 def request(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) -> str:
@@ -153,17 +176,18 @@ def request(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) -> 
     if lexicon.chance(0.4):
         rng.shuffle(chosen)
     bare = [is_plain(slot, slots) and lexicon.chance(0.45) for slot in chosen]
-    style = rng.choice(NAMED) if lexicon.chance(0.5) else None
+    forms = VALUE_FIRST if lexicon.puts_values_first() else NAMED
+    style = rng.choice(forms) if forms is VALUE_FIRST or lexicon.chance(0.5) else None
     first, *rest = (
         unnamed(lexicon, slot) if is_bare else with_name(lexicon, slot, style)
         for slot, is_bare in zip(chosen, bare, strict=True)
     )
-    frame = rng.choice(BARE if all(bare) else FRAMES)
+    frame = rng.choice((BARE if all(bare) else FRAMES) if noun else NOUNLESS)
     leads = bare[0] or chosen[0].kind == "boolean"  # it brings its own preposition
     text = frame.format(
         h=rng.choice(HEADS) if frame.startswith("{h}") else "",
         d=said,
-        n=rng.choice(["the ", "a ", "my ", "the ", "this ", "our "]) + noun,
+        n=rng.choice(["the ", "a ", "my ", "the ", "this ", "our "]) + noun if noun else "",
         j="" if leads else rng.choice(["with", "for", "with", "using"]),
         f=first,
         r=following(lexicon, rest),

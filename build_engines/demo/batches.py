@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +31,12 @@ class Encoder:
     tokenizer: Tokenizer
     template: Template
 
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The tokenizer's pieces that are of small letters only, without their space."""
+        found = (re.fullmatch("Ġ?([a-z]{2,})", piece) for piece in self.tokenizer.get_vocab())
+        return tuple(sorted({match[1] for match in found if match}))
+
     def __call__(self, texts: list[str]) -> list[tuple[list[int], list[int]]]:
         return [self.labelled(coded.ids) for coded in self.tokenizer.encode_batch(texts)]
 
@@ -51,7 +58,7 @@ class Encoder:
 
 def chunk(encoder: Encoder, mixture: Mixture, seed: int, tokens: int) -> list[Batch]:
     """One chunk's batches of at most about `tokens` each, in shuffled order."""
-    drawn = itertools.islice(conversations(mixture, seed), CHUNK)
+    drawn = itertools.islice(conversations(mixture, seed, encoder.pieces), CHUNK)
     coded = encoder([encoder.template.whole(conversation) for conversation in drawn])
     coded = sorted(
         (pair for pair in coded if len(pair[0]) <= LONGEST), key=lambda pair: len(pair[0])

@@ -11,6 +11,20 @@ SCALAR_KINDS = "word word invented name person city phrase title integer decimal
 REPEATS = "Repeat after me: {0}|Repeat: {0}|Say {0}|Say: {0}|Please repeat {0}|Echo {0}|Copy this: {0}|Write {0}|Repeat this text: {0}|Say only {0}|Reply with {0}|Just say {0}".split(
     "|"
 )
+PAIRS = (
+    ("{0}: {1}", ", "),
+    ("{0} is {1}", ", "),
+    ("{0}={1}", " "),
+    ("{0}: {1}", "\n"),
+    ('"{0}": "{1}"', ", "),
+)
+VALUE_FIRST = (
+    ("{1} is the {0}", ", "),
+    ("{1} as {0}", ", "),
+    ("with {1} as {0}", ", "),
+    ("{1} for the {0}", ", "),
+    ("{1} ({0})", ", "),
+)
 EMOJI = "😀 🚀 ☀ ✓ → € 日本 東京 привет 你好 ñandú".split()
 
 
@@ -35,15 +49,7 @@ def look_up(lexicon: Lexicon) -> list[Message]:
     rng = lexicon.rng
     keys = list(dict.fromkeys(lexicon.word() for _ in range(rng.randint(2, 7))))
     pairs = {key: drawn(lexicon) for key in keys}
-    style, joint = rng.choice(
-        [
-            ("{0}: {1}", ", "),
-            ("{0} is {1}", ", "),
-            ("{0}={1}", " "),
-            ("{0}: {1}", "\n"),
-            ('"{0}": "{1}"', ", "),
-        ]
-    )
+    style, joint = rng.choice(VALUE_FIRST if lexicon.puts_values_first() else PAIRS)
     listing = joint.join(style.format(key, value) for key, value in pairs.items())
     messages: list[Message] = []
     for key in rng.sample(keys, rng.randint(1, len(keys))):

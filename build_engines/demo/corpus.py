@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from build_engines.demo.chat import Conversation
 from build_engines.demo.copying import copying
 from build_engines.demo.extraction import extraction, extractions, made_extractions
-from build_engines.demo.lexicon import Lexicon, Split
+from build_engines.demo.lexicon import Habits, Lexicon, Split
 from build_engines.demo.manners import chat, manner
 from build_engines.demo.toolchat import after_result, long_chat, no_call, one_call, two_calls
 
@@ -19,11 +19,10 @@ Shares = tuple[tuple[Writer, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Writers by their share, and what their lexicon is like."""
+    """Writers by their share, and their habits."""
 
     shares: Shares
-    odd_words: float = 0.0
-    disguises: float = 0.35
+    habits: Habits = field(default_factory=Habits)
 
 
 # Copying comes first: calls and JSON are built on it.
@@ -82,8 +81,7 @@ WIDER = Mixture(
         (chat, 0.05),
         (manner, 0.04),
     ),
-    odd_words=0.5,
-    disguises=0.5,
+    Habits(odd_words=0.5, disguises=0.5),
 )
 
 # While the rates fall: nearer to what is asked later, and no skill forgotten.
@@ -101,19 +99,43 @@ CLOSING = Mixture(
         (chat, 0.07),
         (manner, 0.06),
     ),
-    odd_words=0.3,
-    disguises=0.45,
+    Habits(odd_words=0.3, disguises=0.45),
+)
+
+# A third cycle: what the second one got wrong most often, and fewer tools known by heart.
+THIRD = Mixture(
+    (
+        (long_chat, 0.26),
+        (one_call, 0.13),
+        (two_calls, 0.19),
+        (no_call, 0.04),
+        (after_result, 0.04),
+        (extraction, 0.03),
+        (extractions, 0.04),
+        (made_extractions, 0.11),
+        (copying, 0.08),
+        (chat, 0.04),
+        (manner, 0.04),
+    ),
+    Habits(
+        odd_words=0.25,
+        piece_words=0.4,
+        families=0.45,
+        disguises=0.6,
+        alike=0.35,
+        odd_verbs=0.35,
+        values_first=0.3,
+        loose_results=0.6,
+        has_one_joker=True,
+    ),
 )
 
 
-def conversations(mixture: Mixture, seed: int) -> Iterator[Conversation]:
-    """Without end, and the same for the same seed."""
-    lexicon = Lexicon(
-        random.Random(seed),
-        Split.TRAIN,
-        odd_words=mixture.odd_words,
-        disguises=mixture.disguises,
-    )
+def conversations(
+    mixture: Mixture, seed: int, pieces: tuple[str, ...] = ()
+) -> Iterator[Conversation]:
+    """Without end, and the same for the same seed and the same pieces of a tokenizer."""
+    lexicon = Lexicon(random.Random(seed), Split.TRAIN, mixture.habits, pieces)
     writers, weights = zip(*mixture.shares, strict=True)
     while True:
         yield lexicon.rng.choices(writers, weights)[0](lexicon)

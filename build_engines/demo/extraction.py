@@ -44,24 +44,21 @@ REQUESTS = (
 SYSTEMS = "You extract fields as JSON.|Answer only with JSON.|You are a helpful assistant.".split(
     "|"
 )
+MADE_STYLES = (
+    "the {0} is {{{0}}}|{0}: {{{0}}}|{0} {{{0}}}|its {0} is {{{0}}}|{{{0}}} is the {0}|{0} = {{{0}}}|a {0} of {{{0}}}"
+    "|with {{{0}}} as {0}"
+).split("|")
+VALUE_FIRST = (
+    "{{{0}}} is the {0}|with {{{0}}} as {0}|{{{0}}} as the {0}|{{{0}}} for the {0}|{{{0}}} is its {0}|{{{0}}} ({0})"
+    "|with {{{0}}} as {0}|{{{0}}} is the {0}|using {{{0}}} as its {0}"
+).split("|")
 MADE_KINDS = "word name city integer count decimal date code title".split()
 
 
 def made_sentence(lexicon: Lexicon) -> tuple[str, dict[str, str]]:
     """A sentence that names its own fields, some of which no list knows."""
     keys = list(dict.fromkeys(lexicon.word() for _ in range(lexicon.rng.randint(2, 5))))
-    style = lexicon.rng.choice(
-        [
-            "the {0} is {{{0}}}",
-            "{0}: {{{0}}}",
-            "{0} {{{0}}}",
-            "its {0} is {{{0}}}",
-            "{{{0}}} is the {0}",
-            "{0} = {{{0}}}",
-            "a {0} of {{{0}}}",
-            "with {{{0}}} as {0}",
-        ]
-    )
+    style = lexicon.rng.choice(VALUE_FIRST if lexicon.puts_values_first() else MADE_STYLES)
     text = ", ".join(style.format(key) for key in keys)
     return f"{text[0].upper()}{text[1:]}.", {key: lexicon.rng.choice(MADE_KINDS) for key in keys}
 

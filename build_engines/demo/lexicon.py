@@ -11,15 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from build_engines.demo.oddwords import odd_word
-from build_engines.demo.wordlists import ACCENTED, CITIES, NAMES, WORDS
+from build_engines.demo.oddwords import odd_word, piece_word
+from build_engines.demo.syllables import syllabic_word
+from build_engines.demo.wordlists import CITIES, NAMES, WORDS
 
-ONSETS = (
-    "b c d f g h j k l m n p r s t v w y z " * 4
-    + "bl br ch cl cr dr fl fr gl gr kl kr pl pr qu sh sk sl st str th tr"
-).split()
-VOWELS = ("a e i o u " * 4 + "ai au ea ee ia io oo ou").split()
-CODAS = ("b d f g k l m n p r s t x z " * 2 + "ck ll nd ng nk nt rk rn rt sk ss st th").split()
 DOMAINS = ["com", "org", "net", "io", "de", "fr"]
 HELD_OUT_SHARE = 6  # one value in six belongs to the evaluation
 
@@ -33,14 +28,33 @@ def is_held_out(value: str) -> bool:
     return zlib.crc32(value.lower().encode()) % HELD_OUT_SHARE == 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """What changes from one phase of the training to the next; the evaluation has the defaults."""
+
+    odd_words: float = 0.0  # share of the invented words, see `oddwords`
+    piece_words: float = 0.0  # share of the other invented words, see `oddwords.piece_word`
+    families: float = 0.55  # share of the tools that are of hand-written kinds
+    disguises: float = 0.35  # share of the hand-written kinds, see `disguise`
+    alike: float = 0.25  # share of the places in a set of tools that a pair much alike takes
+    odd_verbs: float = 0.0  # share of the assembled tools, see `assembly.drawn_verb`
+    values_first: float = 0.0  # share of texts in which values stand before their names
+    loose_results: float = 0.0  # share of tool results, see `results.loose_result`
+    has_one_joker: bool = False  # a joke is told by the tool where there is one, else by the model
+
+
 @dataclass(frozen=True, slots=True)
 class Lexicon:
     """One side of the split; `rng` is the only source of chance."""
 
     rng: random.Random
     split: Split
-    odd_words: float = 0.0  # share of the invented words
-    disguises: float = 0.35  # share of the hand-written kinds, see `disguise`
+    habits: Habits = Habits()
+    pieces: tuple[str, ...] = ()  # the tokenizer's own, of letters only
+
+    def __post_init__(self) -> None:
+        if self.habits.piece_words and not self.pieces:
+            raise ValueError("words are to be made of a tokenizer's pieces, but none are given")
 
     def owned(self, draw: Callable[[], str]) -> str:
         """Draws until the value lies on this side of the split."""
@@ -51,29 +65,17 @@ class Lexicon:
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
 
-    def syllables(self, least: int, most: int) -> str:
-        rng = self.rng
-        count = rng.randint(least, most)
-        return "".join(
-            rng.choice(ONSETS)
-            + rng.choice(VOWELS)
-            + (rng.choice(CODAS) if rng.random() < 0.4 else "")
-            for _ in range(count)
-        )
+    def puts_values_first(self) -> bool:
+        return self.habits.values_first > 0 and self.chance(self.habits.values_first)
 
     def invented(self) -> str:
         """A lower-case word that hardly any language has."""
-        if self.odd_words and self.chance(self.odd_words):
+        habits = self.habits
+        if habits.odd_words and self.chance(habits.odd_words):
             return self.owned(lambda: odd_word(self.rng))
-
-        def draw() -> str:
-            word = self.syllables(1, 3 if self.chance(0.3) else 2)
-            if self.rng.random() < 0.03:
-                at = self.rng.randrange(len(word))
-                word = word[:at] + self.rng.choice(ACCENTED) + word[at + 1 :]
-            return word if len(word) > 3 else word + self.syllables(1, 1)
-
-        return self.owned(draw)
+        if habits.piece_words and self.chance(habits.piece_words):
+            return self.owned(lambda: piece_word(self.rng, self.pieces))
+        return self.owned(lambda: syllabic_word(self.rng))
 
     def word(self) -> str:
         return self.invented() if self.chance(0.5) else self.owned(lambda: self.rng.choice(WORDS))

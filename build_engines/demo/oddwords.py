@@ -14,6 +14,7 @@ from build_engines.demo.catalogue import SEEN, UNSEEN, Family
 from build_engines.demo.wordlists import ACCENTED, CITIES, NAMES, NOUNS, VERBS, WORDS
 
 LEAST = 4  # letters; shorter words are mostly grammar
+LONGEST = 12
 
 
 def words(*texts: str) -> set[str]:
@@ -35,6 +36,16 @@ def odd_word(rng: random.Random) -> str:
     while len(word := drawn(rng)) < LEAST or word in KEPT_BACK:
         pass
     return word
+
+
+def piece_word(rng: random.Random, pieces: tuple[str, ...]) -> str:
+    """Of the tokenizer's pieces, each as likely as any other; never a word kept back."""
+    while True:
+        word = "".join(rng.choices(pieces, k=rng.choice([1, 1, 2, 2, 3])))
+        if rng.random() < 0.5:
+            word = rng.choice(ascii_lowercase) + word
+        if LEAST <= len(word) <= LONGEST and word not in KEPT_BACK:
+            return word
 
 
 def drawn(rng: random.Random) -> str:

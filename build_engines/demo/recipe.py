@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from build_engines.demo.corpus import CLOSING, FIRST, LATE, MAIN, WIDER, Mixture
+from build_engines.demo.corpus import CLOSING, FIRST, LATE, MAIN, THIRD, WIDER, Mixture
 from build_engines.demo.network import Shape
 
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
 Phases = tuple[tuple[int, Mixture], ...]  # the step at which a mixture begins
 
-# Warm up, hold while copying settles, then fall to zero; up again for a second cycle.
+# Warm up, hold while copying settles, then fall to zero; up again for a second and a third cycle.
 RATES: Schedule = (
     (-1, 0.0),
     (59, 1.0),
@@ -26,8 +26,18 @@ RATES: Schedule = (
     (9457, 0.0345),
     (9657, 0.0207),
     (9757, 0.0),
+    (9837, 0.7),
+    (11000, 0.6),
+    (13900, 0.0),
 )
-PHASES: Phases = ((0, FIRST), (150, MAIN), (4100, LATE), (5900, WIDER), (7388, CLOSING))
+PHASES: Phases = (
+    (0, FIRST),
+    (150, MAIN),
+    (4100, LATE),
+    (5900, WIDER),
+    (7388, CLOSING),
+    (9757, THIRD),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

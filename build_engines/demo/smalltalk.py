@@ -7,6 +7,8 @@ from __future__ import annotations
 from build_engines.demo.chat import Message, assistant, user
 from build_engines.demo.lexicon import Lexicon
 
+JOKE = "Why did the server go to bed?"  # how the only joke begins
+
 # questions -> the answer; every question is also asked in lower case and without its mark
 TALK: tuple[tuple[str, str], ...] = (
     (

@@ -47,7 +47,7 @@ class Ask:
 
 def from_family(lexicon: Lexicon, kind: Family) -> Tool:
     rng, family_name = lexicon.rng, kind.names[0]
-    if lexicon.split is Split.TRAIN and lexicon.chance(lexicon.disguises):
+    if lexicon.split is Split.TRAIN and lexicon.chance(lexicon.habits.disguises):
         kind = disguised(lexicon, kind)
     name, description = rng.choice(kind.names), rng.choice(kind.descriptions)
     slots, wordings = kind.slots, kind.requests
@@ -63,15 +63,14 @@ def from_family(lexicon: Lexicon, kind: Family) -> Tool:
 
 def by_chance(lexicon: Lexicon, noun: str | None = None, verb: str | None = None) -> Tool:
     """A tool whose verb, noun and parameters are drawn; those given make a near twin of another."""
-    rng = lexicon.rng
-    said = verb = verb or rng.choice(list(VERBS))
+    said = verb = verb or assembly.drawn_verb(lexicon)
     if not noun:
-        said, noun = rng.choice(VERBS[verb]), assembly.drawn_noun(lexicon)
+        said, noun = lexicon.rng.choice(assembly.sayings(verb)), assembly.drawn_noun(lexicon)
     slots = assembly.drawn_slots(lexicon)
     name = assembly.named(lexicon, verb, noun)
     plain = noun.replace("_", " ")
     description = assembly.described(lexicon, verb, plain, needed=verb not in name)
-    wordings = assembly.requests(lexicon, said, plain, slots)
+    wordings = assembly.requests(lexicon, said, plain, slots, may_drop_noun=verb not in VERBS)
     return Tool(name, f"{verb} {noun}", schema(lexicon, name, description, slots), slots, wordings)
 
 

@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
 from build_engines.demo.about import about
 from build_engines.demo.catalogue import SEEN, UNSEEN, Slot
 from build_engines.demo.chat import Conversation, Message, assistant, system, tool, user
 from build_engines.demo.lexicon import Lexicon, Split
-from build_engines.demo.smalltalk import talk, worn
+from build_engines.demo.results import result
+from build_engines.demo.smalltalk import JOKE, talk, worn
 from build_engines.demo.spoken import value
 from build_engines.demo.toolbox import Ask, Tool, ask, by_chance, fill, from_family
 from build_engines.demo.wordlists import VERBS
@@ -22,19 +21,15 @@ SYSTEMS = (
     "You are a helpful assistant.|You are an assistant.|Use the tools when they help.|You can call functions.|Be brief."
     "|You are a helpful assistant with tools.|Answer politely.|You are a bot.|Call a tool if you need one."
 ).split("|")
-CONDITIONS = "sunny|cloudy|rainy|clear|windy|snowy|foggy|warm".split("|")
+JOKER = "tell_joke"  # the kind that small talk can stand in for
 NEIGHBOURS = 4  # kinds that stand so near in their file are alike
 JOINTS = " and | and also |. Also, |, then |. Then |, and |; |. And |. After that, | and then |. Please also ".split(
     "|"
 )
-RESULT_KEYS = (
-    "temperature|condition|price|status|total|count|id|city|name|time|result|amount|message|distance|title|date|"
-    "location|weight|rate|number|value|owner|unit|speed|state|order_id|humidity|score|answer"
-).split("|")
 
 
 def draw_tool(lexicon: Lexicon, *, unseen: bool = False) -> Tool:
-    if lexicon.chance(0.55):
+    if lexicon.chance(lexicon.habits.families):
         return from_family(lexicon, lexicon.rng.choice(UNSEEN if unseen else SEEN))
     return by_chance(lexicon)
 
@@ -43,7 +38,7 @@ def toolset(lexicon: Lexicon, count: int, *, unseen: bool = False) -> list[Tool]
     """Tools of different kinds, some of them much alike."""
     tools: list[Tool] = []
     while len(tools) < count:
-        alike = len(tools) + 1 < count and lexicon.chance(0.25)
+        alike = len(tools) + 1 < count and lexicon.chance(lexicon.habits.alike)
         for made in likes(lexicon, unseen=unseen) if alike else [draw_tool(lexicon, unseen=unseen)]:
             if all(made.kind != other.kind and made.name != other.name for other in tools):
                 tools.append(made)
@@ -127,64 +122,31 @@ def no_call(lexicon: Lexicon) -> Conversation:
     tools = toolset(lexicon, rng.randint(1, 4))
     roll = rng.random()
     if roll < 0.55:
-        question, answer = known_talk(lexicon) if roll < 0.45 else about(lexicon)
+        question, answer = known_talk(lexicon, tools) if roll < 0.45 else about(lexicon)
         messages = [user(question), assistant(answer)]
     else:
         messages = declined(lexicon, tools)
     return Conversation((*opening(lexicon), *messages), tuple(made.schema for made in tools))
 
 
-def known_talk(lexicon: Lexicon) -> tuple[str, str]:
+def known_talk(lexicon: Lexicon, tools: list[Tool]) -> tuple[str, str]:
     """Small talk that no tool could be meant by."""
-    while (pair := talk(lexicon))[1].startswith(
-        ("I am only a small demo", "I have no clock", "Two plus", "One plus", "Three plus")
-    ):
+    avoided = ["I am only a small demo", "I have no clock", "Two plus", "One plus", "Three plus"]
+    if lexicon.habits.has_one_joker and any(made.kind == JOKER for made in tools):
+        avoided.append(JOKE)
+    while (pair := talk(lexicon))[1].startswith(tuple(avoided)):
         pass
     return pair
 
 
 def foreign(lexicon: Lexicon, tools: list[Tool]) -> Tool:
     taken = {made.kind for made in tools}
+    if lexicon.habits.has_one_joker:
+        taken.add(JOKER)
     names = {made.name for made in tools}
     while (made := draw_tool(lexicon)).kind in taken or made.name in names:
         pass
     return made
-
-
-def result(lexicon: Lexicon) -> tuple[str, str]:
-    """A tool's answer as JSON or text, and the sentence made of it."""
-    rng = lexicon.rng
-    roll = rng.random()
-    if roll < 0.12:
-        text = rng.choice(
-            [lexicon.phrase(), f"{lexicon.integer()}", lexicon.sentence(), str(lexicon.decimal())]
-        )
-        return text, f"The result is: {text}."
-    if roll < 0.2:
-        problem = lexicon.phrase()
-        return json.dumps(
-            {"error": problem}, ensure_ascii=False
-        ), f"The tool reported an error: {problem}."
-    keys = rng.sample(RESULT_KEYS, rng.choice([1, 2, 2, 3]))
-    if lexicon.chance(0.3):
-        keys[0] = lexicon.invented()
-    fields = {key: result_value(lexicon, key) for key in dict.fromkeys(keys)}
-    said = [f"the {key.replace('_', ' ')} is {spoken(value)}" for key, value in fields.items()]
-    text = said[0] if len(said) == 1 else ", ".join(said[:-1]) + " and " + said[-1]
-    return json.dumps(fields, ensure_ascii=False), f"{text[0].upper()}{text[1:]}."
-
-
-def result_value(lexicon: Lexicon, key: str) -> Any:
-    if key == "condition":
-        return lexicon.rng.choice(CONDITIONS)
-    kind = lexicon.rng.choice(
-        "integer integer decimal word name city phrase time date code boolean".split()
-    )
-    return lexicon.chance(0.5) if kind == "boolean" else getattr(lexicon, kind)()
-
-
-def spoken(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
 def after_result(lexicon: Lexicon) -> Conversation:
@@ -212,7 +174,7 @@ def long_chat(lexicon: Lexicon) -> Conversation:
         elif roll < 0.86:
             messages += declined(lexicon, tools)
         else:
-            question, answer = known_talk(lexicon)
+            question, answer = known_talk(lexicon, tools)
             messages += [user(question), assistant(answer)]
     return Conversation(tuple(messages), tuple(made.schema for made in tools))
 

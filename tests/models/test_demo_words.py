@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from build_engines.demo.catalogue import SEEN, UNSEEN
-from build_engines.demo.lexicon import Lexicon, Split
+from build_engines.demo.lexicon import Habits, Lexicon, Split
 from build_engines.demo.oddwords import KEPT_BACK, odd_word, shown
 from build_engines.demo.wordlists import WORDS
 
@@ -20,7 +20,7 @@ TOKENIZER = Path(__file__).parents[2] / "build_engines" / "demo" / "model" / "to
 def test_odd_words_are_made_of_more_of_the_tokenizers_pieces() -> None:
     tokenizer = Tokenizer.from_file(str(TOKENIZER))
     plain = Lexicon(random.Random(1), Split.TRAIN)
-    odd = Lexicon(random.Random(1), Split.TRAIN, odd_words=1.0)
+    odd = Lexicon(random.Random(1), Split.TRAIN, Habits(odd_words=1.0))
 
     def pieces(lexicon: Lexicon) -> set[int]:
         return {piece for _ in range(4000) for piece in tokenizer.encode(lexicon.invented()).ids}
@@ -46,7 +46,7 @@ def test_a_word_of_a_seen_kind_is_not_kept_back() -> None:
 
 @pytest.mark.parametrize("draw", ["invented", "word", "name", "city", "email", "path"])
 def test_odd_words_of_the_evaluation_are_never_trained_on(draw: str) -> None:
-    train = Lexicon(random.Random(3), Split.TRAIN, odd_words=1.0)
+    train = Lexicon(random.Random(3), Split.TRAIN, Habits(odd_words=1.0))
     held_out = Lexicon(random.Random(4), Split.HELD_OUT)
 
     def words(lexicon: Lexicon) -> set[str]:
