@@ -81,8 +81,9 @@ BARE = "{h}{d} {n} {f}{r}|{d} {n} {f}{r}|{f}: {d} {n}{r}|{n}, {f}{r}, {d} it".sp
 
 def drawn_verb(lexicon: Lexicon) -> str:
     """One of the list, or any word, as the verbs of tools that were never seen are."""
-    odd = lexicon.habits.odd_verbs
-    return lexicon.word() if odd and lexicon.chance(odd) else lexicon.rng.choice(list(VERBS))
+    if lexicon.has_habit(lexicon.habits.odd_verbs):
+        return lexicon.word()
+    return lexicon.rng.choice(list(VERBS))
 
 
 def sayings(verb: str) -> tuple[str, ...]:
@@ -176,7 +177,7 @@ def request(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) -> 
     if lexicon.chance(0.4):
         rng.shuffle(chosen)
     bare = [is_plain(slot, slots) and lexicon.chance(0.45) for slot in chosen]
-    forms = VALUE_FIRST if lexicon.puts_values_first() else NAMED
+    forms = VALUE_FIRST if lexicon.has_habit(lexicon.habits.values_first) else NAMED
     style = rng.choice(forms) if forms is VALUE_FIRST or lexicon.chance(0.5) else None
     first, *rest = (
         unnamed(lexicon, slot) if is_bare else with_name(lexicon, slot, style)

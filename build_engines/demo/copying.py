@@ -49,7 +49,9 @@ def look_up(lexicon: Lexicon) -> list[Message]:
     rng = lexicon.rng
     keys = list(dict.fromkeys(lexicon.word() for _ in range(rng.randint(2, 7))))
     pairs = {key: drawn(lexicon) for key in keys}
-    style, joint = rng.choice(VALUE_FIRST if lexicon.puts_values_first() else PAIRS)
+    style, joint = rng.choice(
+        VALUE_FIRST if lexicon.has_habit(lexicon.habits.values_first) else PAIRS
+    )
     listing = joint.join(style.format(key, value) for key, value in pairs.items())
     messages: list[Message] = []
     for key in rng.sample(keys, rng.randint(1, len(keys))):

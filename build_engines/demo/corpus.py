@@ -123,6 +123,7 @@ THIRD = Mixture(
         families=0.45,
         disguises=0.6,
         alike=0.35,
+        siblings=0.2,
         odd_verbs=0.35,
         values_first=0.3,
         loose_results=0.6,

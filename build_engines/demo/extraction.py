@@ -58,7 +58,9 @@ MADE_KINDS = "word name city integer count decimal date code title".split()
 def made_sentence(lexicon: Lexicon) -> tuple[str, dict[str, str]]:
     """A sentence that names its own fields, some of which no list knows."""
     keys = list(dict.fromkeys(lexicon.word() for _ in range(lexicon.rng.randint(2, 5))))
-    style = lexicon.rng.choice(VALUE_FIRST if lexicon.puts_values_first() else MADE_STYLES)
+    style = lexicon.rng.choice(
+        VALUE_FIRST if lexicon.has_habit(lexicon.habits.values_first) else MADE_STYLES
+    )
     text = ", ".join(style.format(key) for key in keys)
     return f"{text[0].upper()}{text[1:]}.", {key: lexicon.rng.choice(MADE_KINDS) for key in keys}
 

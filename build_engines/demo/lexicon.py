@@ -37,6 +37,7 @@ class Habits:
     families: float = 0.55  # share of the tools that are of hand-written kinds
     disguises: float = 0.35  # share of the hand-written kinds, see `disguise`
     alike: float = 0.25  # share of the places in a set of tools that a pair much alike takes
+    siblings: float = 0.0  # share of the sets of tools, see `siblings`
     odd_verbs: float = 0.0  # share of the assembled tools, see `assembly.drawn_verb`
     values_first: float = 0.0  # share of texts in which values stand before their names
     loose_results: float = 0.0  # share of tool results, see `results.loose_result`
@@ -65,15 +66,16 @@ class Lexicon:
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
 
-    def puts_values_first(self) -> bool:
-        return self.habits.values_first > 0 and self.chance(self.habits.values_first)
+    def has_habit(self, share: float) -> bool:
+        """By chance; nothing is drawn where the share is 0, so the text of old phases stays."""
+        return share > 0 and self.chance(share)
 
     def invented(self) -> str:
         """A lower-case word that hardly any language has."""
         habits = self.habits
-        if habits.odd_words and self.chance(habits.odd_words):
+        if self.has_habit(habits.odd_words):
             return self.owned(lambda: odd_word(self.rng))
-        if habits.piece_words and self.chance(habits.piece_words):
+        if self.has_habit(habits.piece_words):
             return self.owned(lambda: piece_word(self.rng, self.pieces))
         return self.owned(lambda: syllabic_word(self.rng))
 

@@ -20,7 +20,7 @@ NOTHING = ("{}", "[]", "null", '""', "")
 
 def result(lexicon: Lexicon) -> tuple[str, str]:
     """A tool's answer as JSON or text, and the sentence made of it."""
-    if lexicon.habits.loose_results and lexicon.chance(lexicon.habits.loose_results):
+    if lexicon.has_habit(lexicon.habits.loose_results):
         return loose_result(lexicon)
     rng = lexicon.rng
     roll = rng.random()

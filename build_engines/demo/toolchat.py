@@ -11,6 +11,7 @@ from build_engines.demo.catalogue import SEEN, UNSEEN, Slot
 from build_engines.demo.chat import Conversation, Message, assistant, system, tool, user
 from build_engines.demo.lexicon import Lexicon, Split
 from build_engines.demo.results import result
+from build_engines.demo.siblings import siblings
 from build_engines.demo.smalltalk import JOKE, talk, worn
 from build_engines.demo.spoken import value
 from build_engines.demo.toolbox import Ask, Tool, ask, by_chance, fill, from_family
@@ -36,7 +37,7 @@ def draw_tool(lexicon: Lexicon, *, unseen: bool = False) -> Tool:
 
 def toolset(lexicon: Lexicon, count: int, *, unseen: bool = False) -> list[Tool]:
     """Tools of different kinds, some of them much alike."""
-    tools: list[Tool] = []
+    tools = siblings(lexicon, count) if lexicon.has_habit(lexicon.habits.siblings) else []
     while len(tools) < count:
         alike = len(tools) + 1 < count and lexicon.chance(lexicon.habits.alike)
         for made in likes(lexicon, unseen=unseen) if alike else [draw_tool(lexicon, unseen=unseen)]:
