@@ -1,7 +1,5 @@
 """Sets of tools that tell one thing each about the same subject: the noun alone parts them."""
 
-# ruff: noqa: E501  (sentences read best as plain text)
-
 from __future__ import annotations
 
 from build_engines.demo import assembly
