@@ -75,6 +75,8 @@ def spoken(value: Any) -> str:
 def loose_result(lexicon: Lexicon) -> tuple[str, str]:
     """As other programs write it: without spaces, indented, nested, a list, lines of text."""
     rng = lexicon.rng
+    if lexicon.has_habit(lexicon.habits.free_results):
+        return free_result(lexicon)
     roll = rng.random()
     if roll < 0.03:
         return rng.choice(NOTHING), "The tool gave no result."
@@ -98,6 +100,27 @@ def loose_result(lexicon: Lexicon) -> tuple[str, str]:
     if roll < 0.5:
         return written(lexicon, [fields]), said
     return written(lexicon, fields), said
+
+
+def free_result(lexicon: Lexicon) -> tuple[str, str]:
+    """Fields under a name of any kind, or a few words of plain text."""
+    rng = lexicon.rng
+    if lexicon.chance(0.5):
+        fields = result_fields(lexicon, rng.choice([1, 1, 2, 3]))
+        return written(lexicon, {lexicon.word(): fields}), sentence_of(told(fields))
+    draws = [
+        lexicon.word,
+        lexicon.word,
+        lexicon.integer,
+        lexicon.decimal,
+        lexicon.name,
+        lexicon.time,
+    ]
+    joints = [" ", " ", " ", " and ", ", ", " of ", " in ", " is "]
+    text = f"{rng.choice(draws)()}"
+    for _ in range(rng.randint(1, 5)):
+        text += f"{rng.choice(joints)}{rng.choice(draws)()}"
+    return text, f"The result is: {text}."
 
 
 def listed_result(lexicon: Lexicon) -> tuple[str, str]:
