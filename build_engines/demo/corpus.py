@@ -131,6 +131,36 @@ THIRD = Mixture(
     ),
 )
 
+# Its end: nearer to what is asked later, but for values before their names, the last to be learned.
+ENDING = Mixture(
+    (
+        (long_chat, 0.24),
+        (one_call, 0.11),
+        (two_calls, 0.18),
+        (no_call, 0.05),
+        (after_result, 0.03),
+        (extraction, 0.03),
+        (extractions, 0.03),
+        (made_extractions, 0.13),
+        (copying, 0.09),
+        (chat, 0.06),
+        (manner, 0.05),
+    ),
+    Habits(
+        odd_words=0.25,
+        piece_words=0.3,
+        families=0.5,
+        disguises=0.5,
+        alike=0.3,
+        siblings=0.12,
+        odd_verbs=0.25,
+        values_first=0.4,
+        loose_results=0.5,
+        free_results=0.2,
+        has_one_joker=True,
+    ),
+)
+
 
 def conversations(
     mixture: Mixture, seed: int, pieces: tuple[str, ...] = ()

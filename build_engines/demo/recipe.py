@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from build_engines.demo.corpus import CLOSING, FIRST, LATE, MAIN, THIRD, WIDER, Mixture
+from build_engines.demo.corpus import CLOSING, ENDING, FIRST, LATE, MAIN, THIRD, WIDER, Mixture
 from build_engines.demo.network import Shape
 
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
@@ -38,6 +38,7 @@ PHASES: Phases = (
     (5900, WIDER),
     (7388, CLOSING),
     (9757, THIRD),
+    (12000, ENDING),
 )
 
 

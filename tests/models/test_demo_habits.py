@@ -36,6 +36,7 @@ WRITTEN = {
     5900: "d720ab0cd930841b",
     7388: "d5361558a78d4300",
     9757: "d4dc4f498728430e",
+    12000: "0c626145926437e5",
 }
 
 
@@ -102,6 +103,19 @@ def test_a_sentence_says_every_value_of_a_loose_result() -> None:
             assert all(value in sentence for value in values_of(found))
             compact += content == json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     assert compact > 250
+
+
+def test_free_results_are_nested_under_any_name_or_plain_text() -> None:
+    lexicon, names = drawn(11, loose_results=1.0, free_results=1.0), set[str]()
+    for _ in range(300):
+        content, sentence = results.result(lexicon)
+        if content[0] == "{":
+            ((name, fields),) = json.loads(content).items()
+            names.add(name)
+            assert sentence == results.sentence_of(results.told(fields))
+        else:
+            assert sentence == f"The result is: {content}."
+    assert 80 < len(names) < 220
 
 
 def test_siblings_differ_in_their_noun_alone() -> None:
