@@ -35,7 +35,8 @@ def calls(choice) -> list[tuple[str, dict]]:
     return [(call.function.name, json.loads(call.function.arguments)) for call in found]
 
 
-def test_an_agent_loop_of_three_turns(client):
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")], ids=["spaced", "compact"])
+def test_an_agent_loop_of_three_turns(client, separators):
     results = {
         "get_weather": {"temperature": 21, "sky": "sunny"},
         "get_population": {"population": 7042},
@@ -50,7 +51,7 @@ def test_an_agent_loop_of_three_turns(client):
         choice = asked(client, messages)
         assert (choice.finish_reason, calls(choice)) == ("tool_calls", [(tool, {"city": city})])
         (call,) = choice.message.tool_calls
-        result = json.dumps(results[tool])
+        result = json.dumps(results[tool], separators=separators)
         messages += [choice.message, {"role": "tool", "tool_call_id": call.id, "content": result}]
         choice = asked(client, messages)
         assert (choice.finish_reason, calls(choice)) == ("stop", [])

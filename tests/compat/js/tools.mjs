@@ -3,10 +3,9 @@ import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: process.argv[2], apiKey: "none", maxRetries: 0 });
 const city = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
-// with spaces, which is all that the demo model has read
 const results = {
-  get_weather: '{"temperature": 21, "sky": "sunny"}',
-  get_population: '{"population": 7042}',
+  get_weather: { temperature: 21, sky: "sunny" },
+  get_population: { population: 7042 },
 };
 const descriptions = {
   get_weather: "Get the current weather in a city",
