@@ -57,7 +57,9 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
         ModelsFileError, UnservableFolder: what the settings name is there but wrong.
     """
     target = Target(settings.triton_target, settings.triton_is_tls, settings.triton_ca_file)
-    client = TritonClient(target, settings.triton_transport)
+    client = TritonClient(
+        target, settings.triton_transport, max_age_s=settings.triton_connection_age_s
+    )
     return compose(settings, client, TritonCatalog(client), TritonTokenizer(client), shared)
 
 

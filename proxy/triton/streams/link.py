@@ -23,9 +23,10 @@ REST_S = 0.002  # between two reads for more of them
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who is told. A refused stream may be opened again, elsewhere."""
+    """Who is told. A refused stream may be opened again, one without room here goes elsewhere."""
 
     changed: Callable[[Link], None]
+    elsewhere: Callable[[LeanStream], None]
     refused: Callable[[LeanStream, str], None]
 
 
@@ -36,6 +37,7 @@ class Link(asyncio.Protocol):
         self._connection = connection
         self._owner = owner
         self._streams: dict[int, LeanStream] = {}
+        self._is_retired = False
         self._can_write = True
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -50,11 +52,18 @@ class Link(asyncio.Protocol):
 
     @property
     def is_leaving(self) -> bool:
-        return self._connection.is_leaving
+        """It gets no more streams, but what belongs beside one of its own."""
+        return self._is_retired or self._connection.is_leaving
 
     async def wait_ready(self) -> None:
         """Raises ConnectionError: it was closed, or the peer speaks something else."""
         await self._ready
+
+    def place(self, stream: LeanStream) -> None:
+        if self.has_room:
+            self.start(stream)
+        else:
+            self._owner.elsewhere(stream)
 
     def start(self, stream: LeanStream) -> None:
         """Where it `has_room`."""
@@ -80,9 +89,14 @@ class Link(asyncio.Protocol):
             self._shut("the proxy closes its connections")
         await self.closed
 
+    def retire(self) -> None:
+        """Another has taken its place."""
+        self._is_retired = True
+        self.close_when_idle()
+
     def close_when_idle(self) -> None:
         if not self._streams and not self._connection.is_closed:
-            self._shut("no call is left on a connection that the peer leaves")
+            self._shut("no call is left on a connection that gets no more")
 
     def abort(self, reason: str) -> None:
         """At once: the peer is not there."""
