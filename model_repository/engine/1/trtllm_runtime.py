@@ -18,6 +18,7 @@ import trtllm_counts
 import trtllm_results
 from port import BadParameter, Job, Token
 from stats import Stats
+from trtllm_adapters import Adapters
 from trtllm_library import Library, is_alive
 from trtllm_sampling import Translator, check_echo
 
@@ -57,6 +58,7 @@ class TrtllmRuntime:
         library = Library.load(backend)
         translator = Translator(
             library=library,
+            adapters=Adapters.of(library, parameters["lora_adapters"]),
             backend=backend,
             end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
             logits_size=int(parameters["logits_size"]),
@@ -108,10 +110,11 @@ class TrtllmRuntime:
         result: Any = None
         try:
             check_echo(job.input)
+            extras = self._translator.extras(job.input)
             if job.input.max_tokens == 0:  # its prompt alone, with which no GPU has to do
                 self._start(job, 0)
                 return
-            result = self._ask(job)
+            result = self._ask(job, extras)
             await self._hand_on(job, result)
         except asyncio.CancelledError:
             if result is not None and self._death is None:
@@ -124,9 +127,8 @@ class TrtllmRuntime:
             job.sink.fail(f"generation failed: {error}")
             self._check_alive(error)
 
-    def _ask(self, job: Job) -> Any:
+    def _ask(self, job: Job, extras: dict[str, Any]) -> Any:
         sampling = self._translator.translate(job.input)
-        extras = self._translator.extras(job.input)
         try:
             return self._llm.generate_async(
                 job.input.prompt_ids, sampling_params=sampling, streaming=True, **extras

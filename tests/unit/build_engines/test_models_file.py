@@ -83,6 +83,26 @@ def test_an_error_names_its_line(tmp_path, old, new, line, said):
     assert said in message
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ("[gpt-4o]", "[gpt-4o, big]", 5, "models.big.aliases.1: 'big' names"),
+        ("sql: ", "gpt-4o: ", 17, "models.big.gpu.lora.adapters.gpt-4o: 'gpt-4o' names"),
+        ("sql: ", "big: ", 17, "models.big.gpu.lora.adapters.big: 'big' names another model"),
+    ],
+)
+def test_a_name_that_is_taken_is_refused_where_it_stands(tmp_path, old, new, line, said):
+    message = refused(tmp_path, GPU.replace(old, new, 1))
+    assert message.startswith(f"models.yaml:{line}: {said}"), message
+
+
+def test_two_models_cannot_have_adapters_of_one_name(tmp_path):
+    entry = "{weights: w, runtime: tensorrt_llm, gpu: {lora: {adapters: {sql: a}}}}"
+    message = refused(tmp_path, GPU + f"  other: {entry}\n")
+    said = "models.yaml:18: models.other.gpu.lora.adapters.sql: 'sql' names another model already"
+    assert message == said
+
+
 def test_more_errors_are_counted(tmp_path):
     text = GPU.replace("tensor_parallel: 4", "tensor_parallel: none").replace("eagle3", "x")
     assert refused(tmp_path, text).endswith("(and 1 more)")

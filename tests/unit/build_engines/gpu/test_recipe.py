@@ -58,7 +58,7 @@ def shown(found: Recipe) -> dict[str, str]:
                 next((f"<{s.name}>" for s in found.steps if word == str(s.folder)), word)
                 for word in shlex.split(line)
             ]
-            if step.name not in {"check", "tables"}:
+            if step.name not in {"check", "check_adapters", "tables"}:
                 start = ["python3"] if words[0] == sys.executable else words[:1]
                 lines[step.name] = " ".join([*start, *words[1:]])
     return lines
@@ -176,6 +176,20 @@ def test_lookahead_and_adapters_are_built_in(tmp_path):
         " --speculative_decoding_mode lookahead_decoding --max_draft_len 83 "
         "--lora_plugin auto --max_lora_rank 16 --lora_dir <adapter-sql>"
     )
+
+
+def test_adapters_are_checked_before_a_tool_runs_and_again_where_the_limit_changes(tmp_path):
+    (tmp_path / "sql").mkdir()
+    checks = []
+    for max_rank in (16, 32):
+        lora = {"adapters": {"sql": str(tmp_path / "sql")}, "max_rank": max_rank}
+        steps = make(tmp_path, "llama-3.1-8b", {"quantization": "fp8", "lora": lora}).steps
+        names = [step.name for step in steps]
+        assert names == ["weights", "check", "adapter-sql", "check_adapters", "quantized", "tables"]
+        checks.append(steps[3])
+    assert checks[0].key != checks[1].key
+    with pytest.raises(BuildError, match=r"adapter_config\.json cannot be read"):
+        checks[0].make(tmp_path, print)
 
 
 def test_the_cpp_backend_gets_its_own_guide_table(tmp_path):
