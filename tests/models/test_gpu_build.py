@@ -151,7 +151,9 @@ def test_what_the_engine_cannot_honour_is_not_declared(tmp_path, weights, toolki
 @pytest.mark.usefixtures("done_tables")
 def test_adapters_are_checked_and_named_to_the_engine_and_to_the_proxy(tmp_path, weights, toolkit):
     adapter = write(tmp_path / "sql", ("q_proj", "o_proj"), rank=16)
-    given = models(weights, "tensorrt_llm", lora={"adapters": {"sql": str(adapter)}, "max_rank": 16})
+    given = models(
+        weights, "tensorrt_llm", lora={"adapters": {"sql": str(adapter)}, "max_rank": 16}
+    )
     build(tmp_path, toolkit, given)
     engine = parameters(tmp_path, "m_engine")
     assert json.loads(engine["lora_adapters"]) == {"sql": str(adapter)}
@@ -159,8 +161,12 @@ def test_adapters_are_checked_and_named_to_the_engine_and_to_the_proxy(tmp_path,
     assert told["lora_target_modules"] == ["attn_k", "attn_dense", "attn_q", "attn_v"]
     assert parameters(tmp_path, "m")["lora_adapters"] == '["sql"]'
     assert "lora_name" in {row.name for row in rendered(tmp_path, "m").input}
-    smaller = models(weights, "tensorrt_llm", lora={"adapters": {"sql": str(adapter)}, "max_rank": 8})
-    with pytest.raises(BuildError, match=r"check_adapters: .*sql has rank 16: raise lora\.max_rank"):
+    smaller = models(
+        weights, "tensorrt_llm", lora={"adapters": {"sql": str(adapter)}, "max_rank": 8}
+    )
+    with pytest.raises(
+        BuildError, match=r"check_adapters: .*sql has rank 16: raise lora\.max_rank"
+    ):
         build(tmp_path, toolkit, smaller)
 
 

@@ -9,7 +9,9 @@ from trtllm_library import StartFailed
 
 from tests.fixtures.trtllm_runtime import PARAMETERS, PROMPT, generate
 
-ARGUMENTS = json.loads(PARAMETERS["llm_args"]) | {"lora_config": {"lora_target_modules": ["attn_q"]}}
+ARGUMENTS = json.loads(PARAMETERS["llm_args"]) | {
+    "lora_config": {"lora_target_modules": ["attn_q"]}
+}
 
 
 @pytest.fixture

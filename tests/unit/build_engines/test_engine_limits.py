@@ -8,8 +8,8 @@ from build_engines import triton_models
 from build_engines.engine_limits import (
     ALTERNATIVES,
     GUIDES,
-    LORA,
     LOG_PROBS,
+    LORA,
     PENALTIES,
     TrtllmEngine,
 )
@@ -46,7 +46,9 @@ def test_what_is_missing(fields, names):
 def test_the_names_are_tensors_of_the_contract():
     config = triton_models.config_of("ensemble")
     tensors = {row.name for row in (*config.input, *config.output)}
-    everything = missing((1, 0), sampler="TorchSampler", end_tokens=2, has_guides=False, has_adapters=False)
+    everything = missing(
+        (1, 0), sampler="TorchSampler", end_tokens=2, has_guides=False, has_adapters=False
+    )
     assert everything | missing(backend="tensorrt") <= tensors
 
 

@@ -15,7 +15,9 @@ class LoRARequest:
         if self.lora_path is not None and not os.path.exists(self.lora_path):
             raise ValueError(f"lora_path ({self.lora_path}) does not exist.")
         if self.lora_ckpt_source not in ["hf", "nemo"]:
-            raise ValueError(f"lora_ckpt_source must be 'hf' or 'nemo', got {self.lora_ckpt_source}")
+            raise ValueError(
+                f"lora_ckpt_source must be 'hf' or 'nemo', got {self.lora_ckpt_source}"
+            )
 
     @property
     def adapter_id(self) -> int:
