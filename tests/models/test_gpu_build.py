@@ -149,25 +149,33 @@ def test_what_the_engine_cannot_honour_is_not_declared(tmp_path, weights, toolki
 
 
 @pytest.mark.usefixtures("done_tables")
-def test_adapters_are_checked_and_named_to_the_engine_and_to_the_proxy(tmp_path, weights, toolkit):
-    adapter = write(tmp_path / "sql", ("q_proj", "o_proj"), rank=16)
-    given = models(
-        weights, "tensorrt_llm", lora={"adapters": {"sql": str(adapter)}, "max_rank": 16}
+def test_adapters_are_named_to_the_engine_and_to_the_proxy(tmp_path, weights, toolkit):
+    adapter = write(tmp_path / "sql", ("q_proj", "o_proj"))
+    build(
+        tmp_path, toolkit, models(weights, "tensorrt_llm", lora={"adapters": {"sql": str(adapter)}})
     )
-    build(tmp_path, toolkit, given)
     engine = parameters(tmp_path, "m_engine")
     assert json.loads(engine["lora_adapters"]) == {"sql": str(adapter)}
     told = json.loads(engine["llm_args"])["lora_config"]
     assert told["lora_target_modules"] == ["attn_k", "attn_dense", "attn_q", "attn_v"]
     assert parameters(tmp_path, "m")["lora_adapters"] == '["sql"]'
     assert "lora_name" in {row.name for row in rendered(tmp_path, "m").input}
-    smaller = models(
-        weights, "tensorrt_llm", lora={"adapters": {"sql": str(adapter)}, "max_rank": 8}
-    )
+
+
+@pytest.mark.usefixtures("done_tables")
+def test_adapters_are_checked_before_a_tool_runs_and_again_for_another_limit(
+    tmp_path, weights, toolkit
+):
+    lora = {"adapters": {"sql": str(write(tmp_path / "sql", rank=16))}}
+    given = {"quantization": "fp8", "lora": lora | {"max_rank": 8}}
     with pytest.raises(
         BuildError, match=r"check_adapters: .*sql has rank 16: raise lora\.max_rank"
     ):
-        build(tmp_path, toolkit, smaller)
+        build(tmp_path, toolkit, models(weights, "tensorrt_llm", **given))
+    assert ran(tmp_path) == []
+    build(tmp_path, toolkit, models(weights, "tensorrt_llm", **given | {"lora": lora}))
+    with pytest.raises(BuildError, match="check_adapters"):
+        build(tmp_path, toolkit, models(weights, "tensorrt_llm", **given))
 
 
 @pytest.mark.usefixtures("done_tables")

@@ -178,20 +178,6 @@ def test_lookahead_and_adapters_are_built_in(tmp_path):
     )
 
 
-def test_adapters_are_checked_before_a_tool_runs_and_again_where_the_limit_changes(tmp_path):
-    (tmp_path / "sql").mkdir()
-    checks = []
-    for max_rank in (16, 32):
-        lora = {"adapters": {"sql": str(tmp_path / "sql")}, "max_rank": max_rank}
-        steps = make(tmp_path, "llama-3.1-8b", {"quantization": "fp8", "lora": lora}).steps
-        names = [step.name for step in steps]
-        assert names == ["weights", "check", "adapter-sql", "check_adapters", "quantized", "tables"]
-        checks.append(steps[3])
-    assert checks[0].key != checks[1].key
-    with pytest.raises(BuildError, match=r"adapter_config\.json cannot be read"):
-        checks[0].make(tmp_path, print)
-
-
 def test_the_cpp_backend_gets_its_own_guide_table(tmp_path):
     found = make(tmp_path, "llama-3.1-8b", {}, runtime="tensorrtllm")
     assert shown(found)["guide_info"] == (
