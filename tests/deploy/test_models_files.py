@@ -42,6 +42,17 @@ def test_a_deployed_one_is_read_and_its_models_can_be_in_one_server(path):
     assert World.of(models).size >= 1
 
 
+def test_the_one_of_several_nodes_is_spread_by_mpirun(tmp_path):
+    manifest = DOCKER / "kubernetes" / "multi-node" / "models.yaml"
+    world = World.of(models_file.load(manifest))
+    assert (world.size, world.launcher) == (16, ("trtllm-llmapi-launch",))
+    (tmp_path / "models.yaml").write_text(
+        manifest.read_text().replace("runtime: tensorrt_llm", "runtime: tensorrtllm")
+    )
+    other = World.of(models_file.load(tmp_path / "models.yaml"))
+    assert (other.size, other.launcher) == (16, ())
+
+
 @pytest.mark.parametrize("path", DEPLOYED, ids=named)
 def test_those_of_the_manifests_are_for_gpus(path):
     assert all(isinstance(one, GpuEntry) for one in models_file.load(path).models.values())

@@ -64,7 +64,8 @@ class TrtllmRuntime:
             logits_size=int(parameters["logits_size"]),
             has_guides=bool(json.loads(arguments).get("guided_decoding_backend")),
         )
-        return cls(library.start(artifacts / "engine", arguments), translator, died)
+        engine = (artifacts / "engine").resolve()  # ranks on other nodes read it, too
+        return cls(library.start(engine, arguments), translator, died)
 
     def submit(self, job: Job) -> None:
         with self._lock:
