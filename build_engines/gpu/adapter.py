@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from build_engines.errors import BuildError
 from build_engines.gpu.options import GpuOptions
 from build_engines.json_files import read_object
@@ -31,6 +33,8 @@ MODULES = {
     "gate_up_proj": "mlp_gate_up",
 }
 _TOGETHER = frozenset({"q_proj", "k_proj", "v_proj"})  # enabled all, or none
+_FUSED = frozenset({"qkv_proj", "gate_up_proj"})
+FUSED_IS_SPLIT_SINCE = Version("1.2.0")  # its pull request 8063
 _TENSOR = re.compile(r".+\.layers\.\d+\.(?:self_attn|mlp)\.(\w+)\.lora_[AB]\.weight")
 _NOT_SERVED = {
     "modules_to_save": "with whole modules beside them",
@@ -76,20 +80,16 @@ def modules(folders: Sequence[Path]) -> dict[str, str]:
     return {MODULES[name]: name for name in sorted(changed)}
 
 
-def check(folders: Sequence[Path], options: GpuOptions) -> None:
-    """Of a model with `options.lora`.
+def check(folders: Sequence[Path], options: GpuOptions, version: Version) -> None:
+    """Of a model with `options.lora`, for this version of TensorRT-LLM.
 
     Raises:
-        BuildError: as for Adapter.read; its rank is too high; a plan would leave a part of it out.
+        BuildError: as for Adapter.read; or all that keeps one from being served so.
     """
-    assert options.lora is not None
     found = [Adapter.read(folder) for folder in folders]
+    if problems := [each for adapter in found for each in _problems(adapter, options, version)]:
+        raise BuildError("; ".join(problems))
     for adapter in found:
-        if adapter.rank > options.lora.max_rank:
-            raise BuildError(
-                f"{adapter.folder} has rank {adapter.rank}: raise lora.max_rank, which is "
-                f"{options.lora.max_rank}"
-            )
         more = adapter.modules - found[0].modules
         if options.engine == "plan" and more:
             raise BuildError(
@@ -97,6 +97,18 @@ def check(folders: Sequence[Path], options: GpuOptions) -> None:
                 "not: trtllm-build takes the modules of the first adapter for all, name this one "
                 "first, or take engine: pytorch"
             )
+
+
+def _problems(adapter: Adapter, options: GpuOptions, version: Version) -> Iterator[str]:
+    if options.lora is not None and adapter.rank > options.lora.max_rank:
+        limit = options.lora.max_rank
+        yield f"{adapter.folder} has rank {adapter.rank}: raise lora.max_rank, which is {limit}"
+    fused = sorted(adapter.modules & _FUSED)
+    if fused and options.tensor_parallel > 1 and version < FUSED_IS_SPLIT_SINCE:
+        yield (
+            f"{adapter.folder} changes {', '.join(fused)}, which TensorRT-LLM {version} splits "
+            f"wrongly over GPUs: take {FUSED_IS_SPLIT_SINCE} or later, or tensor_parallel: 1"
+        )
 
 
 def _not_served(config: dict[str, Any]) -> Iterator[str]:

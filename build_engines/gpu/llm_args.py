@@ -18,6 +18,8 @@ from build_engines.gpu.speculation import DraftTarget, Eagle3, Lookahead, Mtp, N
 BYTES = 10**9
 SAMPLERS: dict[str, Sampler] = {"trtllm": "TRTLLMSampler", "torch": "TorchSampler"}
 SAMPLER_HAS_TYPE_SINCE = Version("1.1.0")
+# Before, adapters give other answers with CUDA graphs than without (its pull requests 5480, 8279).
+LORA_HAS_GRAPHS_SINCE = Version("1.3.0")
 LORA = "lora/"  # before an adapter's name, in the folders beside an engine
 
 
@@ -67,6 +69,8 @@ def _pytorch(
         found["moe_expert_parallel_size"] = options.expert_parallel
     if options.lora is not None:
         found["lora_config"] = _lora(options.lora, lora_modules)
+        if version < LORA_HAS_GRAPHS_SINCE:
+            found["cuda_graph_config"] = None
     if options.speculative is None:  # which has a sampler of its own
         found |= _sampler(options, version)
     return found

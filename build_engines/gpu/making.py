@@ -42,14 +42,15 @@ class Making:
 
     def checked_adapters(self, adapters: Sequence[Step]) -> list[Checked]:
         """One step, where there are any."""
-        options = self.options
+        options, version = self.options, self.kitchen.toolkit.version
         if options.lora is None:
             return []
 
         def check(folders: Sequence[Path]) -> None:
-            adapter.check(folders, options)
+            adapter.check(folders, options, version)
 
-        about = [str(options.lora.max_rank), options.engine]
+        shape = [options.lora.max_rank, options.engine, options.tensor_parallel, version]
+        about = [str(each) for each in shape]
         return [Checked("check_adapters", self.kitchen.store, adapters, check, about)]
 
     def served(self, adapters: Sequence[Step]) -> list[Step]:

@@ -126,6 +126,11 @@ RULES = (
         "the PyTorch runtime has no lookahead decoding: take ngram, or engine: plan",
     ),
     _Rule(
+        ("lora",),
+        lambda o: not _is_plan(o) and o.lora is not None and o.speculative is not None,
+        "the PyTorch runtime has no speculative decoding with adapters: leave out one of them",
+    ),
+    _Rule(
         ("lora", "adapters"),
         lambda o: _is_plan(o) and _adapters(o) > PLAN_LORAS,
         f"an engine plan holds {PLAN_LORAS} adapters: take fewer, or engine: pytorch",

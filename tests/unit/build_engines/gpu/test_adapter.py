@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from packaging.version import Version
 
 from build_engines.errors import BuildError
 from build_engines.gpu import adapter
@@ -13,9 +16,10 @@ from tests.fixtures.adapters import write
 LAYER = "base_model.model.model.layers.0"
 
 
-def options(**lora: object) -> GpuOptions:
-    engine = lora.pop("engine", "pytorch")
-    return GpuOptions.model_validate({"engine": engine, "lora": {"adapters": {"a": "a"}, **lora}})
+def check(folders: list[Path], version: str = "1.2.1", max_rank: int = 64, **given: object) -> None:
+    lora = {"adapters": {"a": "a"}, "max_rank": max_rank}
+    options = GpuOptions.model_validate({**given, "lora": lora})
+    adapter.check(folders, options, Version(version))
 
 
 def test_it_is_read_from_its_weights(tmp_path):
@@ -86,15 +90,24 @@ def test_weights_that_are_missing_broken_or_empty_are_refused(tmp_path):
 
 
 def test_a_rank_over_the_limit_is_refused_with_the_field_to_raise(tmp_path):
-    folders = [write(tmp_path / "a", rank=16)]
-    adapter.check(folders, options(max_rank=16))
-    with pytest.raises(BuildError, match=r"/a has rank 16: raise lora\.max_rank, which is 8"):
-        adapter.check(folders, options(max_rank=8))
+    folders = [write(tmp_path / name, rank=16) for name in "ab"]
+    check(folders, max_rank=16)
+    with pytest.raises(BuildError, match=r"/a has rank 16: raise lora\.max_rank, .* 8; .*/b has"):
+        check(folders, max_rank=8)
 
 
 def test_a_plan_takes_the_modules_of_the_first_adapter(tmp_path):
     small, large = write(tmp_path / "s"), write(tmp_path / "l", ("q_proj", "v_proj", "o_proj"))
-    adapter.check([small, large], options())
-    adapter.check([large, small], options(engine="plan"))
+    check([small, large])
+    check([large, small], engine="plan")
     with pytest.raises(BuildError, match=r"/l changes o_proj, which .*/s does not"):
-        adapter.check([small, large], options(engine="plan"))
+        check([small, large], engine="plan")
+
+
+def test_fused_modules_are_not_split_by_a_version_that_does_it_wrongly(tmp_path):
+    folders = [write(tmp_path / "a", ("qkv_proj", "gate_up_proj", "o_proj"))]
+    check(folders, version="1.1.0")
+    check(folders, tensor_parallel=2)
+    with pytest.raises(BuildError, match=r"/a changes gate_up_proj, qkv_proj, which .* 1\.1\.0"):
+        check(folders, version="1.1.0", tensor_parallel=2)
+    check([write(tmp_path / "b")], version="1.1.0", tensor_parallel=2)

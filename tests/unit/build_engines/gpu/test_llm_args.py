@@ -134,6 +134,14 @@ def test_all_adapters_are_in_memory_and_some_at_a_time_on_the_gpu(adapters, on_g
     }
 
 
+@pytest.mark.parametrize(("version", "told"), [("1.0.0", True), ("1.2.1", True), ("1.3.0", False)])
+def test_adapters_go_without_cuda_graphs_where_those_change_the_answer(version, told):
+    found = arguments(version, lora=LORA)
+    assert ("cuda_graph_config" in found) is told
+    assert found.get("cuda_graph_config") is None
+    assert "cuda_graph_config" not in arguments(version)
+
+
 def test_a_plan_has_its_adapters_shape_inside_it():
     assert not [name for name in arguments(engine="plan", lora=LORA) if "lora" in name]
 

@@ -60,6 +60,11 @@ PLAN = {"engine": "plan"}
         ),
         ({"plan": {"workers": 2}}, "plan", "options of engine: plan"),
         (
+            {"speculative": {"method": "ngram"}, "lora": {"adapters": {"a": "x"}}},
+            "lora",
+            "no speculative decoding with adapters",
+        ),
+        (
             {**PLAN, "lora": {"adapters": dict.fromkeys("abcde", "x")}},
             "lora.adapters",
             "an engine plan holds 4 adapters",

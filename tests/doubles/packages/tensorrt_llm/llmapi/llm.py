@@ -19,6 +19,7 @@ KNOWN = {
     "max_num_tokens", "max_seq_len", "kv_cache_config", "scheduler_config",
     "enable_chunked_prefill", "guided_decoding_backend", "sampler_type", "speculative_config",
     "enable_iter_perf_stats", "stream_interval", "lora_config", "quant_config", "gpus_per_node",
+    "cuda_graph_config",
 }  # fmt: skip
 LORA_CONFIG = {
     "lora_dir", "lora_ckpt_source", "max_lora_rank", "lora_target_modules",
