@@ -94,3 +94,7 @@ class ModelCard:
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)
     server_tools: ServerTools = field(default_factory=ServerTools)
+
+    def __hash__(self) -> int:
+        """Of little: cards are looked up for each request, and nearly always by identity."""
+        return hash((self.name, self.facts.created))

@@ -17,6 +17,8 @@ from proxy.triton.streams.lean_stream import LeanStream
 
 WRITE_AT_MOST = 256 * 1024  # bytes given to the socket before it may say that it is full
 CLOSE_TIMEOUT_S = 1.0
+FEW_STREAMS = 4  # whose messages are read as they come
+REST_S = 0.002  # between two reads for more of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,8 @@ class Link(asyncio.Protocol):
         self._flush()
         if self._connection.is_closed:
             self._close_socket()
+        elif len(self._streams) > FEW_STREAMS:
+            self._rest()
 
     def pause_writing(self) -> None:
         self._can_write = False
@@ -149,6 +153,15 @@ class Link(asyncio.Protocol):
             why = self._connection.why_closed or "the peer went away at once"
             self._ready.set_exception(ConnectionError(why))
             self._ready.exception()  # seen: perhaps nobody waits
+
+    def _rest(self) -> None:
+        """Lets messages gather: to wake up for a single one costs more than to handle it."""
+        self._transport.pause_reading()
+        self._loop.call_later(REST_S, self._read_on)
+
+    def _read_on(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _ping(self) -> None:
         self._connection.ping()
