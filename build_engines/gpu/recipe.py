@@ -75,18 +75,11 @@ def make(entry: GpuEntry, config: dict[str, Any], kitchen: Kitchen) -> Recipe:
     )
     beside = _beside(options, kitchen.artifacts)
     adapters = [step for name, step in beside.items() if name.startswith(LORA)]
-    served = making.served(adapters)
+    checked, served = making.checked_adapters(adapters), making.served(adapters)
     if entry.runtime == "tensorrtllm" and options.guided_decoding != "off":
         beside["guide_info"] = making.guide_info()
     return Recipe(
-        steps=(
-            weights,
-            making.checked(),
-            *beside.values(),
-            *making.checked_adapters(adapters),
-            *served,
-            tables,
-        ),
+        steps=(weights, making.checked(), *beside.values(), *checked, *served, tables),
         engine=served[-1] if served else weights,
         tables=tables,
         beside={"weights": weights, **beside},
