@@ -5,16 +5,14 @@ Source: RFC 9113. Pure: `receive` takes what the socket gave, `output` is what i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from grpc import StatusCode
-from hpack import Encoder
 
 from proxy.triton.http2 import frames, peer_settings
 from proxy.triton.http2.calls import Calls, Limits
 from proxy.triton.http2.events import Changed, Event
 from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault, code_name
 from proxy.triton.http2.frames import Frame, FrameReader, Kind
+from proxy.triton.http2.head_encoder import Fields, HeadEncoder
 from proxy.triton.http2.header_blocks import MAX_BLOCK, HeaderBlocks
 from proxy.triton.http2.outbox import Outbox
 from proxy.triton.http2.peer_settings import DEFAULT_WINDOW, PeerSettings
@@ -27,15 +25,18 @@ _PING = frames.frame(Kind.PING, 0, 0, b"are you?")
 
 
 class Connection:
-    """What the peer does wrong never raises: it ends a call, or all of them and the connection."""
+    """What the peer does wrong never raises: it ends a call, or all of them and the connection.
 
-    def __init__(self, limits: Limits) -> None:
+    `shared`: the headers that every call begins with.
+    """
+
+    def __init__(self, limits: Limits, shared: Fields = ()) -> None:
         self._peer = PeerSettings()
         self._outbox = Outbox(self._peer)
         self._calls = Calls(limits, self._peer, self._outbox)
         self._frames = FrameReader()
         self._blocks = HeaderBlocks()
-        self._encoder = Encoder()
+        self._heads = HeadEncoder(shared)
         self._window = ReceiveWindow(limits.connection_window, ConnectionFault)
         self._has_settings = False
         self._is_acknowledged = False
@@ -60,9 +61,9 @@ class Connection:
     def has_output(self) -> bool:
         return not self._outbox.is_empty
 
-    def open(self, headers: Sequence[tuple[str, str]], message: bytes) -> int:
-        """Where it `has_room`: sends a call, and gives its stream's number."""
-        stream = self._calls.open(self._encoder.encode(headers), message)
+    def open(self, headers: Fields, message: bytes) -> int:
+        """Where it `has_room`: sends a call with headers of its own, and gives its number."""
+        stream = self._calls.open(self._heads.encode(headers), message)
         self.is_leaving = self.is_leaving or self._calls.are_used_up
         return stream
 
@@ -159,11 +160,10 @@ class Connection:
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement that asks")
             self._is_acknowledged = True
         else:
-            window, table = self._peer.initial_window, self._peer.header_table_size
+            window = self._peer.initial_window
             self._peer.update(payload)
             self._calls.widen_all(self._peer.initial_window - window)
-            if self._peer.header_table_size != table:
-                self._encoder.header_table_size = self._peer.header_table_size
+            self._heads.resize(self._peer.header_table_size)
             self._has_settings = True
             self._outbox.answer(peer_settings.ACKNOWLEDGED)
         self._calls.events.append(Changed())

@@ -72,8 +72,8 @@ class LeanHttp2Streams:
 
     async def _ready_link(self, owner: Owner) -> Link:
         def link() -> Link:
-            connection = Connection(self._options.limits)
-            return Link(connection, (*self._target.head, *HEAD), self._options.patience, owner)
+            connection = Connection(self._options.limits, (*self._target.head, *HEAD))
+            return Link(connection, self._options.patience, owner)
 
         transport, made = await asyncio.get_running_loop().create_connection(
             link, self._target.host, self._target.port, ssl=self._tls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -30,17 +30,10 @@ class Owner:
 
 
 class Link(asyncio.Protocol):
-    """Carries its streams from `start` to their end. `head`: the headers that all calls share."""
+    """Carries its streams from `start` to their end."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        head: Sequence[tuple[str, str]],
-        patience: Patience,
-        owner: Owner,
-    ) -> None:
+    def __init__(self, connection: Connection, patience: Patience, owner: Owner) -> None:
         self._connection = connection
-        self._head = head
         self._owner = owner
         self._streams: dict[int, LeanStream] = {}
         self._can_write = True
@@ -65,9 +58,9 @@ class Link(asyncio.Protocol):
 
     def start(self, stream: LeanStream) -> None:
         """Where it `has_room`."""
-        timeout = ("grpc-timeout", f"{max(1, math.ceil(stream.left_s * 1000))}m")
+        timeout = f"{max(1, math.ceil(stream.left_s * 1000))}m"
         stream.carrier = self
-        stream.number = self._connection.open((*self._head, timeout), stream.request)
+        stream.number = self._connection.open([("grpc-timeout", timeout)], stream.request)
         self._streams[stream.number] = stream
         self._flush()
 
