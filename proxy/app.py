@@ -83,20 +83,11 @@ def compose(
         stall_timeout_s=settings.stall_timeout_s,
     )
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with engine:
-            watching = asyncio.create_task(readiness.watch(catalog, registry))
-            yield
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
-
     leaving = Leaving()
     routers = _adapters(settings, service, registry, tokenizer, leaving)
     app = FastAPI(
         title="triton-openai",
-        lifespan=lifespan,
+        lifespan=lambda _: _running(engine, catalog, registry),
         middleware=[
             *_cors(settings.cors_origins),
             Middleware(RequestContext, metrics=metrics),
@@ -108,6 +99,16 @@ def compose(
     for router in (*routers, operations.routes(registry, metrics)):
         app.include_router(router)
     return app
+
+
+@asynccontextmanager
+async def _running(engine: Engine, catalog: Catalog, registry: Registry) -> AsyncIterator[None]:
+    async with engine:
+        watching = asyncio.create_task(readiness.watch(catalog, registry))
+        yield
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
 
 
 def _adapters(

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 from grpc import StatusCode
 
-from proxy.triton.streams.link import FEW_STREAMS, REST_S, Link
+from proxy.triton.streams.rests import FEW_STREAMS, REST_S
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response
-from tests.transport.calling import outcome
+from tests.transport.calling import open_call, outcome, read_out
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
 
 
-@pytest.fixture
-def rests(monkeypatch) -> list[float]:
-    """When there was one."""
-    taken, rest = [], Link._rest
-
-    def counted(link: Link) -> None:
-        taken.append(time.monotonic())
-        rest(link)
-
-    monkeypatch.setattr(Link, "_rest", counted)
-    return taken
-
-
 @pytest.mark.parametrize("count", [FEW_STREAMS, FEW_STREAMS + 2])
-async def test_what_comes_in_a_rest_is_read_after_it_and_so_is_the_end(
-    connect, is_lean, rests, count
-):
+async def test_what_comes_in_a_rest_is_read_after_it_and_so_is_the_end(connect, is_lean, count):
     async def script(peer: PeerConnection) -> None:
         await peer.shake_hands()
         streams = [(await peer.request()).stream for _ in range(count)]
@@ -42,12 +26,19 @@ async def test_what_comes_in_a_rest_is_read_after_it_and_so_is_the_end(
         peer.end()
 
     async with Peer(script) as peer, connect(peer.port) as streams:
-        ended = await asyncio.gather(*(outcome(streams, f"{n}") for n in range(count)))
-    assert {(*one.ids, one.code) for one in ended} == {("a", "b", "c", StatusCode.UNAVAILABLE)}
-    assert bool(rests) == (is_lean and count > FEW_STREAMS)
+        first, *others = [open_call(streams, f"{number}") for number in range(count)]
+        reading = [asyncio.ensure_future(read_out(call)) for call in others]
+        assert (await anext(first)).infer_response.id == "a"
+        if is_lean:
+            (link,) = streams._pool._open
+            assert link._transport.is_reading() == (count <= FEW_STREAMS)
+            del link
+        ended = await asyncio.gather(read_out(first), *reading)
+    assert {one.code for one in ended} == {StatusCode.UNAVAILABLE}
+    assert {("a", *ended[0].ids), *(tuple(one.ids) for one in ended[1:])} == {("a", "b", "c")}
 
 
-async def test_a_connection_closed_in_a_rest_is_left_alone(connect, rests):
+async def test_a_connection_closed_in_a_rest_is_left_alone(connect):
     """By us: the rest ends later than the connection."""
 
     async def script(peer: PeerConnection) -> None:

@@ -64,7 +64,7 @@ class Connection:
     def open(self, headers: Fields, message: bytes) -> int:
         """Where it `has_room`: sends a call with headers of its own, and gives its number."""
         stream = self._calls.open(self._heads.encode(headers), message)
-        self.is_leaving = self.is_leaving or self._calls.are_used_up
+        self.is_leaving = self.is_leaving or self._calls.numbers.are_used_up
         return stream
 
     def cancel(self, stream: int) -> None:
@@ -92,7 +92,8 @@ class Connection:
                     except StreamFault as fault:
                         self._calls.fail(frame[2], fault)
             except ConnectionFault as fault:
-                self._close(fault.code, StatusCode.INTERNAL, self._explained(fault, data))
+                told = _explained(fault, data, has_settings=self._has_settings)
+                self._close(fault.code, StatusCode.INTERNAL, told)
         events, self._calls.events = self._calls.events, []
         return events
 
@@ -108,11 +109,6 @@ class Connection:
         self._calls.end_all(Status(status, reason))
         self._outbox.put(frames.go_away(code, reason))
         self._calls.events.append(Changed())
-
-    def _explained(self, fault: ConnectionFault, data: bytes) -> str:
-        if self._has_settings:
-            return f"the peer broke the protocol, {fault}"
-        return f"the peer does not speak HTTP/2: {fault}; it sent {data[:40]!r}"
 
     def _handle(self, frame: Frame) -> None:
         kind, flags, stream, payload = frame
@@ -150,7 +146,8 @@ class Connection:
         elif kind == Kind.SETTINGS:
             self._settings(flags, payload)
         elif kind == Kind.PING:
-            self._ping(flags, payload)
+            if answer := _pong(flags, payload):
+                self._outbox.answer(answer)
         elif kind == Kind.GOAWAY:
             self._go_away(payload)
 
@@ -167,12 +164,6 @@ class Connection:
             self._has_settings = True
             self._outbox.answer(peer_settings.ACKNOWLEDGED)
         self._calls.events.append(Changed())
-
-    def _ping(self, flags: int, payload: bytes) -> None:
-        if len(payload) != 8:
-            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a PING of {len(payload)} bytes")
-        if not flags & frames.ACK:
-            self._outbox.answer(frames.frame(Kind.PING, frames.ACK, 0, payload))
 
     def _go_away(self, payload: bytes) -> None:
         last, code, said = frames.parse_go_away(payload)
@@ -192,3 +183,16 @@ def _preface(limits: Limits) -> bytes:
     )
     wider = limits.connection_window - DEFAULT_WINDOW
     return frames.PREFACE + ours + (frames.window_update(0, wider) if wider else b"")
+
+
+def _explained(fault: ConnectionFault, data: bytes, *, has_settings: bool) -> str:
+    if has_settings:
+        return f"the peer broke the protocol, {fault}"
+    return f"the peer does not speak HTTP/2: {fault}; it sent {data[:40]!r}"
+
+
+def _pong(flags: int, payload: bytes) -> bytes:
+    """To a PING that asks; else nothing."""
+    if len(payload) != 8:
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a PING of {len(payload)} bytes")
+    return b"" if flags & frames.ACK else frames.frame(Kind.PING, frames.ACK, 0, payload)

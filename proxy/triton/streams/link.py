@@ -14,11 +14,10 @@ from proxy.triton.http2.connection import Connection
 from proxy.triton.http2.events import CallEnded, CallRefused, Changed, Event, MessageArrived
 from proxy.triton.streams.keepalive import Keepalive, Patience
 from proxy.triton.streams.lean_stream import LeanStream
+from proxy.triton.streams.rests import rest
 
 WRITE_AT_MOST = 256 * 1024  # bytes given to the socket before it may say that it is full
 CLOSE_TIMEOUT_S = 1.0
-FEW_STREAMS = 4  # whose messages are read as they come
-REST_S = 0.002  # between two reads for more of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +114,8 @@ class Link(asyncio.Protocol):
         self._flush()
         if self._connection.is_closed:
             self._close_socket()
-        elif len(self._streams) > FEW_STREAMS:
-            self._rest()
+        else:
+            rest(self._transport, streams=len(self._streams))
 
     def pause_writing(self) -> None:
         self._can_write = False
@@ -160,15 +159,6 @@ class Link(asyncio.Protocol):
             why = self._connection.why_closed or "the peer went away at once"
             self._ready.set_exception(ConnectionError(why))
             self._ready.exception()  # seen: perhaps nobody waits
-
-    def _rest(self) -> None:
-        """Lets messages gather: to wake up for a single one costs more than to handle it."""
-        self._transport.pause_reading()
-        self._loop.call_later(REST_S, self._read_on)
-
-    def _read_on(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
 
     def _ping(self) -> None:
         self._connection.ping()
