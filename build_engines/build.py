@@ -10,7 +10,14 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from build_engines import kv_memory, onnx_build, role_parameters, scripted_build, triton_models
+from build_engines import (
+    engine_limits,
+    kv_memory,
+    onnx_build,
+    role_parameters,
+    scripted_build,
+    triton_models,
+)
 from build_engines.errors import BuildError, UnservableFolder
 from build_engines.facts import Facts
 from build_engines.gpu import assembly, toolkit
@@ -146,12 +153,12 @@ def _write_repository(
                 kv_bytes = kv_memory.kv_bytes(entry, models=len(models.models))
                 facts = Facts.read(artifacts / name / "facts.json")
                 facts = _fitted(name, facts, kv_bytes, say)
-                triton_models.render(
-                    name, fresh, role_parameters.on_cpu(name, entry, facts, kv_bytes)
-                )
+                parameters = role_parameters.on_cpu(name, entry, facts, kv_bytes)
+                triton_models.render(name, fresh, parameters, without=engine_limits.LORA)
             case ScriptedEntry():
                 facts = Facts.read(artifacts / name / "facts.json")
-                triton_models.render(name, fresh, role_parameters.scripted(name, entry, facts))
+                parameters = role_parameters.scripted(name, entry, facts)
+                triton_models.render(name, fresh, parameters, without=engine_limits.LORA)
     if _contents(fresh) == _contents(repository):
         shutil.rmtree(fresh)  # a server may be running from the old one
         return

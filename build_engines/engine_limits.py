@@ -15,6 +15,7 @@ LOG_PROBS = frozenset({"return_log_probs", "output_log_probs"})
 ALTERNATIVES = frozenset(
     {"num_top_log_probs", "top_log_probs", "top_log_prob_ids", "top_log_prob_text"}
 )
+LORA = frozenset({"lora_name"})
 GUIDES = frozenset({"guided_decoding_guide_type", "guided_decoding_guide"})
 EVERY_KIND = ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag")
 PLAN_KINDS = EVERY_KIND[:-1]  # structural tags: only by xgrammar in the PyTorch backend
@@ -34,6 +35,7 @@ class TrtllmEngine:
     sampler: Sampler = "TRTLLMSampler"
     end_tokens: int = 1
     has_guides: bool = True
+    has_adapters: bool = False
     is_speculative: bool = False
 
     def missing(self) -> frozenset[str]:
@@ -55,7 +57,7 @@ class TrtllmEngine:
     def _always_missing(self) -> set[str]:
         if self.backend == "cpp":  # tensorrt_llm/ensemble.pbtxt has none of the others
             return set()
-        found = set()
+        found = set() if self.has_adapters else set(LORA)
         if self.version < HAS_CACHE_SALT:
             found.add("cache_salt")
         if self.version < HAS_PRIORITY:

@@ -5,6 +5,7 @@ Read by `build` (weights, runtime) and by the proxy's registry (names, default s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -164,13 +165,28 @@ class ModelsFile(Section):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> ModelsFile:
-        seen = set(self.models)
-        for name, entry in self.models.items():
-            for alias in entry.aliases:
-                if alias in seen:
-                    raise ValueError(f"alias {alias!r} of model {name!r} is already a name")
-                seen.add(alias)
+        """A model is asked for by its name, by an alias, or by an adapter's name."""
+        seen, taken = set(self.models), []
+        for model, entry in self.models.items():
+            for where, name in _further_names(entry):
+                if name in seen:
+                    taken.append(_taken((model, entry.runtime, *where), name))
+                seen.add(name)
+        if taken:
+            raise ValidationError.from_exception_data("models", taken)
         return self
+
+
+def _further_names(entry: Entry) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Each with the path of its field inside the entry."""
+    yield from ((("aliases", number), alias) for number, alias in enumerate(entry.aliases))
+    if isinstance(entry, GpuEntry) and entry.gpu.lora is not None:
+        yield from ((("gpu", "lora", "adapters", name), name) for name in entry.gpu.lora.adapters)
+
+
+def _taken(where: tuple[str | int, ...], name: str) -> InitErrorDetails:
+    error = PydanticCustomError("taken", "{name} names another model already", {"name": repr(name)})
+    return InitErrorDetails(type=error, loc=("models", *where), input=name)
 
 
 def load(path: Path) -> ModelsFile:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from packaging.version import Version
 
 from build_engines import triton_models
 from build_engines.facts import Facts
-from build_engines.gpu import backend_parameters, llm_args, served_engine
+from build_engines.gpu import adapter, backend_parameters, llm_args, served_engine
 from build_engines.gpu.architecture import Architecture
 from build_engines.models_file import GpuEntry, OnnxEntry, OnnxOptions, ScriptedEntry
 
@@ -50,12 +49,16 @@ def on_gpus(
         end_ids = {"executor_end_ids": ",".join(map(str, facts.end_ids))}
         engine = backend_parameters.of(entry.gpu, beside["engine"], beside)
         return _by_role(name, entry, facts, {**tokenizer, **end_ids, **logits_size}, engine)
+    adapters = {name: beside[llm_args.LORA + name] for name in _adapters(entry)}
+    arguments = llm_args.of(
+        entry.gpu, beside, version=version, lora_modules=adapter.modules(list(adapters.values()))
+    )
     engine = {
         **_python_engine(name, entry, facts),
         **logits_size,
         "trtllm_backend": limits.backend,
-        "llm_args": json.dumps(llm_args.of(entry.gpu, beside, version=version), sort_keys=True),
-        **_adapters(entry, beside),
+        "llm_args": json.dumps(arguments, sort_keys=True),
+        "lora_adapters": json.dumps({name: str(folder) for name, folder in adapters.items()}),
     }
     return _by_role(name, entry, facts, tokenizer, engine)
 
@@ -67,11 +70,11 @@ def _links(built: Path) -> dict[str, Path]:
     return {**found, **adapters}
 
 
-def _adapters(entry: GpuEntry, beside: Mapping[str, Path]) -> Parameters:
-    if entry.gpu.lora is None:
-        return {}
-    found = {name: str(beside[llm_args.LORA + name]) for name in entry.gpu.lora.adapters}
-    return {"lora_adapters": json.dumps(found, sort_keys=True)}
+def _adapters(entry: OnnxEntry | ScriptedEntry | GpuEntry) -> tuple[str, ...]:
+    """In the order of models.yaml."""
+    if not isinstance(entry, GpuEntry) or entry.gpu.lora is None:
+        return ()
+    return tuple(entry.gpu.lora.adapters)
 
 
 def _by_role(
@@ -82,7 +85,7 @@ def _by_role(
     engine: Parameters,
 ) -> dict[str, Parameters]:
     artifacts = _artifacts(name)
-    most = entry.sampling.max_tokens
+    most, adapters = entry.sampling.max_tokens, _adapters(entry)
     return {
         "ensemble": {
             "contract_version": triton_models.CONTRACT_VERSION,
@@ -90,6 +93,7 @@ def _by_role(
                 f"{role}_model": triton_models.role_name(name, role) for role in triton_models.ROLES
             },
             "runtime": entry.runtime,
+            **({"lora_adapters": json.dumps(adapters)} if adapters else {}),
             **facts.as_parameters(),
         },
         "tokenizer": {

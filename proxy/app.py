@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
@@ -17,6 +17,7 @@ from proxy.access.leaving import Leaving
 from proxy.api import dynamo, errors, operations
 from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits
+from proxy.api.direct import Direct
 from proxy.api.middleware import RequestContext
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
@@ -56,7 +57,9 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
         ModelsFileError, UnservableFolder: what the settings name is there but wrong.
     """
     target = Target(settings.triton_target, settings.triton_is_tls, settings.triton_ca_file)
-    client = TritonClient(target, settings.triton_transport)
+    client = TritonClient(
+        target, settings.triton_transport, max_age_s=settings.triton_connection_age_s
+    )
     return compose(settings, client, TritonCatalog(client), TritonTokenizer(client), shared)
 
 
@@ -80,30 +83,41 @@ def compose(
         stall_timeout_s=settings.stall_timeout_s,
     )
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with engine:
-            watching = asyncio.create_task(readiness.watch(catalog, registry))
-            yield
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
-
+    leaving = Leaving()
+    routers = _adapters(settings, service, registry, tokenizer, leaving)
     app = FastAPI(
         title="triton-openai",
-        lifespan=lifespan,
-        middleware=[*_cors(settings.cors_origins), Middleware(RequestContext, metrics=metrics)],
+        lifespan=lambda _: _running(engine, catalog, registry),
+        middleware=[
+            *_cors(settings.cors_origins),
+            Middleware(RequestContext, metrics=metrics),
+            Middleware(Direct, routers=routers),
+        ],
     )
-    app.state.leaving = Leaving()
+    app.state.leaving = leaving
     errors.install(app)
-    _include_adapters(app, settings, service, registry, tokenizer)
-    app.include_router(operations.routes(registry, metrics))
+    for router in (*routers, operations.routes(registry, metrics)):
+        app.include_router(router)
     return app
 
 
-def _include_adapters(
-    app: FastAPI, settings: Settings, service: Service, registry: Registry, tokenizer: Tokenizer
-) -> None:
+@asynccontextmanager
+async def _running(engine: Engine, catalog: Catalog, registry: Registry) -> AsyncIterator[None]:
+    async with engine:
+        watching = asyncio.create_task(readiness.watch(catalog, registry))
+        yield
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
+
+def _adapters(
+    settings: Settings,
+    service: Service,
+    registry: Registry,
+    tokenizer: Tokenizer,
+    leaving: Leaving,
+) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
     bodies = BodyLimits(bytes=settings.max_request_bytes, depth=settings.max_json_depth)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
@@ -116,20 +130,19 @@ def _include_adapters(
     socket = openai_socket.routes(
         service,
         asking,
-        app.state.leaving,
+        leaving,
         origins=settings.cors_origins,
         max_requests=settings.max_socket_requests,
         body_limits=bodies,
     )
-    for router in (
+    return (
         openai_routes.routes(answers, registry, asking, limits=bodies),
         socket,
         openai_render.routes(service, tokenizer, asking, limits=bodies),
         plain_routes.routes(answers, registry, limits=bodies),
         tokens_routes.routes(service, tokenizer, registry, limits=bodies),
         dynamo.routes(registry),
-    ):
-        app.include_router(router)
+    )
 
 
 def _limits(settings: Settings) -> Limits:

@@ -20,13 +20,14 @@ class _Held:
 class HeldTokens:
     """Tokens whose text has not been sent yet; they go with it, or are dropped with a stop string.
 
-    A token without characters of its own (the first bytes of one) goes with the character.
+    `before`: characters in front of the generated text; may be set until the first token. A token
+    without characters of its own (the first bytes of one) goes with the character.
     """
 
-    __slots__ = ("_before", "_decoded", "_held", "_sent")
+    __slots__ = ("_decoded", "_held", "_sent", "before")
 
-    def __init__(self, before: int) -> None:
-        self._before = before  # characters in front of the generated text
+    def __init__(self) -> None:
+        self.before = 0
         self._decoded = 0
         self._sent = 0
         self._held: deque[_Held] = deque()
@@ -55,4 +56,4 @@ class HeldTokens:
         return token.start < self._sent and (is_last or token.end <= self._sent)
 
     def _logged(self, token: _Held) -> LoggedToken:
-        return LoggedToken(token.token_bytes, token.log_prob, self._before + token.start)
+        return LoggedToken(token.token_bytes, token.log_prob, self.before + token.start)

@@ -11,6 +11,7 @@ from proxy.domain.events import (
     ToolCallStarted,
     ToolEvent,
 )
+from proxy.domain.output import FinishReason
 from proxy.reasoning.parser import ReasoningParser
 from proxy.tools.parser import ToolParser
 
@@ -38,11 +39,6 @@ class OutputParser:
         return self._reasoning is not None and self._reasoning.is_thinking
 
     @property
-    def has_calls(self) -> bool:
-        """Whether there is a call, and the last one is whole."""
-        return self._tools is not None and self._tools.calls > 0 and not self._tools.is_cut
-
-    @property
     def has_all(self) -> bool:
         if self._tools is None or self._most_calls is None:
             return False
@@ -59,6 +55,15 @@ class OutputParser:
         if self._tools is not None:
             events += self._wanted(self._tools.flush())
         return events
+
+    def reason(self, finish: FinishReason, *, is_named: bool) -> FinishReason:
+        """Why the answer ended. A call is one that is whole; where a function was named, to call it
+        is just to stop.
+        """
+        has_calls = self._tools is not None and self._tools.calls > 0 and not self._tools.is_cut
+        if finish is FinishReason.STOP and has_calls and not is_named:
+            return FinishReason.TOOL_CALLS
+        return finish
 
     def _called(self, events: list[ReasoningEvent]) -> list[AnyDelta]:
         if self._tools is None:

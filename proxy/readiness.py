@@ -26,7 +26,7 @@ async def refresh(catalog: Catalog, registry: Registry) -> None:
     before = registry.why_not_ready
     try:
         if before is None:
-            await catalog.check_ready([card.triton_model for card in registry.cards()])
+            await catalog.check_ready({card.triton_model for card in registry.cards()})
             return
         loaded = await catalog.load()
     except NotReady as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from build_engines.models_file import ModelEntry
 from proxy.domain.errors import ModelUnavailable, UnknownModel
@@ -32,7 +33,9 @@ class Registry:
         """Triton is ready with these models. The order is that of models.yaml."""
         order = {name: position for position, name in enumerate(self._policy)}
         found = sorted(loaded, key=lambda model: (order.get(model.name, len(order)), model.name))
-        self._cards = tuple(_card(model, self._policy.get(model.name)) for model in found)
+        self._cards = tuple(
+            card for model in found for card in _cards(model, self._policy.get(model.name))
+        )
         self._by_name = {name: card for card in self._cards for name in (card.name, *card.aliases)}
         self._why_not_ready = None
 
@@ -85,6 +88,14 @@ class Registry:
 
     def _unavailable(self) -> ModelUnavailable:
         return ModelUnavailable(f"The model is not available at present: {self._why_not_ready}.")
+
+
+def _cards(model: LoadedModel, entry: ModelEntry | None) -> Iterator[ModelCard]:
+    """The model, and its adapters, which are models with all of its policy but the aliases."""
+    card = _card(model, entry)
+    yield card
+    for name in model.facts.adapters:
+        yield replace(card, name=name, parent=card.name, aliases=())
 
 
 def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:

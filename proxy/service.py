@@ -188,7 +188,8 @@ class Service:
         """Raises InvalidRequest: the model cannot take it."""
         parsers.check(request, card)
         asked = _engine_request(request, card, self._request_timeout_s)
-        asked = replace(asked, constraint=rules.guide(card, asked.text or ""))
+        if (guide := rules.guide(card, asked.text or "")) is not None:
+            asked = replace(asked, constraint=guide)
         if missing := sorted(asked.asks_for - card.capabilities):
             raise InvalidRequest(
                 f"The model {card.name!r} does not support this parameter.",

@@ -54,6 +54,7 @@ class Settings(BaseSettings):
     triton_ca_file: FilePath | None = None  # PEM, in place of the system's certificates
     # token streams: our own HTTP/2 reader, or grpc.aio; all other calls go over grpc.aio
     triton_transport: Literal["lean", "grpc"] = "lean"
+    triton_connection_age_s: Seconds | None = None  # then another takes over; lean only
 
     # files; MODEL_PATH is one model folder, served as MODEL_ID without a models file
     model_path: Path | None = None
@@ -140,6 +141,15 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"TRITON_CA_FILE={self.triton_ca_file} is for TLS: TRITON_URL must be "
                 "grpcs://host:port with it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _age_is_of_lean_connections(self) -> Settings:
+        if self.triton_connection_age_s is not None and self.triton_transport != "lean":
+            raise ValueError(
+                f"TRITON_CONNECTION_AGE_S={self.triton_connection_age_s:g} goes with "
+                f"TRITON_TRANSPORT=lean only, which is {self.triton_transport!r}"
             )
         return self
 

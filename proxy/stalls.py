@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from proxy.domain.errors import EngineStalled
 
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 async def watched(
     items: AsyncGenerator[Item, None], timeout_s: float
 ) -> AsyncGenerator[Item, None]:
-    """The items. Only the time in which one is awaited counts, before the first one too.
+    """The items, for one task. Only the time in which one is awaited counts, before the first too.
 
     Raises:
         EngineStalled: none came for `timeout_s`; `items` is closed.
@@ -43,42 +43,42 @@ async def watched(
 
 
 class _Watch:
-    """Cancels the task that waits, when it has waited too long."""
+    """Of the task that makes it: cancels it when it has waited too long."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
-        self._waiting: asyncio.Task[Any] | None = None
+        self._task = asyncio.current_task()
+        self._is_waiting = False
         self._since = 0.0
         self._has_stalled = False
         self._timer = self._loop.call_later(timeout_s, self._look)
 
     def wait(self) -> None:
-        self._waiting = asyncio.current_task()
+        self._is_waiting = True
         self._since = self._loop.time()
 
     def rest(self) -> None:
-        self._waiting = None
+        self._is_waiting = False
 
     def end(self) -> None:
-        self._waiting = None
+        self._is_waiting = False
         self._timer.cancel()
 
     def raise_if_stalled(self) -> None:
         if not self._has_stalled:
             return
-        task = asyncio.current_task()
-        if task is not None and hasattr(task, "uncancel"):  # from Python 3.11 on
-            task.uncancel()
+        if self._task is not None and hasattr(self._task, "uncancel"):  # from Python 3.11 on
+            self._task.uncancel()
         raise EngineStalled(
             f"The engine said nothing for {self._timeout_s:g} seconds, and the request was stopped."
         )
 
     def _look(self) -> None:
         now = self._loop.time()
-        due = (now if self._waiting is None else self._since) + self._timeout_s
+        due = (self._since if self._is_waiting else now) + self._timeout_s
         if due > now:
             self._timer = self._loop.call_at(due, self._look)
-        elif self._waiting is not None:
+        elif self._is_waiting and self._task is not None:
             self._has_stalled = True
-            self._waiting.cancel()
+            self._task.cancel()

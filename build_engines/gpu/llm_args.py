@@ -12,19 +12,28 @@ from typing import Any
 from packaging.version import Version
 
 from build_engines.engine_limits import Sampler
-from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.options import GpuOptions, Lora
 from build_engines.gpu.speculation import DraftTarget, Eagle3, Lookahead, Mtp, NGram, Speculation
 
 BYTES = 10**9
 SAMPLERS: dict[str, Sampler] = {"trtllm": "TRTLLMSampler", "torch": "TorchSampler"}
 SAMPLER_HAS_TYPE_SINCE = Version("1.1.0")
+# Before, adapters give other answers with CUDA graphs than without (its pull requests 5480, 8279).
+LORA_HAS_GRAPHS_SINCE = Version("1.3.0")
 LORA = "lora/"  # before an adapter's name, in the folders beside an engine
 
 
-def of(options: GpuOptions, folders: Mapping[str, Path], *, version: Version) -> dict[str, Any]:
+def of(
+    options: GpuOptions,
+    folders: Mapping[str, Path],
+    *,
+    version: Version,
+    lora_modules: Mapping[str, str],
+) -> dict[str, Any]:
     """
     Args:
-        folders: `weights`, whose tokenizer guides need; `draft` and `lora/<name>`, where used.
+        folders: `weights`, whose tokenizer guides need; `draft`, where used.
+        lora_modules: that the adapters change, see gpu.adapter.
     """
     found: dict[str, Any] = {
         "tokenizer": str(folders["weights"]),
@@ -39,16 +48,14 @@ def of(options: GpuOptions, folders: Mapping[str, Path], *, version: Version) ->
         found["guided_decoding_backend"] = options.guided_decoding
     if options.speculative is not None:
         found["speculative_config"] = _speculation(options.speculative, folders)
-    if options.lora is not None:
-        found["enable_lora"] = True
-        found["lora_config"] = {
-            "lora_dir": [str(path) for name, path in folders.items() if name.startswith(LORA)],
-            "max_lora_rank": options.lora.max_rank,
-        }
-    return found | (_pytorch(options, version) if options.engine == "pytorch" else {})
+    if options.engine == "pytorch":
+        found |= _pytorch(options, version, lora_modules)
+    return found
 
 
-def _pytorch(options: GpuOptions, version: Version) -> dict[str, Any]:
+def _pytorch(
+    options: GpuOptions, version: Version, lora_modules: Mapping[str, str]
+) -> dict[str, Any]:
     """What a plan has inside it, a checkpoint is told."""
     found: dict[str, Any] = {
         "dtype": options.dtype,
@@ -60,9 +67,27 @@ def _pytorch(options: GpuOptions, version: Version) -> dict[str, Any]:
         found["max_seq_len"] = options.max_seq_len
     if options.expert_parallel > 1:
         found["moe_expert_parallel_size"] = options.expert_parallel
+    if options.lora is not None:
+        found["lora_config"] = _lora(options.lora, lora_modules)
+        if version < LORA_HAS_GRAPHS_SINCE:
+            found["cuda_graph_config"] = None
     if options.speculative is None:  # which has a sampler of its own
         found |= _sampler(options, version)
     return found
+
+
+def _lora(lora: Lora, modules: Mapping[str, str]) -> dict[str, Any]:
+    """Without `lora_dir`, of which it takes one, and that one's modules and output layer for all.
+
+    All adapters fit into its host's memory: one that was pushed out there may not come back.
+    """
+    return {
+        "lora_target_modules": list(modules),
+        "trtllm_modules_to_hf_modules": dict(modules),
+        "max_lora_rank": lora.max_rank,
+        "max_loras": min(lora.max_loras, len(lora.adapters)),
+        "max_cpu_loras": len(lora.adapters),
+    }
 
 
 def _sampler(options: GpuOptions, version: Version) -> dict[str, Any]:

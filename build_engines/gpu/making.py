@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from build_engines.gpu import commands, verify
+from build_engines.gpu import adapter, commands, verify
 from build_engines.gpu.architecture import Architecture
 from build_engines.gpu.device import Device
 from build_engines.gpu.options import GpuOptions
-from build_engines.gpu.steps import CheckedWeights, ToolStep
+from build_engines.gpu.steps import Checked, ToolStep
 from build_engines.gpu.toolkit import Toolkit
 from build_engines.step import Step
 
@@ -35,8 +35,23 @@ class Making:
     kitchen: Kitchen
     longest: int
 
-    def checked(self) -> CheckedWeights:
-        return CheckedWeights(self.kitchen.store, self.weights, verify.weights)
+    def checked(self) -> Checked:
+        return Checked(
+            "check", self.kitchen.store, [self.weights], lambda folders: verify.weights(*folders)
+        )
+
+    def checked_adapters(self, adapters: Sequence[Step]) -> list[Checked]:
+        """One step, where there are any."""
+        options, version = self.options, self.kitchen.toolkit.version
+        if options.lora is None:
+            return []
+
+        def check(folders: Sequence[Path]) -> None:
+            adapter.check(folders, options, version)
+
+        shape = [options.lora.max_rank, options.engine, options.tensor_parallel, version]
+        about = [str(each) for each in shape]
+        return [Checked("check_adapters", self.kitchen.store, adapters, check, about)]
 
     def served(self, adapters: Sequence[Step]) -> list[Step]:
         """From the weights to what is served: the last one's folder, the weights' if none."""

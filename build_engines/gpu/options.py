@@ -15,6 +15,7 @@ Quantization = Literal["fp8", "nvfp4", "int4_awq", "w4a8_awq", "int8_sq", "int8_
 GpuArchitecture = Literal["ampere", "ada", "hopper", "blackwell"]
 Ways = Annotated[int, Field(ge=1, le=1024)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+PLAN_LORAS = 4  # that an engine plan holds, in its host's memory and on a GPU: LlmArgs' defaults
 
 
 class KvCache(Section):
@@ -30,10 +31,14 @@ class KvCache(Section):
 
 
 class Lora(Section):
-    """Adapters by the name that a request asks for; Hugging Face (PEFT) folders."""
+    """Adapters by the name that a request asks for; Hugging Face (PEFT) folders.
+
+    max_loras: as many are on a GPU at a time; all are in its host's memory.
+    """
 
     adapters: Annotated[dict[ModelName, WeightsField], Field(min_length=1)]
     max_rank: Annotated[int, Field(ge=1, le=512)] = 64
+    max_loras: Count = PLAN_LORAS
 
 
 class Calibration(Section):

@@ -11,7 +11,7 @@ from typing import Any
 from build_engines import fetch
 from build_engines.errors import BuildError
 from build_engines.fetch import Fetch, Here
-from build_engines.gpu import memory
+from build_engines.gpu import adapter, memory
 from build_engines.gpu.architecture import Architecture
 from build_engines.gpu.device import Device
 from build_engines.gpu.llm_args import LORA
@@ -22,8 +22,6 @@ from build_engines.gpu.speculation import DraftTarget, Eagle3
 from build_engines.models_file import GpuEntry
 from build_engines.step import Step
 from build_engines.tables_step import Tables
-
-ADAPTER = "adapter_config.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +74,12 @@ def make(entry: GpuEntry, config: dict[str, Any], kitchen: Kitchen) -> Recipe:
         kv_token_bytes=2 * shape.layers * shape.kv_heads * shape.head * memory.kv_bytes(options),
     )
     beside = _beside(options, kitchen.artifacts)
-    served = making.served([step for name, step in beside.items() if name.startswith(LORA)])
+    adapters = [step for name, step in beside.items() if name.startswith(LORA)]
+    checked, served = making.checked_adapters(adapters), making.served(adapters)
     if entry.runtime == "tensorrtllm" and options.guided_decoding != "off":
         beside["guide_info"] = making.guide_info()
     return Recipe(
-        steps=(weights, making.checked(), *beside.values(), *served, tables),
+        steps=(weights, making.checked(), *beside.values(), *checked, *served, tables),
         engine=served[-1] if served else weights,
         tables=tables,
         beside={"weights": weights, **beside},
@@ -95,7 +94,9 @@ def _beside(options: GpuOptions, artifacts: Path) -> dict[str, Step]:
     if isinstance(options.speculative, Eagle3 | DraftTarget):
         found["draft"] = fetch.step(options.speculative.draft, artifacts, name="draft")
     for name, source in options.lora.adapters.items() if options.lora is not None else ():
-        found[LORA + name] = fetch.step(source, artifacts, name=f"adapter-{name}", needs=ADAPTER)
+        found[LORA + name] = fetch.step(
+            source, artifacts, name=f"adapter-{name}", needs=adapter.CONFIG
+        )
     return found
 
 
@@ -104,5 +105,3 @@ def _notes(options: GpuOptions, device: Device) -> Iterator[str]:
         yield "memory is not checked: there is no nvidia-smi here, and no memory_gb in models.yaml"
     if device.architecture is None:
         yield "the GPU's kind is not checked: no nvidia-smi here, no architecture in models.yaml"
-    if options.lora is not None:
-        yield "LoRA adapters are loaded, but no request can name one yet"

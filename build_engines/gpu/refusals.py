@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from build_engines.gpu.options import GpuArchitecture, GpuOptions, Plan
+from build_engines.gpu.options import PLAN_LORAS, GpuArchitecture, GpuOptions, Plan
 
 PYTORCH_READS = ("fp8", "nvfp4", "int4_awq", "w4a8_awq")
 OLDEST_FOR: dict[str, GpuArchitecture] = {"nvfp4": "blackwell", "fp8": "ada", "w4a8_awq": "ada"}
@@ -53,6 +53,14 @@ class _Rule:
 
 def _is_plan(options: GpuOptions) -> bool:
     return options.engine == "plan"
+
+
+def _adapters(options: GpuOptions) -> int:
+    return 0 if options.lora is None else len(options.lora.adapters)
+
+
+def _max_loras(options: GpuOptions) -> int:
+    return PLAN_LORAS if options.lora is None else options.lora.max_loras
 
 
 def _method(options: GpuOptions) -> str | None:
@@ -116,6 +124,21 @@ RULES = (
         ("speculative", "method"),
         lambda o: not _is_plan(o) and _method(o) == "lookahead",
         "the PyTorch runtime has no lookahead decoding: take ngram, or engine: plan",
+    ),
+    _Rule(
+        ("lora",),
+        lambda o: not _is_plan(o) and o.lora is not None and o.speculative is not None,
+        "the PyTorch runtime has no speculative decoding with adapters: leave out one of them",
+    ),
+    _Rule(
+        ("lora", "adapters"),
+        lambda o: _is_plan(o) and _adapters(o) > PLAN_LORAS,
+        f"an engine plan holds {PLAN_LORAS} adapters: take fewer, or engine: pytorch",
+    ),
+    _Rule(
+        ("lora", "max_loras"),
+        lambda o: _is_plan(o) and _max_loras(o) != PLAN_LORAS,
+        f"an engine plan holds {PLAN_LORAS}: leave it out, or take engine: pytorch",
     ),
     _Rule(
         ("plan", "gemm_plugin"),

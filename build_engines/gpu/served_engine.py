@@ -19,6 +19,7 @@ def of(entry: GpuEntry, facts: Facts, version: Version) -> TrtllmEngine:
         sampler=SAMPLERS[entry.gpu.sampler],
         end_tokens=len(facts.end_ids),
         has_guides=entry.gpu.guided_decoding != "off",
+        has_adapters=entry.gpu.lora is not None,
         is_speculative=entry.gpu.speculative is not None,
     )
 

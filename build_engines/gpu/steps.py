@@ -58,20 +58,30 @@ class ToolStep(Step):
             ) from error
 
 
-class CheckedWeights(Step):
-    """Makes nothing, but looks whether the weights are whole before the tools take hours."""
+class Checked(Step):
+    """Makes nothing, but looks at what was fetched before the tools take hours.
 
-    name = "check"
+    check: of the folders of the steps before. about: what it depends on beside them.
+    """
 
-    def __init__(self, store: Path, weights: Step, check: Check) -> None:
-        super().__init__(store, [weights])
+    def __init__(
+        self,
+        name: str,
+        store: Path,
+        after: Sequence[Step],
+        check: Callable[[Sequence[Path]], None],
+        about: Sequence[str] = (),
+    ) -> None:
+        super().__init__(store, after)
+        self.name = name
         self._check = check
+        self._about = about
 
     def inputs(self) -> Iterable[str]:
-        return []
+        return self._about
 
     def shown(self, target: Path) -> Iterable[str]:
-        return [f"check {self.after[0].folder}"]
+        return [f"check {step.folder}" for step in self.after]
 
     def make(self, target: Path, say: Say) -> None:
-        self._check(self.after[0].folder)
+        self._check([step.folder for step in self.after])

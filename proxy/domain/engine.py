@@ -63,6 +63,7 @@ class EngineRequest:
             "log_prob_ids": (self.wants_log_prob_ids and alternatives) or None,
             "priority": self.priority,
             "cache_salt": self.cache_salt,
+            "lora": self.model.parent,
         }
         asked = self.sampling.given | {name for name, value in given.items() if value is not None}
         return asked if alternatives else asked - {"top_log_probs"}

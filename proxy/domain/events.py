@@ -18,12 +18,14 @@ class LoggedToken:
     offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Delta:
     """More of a choice, and of its tokens where they were asked for.
 
     `token_ids` has the end token and the tokens of a stop string too, `log_probs` only tokens of
     what is sent. `usage` is the choice's so far, where it was asked for.
+
+    Nobody changes one; to make it frozen would take twice the time for each.
     """
 
     choice: int = 0
@@ -32,21 +34,21 @@ class Delta:
     usage: Usage | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TextDelta(Delta):
     """More of the answer's text; empty where there are only tokens to tell of."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReasoningDelta(Delta):
     """More of what the model thinks before it answers."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ToolCallStarted(Delta):
     """The model calls the tool `name`; `index` counts the calls of a choice from 0."""
 
@@ -55,7 +57,7 @@ class ToolCallStarted(Delta):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ToolCallArguments(Delta):
     """More of a call's arguments; a finished call's fragments add up to one JSON object."""
 
@@ -63,7 +65,7 @@ class ToolCallArguments(Delta):
     fragment: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ServerToolCalled(Delta):
     """The model called a tool of the proxy's own; `index` counts these of a choice from 0.
 

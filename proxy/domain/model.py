@@ -21,6 +21,7 @@ CAPABILITIES = frozenset(
         "log_prob_ids",
         "priority",
         "cache_salt",
+        "lora",
     }
 )
 
@@ -34,6 +35,7 @@ class ModelFacts:
     has_structural_tags: its guides may be such.
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
+    adapters: names of its LoRA adapters.
     """
 
     context_length: int
@@ -52,6 +54,7 @@ class ModelFacts:
     has_structural_tags: bool = True
     infilling: tuple[str, str, str] | None = None
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
+    adapters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,8 @@ class LoadedModel:
 class ModelCard:
     """One served model. `triton_model` is the ensemble's name.
 
+    parent: the model that this one is a LoRA adapter of, whose ensemble serves it by its own name.
+
     takes_template_values: callers may hand values of their own to its chat template.
     takes_templates: and a chat template of their own, in its place. tool_parser,
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
@@ -77,6 +82,7 @@ class ModelCard:
     name: str
     triton_model: str
     facts: ModelFacts
+    parent: str | None = None
     capabilities: frozenset[str] = CAPABILITIES
     takes_template_values: bool = False
     takes_templates: bool = False
@@ -88,3 +94,7 @@ class ModelCard:
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)
     server_tools: ServerTools = field(default_factory=ServerTools)
+
+    def __hash__(self) -> int:
+        """Of little: cards are looked up for each request, and nearly always by identity."""
+        return hash((self.name, self.facts.created))

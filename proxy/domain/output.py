@@ -35,9 +35,10 @@ class TokenLogProb:
     token_id: int | None = None  # where it was asked for
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TokenDelta:
-    """One engine response: the raw bytes of each new token, in order.
+    """One engine response: the raw bytes of each new token, in order. Nobody changes one; to make
+    it frozen would take twice the time for each.
 
     `token_ids` and `log_probs` are as many as the tokens, or none where nobody asked for them.
     `prompt_tokens` comes with a stream's first delta, and so does `cached_tokens` where the engine

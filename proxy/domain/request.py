@@ -109,8 +109,12 @@ class Sampling:
 
     def with_defaults(self, defaults: Sampling) -> Sampling:
         """The caller's values where there are any."""
-        missing = [field.name for field in fields(self) if getattr(self, field.name) is None]
-        return replace(self, **{name: getattr(defaults, name) for name in missing})
+        missing = {
+            name: default
+            for name in self.__slots__
+            if getattr(self, name) is None and (default := getattr(defaults, name)) is not None
+        }
+        return replace(self, **missing) if missing else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +190,8 @@ class GenerationRequest:
         A given seed becomes seed, seed + 1, … so that candidates differ and can be had again.
         """
         if len(self.prompts) * self.candidates == 1:
-            return (replace(self, prompt=self.prompts[0]),)
+            prompt = self.prompts[0]
+            return (self if prompt is self.prompt else replace(self, prompt=prompt),)
         return tuple(
             replace(
                 self,

@@ -1,8 +1,10 @@
 """How many processes a Triton is, by the models of the registry, and the command that starts them.
 
 NVIDIA's C++ backend runs one tritonserver a GPU, under mpirun: rank 0 serves, the others load the
-engines only. The LLM API starts its own processes inside one node, and is launched like that over
-several. Both as upstream's launch_triton_server.py has it.
+engines only. The LLM API starts its own processes inside one node. Over several, upstream's
+launcher stands before each rank: beside rank 0's tritonserver it hands the `LLM` in there to the
+ranks, which are processes of its own and ignore their command. Both commands are those that
+upstream's launch_triton_server.py writes; its tests run the second (--trtllm_llmapi_launch).
 """
 
 from __future__ import annotations

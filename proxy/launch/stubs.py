@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 
 import psutil
 
+from proxy.launch.ranks import LLM_API_LAUNCHER
+
 POLL_S = 0.25
+COMM = 15  # characters that the kernel keeps of a name
 MPIRUN = ("mpirun", "orterun", "prterun")  # Open MPI 4 and 5 have links of the first name
+# What stands between the lifeline and the stubs, see ranks.
+STARTERS = frozenset(name[:COMM] for name in (*MPIRUN, LLM_API_LAUNCHER, "tritonserver"))
 
 
 async def first_death(lifeline: int) -> str:
@@ -28,17 +34,18 @@ async def first_death(lifeline: int) -> str:
 def _running(lifeline: int) -> dict[psutil.Process, str]:
     """Children of the server, which is the lifeline's only child, with their command lines.
 
-    Under mpirun they are the ranks, and the children of those count, too.
+    Under mpirun they are the ranks, and what those start counts, too, down to the stubs. What else
+    has children, such as a rank of the LLM API, has them for a while only.
     """
-    found: dict[psutil.Process, str] = {}
-    for server in _children(lifeline):
-        children = _children(server.pid)
-        if _name(server) in MPIRUN:
-            children += [stub for rank in children for stub in _children(rank.pid)]
-        for child in children:
-            with contextlib.suppress(psutil.Error):
-                found[child] = " ".join(child.cmdline()[:2])
-    return found
+    return {stub: name for server in _children(lifeline) for stub, name in _below(server)}
+
+
+def _below(parent: psutil.Process) -> Iterator[tuple[psutil.Process, str]]:
+    for child in _children(parent.pid):
+        with contextlib.suppress(psutil.Error):
+            yield child, " ".join(child.cmdline()[:2])
+        if _name(child)[:COMM] in STARTERS:
+            yield from _below(child)
 
 
 def _children(pid: int) -> list[psutil.Process]:

@@ -19,11 +19,14 @@ class Telemetry:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._children: dict[str, _Children] = {}
 
     async def watch(self, request: GenerationRequest, card: ModelCard, events: Events) -> Events:
         seen = _Seen()
-        active = self._metrics.active.labels(card.name)
-        active.inc()
+        children = self._children.get(card.name)
+        if children is None:
+            children = self._children[card.name] = _Children(self._metrics, card.name)
+        children.active.inc()
         try:
             async with aclosing(events):
                 async for event in events:
@@ -33,22 +36,24 @@ class Telemetry:
             seen.fail(error.code if isinstance(error, ProxyError) else "internal_error")
             raise
         finally:
-            active.dec()
-            self._settle(request, card, seen)
+            children.active.dec()
+            self._metrics.requests.labels(card.name, seen.outcome).inc()
+            self._settle(request, card, seen, children)
 
-    def _settle(self, request: GenerationRequest, card: ModelCard, seen: _Seen) -> None:
-        metrics, model, duration_s = self._metrics, card.name, seen.elapsed_s()
-        metrics.requests.labels(model, seen.outcome).inc()
-        metrics.duration.labels(model).observe(duration_s)
+    def _settle(
+        self, request: GenerationRequest, card: ModelCard, seen: _Seen, children: _Children
+    ) -> None:
+        duration_s = seen.elapsed_s()
+        children.duration.observe(duration_s)
         if seen.ttft_s is not None:
-            metrics.ttft.labels(model).observe(seen.ttft_s)
+            children.ttft.observe(seen.ttft_s)
         if seen.usage is not None:
-            metrics.prompt_tokens.labels(model).inc(seen.usage.prompt_tokens)
-            metrics.cached_tokens.labels(model).inc(seen.usage.cached_tokens)
-            metrics.completion_tokens.labels(model).inc(seen.usage.completion_tokens)
+            children.prompt_tokens.inc(seen.usage.prompt_tokens)
+            children.cached_tokens.inc(seen.usage.cached_tokens)
+            children.completion_tokens.inc(seen.usage.completion_tokens)
         line.add(
             id=request.id,
-            model=model,
+            model=card.name,
             finish=None if seen.has_failed else seen.outcome,
             prompt_tokens=seen.usage and seen.usage.prompt_tokens,
             cached_tokens=seen.usage and seen.usage.cached_tokens,
@@ -59,6 +64,18 @@ class Telemetry:
             safety_identifier=request.safety_identifier,
             metadata=dict(request.metadata) or None,
         )
+
+
+class _Children:
+    """One model's own counters: to look each up takes as long as to count."""
+
+    def __init__(self, metrics: Metrics, model: str) -> None:
+        self.active = metrics.active.labels(model)
+        self.duration = metrics.duration.labels(model)
+        self.ttft = metrics.ttft.labels(model)
+        self.prompt_tokens = metrics.prompt_tokens.labels(model)
+        self.cached_tokens = metrics.cached_tokens.labels(model)
+        self.completion_tokens = metrics.completion_tokens.labels(model)
 
 
 class _Seen:

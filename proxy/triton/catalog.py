@@ -43,7 +43,9 @@ class TritonCatalog:
         ours = [config for config in configs if "contract_version" in config.parameters]
         if not ours:
             raise NotReady(f"Triton at {self._client.target} serves no ensemble of ours")
-        return tuple([await self._loaded(config) for config in ours])
+        models = tuple([await self._loaded(config) for config in ours])
+        _check_names(models)
+        return models
 
     async def _config(self, name: str) -> model_config_pb2.ModelConfig:
         request = service_pb2.ModelConfigRequest(name=name)
@@ -88,6 +90,19 @@ class TritonCatalog:
             return await method(request, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise NotReady(f"Triton at {self._client.target}: {_in_words(error)}") from error
+
+
+def _check_names(models: Collection[LoadedModel]) -> None:
+    """Adapters are models to callers, so no two may have one name."""
+    owners: dict[str, str] = {}
+    for model in models:
+        for name in (model.name, *model.facts.adapters):
+            if name in owners:
+                raise NotReady(
+                    f"{name!r} is a model or an adapter of {owners[name]!r} and of {model.name!r}: "
+                    "rename one of them and build again"
+                )
+            owners[name] = model.name
 
 
 def _in_words(error: grpc.aio.AioRpcError) -> str:
@@ -142,6 +157,7 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
                 int(token): str(text).encode()
                 for token, text in json.loads(parameters["special_tokens"]).items()
             },
+            adapters=tuple(json.loads(parameters.get("lora_adapters", "[]"))),
         )
     except (KeyError, ValueError) as error:
         raise NotReady(

@@ -9,7 +9,7 @@ with a status, tritonserver 2.51 crashes when streams are cancelled beside it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Literal
 
@@ -26,27 +26,29 @@ from proxy.triton.channel import channel
 from proxy.triton.endings import Ending
 from proxy.triton.errors import error_of_message, error_of_status
 from proxy.triton.streams.grpc_aio import GrpcAioStreams
-from proxy.triton.streams.lean_http2 import LeanHttp2Streams
-from proxy.triton.streams.port import StreamFailed, Streams
+from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
+from proxy.triton.streams.port import ResponseStream, StreamFailed, Streams
 from proxy.triton.target import Target
 
 logger = structlog.get_logger(__name__)
 
 STOP_TIMEOUT_S = 5.0
 Transport = Literal["lean", "grpc"]
-STREAMS: dict[Transport, Callable[[Target, grpc.aio.Channel], Streams]] = {
-    "lean": lambda target, _: LeanHttp2Streams(target),
-    "grpc": lambda _, channel: GrpcAioStreams(channel),
-}
 
 
 class TritonClient:
-    """Streams go over `transport`; stops, and the unary calls on `stub`, over grpc.aio."""
+    """Streams and their stops go over `transport`; the unary calls on `stub` over grpc.aio.
 
-    def __init__(self, target: Target, transport: Transport) -> None:
+    `max_age_s`: of the connection that carries streams, see LeanOptions.
+    """
+
+    def __init__(
+        self, target: Target, transport: Transport, *, max_age_s: float | None = None
+    ) -> None:
         self.target = target.address
         self._target = target
         self._transport: Transport = transport
+        self._max_age_s = max_age_s
         self._background: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -55,8 +57,7 @@ class TritonClient:
         enter = self._resources.enter_async_context
         opened = await enter(channel(self._target))
         self.stub = service_pb2_grpc.GRPCInferenceServiceStub(opened)
-        self._stops = await enter(GrpcAioStreams(opened))
-        self._streams = STREAMS[self._transport](self._target, opened)
+        self._streams = self._over(opened)
         await enter(self._streams)
         return self
 
@@ -92,20 +93,26 @@ class TritonClient:
             if has_ended:
                 stream.let_go()
             else:
+                stop = stream.beside(codec.encode_stop(request), timeout_s=STOP_TIMEOUT_S)
                 stream.cancel()
-                self._in_background(self._stop(request))
+                self._in_background(_read_out(stop, request.id))
 
-    async def _stop(self, request: EngineRequest) -> None:
-        """A stop that fails is logged: the engine then runs to its token limit."""
-        stream = self._stops.open(codec.encode_stop(request), timeout_s=STOP_TIMEOUT_S)
-        try:
-            async for _ in stream:
-                pass
-        except StreamFailed as error:
-            logger.warning("stop failed", request_id=request.id, error=error.details)
+    def _over(self, opened: grpc.aio.Channel) -> Streams:
+        if self._transport == "grpc":
+            return GrpcAioStreams(opened)
+        return LeanHttp2Streams(self._target, LeanOptions(max_age_s=self._max_age_s))
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs beyond the request it belongs to, which may be cancelled at any point."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+async def _read_out(stop: ResponseStream, request_id: str) -> None:
+    """One that fails is logged: the engine then runs to its token limit."""
+    try:
+        async for _ in stop:
+            pass
+    except StreamFailed as error:
+        logger.warning("stop failed", request_id=request_id, error=error.details)

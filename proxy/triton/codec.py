@@ -25,7 +25,7 @@ class MalformedResponse(ValueError):
     """Triton sent something that is outside the contract."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StreamMessage:
     """One response of a stream. The last one `is_final`, and may have no delta."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.model import ModelFacts
+from proxy.domain.model import ModelCard, ModelFacts
 
 CONTRACT_VERSION = "2"
 CPP_RUNTIME = "tensorrtllm"  # as Triton calls the backend
@@ -70,6 +70,10 @@ def _keeps_start(request: EngineRequest) -> bool | None:
 def _guide(request: EngineRequest) -> tuple[str, str] | tuple[None, None]:
     constraint = request.constraint
     return (None, None) if constraint is None else (constraint.kind.value, constraint.text)
+
+
+def _adapter(model: ModelCard) -> str | None:
+    return None if model.parent is None else model.name
 
 
 def is_cpp(facts: ModelFacts) -> bool:
@@ -136,6 +140,7 @@ INPUTS = (
     InputTensor("guided_decoding_guide", "BYTES", lambda r: _guide(r)[1], "constraint"),
     InputTensor("priority", "INT32", lambda r: r.priority, "priority"),
     InputTensor("cache_salt", "BYTES", lambda r: r.cache_salt, "cache_salt"),
+    InputTensor("lora_name", "BYTES", lambda r: _adapter(r.model), "lora"),
 )
 OUTPUTS = (
     TEXT_OUTPUT,

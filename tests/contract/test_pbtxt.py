@@ -14,7 +14,7 @@ from proxy.triton import tensors
 ROLES = ("ensemble", *triton_models.ROLES)
 ENGINES = ("engine", "tensorrt_llm")
 CPP_LACKS = {
-    *("min_p", "num_top_log_probs", "echo_prompt", "priority", "cache_salt"),
+    *("min_p", "num_top_log_probs", "echo_prompt", "priority", "cache_salt", "lora_name"),
     *("finish_reason", "num_cached_tokens"),
     *("top_log_probs", "top_log_prob_ids", "top_log_prob_text"),
 }

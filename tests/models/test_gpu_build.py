@@ -17,6 +17,7 @@ from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import ModelsFile, OnnxEntry
 from tests.doubles import upstream_tools
 from tests.doubles.upstream_tools import calls, misbehave
+from tests.fixtures.adapters import write
 from tests.fixtures.random_model import make
 
 DEVICE = {"memory_gb": 80, "architecture": "hopper"}
@@ -139,11 +140,42 @@ def test_the_cpp_backends_models_are_rendered_with_its_plan_and_its_limits(
         ({"sampler": "torch"}, "min_p"),
         ({"sampler": "trtllm"}, "num_top_log_probs"),
         ({"guided_decoding": "off"}, "guided_decoding_guide"),
+        ({}, "lora_name"),
     ],
 )
 def test_what_the_engine_cannot_honour_is_not_declared(tmp_path, weights, toolkit, gpu, missing):
     build(tmp_path, toolkit, models(weights, "tensorrt_llm", **gpu))
     assert missing not in {row.name for row in rendered(tmp_path, "m").input}
+
+
+@pytest.mark.usefixtures("done_tables")
+def test_adapters_are_named_to_the_engine_and_to_the_proxy(tmp_path, weights, toolkit):
+    adapter = write(tmp_path / "sql", ("q_proj", "o_proj"))
+    build(
+        tmp_path, toolkit, models(weights, "tensorrt_llm", lora={"adapters": {"sql": str(adapter)}})
+    )
+    engine = parameters(tmp_path, "m_engine")
+    assert json.loads(engine["lora_adapters"]) == {"sql": str(adapter)}
+    told = json.loads(engine["llm_args"])["lora_config"]
+    assert told["lora_target_modules"] == ["attn_k", "attn_dense", "attn_q", "attn_v"]
+    assert parameters(tmp_path, "m")["lora_adapters"] == '["sql"]'
+    assert "lora_name" in {row.name for row in rendered(tmp_path, "m").input}
+
+
+@pytest.mark.usefixtures("done_tables")
+def test_adapters_are_checked_before_a_tool_runs_and_again_for_another_limit(
+    tmp_path, weights, toolkit
+):
+    lora = {"adapters": {"sql": str(write(tmp_path / "sql", rank=16))}}
+    given = {"quantization": "fp8", "lora": lora | {"max_rank": 8}}
+    with pytest.raises(
+        BuildError, match=r"check_adapters: .*sql has rank 16: raise lora\.max_rank"
+    ):
+        build(tmp_path, toolkit, models(weights, "tensorrt_llm", **given))
+    assert ran(tmp_path) == []
+    build(tmp_path, toolkit, models(weights, "tensorrt_llm", **given | {"lora": lora}))
+    with pytest.raises(BuildError, match="check_adapters"):
+        build(tmp_path, toolkit, models(weights, "tensorrt_llm", **given))
 
 
 @pytest.mark.usefixtures("done_tables")

@@ -4,60 +4,21 @@ from __future__ import annotations
 
 import json
 
-import jsonschema_rs
 import numpy as np
 import pytest
 from guide_compiler import GuideCompiler
 from guide_state import GuideMask, GuideState
 from port import Guide
 
-from build_engines.tokenizer_tables import guide_info
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.events import TextDelta, ToolCallArguments, ToolCallStarted
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.structured.reasoning_guides import after_reasoning
-from proxy.structured.special_tokens import Untranslatable, in_tokens
-from proxy.structured.tool_guides import JSON_LIST, NO_ARGUMENTS, tool_constraint
+from proxy.structured.tool_guides import JSON_LIST, tool_constraint
 from proxy.tools.families import FAMILIES
-from tests.fixtures.guide_info import CLOSING, VOCAB_SIZE, DemoVocabulary, walk
+from tests.fixtures.guide_info import VOCAB_SIZE, DemoVocabulary, walk
+from tests.fixtures.tool_calls import AUTO, OPTIONAL, REQUIRED, TOOLS, assert_conform, read
 
 WALKS = 12
-REQUIRED, AUTO = ToolChoice(mode=ToolMode.REQUIRED), ToolChoice()
-TRIP = {
-    "type": "object",
-    "properties": {
-        "city": {"type": "string", "maxLength": 6},
-        "days": {"type": "integer", "minimum": 1, "maximum": 30},
-        "by": {"enum": ["train", "car"]},
-        "is_return": {"type": "boolean"},
-        "stops": {"type": "array", "items": {"$ref": "#/$defs/Stop"}, "maxItems": 2},
-        "note": {"anyOf": [{"type": "null"}, {"enum": ["a b", "1"]}]},
-    },
-    "required": ["city", "days", "by", "is_return"],
-    "additionalProperties": False,
-    "$defs": {
-        "Stop": {
-            "type": "object",
-            "properties": {
-                "at": {"enum": ["x", "y"]},
-                "hours": {"type": ["integer", "null"], "minimum": 0, "maximum": 9},
-            },
-            "required": ["at", "hours"],
-            "additionalProperties": False,
-        }
-    },
-}
-OPTIONAL = {
-    "type": "object",
-    "properties": {"a": {"enum": [1, 2]}, "b": {"enum": ["x"]}, "c": {"type": "boolean"}},
-    "additionalProperties": False,
-}
-TOOLS = (
-    Tool(name="plan.trip", parameters=TRIP, is_strict=True),
-    Tool(name="set", parameters=OPTIONAL, is_strict=True),
-    Tool(name="ping"),
-)
-SCHEMAS = {tool.name: tool.parameters or NO_ARGUMENTS for tool in TOOLS}
 
 
 @pytest.fixture(scope="module")
@@ -78,24 +39,6 @@ def answers(guide, compiler, vocabulary, seed: int = 0) -> list[str]:
     random, mask = np.random.default_rng(seed), GuideMask(VOCAB_SIZE, threads=1)
     walks = [walk(GuideState(compiled), mask, vocabulary, random) for _ in range(WALKS)]
     return [text.decode() for text in walks if text is not None]
-
-
-def read(family: str, text: str) -> tuple[str, list[tuple[str, str]]]:
-    """The text and the calls in it, read character by character."""
-    parser = FAMILIES[family].make(SCHEMAS)
-    events = [event for char in text for event in parser.push(char)] + parser.flush()
-    said = "".join(event.text for event in events if isinstance(event, TextDelta))
-    calls = [[event.name, ""] for event in events if isinstance(event, ToolCallStarted)]
-    for event in events:
-        if isinstance(event, ToolCallArguments):
-            calls[event.index][1] += event.fragment
-    return said, [(name, arguments) for name, arguments in calls]
-
-
-def assert_conform(calls: list[tuple[str, str]]) -> None:
-    for name, arguments in calls:
-        value = json.loads(arguments)
-        assert jsonschema_rs.is_valid(SCHEMAS[name], value), (name, arguments)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -229,80 +172,3 @@ def test_every_kind_of_constraint_may_follow_reasoning(kind, text, answer, compi
     guide = after_reasoning(Constraint(kind, text), "", "</think>")
     assert accepts(guide, compiler, f"thought</think>{answer}")
     assert not accepts(guide, compiler, f"thought</think>{answer}?")
-
-
-# marks that are special tokens
-
-MARKS = {
-    "hermes": ("<tool_call>", "</tool_call>"),
-    "mistral": ("[TOOL_CALLS]", "[ARGS]"),
-    "granite": ("<|tool_call|>",),
-    "gemma4": ("<|tool_call>", "<tool_call|>"),
-    "internlm": ("<|action_start|>", "<|action_end|>", "<|plugin|>"),
-    "kimi_k2": (
-        *("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>"),
-        *("<|tool_call_argument_begin|>", "<|tool_call_end|>"),
-    ),
-    "deepseek_v31": (
-        *("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>"),
-        *("<｜tool▁call▁end｜>", "<｜tool▁sep｜>"),
-    ),
-    "harmony": ("<|channel|>", "<|message|>", "<|constrain|>"),
-    "qwen3_coder": ("<tool_call>", "</tool_call>"),
-}
-
-
-class SpecialVocabulary:
-    """Bytes, an end token, and marks that are special tokens."""
-
-    def __init__(self, folder, marks: tuple[str, ...]) -> None:
-        self.end_id = 256
-        self.special = {257 + at: mark for at, mark in enumerate(marks)}
-        hidden = [bytes([value]) for value in range(256)] + [b""] * (1 + len(marks))
-        self.info_file = folder / "guide.json"
-        self.info_file.write_text(
-            guide_info(hidden, vocab_size=len(hidden), end_ids=(self.end_id,), special=self.special)
-        )
-        self.table = [*hidden[:257], *(mark.encode() for mark in marks)]
-        self.closing = np.array([value in [bytes([one]) for one in CLOSING] for value in hidden])
-
-
-def special_walks(family: str, choice: ToolChoice, folder) -> list[str]:
-    vocabulary = SpecialVocabulary(folder, MARKS[family])
-    compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=1)
-    guide = tool_constraint(family, TOOLS[1:], choice, in_parallel=True)
-    specials = {token: mark.encode() for token, mark in vocabulary.special.items()}
-    constraint = in_tokens(guide.constraint, specials)
-    compiled = compiler.compile(Guide(constraint.kind.value, constraint.text)).result()
-    random, mask = np.random.default_rng(0), GuideMask(len(vocabulary.table), threads=1)
-    walks = [walk(GuideState(compiled), mask, vocabulary, random) for _ in range(WALKS)]
-    compiler.close()
-    return [text.decode(errors="replace") for text in walks if text is not None]
-
-
-@pytest.mark.parametrize("family", MARKS)
-def test_marks_that_are_special_tokens_come_as_tokens(family, tmp_path):
-    texts = special_walks(family, REQUIRED, tmp_path)
-    assert texts
-    for text in texts:
-        said, calls = read(family, text)
-        assert said.strip() == "", text
-        assert calls, text
-        assert_conform(calls)
-
-
-@pytest.mark.parametrize("family", sorted(set(MARKS) - {"harmony"}))
-def test_with_auto_a_special_token_begins_the_calls(family, tmp_path):
-    for text in special_walks(family, AUTO, tmp_path):
-        assert_conform(read(family, text)[1])
-
-
-def test_free_text_cannot_go_on_from_half_of_a_beginning():
-    guide = tool_constraint("harmony", TOOLS, AUTO, in_parallel=True)
-    with pytest.raises(Untranslatable, match="special token"):
-        in_tokens(guide.constraint, {5: b"<|channel|>"})
-
-
-def test_without_special_tokens_in_it_a_guide_stays_as_it_is():
-    guide = tool_constraint("hermes", TOOLS, REQUIRED, in_parallel=True)
-    assert in_tokens(guide.constraint, {5: b"<|im_end|>", 6: b""}) is guide.constraint

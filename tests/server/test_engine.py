@@ -194,7 +194,7 @@ def test_streams_decode_together_and_the_numbers_say_so(stack, ask):
     steps = after["decode_steps"] - before["decode_steps"]
     tokens = after["decode_tokens"] - before["decode_tokens"]
     assert tokens == 8 * 199, "the first of each comes from prefill"
-    assert tokens / steps > 3, "rows in an average step"
+    assert tokens / steps > 2, "rows in an average step"
     assert after["prefill_tokens"] > before["prefill_tokens"]
     assert after["decode_seconds"] > before["decode_seconds"]
     assert after["rows_decoding"] == after["rows_prefilling"] == after["kv_row_bytes"] == 0

@@ -153,3 +153,4 @@ def test_models_tell_what_they_can_do(client):
     model = client.models.retrieve("endless")
     assert model.max_output_tokens == model.context_length == 4096
     assert {"logprobs", "min_p", "return_token_ids"} <= set(model.capabilities)
+    assert "lora" not in model.capabilities

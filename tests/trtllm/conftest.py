@@ -17,6 +17,7 @@ from proxy.domain.model import ModelCard
 from proxy.domain.request import Sampling
 from proxy.triton import codec
 from tests.doubles.engine import FACTS
+from tests.fixtures.adapters import write
 from tests.fixtures.stack import Stack, eventually, free_port
 from tests.fixtures.trtllm_models import TrtllmModels
 from tests.trtllm.streams import STREAMS
@@ -27,7 +28,9 @@ Run = Callable[..., Stack]
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> TrtllmModels:
     made = TrtllmModels(tmp_path_factory.mktemp("artifacts"))
-    made.add_llm_api("llm", {})
+    folder = tmp_path_factory.mktemp("adapters")
+    adapters = {name: write(folder / name) for name in ("sql", "poet")}
+    made.add_llm_api("llm", {}, adapters=adapters)
     made.add_llm_api("slow", {"step_s": 0.02, "tokens_a_response": 2, "empty_last": True})
     made.add_llm_api("mortal", {"crash_at": 8, "step_s": 0.1})
     made.add_cpp_backend("cpp", STREAMS)
@@ -82,12 +85,20 @@ def ask(triton: Stack, stack: Stack) -> Iterator[Callable[..., str]]:
     with grpc.insecure_channel(f"127.0.0.1:{triton.triton_grpc_port}") as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
-        def asked(prompt, model, sampling=Sampling(temperature=0.0), **fields) -> str:  # noqa: B008
+        def asked(
+            prompt,
+            model,
+            sampling=Sampling(temperature=0.0),  # noqa: B008
+            adapter=None,
+            **fields,
+        ) -> str:
             facts = replace(FACTS, runtime="tensorrtllm" if model == "cpp" else "tensorrt_llm")
+            parent = model if adapter else None
+            card = ModelCard(name=adapter or model, parent=parent, triton_model=model, facts=facts)
             message = codec.encode(
                 EngineRequest(
                     id=f"ask-{next(numbers)}",
-                    model=ModelCard(name=model, triton_model=model, facts=facts),
+                    model=card,
                     token_ids=tuple(prompt),
                     sampling=sampling,
                     timeout_s=30,

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from openai import NotFoundError, OpenAI
 
 from proxy.domain.constraint import Constraint, GuideKind
 from tests.fixtures.stack import eventually
@@ -87,6 +88,39 @@ def test_cached_tokens_are_told_and_counted(stack, numbers):
     ]
     assert [usage["cached_tokens"] for usage in usages] == [0, 96]
     assert numbers("llm")["cached_tokens"] >= 96
+
+
+@pytest.fixture
+def sdk(stack):
+    with OpenAI(base_url=f"{stack.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+def test_an_adapter_is_a_model_to_openais_sdk(sdk):
+    """The stand-in's adapters say tokens further on, each by its own id."""
+
+    def text(model: str, prompt: list[int]) -> str:
+        answer = sdk.completions.create(model=model, prompt=prompt, max_tokens=4, temperature=0)
+        return answer.choices[0].text
+
+    token = {at: text("llm", [at])[0] for at in range(75, 81)}
+    assert text("poet", PROMPT) == token[76] + token[77] + token[78] + token[79]
+    assert text("sql", PROMPT) == token[77] + token[78] + token[79] + token[80]
+    chat = {"model": "sql", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 3}
+    assert {chunk.model for chunk in sdk.chat.completions.create(**chat, stream=True)} == {"sql"}
+    with pytest.raises(NotFoundError, match="'prose'"):
+        text("prose", PROMPT)
+
+
+def test_openais_sdk_finds_adapters_among_the_models(sdk):
+    parents = {model.id: model.model_extra["parent"] for model in sdk.models.list()}
+    assert parents.items() >= {"llm": None, "poet": "llm", "sql": "llm", "cpp": None}.items()
+    assert sdk.models.retrieve("poet").model_extra["root"] == "llm"
+
+
+def test_an_adapter_that_the_engine_does_not_know_is_refused_there_too(ask):
+    """As the ensemble's own clients see it; the proxy knows them all."""
+    assert "no adapter 'x'; its adapters: poet, sql" in ask(PROMPT, "llm", adapter="x")
 
 
 def test_many_streams_at_once_keep_apart(stack):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,17 @@ def test_an_alias_finds_the_model_and_policy_is_applied():
 
 def test_a_model_without_policy_is_served_by_its_own_name():
     assert registry("other").card("other").triton_model == "other"
+
+
+def test_an_adapter_is_a_model_beside_its_own_with_the_same_policy_and_no_alias():
+    made = Registry(POLICY)
+    facts = replace(FACTS, adapters=("sql", "poet"))
+    made.serve([LoadedModel(name="big", facts=facts), LoadedModel(name="small", facts=FACTS)])
+    assert [card.name for card in made.cards()] == ["big", "sql", "poet", "small"]
+    sql = made.card("sql")
+    assert (sql.parent, sql.triton_model, sql.owned_by) == ("big", "big", "us")
+    assert (made.card("gpt-4o").name, made.card("big").parent) == ("big", None)
+    assert made.default().name == "big"
 
 
 def test_an_unknown_name_is_unknown_even_while_suspended():

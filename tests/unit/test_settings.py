@@ -46,6 +46,10 @@ def test_the_other_names_of_host_and_port(settings):
         ({"TRITON_TRANSPORT": "carrier pigeon"}, "TRITON_TRANSPORT=carrier pigeon"),
         ({"TRITON_CA_FILE": __file__}, "TRITON_URL must be grpcs://host:port with it"),
         ({"TRITON_URL": "grpcs://t:1", "TRITON_CA_FILE": "/no/ca"}, "TRITON_CA_FILE=/no/ca"),
+        (
+            {"TRITON_CONNECTION_AGE_S": "300", "TRITON_TRANSPORT": "grpc"},
+            "TRITON_CONNECTION_AGE_S=300 goes with TRITON_TRANSPORT=lean only",
+        ),
         ({"CORS_ORIGINS": "a.example"}, "CORS_ORIGINS=a.example"),
     ],
 )

@@ -101,6 +101,7 @@ class GenerationInput:
     echoes_prompt: its own tokens come first, with log-probabilities where `sampling` wants them.
     priority: a higher one goes first, and takes the row of a lower one when all are taken.
     cache_salt: only requests of the same salt share cached keys and values.
+    lora_name: of the adapter that answers; empty for the model itself.
     """
 
     prompt_ids: list[int]
@@ -109,6 +110,7 @@ class GenerationInput:
     guide: Guide | None = None
     priority: int = 0
     cache_salt: str = ""
+    lora_name: str = ""
     echoes_prompt: bool = False
 
 

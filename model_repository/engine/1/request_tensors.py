@@ -36,6 +36,7 @@ def generation_input(request: Any) -> GenerationInput:
         guide=guide,
         priority=int(scalar(request, "priority") or 0),
         cache_salt=_text(request, "cache_salt"),
+        lora_name=_text(request, "lora_name"),
         echoes_prompt=bool(scalar(request, "echo_prompt")),
     )
 

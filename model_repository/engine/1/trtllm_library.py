@@ -26,6 +26,7 @@ class Library:
     llm: Any
     sampling_params: Any
     guided_decoding_params: Any
+    lora_request: Any
     version: str
     takes: frozenset[str]
     samples_by: frozenset[str]
@@ -39,6 +40,7 @@ class Library:
         """
         try:
             import tensorrt_llm
+            from tensorrt_llm.executor.request import LoRARequest
             from tensorrt_llm.llmapi import GuidedDecodingParams
 
             llm = _llm_class(backend)
@@ -51,6 +53,7 @@ class Library:
             llm=llm,
             sampling_params=tensorrt_llm.SamplingParams,
             guided_decoding_params=GuidedDecodingParams,
+            lora_request=LoRARequest,
             version=tensorrt_llm.__version__,
             takes=_parameters(llm.generate_async),
             samples_by=_parameters(tensorrt_llm.SamplingParams),

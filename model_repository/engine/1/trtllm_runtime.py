@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import trtllm_counts
-import trtllm_results
-from port import BadParameter, Job, Token
+from port import BadParameter, Job
 from stats import Stats
+from trtllm_adapters import Adapters
+from trtllm_decoder import TrtllmDecoder
 from trtllm_library import Library, is_alive
-from trtllm_sampling import Translator, check_echo
+from trtllm_sampling import Translator
 
 logger = logging.getLogger(__name__)
 
 WATCH_EVERY_S = 0.1
 STATS_EVERY_S = 0.5
-TOO_LONG = "should not exceed"  # LLM._check_arguments
 Died = Callable[[str], None]
 
 
@@ -35,7 +35,7 @@ class TrtllmRuntime:
     def __init__(self, llm: Any, translator: Translator, died: Died) -> None:
         self.stats = Stats()
         self._llm = llm
-        self._translator = translator
+        self._decoder = TrtllmDecoder(llm, translator, self.stats)
         self._died = died
         self._death: str | None = None
         self._lock = threading.Lock()
@@ -57,12 +57,14 @@ class TrtllmRuntime:
         library = Library.load(backend)
         translator = Translator(
             library=library,
+            adapters=Adapters.of(library, parameters["lora_adapters"]),
             backend=backend,
             end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
             logits_size=int(parameters["logits_size"]),
             has_guides=bool(json.loads(arguments).get("guided_decoding_backend")),
         )
-        return cls(library.start(artifacts / "engine", arguments), translator, died)
+        engine = (artifacts / "engine").resolve()  # ranks on other nodes read it, too
+        return cls(library.start(engine, arguments), translator, died)
 
     def submit(self, job: Job) -> None:
         with self._lock:
@@ -105,54 +107,14 @@ class TrtllmRuntime:
             self._tasks[job].cancel()
 
     async def _generate(self, job: Job) -> None:
-        result: Any = None
         try:
-            check_echo(job.input)
-            if job.input.max_tokens == 0:  # its prompt alone, with which no GPU has to do
-                self._start(job, 0)
-                return
-            result = self._ask(job)
-            await self._hand_on(job, result)
-        except asyncio.CancelledError:
-            if result is not None and self._death is None:
-                result.abort()
-            raise
+            await self._decoder.decode(job)
         except BadParameter as refusal:
             job.sink.refuse(refusal.param, str(refusal))
-        except Exception as error:  # its own errors have no common type
+        except Exception as error:
             logger.exception("generation failed")
             job.sink.fail(f"generation failed: {error}")
             self._check_alive(error)
-
-    def _ask(self, job: Job) -> Any:
-        sampling = self._translator.translate(job.input)
-        extras = self._translator.extras(job.input)
-        try:
-            return self._llm.generate_async(
-                job.input.prompt_ids, sampling_params=sampling, streaming=True, **extras
-            )
-        except ValueError as error:
-            if TOO_LONG in str(error):  # a prompt beyond max_num_tokens, without chunked prefill
-                raise BadParameter("prompt", str(error)) from error
-            raise
-
-    def _start(self, job: Job, cached_tokens: int) -> None:
-        trtllm_counts.started(self.stats, cached_tokens)
-        job.sink.started(cached_tokens)
-        if job.input.echoes_prompt:
-            is_all = job.input.max_tokens == 0
-            tokens = [Token(token) for token in job.input.prompt_ids]
-            job.sink.echo(tokens, "length" if is_all else None)
-
-    async def _hand_on(self, job: Job, result: Any) -> None:
-        is_started = False
-        async for _ in result:
-            if not is_started:
-                self._start(job, getattr(result, "cached_tokens", 0))  # from 1.1 on
-                is_started = True
-            if trtllm_results.deliver(job, result):
-                return
-        raise trtllm_results.Incomplete("TensorRT-LLM's stream ended without a reason")
 
     def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
         """A task that was cancelled has not ended its job, and may never have begun it."""

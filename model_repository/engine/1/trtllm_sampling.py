@@ -12,6 +12,7 @@ from typing import Any
 
 from grammars import ANY_JSON
 from port import TOP_LOG_PROBS_AT_MOST, BadParameter, GenerationInput, Guide, SamplingParams
+from trtllm_adapters import Adapters
 from trtllm_library import PYTORCH, Library
 
 SEED_BITS = 63
@@ -31,6 +32,7 @@ class Translator:
     """`logits_size`: elements of a bias, the width of the model's logits."""
 
     library: Library
+    adapters: Adapters
     backend: str
     end_ids: tuple[int, ...]
     logits_size: int
@@ -69,6 +71,8 @@ class Translator:
             extras["cache_salt"] = generation.cache_salt
         if generation.priority:
             extras["priority"] = unit_priority(generation.priority)
+        if generation.lora_name:
+            extras["lora_request"] = self.adapters.named(generation.lora_name)
         for name in extras:
             if name not in self.library.takes:
                 raise BadParameter(name, f"TensorRT-LLM {self.library.version} has no {name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from functools import lru_cache
 from typing import Any
 
 from proxy.api.openai.bodies import GenerationBody
@@ -26,6 +27,7 @@ def head(
     return begun if body.service_tier is None else {**begun, "service_tier": "default"}
 
 
+@lru_cache(maxsize=64)
 def fingerprint_of(card: ModelCard) -> str:
     """Changes when the model is built anew: equal seeds then no longer mean equal answers."""
     built = f"{card.name} {card.facts.created} {card.facts.engine_model}"

@@ -24,6 +24,8 @@ def model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "object": "model",
         "created": card.facts.created,
         "owned_by": card.owned_by,
+        "root": card.parent or card.name,
+        "parent": card.parent,
         "context_length": card.facts.context_length,
         "max_output_tokens": card.facts.context_length,
         "tool_parser": families.tools,

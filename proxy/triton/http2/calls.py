@@ -15,8 +15,7 @@ from proxy.triton.http2.messages import BadMessage, framed
 from proxy.triton.http2.outbox import Outbox
 from proxy.triton.http2.peer_settings import PeerSettings
 from proxy.triton.http2.status import Status
-
-LAST_STREAM = 2**31 - 1
+from proxy.triton.http2.stream_numbers import StreamNumbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,20 +39,14 @@ class Calls:
         self._peer = peer
         self._outbox = outbox
         self._calls: dict[int, Call] = {}
-        self._next_stream = 1
+        self.numbers = StreamNumbers()
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    @property
-    def are_used_up(self) -> bool:
-        """A connection has so many stream numbers, and no more."""
-        return self._next_stream > LAST_STREAM
-
     def open(self, block: bytes, message: bytes) -> int:
         """Gives the stream's number."""
-        stream = self._next_stream
-        self._next_stream += 2
+        stream = self.numbers.take()
         call = self._calls[stream] = Call(
             stream,
             framed(message),
@@ -78,8 +71,7 @@ class Calls:
             self._credit(call)
 
     def data(self, flags: int, stream: int, payload: bytes) -> None:
-        call = self._call(stream)
-        if call is None:
+        if (call := self._call(stream)) is None:
             return
         call.receive_window.receive(len(payload))
         if not call.has_begun:
@@ -112,7 +104,7 @@ class Calls:
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "a second head of the answer")
         headers.check(is_head=not call.has_begun)
         if call.has_begun:
-            self._trailers(call, headers)
+            self._end(call, _status_of_end(call, headers))
         elif headers.is_interim:
             return
         elif headers.ends_stream:
@@ -123,8 +115,7 @@ class Calls:
             call.has_begun = True
 
     def reset(self, stream: int, code: int) -> None:
-        call = self._call(stream)
-        if call is None:
+        if (call := self._call(stream)) is None:
             return
         ended = status.of_reset(code)
         if code == ErrorCode.REFUSED_STREAM and not call.has_begun:
@@ -164,17 +155,9 @@ class Calls:
     def _call(self, stream: int) -> Call | None:
         """None where it is over. Raises ConnectionFault where there never was one."""
         call = self._calls.get(stream)
-        if call is None and (stream % 2 == 0 or stream >= self._next_stream):
-            raise ConnectionFault(
-                ErrorCode.PROTOCOL_ERROR, f"a frame on stream {stream}, which nobody opened"
-            )
+        if call is None:
+            self.numbers.check(stream)
         return call
-
-    def _trailers(self, call: Call, headers: Headers) -> None:
-        ended = status.of_trailers(headers.fields)
-        if ended.is_ok and call.messages.is_inside:
-            ended = Status(StatusCode.INTERNAL, "the peer ended the stream inside a message")
-        self._end(call, ended)
 
     def _end(self, call: Call, ended: Status, *, reset: ErrorCode | None = None) -> None:
         del self._calls[call.id]
@@ -193,3 +176,10 @@ class Calls:
     def _credit(self, call: Call) -> None:
         if not call.unread and (credit := call.receive_window.credit()):
             self._outbox.put(frames.window_update(call.id, credit))
+
+
+def _status_of_end(call: Call, trailers: Headers) -> Status:
+    ended = status.of_trailers(trailers.fields)
+    if ended.is_ok and call.messages.is_inside:
+        return Status(StatusCode.INTERNAL, "the peer ended the stream inside a message")
+    return ended

@@ -5,16 +5,14 @@ Source: RFC 9113. Pure: `receive` takes what the socket gave, `output` is what i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from grpc import StatusCode
-from hpack import Encoder
 
 from proxy.triton.http2 import frames, peer_settings
 from proxy.triton.http2.calls import Calls, Limits
 from proxy.triton.http2.events import Changed, Event
 from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault, code_name
 from proxy.triton.http2.frames import Frame, FrameReader, Kind
+from proxy.triton.http2.head_encoder import Fields, HeadEncoder
 from proxy.triton.http2.header_blocks import MAX_BLOCK, HeaderBlocks
 from proxy.triton.http2.outbox import Outbox
 from proxy.triton.http2.peer_settings import DEFAULT_WINDOW, PeerSettings
@@ -27,15 +25,18 @@ _PING = frames.frame(Kind.PING, 0, 0, b"are you?")
 
 
 class Connection:
-    """What the peer does wrong never raises: it ends a call, or all of them and the connection."""
+    """What the peer does wrong never raises: it ends a call, or all of them and the connection.
 
-    def __init__(self, limits: Limits) -> None:
+    `shared`: the headers that every call begins with.
+    """
+
+    def __init__(self, limits: Limits, shared: Fields = ()) -> None:
         self._peer = PeerSettings()
         self._outbox = Outbox(self._peer)
         self._calls = Calls(limits, self._peer, self._outbox)
         self._frames = FrameReader()
         self._blocks = HeaderBlocks()
-        self._encoder = Encoder()
+        self._heads = HeadEncoder(shared)
         self._window = ReceiveWindow(limits.connection_window, ConnectionFault)
         self._has_settings = False
         self._is_acknowledged = False
@@ -60,10 +61,10 @@ class Connection:
     def has_output(self) -> bool:
         return not self._outbox.is_empty
 
-    def open(self, headers: Sequence[tuple[str, str]], message: bytes) -> int:
-        """Where it `has_room`: sends a call, and gives its stream's number."""
-        stream = self._calls.open(self._encoder.encode(headers), message)
-        self.is_leaving = self.is_leaving or self._calls.are_used_up
+    def open(self, headers: Fields, message: bytes) -> int:
+        """Where it `has_room`: sends a call with headers of its own, and gives its number."""
+        stream = self._calls.open(self._heads.encode(headers), message)
+        self.is_leaving = self.is_leaving or self._calls.numbers.are_used_up
         return stream
 
     def cancel(self, stream: int) -> None:
@@ -91,7 +92,8 @@ class Connection:
                     except StreamFault as fault:
                         self._calls.fail(frame[2], fault)
             except ConnectionFault as fault:
-                self._close(fault.code, StatusCode.INTERNAL, self._explained(fault, data))
+                told = _explained(fault, data, has_settings=self._has_settings)
+                self._close(fault.code, StatusCode.INTERNAL, told)
         events, self._calls.events = self._calls.events, []
         return events
 
@@ -107,11 +109,6 @@ class Connection:
         self._calls.end_all(Status(status, reason))
         self._outbox.put(frames.go_away(code, reason))
         self._calls.events.append(Changed())
-
-    def _explained(self, fault: ConnectionFault, data: bytes) -> str:
-        if self._has_settings:
-            return f"the peer broke the protocol, {fault}"
-        return f"the peer does not speak HTTP/2: {fault}; it sent {data[:40]!r}"
 
     def _handle(self, frame: Frame) -> None:
         kind, flags, stream, payload = frame
@@ -149,7 +146,8 @@ class Connection:
         elif kind == Kind.SETTINGS:
             self._settings(flags, payload)
         elif kind == Kind.PING:
-            self._ping(flags, payload)
+            if answer := _pong(flags, payload):
+                self._outbox.answer(answer)
         elif kind == Kind.GOAWAY:
             self._go_away(payload)
 
@@ -159,20 +157,13 @@ class Connection:
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement that asks")
             self._is_acknowledged = True
         else:
-            window, table = self._peer.initial_window, self._peer.header_table_size
+            window = self._peer.initial_window
             self._peer.update(payload)
             self._calls.widen_all(self._peer.initial_window - window)
-            if self._peer.header_table_size != table:
-                self._encoder.header_table_size = self._peer.header_table_size
+            self._heads.resize(self._peer.header_table_size)
             self._has_settings = True
             self._outbox.answer(peer_settings.ACKNOWLEDGED)
         self._calls.events.append(Changed())
-
-    def _ping(self, flags: int, payload: bytes) -> None:
-        if len(payload) != 8:
-            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a PING of {len(payload)} bytes")
-        if not flags & frames.ACK:
-            self._outbox.answer(frames.frame(Kind.PING, frames.ACK, 0, payload))
 
     def _go_away(self, payload: bytes) -> None:
         last, code, said = frames.parse_go_away(payload)
@@ -192,3 +183,16 @@ def _preface(limits: Limits) -> bytes:
     )
     wider = limits.connection_window - DEFAULT_WINDOW
     return frames.PREFACE + ours + (frames.window_update(0, wider) if wider else b"")
+
+
+def _explained(fault: ConnectionFault, data: bytes, *, has_settings: bool) -> str:
+    if has_settings:
+        return f"the peer broke the protocol, {fault}"
+    return f"the peer does not speak HTTP/2: {fault}; it sent {data[:40]!r}"
+
+
+def _pong(flags: int, payload: bytes) -> bytes:
+    """To a PING that asks; else nothing."""
+    if len(payload) != 8:
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a PING of {len(payload)} bytes")
+    return b"" if flags & frames.ACK else frames.frame(Kind.PING, frames.ACK, 0, payload)

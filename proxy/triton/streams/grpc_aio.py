@@ -16,7 +16,10 @@ from proxy.triton.streams.port import LET_GO_TIMEOUT_S, StreamFailed
 class GrpcAioStream:
     """See port.ResponseStream."""
 
-    def __init__(self, call: Any, background: set[asyncio.Task[None]]) -> None:
+    def __init__(
+        self, home: GrpcAioStreams, call: Any, background: set[asyncio.Task[None]]
+    ) -> None:
+        self._home = home
         self._call = call
         self._background = background
 
@@ -37,6 +40,10 @@ class GrpcAioStream:
         if code is not grpc.StatusCode.OK:
             raise StreamFailed(code, details)
         raise StopAsyncIteration
+
+    def beside(self, request: service_pb2.ModelInferRequest, *, timeout_s: float) -> GrpcAioStream:
+        """The channel has one connection."""
+        return self._home.open(request, timeout_s=timeout_s)
 
     def cancel(self) -> None:
         self._call.cancel()
@@ -76,6 +83,5 @@ class GrpcAioStreams:
         async def once() -> AsyncGenerator[service_pb2.ModelInferRequest, None]:
             yield request
 
-        return GrpcAioStream(
-            self._stub.ModelStreamInfer(once(), timeout=timeout_s), self._background
-        )
+        call = self._stub.ModelStreamInfer(once(), timeout=timeout_s)
+        return GrpcAioStream(self, call, self._background)

@@ -31,12 +31,15 @@ HEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeanOptions:
-    """`backoff_s`: the first pause after a failure to connect, and the longest."""
+    """`backoff_s`: the first pause after a failure to connect, and the longest. `max_age_s`: of a
+    connection, which another then takes over from; None for no end.
+    """
 
     limits: Limits = field(default_factory=lambda: Limits(max_message=MAX_RESPONSE_BYTES))
     patience: Patience = field(default_factory=Patience)
     connect_timeout_s: float = 5.0
     backoff_s: tuple[float, float] = (0.1, 1.0)
+    max_age_s: float | None = None
 
 
 class LeanHttp2Streams:
@@ -48,14 +51,14 @@ class LeanHttp2Streams:
 
     async def __aenter__(self) -> Self:
         self._tls = self._target.tls()
-        self._pool = Pool(self._connect, self._options.backoff_s)
+        self._pool = Pool(self._connect, self._options.backoff_s, self._options.max_age_s)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._pool.close()
 
     def open(self, request: service_pb2.ModelInferRequest, *, timeout_s: float) -> LeanStream:
-        stream = LeanStream(request.SerializeToString(), timeout_s)
+        stream = LeanStream(self._pool, request.SerializeToString(), timeout_s)
         self._pool.place(stream)
         return stream
 
@@ -72,8 +75,8 @@ class LeanHttp2Streams:
 
     async def _ready_link(self, owner: Owner) -> Link:
         def link() -> Link:
-            connection = Connection(self._options.limits)
-            return Link(connection, (*self._target.head, *HEAD), self._options.patience, owner)
+            connection = Connection(self._options.limits, (*self._target.head, *HEAD))
+            return Link(connection, self._options.patience, owner)
 
         transport, made = await asyncio.get_running_loop().create_connection(
             link, self._target.host, self._target.port, ssl=self._tls

@@ -20,6 +20,10 @@ _parsed = service_pb2.ModelStreamInferResponse.FromString
 class Carrier(Protocol):
     """Where a stream is: in the pool's queue, or on a link."""
 
+    def place(self, stream: LeanStream) -> None:
+        """Starts it, now or when there is room."""
+        ...
+
     def took(self, stream: LeanStream) -> None:
         """One of its messages was read."""
         ...
@@ -30,11 +34,13 @@ class Carrier(Protocol):
 class LeanStream:
     """See port.ResponseStream. `deliver`, `end` and `carrier` belong to the carriers.
 
-    `number` is the HTTP/2 stream on its link. `request` is kept while it may have to be sent again.
+    `home` carries it where no other does. `number` is the HTTP/2 stream on its link. `request` is
+    kept while it may have to be sent again.
     """
 
     __slots__ = (
         "_deadline",
+        "_home",
         "_is_let_go",
         "_loop",
         "_status",
@@ -47,7 +53,8 @@ class LeanStream:
         "request",
     )
 
-    def __init__(self, request: bytes, timeout_s: float) -> None:
+    def __init__(self, home: Carrier, request: bytes, timeout_s: float) -> None:
+        self._home = home
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + timeout_s
         self._timer = self._loop.call_at(self._deadline, self._expire)
@@ -82,6 +89,11 @@ class LeanStream:
         except DecodeError as error:
             self.cancel()
             raise StreamFailed(StatusCode.INTERNAL, "a message cannot be parsed") from error
+
+    def beside(self, request: service_pb2.ModelInferRequest, *, timeout_s: float) -> LeanStream:
+        stream = LeanStream(self._home, request.SerializeToString(), timeout_s)
+        (self.carrier or self._home).place(stream)
+        return stream
 
     def cancel(self) -> None:
         self._leave(Status(StatusCode.CANCELLED, "cancelled here"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,6 +14,7 @@ from proxy.triton.http2.connection import Connection
 from proxy.triton.http2.events import CallEnded, CallRefused, Changed, Event, MessageArrived
 from proxy.triton.streams.keepalive import Keepalive, Patience
 from proxy.triton.streams.lean_stream import LeanStream
+from proxy.triton.streams.rests import rest
 
 WRITE_AT_MOST = 256 * 1024  # bytes given to the socket before it may say that it is full
 CLOSE_TIMEOUT_S = 1.0
@@ -21,26 +22,21 @@ CLOSE_TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who is told. A refused stream may be opened again, elsewhere."""
+    """Who is told. A refused stream may be opened again, one without room here goes elsewhere."""
 
     changed: Callable[[Link], None]
+    elsewhere: Callable[[LeanStream], None]
     refused: Callable[[LeanStream, str], None]
 
 
 class Link(asyncio.Protocol):
-    """Carries its streams from `start` to their end. `head`: the headers that all calls share."""
+    """Carries its streams from `start` to their end."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        head: Sequence[tuple[str, str]],
-        patience: Patience,
-        owner: Owner,
-    ) -> None:
+    def __init__(self, connection: Connection, patience: Patience, owner: Owner) -> None:
         self._connection = connection
-        self._head = head
         self._owner = owner
         self._streams: dict[int, LeanStream] = {}
+        self._is_retired = False
         self._can_write = True
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -55,17 +51,24 @@ class Link(asyncio.Protocol):
 
     @property
     def is_leaving(self) -> bool:
-        return self._connection.is_leaving
+        """It gets no more streams, but what belongs beside one of its own."""
+        return self._is_retired or self._connection.is_leaving
 
     async def wait_ready(self) -> None:
         """Raises ConnectionError: it was closed, or the peer speaks something else."""
         await self._ready
 
+    def place(self, stream: LeanStream) -> None:
+        if self.has_room:
+            self.start(stream)
+        else:
+            self._owner.elsewhere(stream)
+
     def start(self, stream: LeanStream) -> None:
         """Where it `has_room`."""
-        timeout = ("grpc-timeout", f"{max(1, math.ceil(stream.left_s * 1000))}m")
+        timeout = f"{max(1, math.ceil(stream.left_s * 1000))}m"
         stream.carrier = self
-        stream.number = self._connection.open((*self._head, timeout), stream.request)
+        stream.number = self._connection.open([("grpc-timeout", timeout)], stream.request)
         self._streams[stream.number] = stream
         self._flush()
 
@@ -85,9 +88,14 @@ class Link(asyncio.Protocol):
             self._shut("the proxy closes its connections")
         await self.closed
 
+    def retire(self) -> None:
+        """Another has taken its place."""
+        self._is_retired = True
+        self.close_when_idle()
+
     def close_when_idle(self) -> None:
         if not self._streams and not self._connection.is_closed:
-            self._shut("no call is left on a connection that the peer leaves")
+            self._shut("no call is left on a connection that gets no more")
 
     def abort(self, reason: str) -> None:
         """At once: the peer is not there."""
@@ -106,6 +114,8 @@ class Link(asyncio.Protocol):
         self._flush()
         if self._connection.is_closed:
             self._close_socket()
+        else:
+            rest(self._transport, streams=len(self._streams))
 
     def pause_writing(self) -> None:
         self._can_write = False

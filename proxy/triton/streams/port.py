@@ -33,6 +33,12 @@ class ResponseStream(Protocol):
 
     async def __anext__(self) -> service_pb2.ModelStreamInferResponse: ...
 
+    def beside(self, request: service_pb2.ModelInferRequest, *, timeout_s: float) -> ResponseStream:
+        """A call to the server that this one is at, while it runs; behind one address there may
+        be several. Afterwards, to any.
+        """
+        ...
+
     def cancel(self) -> None:
         """Ends it now, at the server too; nothing where it has ended."""
         ...

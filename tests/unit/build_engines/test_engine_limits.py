@@ -9,6 +9,7 @@ from build_engines.engine_limits import (
     ALTERNATIVES,
     GUIDES,
     LOG_PROBS,
+    LORA,
     PENALTIES,
     TrtllmEngine,
 )
@@ -17,6 +18,7 @@ TORCH_BEFORE_1_3 = PENALTIES | {"min_p", "bad_words", "seed", "priority"}
 
 
 def missing(version=(1, 2), backend="pytorch", **fields) -> frozenset[str]:
+    fields = {"has_adapters": True, **fields}
     return TrtllmEngine(version=version, backend=backend, **fields).missing()
 
 
@@ -30,6 +32,8 @@ def missing(version=(1, 2), backend="pytorch", **fields) -> frozenset[str]:
         ({"sampler": "TorchSampler", "version": (1, 3)}, {"seed"}),
         ({"backend": "tensorrt"}, ALTERNATIVES | LOG_PROBS | {"priority"}),
         ({"backend": "cpp"}, set()),
+        ({"has_adapters": False}, ALTERNATIVES | LORA | {"priority"}),
+        ({"backend": "cpp", "has_adapters": False}, set()),
         ({"backend": "cpp", "has_guides": False}, GUIDES),
         ({"backend": "cpp", "end_tokens": 3}, {"min_tokens"}),
         ({"is_speculative": True}, ALTERNATIVES | LOG_PROBS | {"priority"}),
@@ -42,7 +46,9 @@ def test_what_is_missing(fields, names):
 def test_the_names_are_tensors_of_the_contract():
     config = triton_models.config_of("ensemble")
     tensors = {row.name for row in (*config.input, *config.output)}
-    everything = missing((1, 0), sampler="TorchSampler", end_tokens=2, has_guides=False)
+    everything = missing(
+        (1, 0), sampler="TorchSampler", end_tokens=2, has_guides=False, has_adapters=False
+    )
     assert everything | missing(backend="tensorrt") <= tensors
 
 

@@ -28,6 +28,14 @@ models:
       speculative:
         method: eagle3
         draft: drafts/big
+"""
+TUNED = """\
+models:
+  big:
+    weights: hf://org/big@v1
+    runtime: tensorrt_llm
+    aliases: [gpt-4o]
+    gpu:
       lora:
         adapters: {sql: adapters/sql}
 """
@@ -50,7 +58,8 @@ def test_a_gpu_model_is_read_with_its_options(tmp_path):
     assert entry.weights == HubRepository("org/big", "v1")
     assert entry.gpu.world_size == 8
     assert entry.gpu.speculative.draft == LocalFolder(tmp_path / "drafts" / "big")
-    assert entry.gpu.lora.adapters == {"sql": LocalFolder(tmp_path / "adapters" / "sql")}
+    tuned = read(tmp_path, TUNED)["big"]
+    assert tuned.gpu.lora.adapters == {"sql": LocalFolder(tmp_path / "adapters" / "sql")}
 
 
 def test_a_model_that_names_no_runtime_is_for_the_cpu(tmp_path):
@@ -83,6 +92,26 @@ def test_an_error_names_its_line(tmp_path, old, new, line, said):
     assert said in message
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ("[gpt-4o]", "[gpt-4o, big]", 5, "models.big.aliases.1: 'big' names"),
+        ("sql: ", "gpt-4o: ", 8, "models.big.gpu.lora.adapters.gpt-4o: 'gpt-4o' names"),
+        ("sql: ", "big: ", 8, "models.big.gpu.lora.adapters.big: 'big' names another model"),
+    ],
+)
+def test_a_name_that_is_taken_is_refused_where_it_stands(tmp_path, old, new, line, said):
+    message = refused(tmp_path, TUNED.replace(old, new, 1))
+    assert message.startswith(f"models.yaml:{line}: {said}"), message
+
+
+def test_two_models_cannot_have_adapters_of_one_name(tmp_path):
+    entry = "{weights: w, runtime: tensorrt_llm, gpu: {lora: {adapters: {sql: a}}}}"
+    message = refused(tmp_path, TUNED + f"  other: {entry}\n")
+    said = "models.yaml:9: models.other.gpu.lora.adapters.sql: 'sql' names another model already"
+    assert message == said
+
+
 def test_more_errors_are_counted(tmp_path):
     text = GPU.replace("tensor_parallel: 4", "tensor_parallel: none").replace("eagle3", "x")
     assert refused(tmp_path, text).endswith("(and 1 more)")
@@ -90,7 +119,7 @@ def test_more_errors_are_counted(tmp_path):
 
 def test_a_key_that_stands_twice_is_refused_with_both_lines(tmp_path):
     text = GPU + "    runtime: onnx\n"
-    assert "'runtime' stands in lines 4 and 18" in refused(tmp_path, text)
+    assert "'runtime' stands in lines 4 and 16" in refused(tmp_path, text)
 
 
 def test_broken_yaml_names_its_line(tmp_path):

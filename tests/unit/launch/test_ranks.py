@@ -34,7 +34,10 @@ import os, signal, subprocess, sys
 parts = [[]]
 for argument in sys.argv[2:]:
     parts.append([]) if argument == ":" else parts[-1].append(argument)
-started = [subprocess.Popen(part[2:]) for part in parts]
+started = [
+    subprocess.Popen(part[2:], env={**os.environ, "OMPI_COMM_WORLD_RANK": str(rank)})
+    for rank, part in enumerate(parts)
+]
 def stop(*_):
     for process in started:
         process.kill()
@@ -42,6 +45,21 @@ def stop(*_):
 signal.signal(signal.SIGTERM, stop)
 for process in started:
     process.wait()
+"""
+
+# As upstream's: rank 0 has the command beside its own process, the others have that alone.
+LAUNCHER = """\
+#!/bin/bash
+set -e
+task_with_command="${@:1}"
+if [ "$OMPI_COMM_WORLD_RANK" -eq 0 ]; then
+  (
+    unset OMPI_COMM_WORLD_RANK
+    $task_with_command
+    echo stop
+  ) &
+fi
+/usr/bin/sleep 300
 """
 
 
@@ -60,12 +78,12 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, text in {
-        "mpirun": MPIRUN,
-        "tritonserver": PROGRAM,
-        "trtllm-llmapi-launch": "",
+        "mpirun": f"#!{sys.executable}\n{MPIRUN}",
+        "tritonserver": f"#!{sys.executable}\n{PROGRAM}",
+        "trtllm-llmapi-launch": LAUNCHER,
     }.items():
         path = folder / name
-        path.write_text(f"#!{sys.executable}\n{text}")
+        path.write_text(text)
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(folder))
     return folder
@@ -136,7 +154,13 @@ def test_the_llm_api_over_nodes_has_its_launcher_before_each_rank(programs):
     world = World(size=2, engines=("m_engine",), launcher=("trtllm-llmapi-launch",))
     found = ranks.command(["/bin/t"], world, shm_prefix="")
     launcher = str(programs / "trtllm-llmapi-launch")
-    assert [found[found.index("/bin/t", at) - 1] for at in (0, found.index(":"))] == [launcher] * 2
+    backend = "--backend-config=python,shm-region-prefix-name="
+    only = ["--model-control-mode=explicit", "--load-model=m_engine"]
+    assert found == [
+        str(programs / "mpirun"), "--allow-run-as-root",
+        "-n", "1", launcher, "/bin/t", f"{backend}0-",
+        ":", "-n", "1", launcher, "/bin/t", *only, f"{backend}1-",
+    ]  # fmt: skip
 
 
 def test_a_missing_mpirun_is_named(monkeypatch):
@@ -151,10 +175,24 @@ def test_a_gpu_model_without_a_containers_server_is_refused(tmp_path, monkeypatc
         choice.server(Settings(artifacts_dir=tmp_path), models(m=gpu("tensorrt_llm")))
 
 
+ONE = gpu("tensorrtllm")
+TWO = gpu("tensorrtllm", tensor_parallel=2)
+NODES = gpu("tensorrt_llm", tensor_parallel=2, gpus_per_node=1)
+
+
 @pytest.mark.usefixtures("programs")
-@pytest.mark.parametrize("tensor_parallel", [1, 2])
-def test_an_installed_server_starts_is_watched_and_leaves_nothing(tmp_path, tensor_parallel):
-    """The rank that does not serve dies, or the only one's Python model does."""
+@pytest.mark.parametrize(
+    ("model", "victim"),
+    [
+        (ONE, "a Python model"),
+        (TWO, "a Python model"),
+        (TWO, "another rank"),
+        (NODES, "a Python model"),
+        (NODES, "another rank"),
+        (NODES, "the server"),  # beside which upstream's launcher goes on
+    ],
+)
+def test_an_installed_server_starts_is_watched_and_leaves_nothing(tmp_path, model, victim):
     with ports.bind("127.0.0.1", 0, "PORT") as sock:
         port = int(sock.getsockname()[1])
     settings = Settings(
@@ -164,16 +202,15 @@ def test_an_installed_server_starts_is_watched_and_leaves_nothing(tmp_path, tens
         triton_metrics_port=port,
         triton_start_timeout_s=30,
     )
-    given = models(m=gpu("tensorrtllm", tensor_parallel=tensor_parallel))
 
     async def life() -> tuple[str, list[psutil.Process]]:
         before = set(psutil.Process().children(recursive=True))
-        server = choice.server(settings, given)
+        server = choice.server(settings, models(m=model))
         await server.start()
         started = [p for p in psutil.Process().children(recursive=True) if p not in before]
         ended = asyncio.create_task(server.wait())
         await asyncio.sleep(0.5)
-        _victim(started).kill()
+        next(process for process in started if _part(process) == victim).kill()
         how = await ended
         await server.stop(grace_s=0)
         return how, started
@@ -184,8 +221,13 @@ def test_an_installed_server_starts_is_watched_and_leaves_nothing(tmp_path, tens
     assert not alive
 
 
-def _victim(started: list[psutil.Process]) -> psutil.Process:
-    ranks_beside = [p for p in started if any("--load-model" in part for part in p.cmdline())]
-    stubs = [p for p in started if p.cmdline()[1:2] == ["-c"]]
-    beside = [p for p in ranks_beside if "mpirun" not in " ".join(p.cmdline())]
-    return (beside or stubs)[0]
+def _part(process: psutil.Process) -> str:
+    """By the command line: what it is to the server as a whole."""
+    _, *arguments = process.cmdline()
+    if arguments[:1] == ["-c"]:
+        return "a Python model"
+    if not arguments or Path(arguments[0]).name not in {"tritonserver", "trtllm-llmapi-launch"}:
+        return "beside them"
+    if any(part.startswith("--load-model") for part in arguments):
+        return "another rank"
+    return "the server" if Path(arguments[0]).name == "tritonserver" else "the launcher"

@@ -115,6 +115,20 @@ def test_a_model_without_what_it_must_have_is_not_served(name):
         capabilities(name)
 
 
+def test_adapters_come_by_name(monkeypatch):
+    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
+    assert model.facts.adapters == ()
+    monkeypatch.setitem(PARAMETERS, "lora_adapters", '["sql", "poet"]')
+    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
+    assert model.facts.adapters == ("sql", "poet")
+
+
+def test_an_adapter_that_has_a_models_name_is_told_and_not_served(monkeypatch):
+    monkeypatch.setitem(PARAMETERS, "lora_adapters", '["demo"]')
+    with pytest.raises(NotReady, match="'demo' is a model or an adapter of 'demo' and of 'demo'"):
+        asyncio.run(TritonCatalog(Server(without=set())).load())
+
+
 def test_the_tokens_for_filling_in_the_middle_come_as_build_wrote_them(monkeypatch):
     async def load():
         return await TritonCatalog(Server(without=set())).load()

@@ -45,6 +45,13 @@ def test_only_what_was_said_is_sent():
     assert message.parameters["triton_enable_empty_final_response"].bool_param
 
 
+def test_an_adapter_goes_to_its_models_ensemble_with_its_name():
+    adapter = replace(CARD, name="sql", parent="demo")
+    message = codec.encode(replace(request(text="hi"), model=adapter))
+    assert (message.model_name, tensors(message)["lora_name"]) == ("demo", [b"sql"])
+    assert "lora_name" not in tensors(codec.encode_admission(replace(request(), model=adapter)))
+
+
 @given(
     st.text(),
     st.integers(1, 2**31 - 1),

@@ -15,13 +15,14 @@ FOLDERS = {
     "weights": Path("/w"),
     "draft": Path("/d"),
     "guide_info": Path("/g"),
-    "lora/sql": Path("/l/sql"),
 }
+LORA = {"adapters": {"sql": "l"}}
+MODULES = {"attn_q": "q_proj", "attn_k": "k_proj", "attn_v": "v_proj"}
 
 
 def arguments(version: str = "1.2.1", **given: object) -> dict:
     options = GpuOptions.model_validate(given)
-    return llm_args.of(options, FOLDERS, version=Version(version))
+    return llm_args.of(options, FOLDERS, version=Version(version), lora_modules=MODULES)
 
 
 def test_a_checkpoint_is_told_everything():
@@ -117,11 +118,36 @@ def test_speculation_has_its_own_sampler():
     assert not [name for name in arguments(speculative={"method": "mtp"}) if "sampler" in name]
 
 
-def test_adapters_and_guides():
-    found = arguments(lora={"adapters": {"sql": "l"}, "max_rank": 8}, guided_decoding="off")
-    assert found["lora_config"] == {"lora_dir": ["/l/sql"], "max_lora_rank": 8}
-    assert found["enable_lora"] is True
-    assert "guided_decoding_backend" not in found
+def test_without_guides_there_is_no_backend_for_them():
+    assert "guided_decoding_backend" not in arguments(guided_decoding="off")
+
+
+@pytest.mark.parametrize(("adapters", "on_gpu"), [("ab", 2), ("abcdef", 5)])
+def test_all_adapters_are_in_memory_and_some_at_a_time_on_the_gpu(adapters, on_gpu):
+    found = arguments(lora={"adapters": dict.fromkeys(adapters, "l"), "max_loras": 5})
+    assert found["lora_config"] == {
+        "lora_target_modules": ["attn_q", "attn_k", "attn_v"],
+        "trtllm_modules_to_hf_modules": MODULES,
+        "max_lora_rank": 64,
+        "max_loras": on_gpu,
+        "max_cpu_loras": len(adapters),
+    }
+
+
+@pytest.mark.parametrize(("version", "told"), [("1.0.0", True), ("1.2.1", True), ("1.3.0", False)])
+def test_adapters_go_without_cuda_graphs_where_those_change_the_answer(version, told):
+    found = arguments(version, lora=LORA)
+    assert ("cuda_graph_config" in found) is told
+    assert found.get("cuda_graph_config") is None
+    assert "cuda_graph_config" not in arguments(version)
+
+
+def test_a_plan_has_its_adapters_shape_inside_it():
+    assert not [name for name in arguments(engine="plan", lora=LORA) if "lora" in name]
+
+
+def test_a_model_without_adapters_is_told_of_none():
+    assert "lora_config" not in arguments()
 
 
 def backend(**given: object) -> dict[str, str]:

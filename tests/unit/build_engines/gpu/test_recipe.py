@@ -58,7 +58,7 @@ def shown(found: Recipe) -> dict[str, str]:
                 next((f"<{s.name}>" for s in found.steps if word == str(s.folder)), word)
                 for word in shlex.split(line)
             ]
-            if step.name not in {"check", "tables"}:
+            if step.name not in {"check", "check_adapters", "tables"}:
                 start = ["python3"] if words[0] == sys.executable else words[:1]
                 lines[step.name] = " ".join([*start, *words[1:]])
     return lines

@@ -59,6 +59,21 @@ PLAN = {"engine": "plan"}
             "speculative decoding chooses its own sampler",
         ),
         ({"plan": {"workers": 2}}, "plan", "options of engine: plan"),
+        (
+            {"speculative": {"method": "ngram"}, "lora": {"adapters": {"a": "x"}}},
+            "lora",
+            "no speculative decoding with adapters",
+        ),
+        (
+            {**PLAN, "lora": {"adapters": dict.fromkeys("abcde", "x")}},
+            "lora.adapters",
+            "an engine plan holds 4 adapters",
+        ),
+        (
+            {**PLAN, "lora": {"adapters": {"a": "x"}, "max_loras": 2}},
+            "lora.max_loras",
+            "an engine plan holds 4: leave it out",
+        ),
     ],
 )
 def test_it_is_refused_with_the_reason(given, where, said):

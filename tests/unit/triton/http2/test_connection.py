@@ -170,7 +170,7 @@ def test_a_peer_that_asks_and_does_not_read_is_given_up():
 
 def test_a_connection_whose_stream_numbers_are_used_up_takes_no_more_calls():
     connection = begun()
-    connection._calls._next_stream = 2**31 - 1
+    connection._calls.numbers.next = 2**31 - 1
     assert connection.has_room
     assert connection.open(HEAD, b"request") == 2**31 - 1
     assert connection.is_leaving

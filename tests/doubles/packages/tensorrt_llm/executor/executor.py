@@ -1,5 +1,7 @@
 """A thread that "decodes": a prompt is said again from its beginning, over and over.
 
+An adapter says tokens whose ids are higher by its own.
+
 `stand_in.json` in the model's folder changes that: `step_s`, `tokens_a_response`, `answer` (ids
 said instead), `empty_last` (the end comes in a response without tokens), `crash_at` (the executor
 dies when a request has so many tokens), `error_at` (only the request does), `alternatives` (ranks
@@ -18,6 +20,7 @@ from typing import Any
 
 from ..sampling_params import SamplingParams
 from .guide import Guided
+from .request import LoRARequest
 from .result import GenerationResult, Logprob, Response
 
 BLOCK = 32
@@ -29,6 +32,7 @@ class Request:
     sampling: SamplingParams
     result: GenerationResult
     guided: Guided | None
+    adapter: LoRARequest | None
     cached: int
     said: list[int] = field(default_factory=list)
     unsent: list[int] = field(default_factory=list)
@@ -38,9 +42,10 @@ class GenerationExecutor:
     def __init__(self, model: Path, script: dict[str, Any]) -> None:
         self.script = script
         self.requests: list[tuple[list[int], SamplingParams, str | None]] = []
+        self.adapters: list[LoRARequest | None] = []  # one a request
         self._model = model
         self._running: dict[int, Request] = {}
-        self._seen: set[tuple[str | None, tuple[int, ...]]] = set()
+        self._seen: set[tuple[object, tuple[int, ...]]] = set()
         self._iterations: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self._is_shutdown = bool(script.get("stillborn"))
@@ -53,18 +58,24 @@ class GenerationExecutor:
         self._is_shutdown = True
 
     def submit(
-        self, prompt: list[int], sampling: SamplingParams, cache_salt: str | None
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        adapter: LoRARequest | None,
+        cache_salt: str | None,
     ) -> GenerationResult:
         with self._lock:
             result = GenerationResult(len(self.requests), self)
             self.requests.append((prompt, sampling, cache_salt))
+            self.adapters.append(adapter)
             guide = None if self.script.get("ignores_guides") else sampling.guided_decoding
             self._running[result.request_id] = Request(
                 prompt,
                 sampling,
                 result,
                 None if guide is None else Guided(self._model, guide),
-                self._cached(prompt, cache_salt),
+                adapter,
+                self._cached(prompt, (cache_salt, adapter and adapter.lora_int_id)),
             )
         return result
 
@@ -78,7 +89,7 @@ class GenerationExecutor:
         taken, self._iterations = self._iterations, []
         return taken
 
-    def _cached(self, prompt: list[int], salt: str | None) -> int:
+    def _cached(self, prompt: list[int], salt: object) -> int:
         ends = range(BLOCK, len(prompt), BLOCK)
         cached = max((end for end in ends if (salt, tuple(prompt[:end])) in self._seen), default=0)
         self._seen.update((salt, tuple(prompt[:end])) for end in ends)
@@ -119,6 +130,7 @@ class GenerationExecutor:
     def _next(self, request: Request) -> int:
         answer = self.script.get("answer") or request.prompt
         token = answer[len(request.said) % len(answer)]
+        token += 0 if request.adapter is None else request.adapter.lora_int_id
         if request.guided is not None:
             return request.guided.next()
         bias = request.sampling.embedding_bias

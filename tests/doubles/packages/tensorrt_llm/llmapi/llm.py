@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..executor import GenerationExecutor
+from ..executor.request import LoRARequest
 from ..executor.result import GenerationResult
 from ..sampling_params import SamplingParams
 from .llm_args import DecodingBaseConfig
@@ -18,7 +19,12 @@ KNOWN = {
     "max_num_tokens", "max_seq_len", "kv_cache_config", "scheduler_config",
     "enable_chunked_prefill", "guided_decoding_backend", "sampler_type", "speculative_config",
     "enable_iter_perf_stats", "stream_interval", "lora_config", "quant_config", "gpus_per_node",
-    "enable_lora",
+    "cuda_graph_config",
+}  # fmt: skip
+LORA_CONFIG = {
+    "lora_dir", "lora_ckpt_source", "max_lora_rank", "lora_target_modules",
+    "trtllm_modules_to_hf_modules", "max_loras", "max_cpu_loras",
+    "swap_gate_up_proj_lora_b_weight",
 }  # fmt: skip
 
 
@@ -42,6 +48,12 @@ class LLM:
         speculative = kwargs.get("speculative_config")
         if speculative is not None and not isinstance(speculative, DecodingBaseConfig):
             raise ValueError("speculative_config: Extra inputs are not permitted: decoding_type")
+        self._lora = kwargs.get("lora_config")
+        if self._lora is not None:
+            assert self._lora.keys() <= LORA_CONFIG
+            if len(self._lora.get("lora_dir", ())) != 1:
+                modules = self._lora["lora_target_modules"]
+                assert len(modules) >= 1, "Expecting at least one lora target module"
         script = Path(model, "stand_in.json")
         self.script: dict[str, Any] = json.loads(script.read_text()) if script.exists() else {}
         if "start_error" in self.script:
@@ -54,7 +66,7 @@ class LLM:
         self,
         inputs: list[int],
         sampling_params: SamplingParams | None = None,
-        lora_request: Any = None,
+        lora_request: LoRARequest | None = None,
         prompt_adapter_request: Any = None,
         streaming: bool = False,
         kv_cache_retention_config: Any = None,
@@ -73,7 +85,8 @@ class LLM:
                 f"The sum of prompt length ({len(inputs)}), query length (0) should not exceed "
                 f"max_num_tokens ({self._max_num_tokens})"
             )
-        return self._executor.submit(list(inputs), sampling_params, cache_salt)
+        adapter = None if self._lora is None else lora_request  # else it is ignored in silence
+        return self._executor.submit(list(inputs), sampling_params, adapter, cache_salt)
 
     def get_stats_async(self, timeout: float | None = 2) -> AsyncIterator[dict[str, Any]]:
         return self._iterations(timeout)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+PROGRAM = """
+import logging, sys, structlog
+from proxy.telemetry import logs
+logs.configure(sys.argv[1], sys.argv[2])
+logger = structlog.get_logger("ours")
+logger.debug("hidden")
+structlog.contextvars.bind_contextvars(request_id="req_1")
+logger.info("request", model="demo", what={"a": b"b"})
+logging.getLogger("library").warning("theirs %d", 7)
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    logger.error("failed", exc_info=error)
+"""
+
+
+def lines(level: str, form: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, level, form], stderr=subprocess.PIPE, text=True, check=True
+    )
+    return done.stderr.splitlines()
+
+
+def test_each_event_is_a_line_of_json_ours_and_those_of_libraries():
+    ours, theirs, failed = map(json.loads, lines("info", "json"))
+    assert ours.pop("timestamp").endswith("Z")
+    assert ours == {
+        "event": "request",
+        "level": "info",
+        "model": "demo",
+        "request_id": "req_1",
+        "what": {"a": "b'b'"},
+    }
+    assert (theirs["event"], theirs["level"]) == ("theirs 7", "warning")
+    assert "ZeroDivisionError" in failed["exception"]
+
+
+def test_a_higher_level_leaves_out_what_is_below_it():
+    assert [json.loads(line)["event"] for line in lines("error", "json")] == ["failed"]
+
+
+def test_text_is_for_people():
+    first = lines("info", "text")[0]
+    assert "request" in first
+    assert "model" in first
+    assert not first.startswith("{")
