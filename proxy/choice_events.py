@@ -22,7 +22,9 @@ class ChoiceEvents:
         self._untold: list[LoggedToken] = []
         self._untold_ids: tuple[int, ...] = ()
 
-    def of_text(self, text: str, logged: list[LoggedToken], ids: tuple[int, ...]) -> list[OutputEvent]:
+    def of_text(
+        self, text: str, logged: list[LoggedToken], ids: tuple[int, ...]
+    ) -> list[OutputEvent]:
         """Where all of it is text. `ids`: of the tokens taken, where they were asked for."""
         ids = ids if self._tells_ids else ()
         if not (text or logged or ids):
