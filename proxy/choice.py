@@ -59,6 +59,9 @@ class Choice:
         self.is_finished = False
 
     def push(self, delta: TokenDelta) -> list[OutputEvent]:
+        is_between = delta.finish is None and delta.prompt_tokens is None
+        if is_between and self._takes_tokens_together and not delta.log_probs:
+            return self._push_together(delta)
         if delta.prompt_tokens is not None:
             self._tally.prompt(delta)
             delta = self._echo.split(delta)
@@ -73,7 +76,7 @@ class Choice:
                 logged += self._logged.rest()
         deltas = self._told(logged, delta.token_ids[:taken], is_last=finish is not None)
         if finish is None:
-            return [*deltas]
+            return deltas
         self.is_finished = True
         return [*deltas, self._events.finished(finish)]
 
@@ -91,20 +94,24 @@ class Choice:
         """Writes what ends the reasoning in the model's place: all text so far, and its events."""
         text = self._text.flush() + closing
         self._pass_on(self._stops.flush() + text, is_token=False)
-        return self._thought.ended(closing), [*self._told([], (), is_last=False)]
+        return self._thought.ended(closing), self._told([], (), is_last=False)
 
     @property
     def _has_ended(self) -> bool:
         """Before the engine says so."""
         return self._stops.is_stopped or (self._parser is not None and self._parser.has_all)
 
+    def _push_together(self, delta: TokenDelta) -> list[OutputEvent]:
+        """Neither first nor last, where nothing looks at single tokens: nearly all there are."""
+        self._tally.tokens += len(delta.token_bytes)
+        text = self._text.push(b"".join(delta.token_bytes))
+        return self._events.of_text(text, [], delta.token_ids)
+
     def _push_tokens(self, delta: TokenDelta) -> tuple[list[LoggedToken], int]:
         """Token by token, so that all ends with the token that completed a stop string or call.
 
         The logged tokens that may be sent, and how many tokens were taken.
         """
-        if self._takes_tokens_together and not delta.log_probs:
-            return [], self._push_together(delta)
         taken = 0
         logged: list[LoggedToken] = []
         end_at = self._end_token.number(delta)
@@ -128,14 +135,6 @@ class Choice:
             if self._has_ended or self.has_thought_enough:
                 break
         return logged, taken
-
-    def _push_together(self, delta: TokenDelta) -> int:
-        """The same where nothing looks at single tokens, which is several times cheaper."""
-        taken = len(delta.token_bytes)
-        shown = delta.token_bytes[:-1] if self._end_token.number(delta) else delta.token_bytes
-        self._tally.tokens += taken
-        self._passed += self._text.push(b"".join(shown))
-        return taken
 
     def _pass_on(self, text: str, *, is_token: bool = True) -> None:
         """Text that no stop string can take back."""
@@ -162,7 +161,7 @@ class Choice:
 
     def _told(
         self, logged: list[LoggedToken], ids: tuple[int, ...], *, is_last: bool
-    ) -> list[AnyDelta]:
+    ) -> list[OutputEvent]:
         """`ids`: of the tokens taken."""
         if self._parser is not None:
             found, self._found = self._found, []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.domain.events import AnyDelta, Finished, LoggedToken, TextDelta
+from proxy.domain.events import AnyDelta, Finished, LoggedToken, OutputEvent, TextDelta
 from proxy.domain.output import FinishReason
 from proxy.domain.request import GenerationRequest
 from proxy.tally import Tally
@@ -22,7 +22,9 @@ class ChoiceEvents:
         self._untold: list[LoggedToken] = []
         self._untold_ids: tuple[int, ...] = ()
 
-    def of_text(self, text: str, logged: list[LoggedToken], ids: tuple[int, ...]) -> list[AnyDelta]:
+    def of_text(
+        self, text: str, logged: list[LoggedToken], ids: tuple[int, ...]
+    ) -> list[OutputEvent]:
         """Where all of it is text. `ids`: of the tokens taken, where they were asked for."""
         ids = ids if self._tells_ids else ()
         if not (text or logged or ids):
@@ -39,7 +41,7 @@ class ChoiceEvents:
         ids: tuple[int, ...],
         *,
         is_last: bool,
-    ) -> list[AnyDelta]:
+    ) -> list[OutputEvent]:
         """What the parser found, the first with what there is to tell of the tokens so far."""
         self._untold += logged
         self._untold_ids += ids if self._tells_ids else ()
@@ -48,11 +50,10 @@ class ChoiceEvents:
                 return []
             found = [TextDelta("")]
         usage = self._tally.usage if self._tells_usage else None
-        found = [replace(delta, choice=self._index, usage=usage) for delta in found]
+        first, *others = [replace(delta, choice=self._index, usage=usage) for delta in found]
         tokens, self._untold = tuple(self._untold), []
         ids, self._untold_ids = self._untold_ids, ()
-        found[0] = replace(found[0], log_probs=tokens, token_ids=ids)
-        return found
+        return [replace(first, log_probs=tokens, token_ids=ids), *others]
 
     def finished(self, reason: FinishReason) -> Finished:
         mean = self._tally.mean_log_prob if self._logs else None

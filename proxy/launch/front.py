@@ -19,6 +19,7 @@ from proxy.launch.signals import Stop
 from proxy.settings import Settings
 
 ABANDON_S = 1.0
+ACCEPTS_A_TURN = 4  # of the event loop, which takes one connection from each listening socket
 GC_EVERY = 10_000  # new objects that may be garbage
 SOCKET_LIMIT_FACTOR = 2  # a message over the limit is refused; one this much over ends the socket
 Say = Callable[[str], None]
@@ -67,7 +68,7 @@ async def run(
     server = _Server(_config(app, settings), has_started)
     relaying = asyncio.create_task(_relay(stop, server, app.state.leaving, say))
     try:
-        await server.serve(sockets=[sock])
+        await server.serve(sockets=[sock, *(sock.dup() for _ in range(ACCEPTS_A_TURN - 1))])
     finally:
         relaying.cancel()
     if server.force_exit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import jsonschema_rs
 
 from proxy.domain.errors import InvalidSchema, echoed, in_short
+from proxy.structured.recent import Recent
 from proxy.structured.schema_tree import in_place, schemas
 from proxy.structured.unfolding import REFERENCES, References, unfolding
 
@@ -28,6 +30,9 @@ class SchemaLimits:
     unfolded: int = 50_000
 
 
+_GOOD: Recent[tuple[bytes, SchemaLimits]] = Recent(4096)
+
+
 def checked(value: Any, field: str, limits: SchemaLimits) -> str:
     """The schema as JSON. `value`: a schema, or the text of one; `field`: the caller's path of it.
 
@@ -37,8 +42,17 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> str:
     """
     schema = parsed(value, field)
     text = _as_json(schema, field)
-    if len(text.encode()) > limits.size_bytes:
+    data = text.encode()
+    if len(data) > limits.size_bytes:
         raise _invalid(field, f"it has more than {limits.size_bytes} bytes")
+    key = hashlib.sha256(data).digest(), limits
+    if key not in _GOOD:  # agents send the same tools with each request
+        _check(schema, field, limits)
+        _GOOD.add(key)
+    return text
+
+
+def _check(schema: Any, field: str, limits: SchemaLimits) -> None:
     _check_depth(schema, field, limits.depth)
     _check_meta(schema, field)
     _check_references(schema, field)
@@ -48,7 +62,6 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> str:
     _check_circles(schema, field)
     if unfolding(schema).size > limits.unfolded:
         raise _invalid(field, f"its references unfold to more than {limits.unfolded} schemas")
-    return text
 
 
 def parsed(value: Any, field: str) -> Any:

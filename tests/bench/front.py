@@ -166,10 +166,11 @@ def main(target: Path) -> None:
     target.mkdir(exist_ok=True)
     (target / "front.json").write_text(json.dumps(report, indent=2) + "\n")
     say(table.of(report))
-    _draw(rows["streams"], target)
+    draw(rows["streams"], target)
 
 
-def _draw(rows: Rows, target: Path) -> None:
+def draw(rows: Rows, target: Path) -> None:
+    """A plot of each kind and figure; a way that does not measure it is left out there."""
     for kind in ("flood", "paced"):
         of_kind = {name: row for name, row in rows.items() if f", {kind}, " in name}
         counts = sorted({int(name.rpartition(" ")[2]) for name in of_kind})
@@ -178,7 +179,7 @@ def _draw(rows: Rows, target: Path) -> None:
                 f"{count} streams": {
                     name.partition(",")[0]: row[figure]
                     for name, row in of_kind.items()
-                    if name.endswith(f" {count}")
+                    if name.endswith(f" {count}") and figure in row
                 }
                 for count in counts
             }

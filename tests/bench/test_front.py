@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from tests.bench import table
+from tests.bench.front import draw
 from tests.fixtures.stack import ROOT
 
 WAYS = ("direct", "proxy")
@@ -35,6 +36,13 @@ def test_the_short_form_measures_everything(tmp_path):
     assert "16 streams, 20 alternatives" in sections["requests"]
     assert "50 idle streams" in sections["idle"]
     assert table.of(report) in done.stdout
+    assert len(list(tmp_path.glob("front-*.png"))) == 4
+
+
+def test_plots_leave_out_what_a_way_does_not_measure(tmp_path):
+    whole = {"tokens_per_s": 2.0, "gap_p99_ms": 1.0}
+    rows = {f"{way}, {kind}, 1": whole for way in WAYS for kind in KINDS}
+    draw({**rows, "perf_analyzer, flood, 1": {"tokens_per_s": 2.0}}, tmp_path)
     assert len(list(tmp_path.glob("front-*.png"))) == 4
 
 

@@ -13,16 +13,18 @@ from tests.bench import sse_load
 from tests.fixtures.stack import Stack, eventually
 from tests.server.conftest import PATIENCE_S
 
-TOKENS = 100_000  # more than all buffers on the way hold
+TOKENS = 100_000
+# Then they are more than all buffers on the way hold, however many join in a response.
+MUCH_A_TOKEN = {"logprobs": True, "top_logprobs": 20}
 READERS = 3
 MEMORY_BYTES = 64_000_000  # of all slow readers together
 
 
-def opened(stack: Stack) -> socket.socket:
-    """A stream of which nothing is read."""
+def opened(stack: Stack, **fields: object) -> socket.socket:
+    """A stream of which nothing is read. `fields`: more of its body."""
     messages = [{"role": "user", "content": "Hello!"}]
     asked = {"model": "flood", "messages": messages, "max_tokens": TOKENS, "stream": True}
-    body = json.dumps(asked).encode()
+    body = json.dumps({**asked, **fields}).encode()
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.connect(("127.0.0.1", stack.port))
@@ -36,12 +38,19 @@ def proxy_bytes(stack: Stack) -> int:
     return sum(psutil.Process(worker.pid).memory_info().rss for worker in workers)
 
 
+def begun(stack: Stack) -> float:
+    """Requests that run or have been cut off."""
+    engine = stack.engine("flood")
+    return engine["requests_unfinished"] + engine["requests_cancelled"]
+
+
 def test_it_is_cut_off_and_its_engine_row_is_freed_while_others_stream(scripted_stack):
     stack = scripted_stack
     before, memory = stack.settled_engine("flood"), proxy_bytes(stack)
-    readers = [opened(stack) for _ in range(READERS)]
+    begun_before = begun(stack)
+    readers = [opened(stack, **MUCH_A_TOKEN) for _ in range(READERS)]
     try:
-        eventually(lambda: stack.engine("flood")["requests_unfinished"] == READERS, 20, "they run")
+        eventually(lambda: begun(stack) - begun_before == READERS, 20, "they run")
         body = {
             "model": "steady", "messages": [{"role": "user", "content": "Hello!"}],
             "max_tokens": 200, "stream": True, "stream_options": {"include_usage": True},

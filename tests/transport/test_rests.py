@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from grpc import StatusCode
 
-from proxy.triton.streams.rests import FEW_STREAMS, REST_S
+from proxy.triton.streams.rests import FEW_STREAMS, LONGEST_REST_S
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response
 from tests.transport.calling import open_call, outcome, read_out
 
@@ -22,7 +22,7 @@ async def test_what_comes_in_a_rest_is_read_after_it_and_so_is_the_end(connect, 
         peer.send(*map(peer.head, streams))
         for name in "abc":
             peer.send(*(data(stream, response(name)) for stream in streams))
-            await asyncio.sleep(REST_S / 4)
+            await asyncio.sleep(LONGEST_REST_S / 16)
         peer.end()
 
     async with Peer(script) as peer, connect(peer.port) as streams:
@@ -56,4 +56,4 @@ async def test_a_connection_closed_in_a_rest_is_left_alone(connect):
             for call in calls:
                 call.cancel()
             await asyncio.wait(calls)
-        await asyncio.sleep(2 * REST_S)
+        await asyncio.sleep(2 * LONGEST_REST_S)
