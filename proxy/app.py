@@ -104,6 +104,7 @@ def compose(
 @asynccontextmanager
 async def _running(engine: Engine, catalog: Catalog, registry: Registry) -> AsyncIterator[None]:
     async with engine:
+        await readiness.refresh(catalog, registry)  # before it listens: others may listen with it
         watching = asyncio.create_task(readiness.watch(catalog, registry))
         yield
         watching.cancel()
