@@ -14,7 +14,8 @@ from tests.fixtures.stack import Stack, eventually
 from tests.server.conftest import PATIENCE_S
 
 TOKENS = 100_000
-# Then they are more than all buffers on the way hold, however many join in a response.
+# So many bytes a token that a stream is more than all buffers on the way hold, however many of its
+# tokens join in a response.
 MUCH_A_TOKEN = {"logprobs": True, "top_logprobs": 20}
 READERS = 3
 MEMORY_BYTES = 64_000_000  # of all slow readers together
