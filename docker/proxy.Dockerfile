@@ -1,6 +1,6 @@
 # The proxy alone, for a Triton elsewhere: no torch, no tokenizer, no weights.
 #   docker build -f docker/proxy.Dockerfile -t triton-openai/proxy .
-# Writes nothing: run it with --read-only.
+# Run it with --read-only; with WORKERS above 1 also with --tmpfs /tmp, where they count together.
 ARG PYTHON_TAG=3.12-slim-bookworm
 
 FROM python:${PYTHON_TAG} AS build

@@ -87,7 +87,7 @@ def compose(
     routers = _adapters(settings, service, registry, tokenizer, leaving)
     app = FastAPI(
         title="triton-openai",
-        lifespan=lambda _: _running(engine, catalog, registry),
+        lifespan=lambda _: _running(engine, catalog, registry, metrics),
         middleware=[
             *_cors(settings.cors_origins),
             Middleware(RequestContext, metrics=metrics),
@@ -102,10 +102,12 @@ def compose(
 
 
 @asynccontextmanager
-async def _running(engine: Engine, catalog: Catalog, registry: Registry) -> AsyncIterator[None]:
+async def _running(
+    engine: Engine, catalog: Catalog, registry: Registry, metrics: Metrics
+) -> AsyncIterator[None]:
     async with engine:
         await readiness.refresh(catalog, registry)  # before it listens: others may listen with it
-        watching = asyncio.create_task(readiness.watch(catalog, registry))
+        watching = asyncio.create_task(readiness.watch(catalog, registry, metrics))
         yield
         watching.cancel()
         with suppress(asyncio.CancelledError):

@@ -82,5 +82,6 @@ def secrets(models: Mapping[str, ModelEntry], environment: Mapping[str, str]) ->
 
 
 def has_models(settings: Settings) -> bool:
-    """A proxy for a remote Triton needs none: that Triton's facts are enough."""
-    return settings.model_path is not None or settings.models_file.exists()
+    """A proxy for a remote Triton needs none, unless a file was named: that Triton's facts do."""
+    is_named = "models_file" in settings.model_fields_set
+    return settings.model_path is not None or is_named or settings.models_file.exists()

@@ -1,31 +1,39 @@
-"""Keeps the registry true: one look at Triton every half second. Started by app."""
+"""Keeps the registry true: one look at Triton every half second. Started by app.
+
+What its models are is read anew when Triton comes back, and now and then while it is there: behind
+one address another Triton may answer the next look, with another build.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 
 import structlog
 
 from proxy.domain.engine import Catalog, NotReady
 from proxy.registry import Registry
+from proxy.telemetry.metrics import Metrics
 
 logger = structlog.get_logger(__name__)
 
 EVERY_S = 0.5
+LOOKS_TO_REREAD = 60
 
 
-async def watch(catalog: Catalog, registry: Registry) -> None:
+async def watch(catalog: Catalog, registry: Registry, metrics: Metrics) -> None:
     """Looks until cancelled."""
-    while True:
-        await refresh(catalog, registry)
+    for look in count(1):
+        await refresh(catalog, registry, rereads=look % LOOKS_TO_REREAD == 0)
+        metrics.ready.set(registry.why_not_ready is None)
         await asyncio.sleep(EVERY_S)
 
 
-async def refresh(catalog: Catalog, registry: Registry) -> None:
-    """One look. Models are read anew whenever Triton comes back; each change is logged."""
+async def refresh(catalog: Catalog, registry: Registry, *, rereads: bool = False) -> None:
+    """One look; each change is logged. `rereads`: what the models are, even if all was well."""
     before = registry.why_not_ready
     try:
-        if before is None:
+        if before is None and not rereads:
             await catalog.check_ready({card.triton_model for card in registry.cards()})
             return
         loaded = await catalog.load()
@@ -34,5 +42,5 @@ async def refresh(catalog: Catalog, registry: Registry) -> None:
             logger.warning("not ready", reason=str(error))
         registry.suspend(str(error))
     else:
-        registry.serve(loaded)
-        logger.info("ready", models=[model.name for model in loaded])
+        if registry.serve(loaded):
+            logger.info("ready", models=[model.name for model in loaded])

@@ -20,6 +20,7 @@ class Registry:
 
     def __init__(self, policy: Mapping[str, ModelEntry]) -> None:
         self._policy = policy
+        self._loaded: list[LoadedModel] = []
         self._cards: tuple[ModelCard, ...] = ()
         self._by_name: dict[str, ModelCard] = {}
         self._why_not_ready: str | None = "Triton has not been reached yet"
@@ -29,15 +30,18 @@ class Registry:
         """None when every model can be served."""
         return self._why_not_ready
 
-    def serve(self, loaded: Iterable[LoadedModel]) -> None:
-        """Triton is ready with these models. The order is that of models.yaml."""
+    def serve(self, loaded: Iterable[LoadedModel]) -> bool:
+        """Triton is ready with these models; whether that is news. Ordered as in models.yaml."""
         order = {name: position for position, name in enumerate(self._policy)}
         found = sorted(loaded, key=lambda model: (order.get(model.name, len(order)), model.name))
+        if found == self._loaded and self._why_not_ready is None:
+            return False
+        self._loaded, self._why_not_ready = found, None
         self._cards = tuple(
             card for model in found for card in _cards(model, self._policy.get(model.name))
         )
         self._by_name = {name: card for card in self._cards for name in (card.name, *card.aliases)}
-        self._why_not_ready = None
+        return True
 
     def suspend(self, reason: str) -> None:
         """Triton is away, or does not fit; `reason` is for operators and callers."""

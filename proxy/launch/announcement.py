@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from proxy.launch import probe
 from proxy.settings import Settings
 
-POLL_S = 0.1
-REMIND_POLLS = 100
+POLL_S = 0.25
+REMIND_POLLS = 40
 Say = Callable[[str], None]
 
 

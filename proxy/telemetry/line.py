@@ -15,6 +15,8 @@ import structlog
 
 logger = structlog.get_logger(__name__)
 
+CHECKS = "/health/"
+
 _line: ContextVar[dict[str, Any]] = ContextVar("line")
 
 
@@ -26,7 +28,8 @@ def add(**fields: Any) -> None:
 @contextmanager
 def written(**fields: Any) -> Iterator[None]:
     """Writes the line at the end, with how long it took; at `debug` where nothing was asked of a
-    model and nothing went wrong, as with health checks.
+    model and nothing went wrong, and for health checks, whatever they say: readiness is logged when
+    it changes.
     """
     began = time.perf_counter()
     token = _line.set({**fields})
@@ -35,6 +38,8 @@ def written(**fields: Any) -> Iterator[None]:
     finally:
         line = _line.get()
         line["duration_ms"] = round((time.perf_counter() - began) * 1000, 1)
-        write = logger.info if "model" in line or "error" in line else logger.debug
+        matters = "model" in line or "error" in line
+        is_check = str(line.get("path", "")).startswith(CHECKS)
+        write = logger.info if matters and not is_check else logger.debug
         write("request", **line)
         _line.reset(token)

@@ -53,6 +53,12 @@ class Metrics:
             registry=self.registry,
             multiprocess_mode="livesum",
         )
+        self.ready = Gauge(
+            "proxy_ready",
+            "1 while every model can be served",
+            registry=self.registry,
+            multiprocess_mode="livemin",
+        )
         self.ttft = self._histogram(
             "proxy_time_to_first_token_seconds", "From request to first event", TTFT_BUCKETS_S
         )

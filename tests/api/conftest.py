@@ -26,7 +26,9 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(engine: ScriptedEngine, catalog=None, **settings) -> TestClient:
-            settings = Settings(**{"models_file": tmp_path / "none.yaml", **settings})
+            nothing_said = tmp_path / "models.yaml"
+            nothing_said.write_text("models: {another: {weights: w}}")
+            settings = Settings(**{"models_file": nothing_said, **settings})
             app = compose(settings, engine, catalog or FixedCatalog(), ByteTokenizer())
             return stack.enter_context(TestClient(app))
 

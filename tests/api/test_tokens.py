@@ -84,6 +84,7 @@ def test_ids_become_text(serve, ids, text):
         ({"tokens": [5, -1]}, (400, "invalid_parameter", "tokens[1]")),
         ({"tokens": [5, 256]}, (400, "invalid_parameter", "tokens[1]")),
         ({"tokens": "x"}, (400, "invalid_parameter", "tokens")),
+        ({"tokens": [5] * 129}, (400, "invalid_parameter", "tokens")),
         ({"tokens": [5], "model": "nope"}, (404, "model_not_found", "model")),
     ],
 )

@@ -33,7 +33,8 @@ def proxy_metrics() -> dict[str, set[str]]:
     for metric in vars(metrics).values():
         if not hasattr(metric, "labels"):
             continue
-        child = metric.labels(*["x"] * len(metric._labelnames))
+        names = metric._labelnames
+        child = metric.labels(*["x"] * len(names)) if names else metric
         assert child is not None
     for family in metrics.registry.collect():
         for sample in family.samples:

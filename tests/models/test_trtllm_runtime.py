@@ -139,6 +139,7 @@ def test_its_statistics_become_ours(runtime):
     eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
     assert running.stats.decode_tokens == running.stats.decode_steps
     assert running.stats.decode_seconds == pytest.approx(running.stats.decode_steps / 1000)
+    eventually(lambda: not running.stats.rows_decoding, 2, "nothing is under way")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,11 @@ MESSAGES = [{"role": "user", "content": "Hello!"}]
 @pytest.fixture(scope="module")
 def remote(start, stack, tmp_path_factory) -> Stack:
     target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
-    none = tmp_path_factory.mktemp("none") / "models.yaml"
-    proxy = start("proxy", module="tests.fixtures.proxy_image", TRITON_URL=target, MODELS_FILE=none)
+    others = tmp_path_factory.mktemp("others") / "models.yaml"
+    others.write_text("models: {another: {weights: w}}")
+    proxy = start(
+        "proxy", module="tests.fixtures.proxy_image", TRITON_URL=target, MODELS_FILE=others
+    )
     proxy.wait_ready(within_s=60)
     return proxy
 

@@ -36,8 +36,16 @@ def test_one_folder_has_the_settings_defaults_only(tmp_path, temperature):
     assert entry.sampling.top_p is None
 
 
-def test_a_proxy_for_a_remote_triton_needs_no_models(tmp_path):
-    assert not policy.has_models(Settings(models_file=tmp_path / "none.yaml"))
+def test_a_proxy_for_a_remote_triton_needs_no_models(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not policy.has_models(Settings())
+
+
+def test_a_models_file_that_is_named_must_be_there(tmp_path):
+    settings = Settings(models_file=tmp_path / "modles.yaml")
+    assert policy.has_models(settings)
+    with pytest.raises(ModelsFileError, match=r"modles\.yaml"):
+        policy.models(settings)
 
 
 TOOL = """\

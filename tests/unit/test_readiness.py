@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+
+from structlog.testing import capture_logs
 
 from proxy.readiness import refresh
 from proxy.registry import Registry
 from tests.doubles.engine import FixedCatalog
+
+
+def test_what_a_model_is_is_read_anew_without_a_loss_of_readiness():
+    catalog, registry = FixedCatalog(), Registry({})
+    asyncio.run(refresh(catalog, registry))
+    known = registry.card("demo")
+    catalog.facts = replace(catalog.facts, context_length=7)
+    asyncio.run(refresh(catalog, registry))
+    assert registry.card("demo") is known
+    with capture_logs() as lines:
+        for _ in range(3):
+            asyncio.run(refresh(catalog, registry, rereads=True))
+    assert registry.card("demo").facts.context_length == 7
+    assert [line["event"] for line in lines] == ["ready"]
 
 
 def test_the_registry_follows_what_the_catalog_says():

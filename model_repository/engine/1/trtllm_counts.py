@@ -23,6 +23,11 @@ def take(stats: Stats, iteration: Mapping[str, Any]) -> None:
     stats.waiting = iteration.get("numQueuedRequests", 0)
 
 
+def rested(stats: Stats) -> None:
+    """No request is under way, of which no iteration tells."""
+    stats.rows_prefilling = stats.rows_decoding = stats.waiting = 0
+
+
 def started(stats: Stats, cached_tokens: int) -> None:
     """A prompt of which so many tokens were in the cache."""
     stats.cached_tokens += cached_tokens

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 WATCH_EVERY_S = 0.1
 STATS_EVERY_S = 0.5
+STATS_WAIT_S = 0.001  # some versions of TensorRT-LLM wait so long in this loop's thread
 Died = Callable[[str], None]
 
 
@@ -154,7 +155,9 @@ class TrtllmRuntime:
         try:
             while True:
                 await asyncio.sleep(STATS_EVERY_S)
-                async for iteration in self._llm.get_stats_async(timeout=STATS_EVERY_S):
+                async for iteration in self._llm.get_stats_async(timeout=STATS_WAIT_S):
                     trtllm_counts.take(self.stats, iteration)
+                if not self._tasks:
+                    trtllm_counts.rested(self.stats)
         except Exception:
             logger.exception("TensorRT-LLM gives no statistics from here on")

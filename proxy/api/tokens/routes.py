@@ -60,7 +60,13 @@ def routes(
 
 
 def _check_ids(ids: Sequence[int], card: ModelCard) -> None:
-    size = card.facts.vocab_size
+    size, most = card.facts.vocab_size, card.facts.context_length
+    if len(ids) > most:
+        raise InvalidRequest(
+            f"Invalid 'tokens': {len(ids)} are more than the model's context of {most} holds",
+            code="invalid_parameter",
+            param="tokens",
+        )
     for position, token in enumerate(ids):
         if token >= size:
             raise InvalidRequest(

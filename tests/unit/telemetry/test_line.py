@@ -1,0 +1,25 @@
+"""line: what is written, and at which level."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from proxy.telemetry import line
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "level"),
+    [
+        ("/v1/chat/completions", {"model": "demo"}, "info"),
+        ("/v1/chat/completions", {"error": "model_not_found"}, "info"),
+        ("/v1/models", {}, "debug"),
+        ("/health/ready", {}, "debug"),
+        ("/health/ready", {"error": "model_unavailable"}, "debug"),
+    ],
+)
+def test_health_checks_are_never_news(path, fields, level):
+    with capture_logs() as lines, line.written(method="GET", path=path):
+        line.add(**fields)
+    (written,) = lines
+    assert (written["event"], written["log_level"]) == ("request", level)
