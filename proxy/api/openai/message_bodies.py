@@ -38,14 +38,20 @@ class SpokenBody(RequestBody):
 
 
 class CalledFunctionBody(RequestBody):
+    """`parsed_arguments`: what an SDK made of them."""
+
     name: FunctionName
     arguments: Annotated[str, AfterValidator(_json_object)]
+    parsed_arguments: Any = None
 
 
 class ToolCallBody(RequestBody):
+    """`index` is of the stream that an SDK added up."""
+
     id: CallId
     type: Literal["function"] = "function"
     function: CalledFunctionBody
+    index: int | None = None
 
     def to_domain(self) -> ToolCall:
         function = self.function
@@ -53,7 +59,10 @@ class ToolCallBody(RequestBody):
 
 
 class AssistantBody(RequestBody):
-    """An answer of before: text, calls, or both. `reasoning` has another name in some clients."""
+    """An answer of before, as it came: text, reasoning, calls. Reasoning may come by both names.
+
+    The last three fields are of answers only: SDKs send them back, no template has a use for them.
+    """
 
     role: Literal["assistant"]
     content: Text | None = None
@@ -62,25 +71,32 @@ class AssistantBody(RequestBody):
     tool_calls: Annotated[list[ToolCallBody], Field(max_length=128)] | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
+    annotations: list[Any] | None = None
+    parsed: Any = None
+    server_tool_calls: list[Any] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> AssistantBody:
-        if self.content is None and not self.tool_calls and self.refusal is None:
+        said = (self.content, self.refusal, self.reasoning, self.reasoning_content)
+        if said.count(None) == len(said) and not self.tool_calls and not self.server_tool_calls:
             raise _invalid("an assistant's message needs 'content' or 'tool_calls'")
-        if None not in (self.reasoning, self.reasoning_content):
-            raise _invalid("'reasoning' and 'reasoning_content' are the same: give one")
         return self
 
     def to_domain(self) -> Message:
-        """A refusal was the answer's text."""
-        content = self.refusal if self.content is None else joined(self.content)
         return Message(
             role=self.role,
-            content=content,
+            content=self._text,
             name=self.name,
             tool_calls=tuple(call.to_domain() for call in self.tool_calls or ()),
             reasoning=self.reasoning or self.reasoning_content,
         )
+
+    @property
+    def _text(self) -> str | None:
+        """A refusal was text. None only beside calls: elsewhere templates would write the word."""
+        if self.content is not None:
+            return joined(self.content)
+        return self.refusal if self.refusal or self.tool_calls else ""
 
 
 class ToolResultBody(RequestBody):

@@ -1,0 +1,61 @@
+"""Messages of a chat: an answer of ours is taken back as clients keep it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from proxy.api.openai.message_bodies import MessageBody
+from proxy.domain.request import Message
+
+BODY = TypeAdapter(MessageBody)
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def assistant(**fields: Any) -> Message:
+    return BODY.validate_python({"role": "assistant", **fields}).to_domain()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reasoning"),
+    [
+        ({"reasoning": "a", "reasoning_content": "a"}, "a"),
+        ({"reasoning": "a", "reasoning_content": "b"}, "a"),
+        ({"reasoning_content": "b"}, "b"),
+    ],
+)
+def test_reasoning_comes_by_either_name_or_both(fields, reasoning):
+    message = assistant(content=None, **fields)
+    assert (message.content, message.reasoning) == ("", reasoning)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"annotations": []},
+        {"parsed": {"a": 1}},
+        {"server_tool_calls": [{"index": 0, "id": "c1"}]},
+        {"refusal": None, "audio": None, "function_call": None},
+    ],
+)
+def test_what_only_answers_have_is_left_out(fields):
+    assert assistant(content="hi", **fields) == assistant(content="hi")
+
+
+def test_what_an_sdk_adds_to_calls_is_left_out():
+    function = {**CALL["function"], "parsed_arguments": {"a": 1}}
+    told = assistant(content=None, tool_calls=[{**CALL, "index": 0, "function": function}])
+    assert told == assistant(tool_calls=[CALL])
+    assert told.content is None
+
+
+def test_calls_that_the_server_ran_may_be_all_of_an_answer():
+    assert assistant(server_tool_calls=[{"index": 0, "id": "c1"}]).content == ""
+
+
+@pytest.mark.parametrize("fields", [{}, {"annotations": []}, {"audio": {"id": "x"}, "content": ""}])
+def test_nothing_said_and_what_is_not_ours_are_refused(fields):
+    with pytest.raises(ValidationError):
+        assistant(**fields)
