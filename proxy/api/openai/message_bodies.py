@@ -13,19 +13,24 @@ from proxy.domain.request import Message
 from proxy.domain.tools import ToolCall
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-CallId = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 FunctionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]
+# Names and ids in former calls are as a model wrote them: refused, they would end the chat.
+AsWritten = Annotated[str, StringConstraints(min_length=1)]
+NO_OBJECT = "invalid_arguments"
 
 
-def _json_object(text: str) -> str:
-    """Templates write the arguments of former calls as values."""
+def _as_object(text: str) -> str:
+    """Arguments of a former call as a JSON object: templates write its members as values.
+
+    A model may have written none at all, a part (the token limit cut it off), or no object.
+    """
     try:
-        is_object = isinstance(json.loads(text), dict)
+        arguments = json.loads(text) if text.strip() else None
     except ValueError:
-        is_object = False
-    if not is_object:
-        raise ValueError("must be a JSON object, as text")
-    return text
+        arguments = text
+    if isinstance(arguments, dict):
+        return text
+    return "{}" if arguments is None else json.dumps({NO_OBJECT: text}, ensure_ascii=False)
 
 
 class SpokenBody(RequestBody):
@@ -40,15 +45,15 @@ class SpokenBody(RequestBody):
 class CalledFunctionBody(RequestBody):
     """`parsed_arguments`: what an SDK made of them."""
 
-    name: FunctionName
-    arguments: Annotated[str, AfterValidator(_json_object)]
+    name: AsWritten
+    arguments: Annotated[str, AfterValidator(_as_object)] = "{}"
     parsed_arguments: Any = None
 
 
 class ToolCallBody(RequestBody):
     """`index` is of the stream that an SDK added up."""
 
-    id: CallId
+    id: AsWritten
     type: Literal["function"] = "function"
     function: CalledFunctionBody
     index: int | None = None
@@ -102,8 +107,8 @@ class AssistantBody(RequestBody):
 class ToolResultBody(RequestBody):
     role: Literal["tool"]
     content: Text
-    tool_call_id: CallId
-    name: Name | None = None
+    tool_call_id: AsWritten
+    name: AsWritten | None = None
 
     def to_domain(self) -> Message:
         return Message(
