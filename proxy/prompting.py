@@ -9,7 +9,9 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2 import meta
+from jinja2 import meta, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from proxy.domain.errors import ECHO_AT_MOST, InvalidRequest
@@ -179,15 +181,39 @@ def _variables(template: str) -> frozenset[str]:
         return frozenset()  # rendering says what is wrong
 
 
+class _Generation(Extension):
+    """`{% generation %}…{% endgeneration %}` marks what is learned in training: as it stands."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it an instance's
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """What is set inside is not seen outside, as in transformers."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
 def _environment() -> ImmutableSandboxedEnvironment:
     return ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
     )
 
 
-def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:
-    """Jinja's own escapes HTML, which prompts must not have."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """transformers' filter. Jinja's own escapes HTML, which prompts must not have."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _raise_exception(message: str) -> NoReturn:

@@ -42,8 +42,38 @@ def test_tojson_does_not_escape_html():
 
 
 @pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("", '{"b": "ü", "a": [1, 2]}'),
+        ("(separators=(',', ':'))", '{"b":"ü","a":[1,2]}'),
+        ("(sort_keys=true)", '{"a": [1, 2], "b": "ü"}'),
+        ("(ensure_ascii=true)", '{"b": "\\u00fc", "a": [1, 2]}'),
+        ("(indent=1)", '{\n "b": "ü",\n "a": [\n  1,\n  2\n ]\n}'),
+    ],
+)
+def test_tojson_takes_what_transformers_takes(how, text):
+    assert rendered(f"{{{{ {{'b': 'ü', 'a': [1, 2]}} | tojson{how} }}}}") == text
+
+
+def test_what_is_marked_as_generated_is_rendered_as_it_stands():
+    template = (
+        "{% set own = 1 %}{% for m in messages %}{% generation %}"
+        "{% set own = 2 %}{{ m.role }}{{ own }}{{ loop.index }}\n"
+        "{%- endgeneration %}{{ own }} {% endfor %}"
+    )
+    assert rendered(template) == "system211 user221 "
+
+
+def test_a_value_that_is_used_in_what_is_generated_has_a_use():
+    prompt = prompt_of(callers_values={"mood": "!"})
+    template = GENERAL + "{% generation %}{{ mood }}{% endgeneration %}"
+    assert render(prompt, facts_of(template), takes_callers_values=True) == "<user>hi</>!"
+
+
+@pytest.mark.parametrize(
     "template",
     [
+        "{% generation %}",
         "{{ raise_exception('roles must alternate') }}",
         "{{ messages[9].content.nothing }}",
         "{{ messages.append(1) }}",
