@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
 
+from proxy.api import json_depth
 from proxy.api.body import FieldError
 from proxy.api.openai.fields import RequestBody, Text, joined
 from proxy.domain.request import Message
@@ -17,20 +18,23 @@ FunctionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,64}
 # Names and ids in former calls are as a model wrote them: refused, they would end the chat.
 AsWritten = Annotated[str, StringConstraints(min_length=1)]
 NO_OBJECT = "invalid_arguments"
+DEEPEST = 100  # levels of arrays and objects in arguments
 
 
 def _as_object(text: str) -> str:
     """Arguments of a former call as a JSON object: templates write its members as values.
 
-    A model may have written none at all, a part (the token limit cut it off), or no object.
+    A model may have written none at all, a part (the token limit cut it off), no object, or one
+    that nests without end.
     """
+    if text.strip() in ("", "null"):
+        return "{}"
+    is_deep = json_depth.exceeds(text.encode(), DEEPEST)
     try:
-        arguments = json.loads(text) if text.strip() else None
-    except ValueError:
-        arguments = text
-    if isinstance(arguments, dict):
-        return text
-    return "{}" if arguments is None else json.dumps({NO_OBJECT: text}, ensure_ascii=False)
+        is_object = not is_deep and isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):  # open brackets have no depth yet
+        is_object = False
+    return text if is_object else json.dumps({NO_OBJECT: text}, ensure_ascii=False)
 
 
 class SpokenBody(RequestBody):

@@ -90,3 +90,12 @@ def test_a_former_call_has_the_name_and_id_that_the_model_wrote(name):
     assert (message.tool_calls[0].name, message.tool_calls[0].id) == (name, call["id"])
     told = {"role": "tool", "content": "1", "tool_call_id": call["id"], "name": name}
     assert BODY.validate_python(told).to_domain().tool_call_id == call["id"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a":' + "[" * 20_000, *('{"a":' + "[" * n + "]" * n + "}" for n in (101, 900, 20_000))],
+    ids=["open", "101", "900", "20000"],
+)
+def test_arguments_that_nest_deeper_than_a_body_may_are_handed_on_as_text(arguments):
+    assert json.loads(called(arguments=arguments).arguments) == {"invalid_arguments": arguments}
