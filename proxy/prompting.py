@@ -39,7 +39,7 @@ def render(
         InvalidRequest: the model has no chat template, its template refuses the messages, or has
             no use for one of the prompt's values.
     """
-    template = _template(prompt, facts, takes_templates)
+    template = _template(prompt, facts, tools, takes_templates)
     _check_values(prompt, template, takes_callers_values)
     _check_tools(prompt, tools, template)
     messages = [_as_template_sees(message, template) for message in prompt.messages]
@@ -71,19 +71,28 @@ def _refused(prompt: ChatPrompt, error: Exception) -> InvalidRequest:
     )
 
 
-def _template(prompt: ChatPrompt, facts: ModelFacts, takes_templates: bool) -> str:
-    """The caller's, where the model takes such, or the model's own."""
+def _template(
+    prompt: ChatPrompt, facts: ModelFacts, tools: Sequence[Tool], takes_templates: bool
+) -> str:
+    """The caller's, where the model takes such, or the model's own.
+
+    One that the model has for tools is taken for tools, and for calls and results that its usual
+    one has no words for.
+    """
     if prompt.template is not None:
         if not takes_templates:
             raise _unsupported("This model takes no 'chat_template'.", "chat_template")
         return prompt.template
-    if facts.chat_template is None:
+    usual, of_tools = facts.chat_template, facts.tool_template
+    if of_tools is not None and (tools or (usual and _untold(prompt.messages, usual))):
+        return of_tools
+    if usual is None:
         raise InvalidRequest(
             "This model has no chat template. Use /v1/completions with a prompt.",
             code="unsupported_parameter",
             param="messages",
         )
-    return facts.chat_template
+    return usual
 
 
 def _up_to_continuation(text: str) -> str:
@@ -121,13 +130,20 @@ def _check_tools(prompt: ChatPrompt, tools: Sequence[Tool], template: str) -> No
     """A template that has no words for tools, calls or their results would leave them out."""
     if tools and "tools" not in _variables(template):
         raise _unsupported("The model's chat template has no use for 'tools'.", "tools")
-    for at, message in enumerate(prompt.messages):
+    if (refusal := _untold(prompt.messages, template)) is not None:
+        raise refusal
+
+
+def _untold(messages: Sequence[Message], template: str) -> InvalidRequest | None:
+    """What is to be said of the first call or result that a template has no words for."""
+    for at, message in enumerate(messages):
         if message.tool_calls and "tool_calls" not in template:
             path = f"messages[{at}].tool_calls"
-            raise _unsupported(f"The model's chat template has no use for {path!r}.", path)
+            return _unsupported(f"The model's chat template has no use for {path!r}.", path)
         if message.role == "tool" and "tool" not in template:
             path = f"messages[{at}].role"
-            raise _unsupported("The model's chat template has no role 'tool'.", path)
+            return _unsupported("The model's chat template has no role 'tool'.", path)
+    return None
 
 
 def tool_body(tool: Tool) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.request import ChatPrompt, Message
+from proxy.domain.tools import Tool, ToolCall
 from proxy.prompting import render
 from tests.doubles.engine import FACTS
 
@@ -138,3 +139,28 @@ def test_values_without_use_are_refused_by_name(fields, allowed, param):
     with pytest.raises(InvalidRequest) as caught:
         render(prompt_of(**fields), facts_of(KNOWING), takes_callers_values=allowed)
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
+
+
+CALLING = Message(
+    role="assistant", content=None, tool_calls=(ToolCall(id="c", name="f", arguments="{}"),)
+)
+RESULT = Message(role="tool", content="1", tool_call_id="c")
+TWO = replace(
+    FACTS,
+    chat_template="plain",
+    tool_template="{{ tools | length if tools }} tools {{ messages[-1].tool_calls }}",
+)
+
+
+def test_a_template_for_tools_is_taken_where_there_are_some():
+    assert render(prompt_of(), TWO) == "plain"
+    assert render(prompt_of(), TWO, [Tool(name="f")]) == "1 tools "
+    own = prompt_of(template="own {{ tools | length }}")
+    assert render(own, TWO, [Tool(name="f")], takes_templates=True) == "own 1"
+
+
+@pytest.mark.parametrize("message", [CALLING, RESULT])
+def test_a_template_for_tools_is_taken_for_calls_that_the_other_has_no_words_for(message):
+    assert render(prompt_of(message), TWO).startswith(" tools")
+    knowing = replace(TWO, chat_template="tool_calls")
+    assert render(prompt_of(message), knowing) == "tool_calls"
