@@ -13,6 +13,7 @@ INFILLING_PARAMETERS = ("fim_prefix", "fim_suffix", "fim_middle")
 class Facts:
     """Lengths in tokens. `strips_leading_space`: decode() drops one space at a text's start.
 
+    tool_template: for chats with tools, in place of chat_template, where a model has both.
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: their text by id; the detokenizer gives none for them.
     """
@@ -28,6 +29,7 @@ class Facts:
     created: int
     kv_token_bytes: int  # keys and values of one token in the engine's cache
     infilling: tuple[str, str, str] | None = None
+    tool_template: str | None = None
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=2), encoding="utf-8")
@@ -48,7 +50,7 @@ class Facts:
         )
 
     def as_parameters(self) -> dict[str, str]:
-        """Triton config parameters are strings; an absent chat template has no parameter."""
+        """Triton config parameters are strings; what a model does not have has no parameter."""
         parameters = {
             "context_length": str(self.context_length),
             "vocab_size": str(self.vocab_size),
@@ -61,6 +63,8 @@ class Facts:
         }
         if self.chat_template is not None:
             parameters["chat_template"] = self.chat_template
+        if self.tool_template is not None:
+            parameters["tool_template"] = self.tool_template
         if self.infilling is not None:
             parameters |= zip(INFILLING_PARAMETERS, self.infilling, strict=True)
         return parameters

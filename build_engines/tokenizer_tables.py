@@ -54,12 +54,14 @@ def make(
     end_ids = _end_ids(tokenizer, model, Path(weights))
     special = special_tokens(backend)
     guides = guide_info(table, vocab_size=vocab_size, end_ids=end_ids, special=special)
+    chat_template, tool_template = chat_templates(tokenizer)
     (folder / "guide.json").write_text(guides, encoding="utf-8")
     Facts(
         context_length=context_length,
         vocab_size=len(table),
         end_ids=end_ids,
-        chat_template=_chat_template(tokenizer),
+        chat_template=chat_template,
+        tool_template=tool_template,
         bos_token=tokenizer.bos_token or "",
         eos_token=tokenizer.eos_token or "",
         strips_leading_space=strips,
@@ -176,9 +178,9 @@ def _end_ids(tokenizer: Any, model: dict[str, Any], weights: Path) -> tuple[int,
     return tuple(sorted(found))
 
 
-def _chat_template(tokenizer: Any) -> str | None:
-    """A folder may have several, by name; the default one is ours."""
-    template = tokenizer.chat_template
-    if isinstance(template, dict):
-        template = template.get("default")
-    return str(template) if template else None
+def chat_templates(tokenizer: Any) -> tuple[str | None, str | None]:
+    """The usual one, and one for chats with tools: those that transformers itself chooses from."""
+    found = tokenizer.chat_template
+    if not isinstance(found, dict):
+        found = {"default": found}
+    return found.get("default") or None, found.get("tool_use") or None

@@ -40,8 +40,9 @@ class CardParsers:
 def of_card(card: ModelCard) -> CardParsers:
     """As models.yaml says, or as the chat template shows."""
     template = card.facts.chat_template or ""
+    of_tools = card.facts.tool_template or template
     return CardParsers(
-        tools=_settled(card.tool_parser, tool_families.from_template(template)),
+        tools=_settled(card.tool_parser, tool_families.from_template(of_tools)),
         reasoning=_settled(card.reasoning_parser, reasoning_families.from_template(template)),
     )
 

@@ -9,7 +9,9 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2 import meta
+from jinja2 import meta, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from proxy.domain.errors import ECHO_AT_MOST, InvalidRequest
@@ -37,7 +39,7 @@ def render(
         InvalidRequest: the model has no chat template, its template refuses the messages, or has
             no use for one of the prompt's values.
     """
-    template = _template(prompt, facts, takes_templates)
+    template = _template(prompt, facts, tools, takes_templates)
     _check_values(prompt, template, takes_callers_values)
     _check_tools(prompt, tools, template)
     messages = [_as_template_sees(message, template) for message in prompt.messages]
@@ -69,19 +71,28 @@ def _refused(prompt: ChatPrompt, error: Exception) -> InvalidRequest:
     )
 
 
-def _template(prompt: ChatPrompt, facts: ModelFacts, takes_templates: bool) -> str:
-    """The caller's, where the model takes such, or the model's own."""
+def _template(
+    prompt: ChatPrompt, facts: ModelFacts, tools: Sequence[Tool], takes_templates: bool
+) -> str:
+    """The caller's, where the model takes such, or the model's own.
+
+    One that the model has for tools is taken for tools, and for calls and results that its usual
+    one has no words for.
+    """
     if prompt.template is not None:
         if not takes_templates:
             raise _unsupported("This model takes no 'chat_template'.", "chat_template")
         return prompt.template
-    if facts.chat_template is None:
+    usual, of_tools = facts.chat_template, facts.tool_template
+    if of_tools is not None and (tools or (usual and _untold(prompt.messages, usual))):
+        return of_tools
+    if usual is None:
         raise InvalidRequest(
             "This model has no chat template. Use /v1/completions with a prompt.",
             code="unsupported_parameter",
             param="messages",
         )
-    return facts.chat_template
+    return usual
 
 
 def _up_to_continuation(text: str) -> str:
@@ -119,13 +130,20 @@ def _check_tools(prompt: ChatPrompt, tools: Sequence[Tool], template: str) -> No
     """A template that has no words for tools, calls or their results would leave them out."""
     if tools and "tools" not in _variables(template):
         raise _unsupported("The model's chat template has no use for 'tools'.", "tools")
-    for at, message in enumerate(prompt.messages):
+    if (refusal := _untold(prompt.messages, template)) is not None:
+        raise refusal
+
+
+def _untold(messages: Sequence[Message], template: str) -> InvalidRequest | None:
+    """What is to be said of the first call or result that a template has no words for."""
+    for at, message in enumerate(messages):
         if message.tool_calls and "tool_calls" not in template:
             path = f"messages[{at}].tool_calls"
-            raise _unsupported(f"The model's chat template has no use for {path!r}.", path)
+            return _unsupported(f"The model's chat template has no use for {path!r}.", path)
         if message.role == "tool" and "tool" not in template:
             path = f"messages[{at}].role"
-            raise _unsupported("The model's chat template has no role 'tool'.", path)
+            return _unsupported("The model's chat template has no role 'tool'.", path)
+    return None
 
 
 def tool_body(tool: Tool) -> dict[str, Any]:
@@ -179,15 +197,39 @@ def _variables(template: str) -> frozenset[str]:
         return frozenset()  # rendering says what is wrong
 
 
+class _Generation(Extension):
+    """`{% generation %}…{% endgeneration %}` marks what is learned in training: as it stands."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it an instance's
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """What is set inside is not seen outside, as in transformers."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
 def _environment() -> ImmutableSandboxedEnvironment:
     return ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
     )
 
 
-def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None) -> str:
-    """Jinja's own escapes HTML, which prompts must not have."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """transformers' filter. Jinja's own escapes HTML, which prompts must not have."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _raise_exception(message: str) -> NoReturn:

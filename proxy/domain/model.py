@@ -33,6 +33,7 @@ class ModelFacts:
     end_ids: the tokens that end an answer. default_max_tokens: new ones where nobody says how many;
     None for what the context leaves. runtime: what decodes, as Triton or we call it.
     has_structural_tags: its guides may be such.
+    tool_template: for chats with tools, in place of chat_template, where a model has both.
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     adapters: names of its LoRA adapters.
@@ -52,6 +53,7 @@ class ModelFacts:
     default_max_tokens: int | None = None
     runtime: str = "onnx"
     has_structural_tags: bool = True
+    tool_template: str | None = None
     infilling: tuple[str, str, str] | None = None
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
     adapters: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> str:
 
 
 def _check(schema: Any, field: str, limits: SchemaLimits) -> None:
-    _check_depth(schema, field, limits.depth)
+    check_depth(schema, field, limits.depth)
     _check_meta(schema, field)
     _check_references(schema, field)
     properties = sum(len(one.get("properties", ())) for one in schemas(schema))
@@ -87,7 +87,8 @@ def _as_json(schema: Any, field: str) -> str:
         raise _invalid(field, f"it is not JSON: {error}") from error
 
 
-def _check_depth(schema: Any, field: str, limit: int) -> None:
+def check_depth(schema: Any, field: str, limit: int) -> None:
+    """Raises InvalidSchema: arrays and objects are nested more than `limit` deep."""
     level, depth = [schema], 0
     while level:
         depth += 1

@@ -10,7 +10,7 @@ from typing_extensions import assert_never
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest
-from proxy.structured.schema import SchemaLimits, parsed
+from proxy.structured.schema import SchemaLimits, check_depth, parsed
 from proxy.structured.schema import checked as checked_schema
 
 WHITESPACE_AT_MOST = 10  # between two JSON tokens, as the engine has it for a schema of its own
@@ -22,10 +22,11 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
     """Its `format`, every schema in it checked, and the white space of JSON bounded.
 
     Raises:
-        InvalidSchema: one of them is none, or the value is no JSON object.
+        InvalidSchema: one of them is none, or the value is no JSON object, or nested deep.
         InvalidRequest: it has neither `format` nor `structures` and `triggers`.
     """
     given = parsed(value, field)
+    check_depth(given, field, 2 * limits.depth)  # formats, and schemas in them
     if "format" in given:
         tag = given["format"]
     elif {"structures", "triggers"} <= set(given):

@@ -156,7 +156,7 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments
                 "messages": [
                     {
                         "role": "assistant",
-                        "tool_calls": [CALL | {"function": {"name": "f", "arguments": "["}}],
+                        "tool_calls": [CALL | {"function": {"name": "f", "arguments": {}}}],
                     }
                 ],
             },

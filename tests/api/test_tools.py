@@ -84,6 +84,24 @@ def test_the_stream_adds_up_to_the_whole(serve, text):
         assert told["type"] == one["type"] == "function"
 
 
+@pytest.mark.parametrize(
+    "text", [CALL, CALL[:-16], f"<think>hm</think>{CALL}", "<think>hm", "<think>hm</think>a"]
+)
+def test_an_answer_goes_back_as_the_sdk_keeps_it(serve, text):
+    engine = ScriptedEngine(deltas(text))
+    client = serve(engine, CATALOG)
+    choice = ChatCompletion.model_validate(whole(client)).choices[0]
+    given = choice.message.model_dump(exclude_unset=True)
+    folded = accumulated(chunks(client))["choices"][0]["message"]
+    prompts = []
+    for message in (given, folded):
+        whole(client, messages=[*HI, message, *HI])
+        call = (message.get("tool_calls") or [{"id": ""}])[0]
+        prompts.append(engine.requests[-1].text.replace(call["id"] or "-", ""))
+    assert prompts[0] == prompts[1]
+    assert ("hm" in prompts[0]) == ("hm" in text)
+
+
 def test_a_call_has_no_content_and_says_so(serve):
     choice = whole(serve(ScriptedEngine(deltas(CALL)), CATALOG))["choices"][0]
     (call,) = choice["message"]["tool_calls"]

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from build_engines.errors import BuildError
 from build_engines.tokenizer_tables import (
+    chat_templates,
     check,
     guide_info,
     infilling,
@@ -118,3 +119,22 @@ def test_the_tokens_for_filling_in_the_middle_are_found_by_their_names():
     assert infilling(made.backend_tokenizer) is None, "one is missing"
     made.add_tokens(["<fim_middle>"])
     assert infilling(made.backend_tokenizer) == ("<fim_prefix>", "<fim_suffix>", "<fim_middle>")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (None, (None, None)),
+        ("", (None, None)),
+        ("a", ("a", None)),
+        ({"default": "a", "rag": "c"}, ("a", None)),
+        ({"default": "a", "tool_use": "b"}, ("a", "b")),
+        ({"tool_use": "b"}, (None, "b")),
+    ],
+)
+def test_of_named_templates_two_are_kept(given, found, tmp_path):
+    made = byte_level_tokenizer()
+    made.chat_template = given
+    made.save_pretrained(tmp_path)
+    loaded = type(made).from_pretrained(tmp_path)
+    assert chat_templates(loaded) == found

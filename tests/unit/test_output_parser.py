@@ -197,5 +197,8 @@ def test_families_are_found_from_the_template():
     found = of_card(replace(CARD, facts=facts))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
     assert of_card(CARD).tools is None
+    with_two = replace(FACTS, chat_template="{{ tools }}<think>", tool_template="<tool_call>")
+    found = of_card(replace(CARD, facts=with_two))
+    assert (found.tools, found.reasoning) == ("hermes", "qwen3")
     named = of_card(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
     assert (named.tools, named.reasoning) == (None, "harmony")

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.request import ChatPrompt, Message
+from proxy.domain.tools import Tool, ToolCall
 from proxy.prompting import render
 from tests.doubles.engine import FACTS
 
@@ -42,8 +43,38 @@ def test_tojson_does_not_escape_html():
 
 
 @pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("", '{"b": "ü", "a": [1, 2]}'),
+        ("(separators=(',', ':'))", '{"b":"ü","a":[1,2]}'),
+        ("(sort_keys=true)", '{"a": [1, 2], "b": "ü"}'),
+        ("(ensure_ascii=true)", '{"b": "\\u00fc", "a": [1, 2]}'),
+        ("(indent=1)", '{\n "b": "ü",\n "a": [\n  1,\n  2\n ]\n}'),
+    ],
+)
+def test_tojson_takes_what_transformers_takes(how, text):
+    assert rendered(f"{{{{ {{'b': 'ü', 'a': [1, 2]}} | tojson{how} }}}}") == text
+
+
+def test_what_is_marked_as_generated_is_rendered_as_it_stands():
+    template = (
+        "{% set own = 1 %}{% for m in messages %}{% generation %}"
+        "{% set own = 2 %}{{ m.role }}{{ own }}{{ loop.index }}\n"
+        "{%- endgeneration %}{{ own }} {% endfor %}"
+    )
+    assert rendered(template) == "system211 user221 "
+
+
+def test_a_value_that_is_used_in_what_is_generated_has_a_use():
+    prompt = prompt_of(callers_values={"mood": "!"})
+    template = GENERAL + "{% generation %}{{ mood }}{% endgeneration %}"
+    assert render(prompt, facts_of(template), takes_callers_values=True) == "<user>hi</>!"
+
+
+@pytest.mark.parametrize(
     "template",
     [
+        "{% generation %}",
         "{{ raise_exception('roles must alternate') }}",
         "{{ messages[9].content.nothing }}",
         "{{ messages.append(1) }}",
@@ -108,3 +139,28 @@ def test_values_without_use_are_refused_by_name(fields, allowed, param):
     with pytest.raises(InvalidRequest) as caught:
         render(prompt_of(**fields), facts_of(KNOWING), takes_callers_values=allowed)
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
+
+
+CALLING = Message(
+    role="assistant", content=None, tool_calls=(ToolCall(id="c", name="f", arguments="{}"),)
+)
+RESULT = Message(role="tool", content="1", tool_call_id="c")
+TWO = replace(
+    FACTS,
+    chat_template="plain",
+    tool_template="{{ tools | length if tools }} tools {{ messages[-1].tool_calls }}",
+)
+
+
+def test_a_template_for_tools_is_taken_where_there_are_some():
+    assert render(prompt_of(), TWO) == "plain"
+    assert render(prompt_of(), TWO, [Tool(name="f")]) == "1 tools "
+    own = prompt_of(template="own {{ tools | length }}")
+    assert render(own, TWO, [Tool(name="f")], takes_templates=True) == "own 1"
+
+
+@pytest.mark.parametrize("message", [CALLING, RESULT])
+def test_a_template_for_tools_is_taken_for_calls_that_the_other_has_no_words_for(message):
+    assert render(prompt_of(message), TWO).startswith(" tools")
+    knowing = replace(TWO, chat_template="tool_calls")
+    assert render(prompt_of(message), knowing) == "tool_calls"

@@ -7,25 +7,34 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
 
+from proxy.api import json_depth
 from proxy.api.body import FieldError
 from proxy.api.openai.fields import RequestBody, Text, joined
 from proxy.domain.request import Message
 from proxy.domain.tools import ToolCall
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-CallId = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 FunctionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]
+# Names and ids in former calls are as a model wrote them: refused, they would end the chat.
+AsWritten = Annotated[str, StringConstraints(min_length=1)]
+NO_OBJECT = "invalid_arguments"
+DEEPEST = 100  # levels of arrays and objects in arguments
 
 
-def _json_object(text: str) -> str:
-    """Templates write the arguments of former calls as values."""
+def _as_object(text: str) -> str:
+    """Arguments of a former call as a JSON object: templates write its members as values.
+
+    A model may have written none at all, a part (the token limit cut it off), no object, or one
+    that nests without end.
+    """
+    if text.strip() in ("", "null"):
+        return "{}"
+    is_deep = json_depth.exceeds(text.encode(), DEEPEST)
     try:
-        is_object = isinstance(json.loads(text), dict)
-    except ValueError:
+        is_object = not is_deep and isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):  # open brackets have no depth yet
         is_object = False
-    if not is_object:
-        raise ValueError("must be a JSON object, as text")
-    return text
+    return text if is_object else json.dumps({NO_OBJECT: text}, ensure_ascii=False)
 
 
 class SpokenBody(RequestBody):
@@ -38,14 +47,20 @@ class SpokenBody(RequestBody):
 
 
 class CalledFunctionBody(RequestBody):
-    name: FunctionName
-    arguments: Annotated[str, AfterValidator(_json_object)]
+    """`parsed_arguments`: what an SDK made of them."""
+
+    name: AsWritten
+    arguments: Annotated[str, AfterValidator(_as_object)] = "{}"
+    parsed_arguments: Any = None
 
 
 class ToolCallBody(RequestBody):
-    id: CallId
+    """`index` is of the stream that an SDK added up."""
+
+    id: AsWritten
     type: Literal["function"] = "function"
     function: CalledFunctionBody
+    index: int | None = None
 
     def to_domain(self) -> ToolCall:
         function = self.function
@@ -53,7 +68,10 @@ class ToolCallBody(RequestBody):
 
 
 class AssistantBody(RequestBody):
-    """An answer of before: text, calls, or both. `reasoning` has another name in some clients."""
+    """An answer of before, as it came: text, reasoning, calls. Reasoning may come by both names.
+
+    The last three fields are of answers only: SDKs send them back, no template has a use for them.
+    """
 
     role: Literal["assistant"]
     content: Text | None = None
@@ -62,32 +80,39 @@ class AssistantBody(RequestBody):
     tool_calls: Annotated[list[ToolCallBody], Field(max_length=128)] | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
+    annotations: list[Any] | None = None
+    parsed: Any = None
+    server_tool_calls: list[Any] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> AssistantBody:
-        if self.content is None and not self.tool_calls and self.refusal is None:
+        said = (self.content, self.refusal, self.reasoning, self.reasoning_content)
+        if said.count(None) == len(said) and not self.tool_calls and not self.server_tool_calls:
             raise _invalid("an assistant's message needs 'content' or 'tool_calls'")
-        if None not in (self.reasoning, self.reasoning_content):
-            raise _invalid("'reasoning' and 'reasoning_content' are the same: give one")
         return self
 
     def to_domain(self) -> Message:
-        """A refusal was the answer's text."""
-        content = self.refusal if self.content is None else joined(self.content)
         return Message(
             role=self.role,
-            content=content,
+            content=self._text,
             name=self.name,
             tool_calls=tuple(call.to_domain() for call in self.tool_calls or ()),
             reasoning=self.reasoning or self.reasoning_content,
         )
 
+    @property
+    def _text(self) -> str | None:
+        """A refusal was text. None only beside calls: elsewhere templates would write the word."""
+        if self.content is not None:
+            return joined(self.content)
+        return self.refusal if self.refusal or self.tool_calls else ""
+
 
 class ToolResultBody(RequestBody):
     role: Literal["tool"]
     content: Text
-    tool_call_id: CallId
-    name: Name | None = None
+    tool_call_id: AsWritten
+    name: AsWritten | None = None
 
     def to_domain(self) -> Message:
         return Message(

@@ -22,16 +22,20 @@ class FunctionBody(RequestBody):
 
 
 class ToolBody(RequestBody):
+    """`strict` may stand beside the function, too; the function's own counts."""
+
     type: Annotated[Literal["function", "custom"], only("function")]
     function: FunctionBody
+    strict: bool | None = None
 
     def to_domain(self) -> Tool:
         function = self.function
+        is_strict = self.strict if function.strict is None else function.strict
         return Tool(
             name=function.name,
             description=function.description,
             parameters=function.parameters,
-            is_strict=bool(function.strict),
+            is_strict=bool(is_strict),
         )
 
 

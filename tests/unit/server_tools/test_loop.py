@@ -212,6 +212,12 @@ def test_a_call_that_was_cut_off_is_not_run(reason):
         assert (whole.reason, whole.choices[0].calls, tools.asked) == (reason, (), [])
 
 
+def test_a_call_that_nests_without_end_is_not_run():
+    answers, tools = Answers(called(("weather", "[" * 20_000))), ScriptedTools()
+    events_of(answers, tools, asked())
+    assert (tools.asked, len(answers.requests)) == ([], 1)
+
+
 def test_wrong_arguments_are_told_to_the_model_and_not_sent():
     answers = Answers(called(("weather", '{"city": 3}')), said("ok"))
     tools = ScriptedTools()

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from proxy.domain.errors import InvalidSchema
 from proxy.structured.schema import SchemaLimits
 from proxy.structured.structural_tags import WHITESPACE_AT_MOST, checked
 
@@ -19,3 +24,21 @@ def test_the_white_space_of_json_is_bounded_wherever_it_stands():
 def test_a_bound_of_the_callers_stays():
     given = {**ANY, "max_whitespace_cnt": 2}
     assert checked({"format": given}, "f", SchemaLimits()) == given
+
+
+@pytest.mark.parametrize("levels", [130, 900, 20_000])
+def test_a_tag_that_nests_deep_is_refused(levels):
+    text = '{"format":' + "[" * levels + "]" * levels + "}"
+    with pytest.raises(InvalidSchema, match=r"deep|recursion") as caught:
+        checked(text, "f", SchemaLimits())
+    assert caught.value.param == "f"
+
+
+def test_a_schema_as_deep_as_it_may_be_stands_in_formats():
+    schema: dict = {"type": "object"}
+    for _ in range(SchemaLimits().depth - 1):
+        schema = {"not": schema}
+    tag = {**ANY, "json_schema": schema}
+    for _ in range(10):
+        tag = {"type": "sequence", "elements": [tag]}
+    assert json.dumps(schema) in json.dumps(checked({"format": tag}, "f", SchemaLimits()))

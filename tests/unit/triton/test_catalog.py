@@ -129,6 +129,15 @@ def test_an_adapter_that_has_a_models_name_is_told_and_not_served(monkeypatch):
         asyncio.run(TritonCatalog(Server(without=set())).load())
 
 
+def test_templates_come_as_build_wrote_them(monkeypatch):
+    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
+    assert (model.facts.chat_template, model.facts.tool_template) == (None, None)
+    monkeypatch.setitem(PARAMETERS, "chat_template", "a")
+    monkeypatch.setitem(PARAMETERS, "tool_template", "b")
+    (model,) = asyncio.run(TritonCatalog(Server(without=set())).load())
+    assert (model.facts.chat_template, model.facts.tool_template) == ("a", "b")
+
+
 def test_the_tokens_for_filling_in_the_middle_come_as_build_wrote_them(monkeypatch):
     async def load():
         return await TritonCatalog(Server(without=set())).load()

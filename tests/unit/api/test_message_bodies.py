@@ -1,0 +1,101 @@
+"""Messages of a chat: an answer of ours is taken back as clients keep it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from proxy.api.openai.message_bodies import MessageBody
+from proxy.domain.request import Message
+from proxy.domain.tools import ToolCall
+
+BODY = TypeAdapter(MessageBody)
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def assistant(**fields: Any) -> Message:
+    return BODY.validate_python({"role": "assistant", **fields}).to_domain()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reasoning"),
+    [
+        ({"reasoning": "a", "reasoning_content": "a"}, "a"),
+        ({"reasoning": "a", "reasoning_content": "b"}, "a"),
+        ({"reasoning_content": "b"}, "b"),
+    ],
+)
+def test_reasoning_comes_by_either_name_or_both(fields, reasoning):
+    message = assistant(content=None, **fields)
+    assert (message.content, message.reasoning) == ("", reasoning)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"annotations": []},
+        {"parsed": {"a": 1}},
+        {"server_tool_calls": [{"index": 0, "id": "c1"}]},
+        {"refusal": None, "audio": None, "function_call": None},
+    ],
+)
+def test_what_only_answers_have_is_left_out(fields):
+    assert assistant(content="hi", **fields) == assistant(content="hi")
+
+
+def test_what_an_sdk_adds_to_calls_is_left_out():
+    function = {**CALL["function"], "parsed_arguments": {"a": 1}}
+    told = assistant(content=None, tool_calls=[{**CALL, "index": 0, "function": function}])
+    assert told == assistant(tool_calls=[CALL])
+    assert told.content is None
+
+
+def test_calls_that_the_server_ran_may_be_all_of_an_answer():
+    assert assistant(server_tool_calls=[{"index": 0, "id": "c1"}]).content == ""
+
+
+@pytest.mark.parametrize("fields", [{}, {"annotations": []}, {"audio": {"id": "x"}, "content": ""}])
+def test_nothing_said_and_what_is_not_ours_are_refused(fields):
+    with pytest.raises(ValidationError):
+        assistant(**fields)
+
+
+def called(**function: Any) -> ToolCall:
+    message = assistant(tool_calls=[{"id": "c1", "function": {"name": "f", **function}}])
+    return message.tool_calls[0]
+
+
+@pytest.mark.parametrize("arguments", ["", " \n", "null", None])
+def test_a_former_call_without_arguments_has_an_empty_object(arguments):
+    assert called(arguments=arguments).arguments == "{}"
+
+
+@pytest.mark.parametrize("arguments", ["{}", '{"a": {"b": [1]}}', ' {"a": "ü"}\n'])
+def test_arguments_of_a_former_call_stay_as_they_are(arguments):
+    assert called(arguments=arguments).arguments == arguments
+
+
+@pytest.mark.parametrize("arguments", ['{"a": "x', "[1]", "5", '"ü"', "{'a': 1}", "9" * 5000])
+def test_arguments_that_are_no_object_are_handed_on_in_one(arguments):
+    assert json.loads(called(arguments=arguments).arguments) == {"invalid_arguments": arguments}
+
+
+@pytest.mark.parametrize("name", ["a/b", "wetter_für", "get_weather:0", "x" * 600])
+def test_a_former_call_has_the_name_and_id_that_the_model_wrote(name):
+    call = {"id": f"functions.{name}:0", "function": {"name": name, "arguments": "{}"}}
+    message = assistant(tool_calls=[call])
+    assert (message.tool_calls[0].name, message.tool_calls[0].id) == (name, call["id"])
+    told = {"role": "tool", "content": "1", "tool_call_id": call["id"], "name": name}
+    assert BODY.validate_python(told).to_domain().tool_call_id == call["id"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a":' + "[" * 20_000, *('{"a":' + "[" * n + "]" * n + "}" for n in (101, 900, 20_000))],
+    ids=["open", "101", "900", "20000"],
+)
+def test_arguments_that_nest_deeper_than_a_body_may_are_handed_on_as_text(arguments):
+    assert json.loads(called(arguments=arguments).arguments) == {"invalid_arguments": arguments}

@@ -1,0 +1,23 @@
+"""Tools of a request: what a caller says of them, in the domain's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.api.openai.tool_bodies import ToolBody
+
+
+@pytest.mark.parametrize(
+    ("beside", "within", "is_strict"),
+    [
+        (None, None, False),
+        (True, None, True),
+        (None, True, True),
+        (True, False, False),
+        (False, True, True),
+    ],
+)
+def test_strict_may_stand_beside_the_function(beside, within, is_strict):
+    function = {"name": "f", "strict": within}
+    given = {"type": "function", "function": function, "strict": beside}
+    assert ToolBody.model_validate(given).to_domain().is_strict is is_strict
