@@ -29,12 +29,19 @@ def _as_object(text: str) -> str:
     """
     if text.strip() in ("", "null"):
         return "{}"
-    is_deep = json_depth.exceeds(text.encode(), DEEPEST)
+    return text if _is_object(text) else json.dumps({NO_OBJECT: text}, ensure_ascii=False)
+
+
+def _is_object(text: str) -> bool:
+    """Whether it can be read, and written into a prompt."""
+    if json_depth.exceeds(text.encode(), DEEPEST):
+        return False
     try:
-        is_object = not is_deep and isinstance(json.loads(text), dict)
+        found = json.loads(text)
+        json.dumps(found, ensure_ascii=False).encode()  # an escape may be half a character
     except (ValueError, RecursionError):  # open brackets have no depth yet
-        is_object = False
-    return text if is_object else json.dumps({NO_OBJECT: text}, ensure_ascii=False)
+        return False
+    return isinstance(found, dict)
 
 
 class SpokenBody(RequestBody):

@@ -78,7 +78,10 @@ def test_arguments_of_a_former_call_stay_as_they_are(arguments):
     assert called(arguments=arguments).arguments == arguments
 
 
-@pytest.mark.parametrize("arguments", ['{"a": "x', "[1]", "5", '"ü"', "{'a': 1}", "9" * 5000])
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a": "x', "[1]", "5", '"ü"', "{'a': 1}", "9" * 5000, r'{"a": "\ud800"}'],
+)
 def test_arguments_that_are_no_object_are_handed_on_in_one(arguments):
     assert json.loads(called(arguments=arguments).arguments) == {"invalid_arguments": arguments}
 
