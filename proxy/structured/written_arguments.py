@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from proxy.structured.keywords import LOOSE_PATTERN
@@ -109,19 +109,19 @@ def _is_plain_text(schema: Mapping[str, Any]) -> bool:
     pattern = schema.get("pattern", "")
     is_loose = "<" in pattern or LOOSE_PATTERN.search(pattern)
     is_short = not pattern or not set(_LENGTHS) & set(schema)
-    return (
-        set(schema) <= _TEXT and not is_loose and is_short and "<" not in "".join(_values(schema))
-    )
+    values = _values(schema)
+    has_values = values is None or (bool(values) and "<" not in "".join(values))
+    return set(schema) <= _TEXT and not is_loose and is_short and has_values
 
 
-def _values(schema: Mapping[str, Any]) -> Iterator[str]:
-    yield from schema.get("enum", ())
-    if "const" in schema:
-        yield schema["const"]
+def _values(schema: Mapping[str, Any]) -> list[str] | None:
+    """The strings among those that it allows; None where it does not list them."""
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    return None if listed is None else [one for one in listed if isinstance(one, str)]
 
 
 def _text(schema: Mapping[str, Any], ends: list[str]) -> Format:
-    if values := list(_values(schema)):
+    if values := _values(schema):
         return {"type": "or", "elements": [literal(value) for value in values]}
     if "pattern" in schema:
         pattern = schema["pattern"].removeprefix("^").removesuffix("$")
