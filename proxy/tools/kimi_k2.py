@@ -9,7 +9,7 @@ from proxy.tools.errors import CutOff
 from proxy.tools.section_calls import SectionCalls
 
 _ID = re.compile(r"[\w.\-/:]*")
-_OWN_ID = re.compile(r"functions\.(.+):[0-9]+")
+_OWN_ID = re.compile(r"(?:functions\.)?(.+):[0-9]+")
 _SECTION_BEGIN, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 
 
@@ -34,9 +34,13 @@ class KimiK2Parser(SectionCalls):
             raise CutOff
         found = _OWN_ID.fullmatch(own_id)
         self._own_id = own_id if found else ""
-        self._name = found[1] if found else own_id.removeprefix("functions.")
+        self._name = self._meant(found[1] if found else own_id.removeprefix("functions."))
         yield from self._reader.space()
         yield from self._expect("<|tool_call_argument_begin|>")
         yield from self._reader.space()
         yield from self._json_arguments()
         yield from self._end("<|tool_call_end|>")
+
+    def _meant(self, name: str) -> str:
+        """A number alone is the call's: it says which tool only where there is one."""
+        return next(iter(self._tools)) if name.isdigit() and len(self._tools) == 1 else name

@@ -108,6 +108,22 @@ def test_kimi_keeps_the_model_s_own_id():
     assert answered(parser_of("kimi_k2"), [text]).ids == ["functions.f:7"]
 
 
+@pytest.mark.parametrize(
+    ("own_id", "tools", "name", "told_id"),
+    [
+        ("functions.a.f:1", "fg", "a.f", "functions.a.f:1"),
+        ("f:1", "fg", "f", "f:1"),
+        ("f", "fg", "f", "id0"),
+        ("1", "f", "f", "id0"),
+        ("1", "fg", "1", "id0"),
+    ],
+)
+def test_kimi_leaves_out_parts_of_the_id(own_id, tools, name, told_id):
+    text = f"<|tool_call_begin|>{own_id}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
+    answer = answered(parser_of("kimi_k2", dict.fromkeys(tools, {})), [text])
+    assert (answer.names, answer.ids, answer.text) == ([name], [told_id], "")
+
+
 def test_depth_is_no_danger():
     deep = "[" * 50_000
     parser = FAMILIES["hermes"].make()
