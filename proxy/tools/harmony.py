@@ -48,8 +48,9 @@ class HarmonyParser(ToolParser):
         yield from self._reader.accept(_MESSAGE)
         if found:
             self._name = found[1].removeprefix("functions.")
+            self._reader.record()  # the header is no text, even where no arguments follow
             yield from self._reader.space()
-            yield from self._json_arguments()
+            yield from self._json_arguments(*_ENDS)
             yield from self._call_end()
         return False
 

@@ -137,16 +137,20 @@ class ToolParser(CallWriter):
             raise CutOff
         return name
 
-    def _json_arguments(self) -> Steps[None]:
-        """Arguments that stand as a JSON object, streamed."""
+    def _json_arguments(self, *ends: str) -> Steps[None]:
+        """Arguments that stand as a JSON object, streamed; none where one of `ends` is next."""
         char = yield from self._reader.peek()
-        if not char:
-            raise CutOff
-        if char != "{":
-            raise Broken
-        self._promise()
-        yield from Literal(self._reader, self._argue).read()
-        self._done()
+        if char == "{":
+            self._promise()
+            yield from Literal(self._reader, self._argue).read()
+            self._done()
+            return
+        for end in ends:
+            if (yield from self._reader.look(len(end))) == end:
+                self._members_done()
+                return
+        is_cut = not char or any(map(self._reader.may_end_in, ends))
+        raise CutOff if is_cut else Broken
 
     def _end(self, mark: str, gap: str = "") -> Steps[None]:
         """Takes white space and `mark`; without the mark, the gap is text."""

@@ -110,7 +110,16 @@ def test_reasoning_streams_as_it_is_written():
 def test_a_harmony_call_passes_to_the_tool_parser_as_it_is():
     call = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
     text = "<|channel|>analysis<|message|>I call<|end|><|start|>assistant" + call
-    assert split("harmony", [text]) == ("I call", "<|start|>assistant" + call)
+    told = split("harmony", [text], tool_starts=["<|channel|>"])
+    assert told == ("I call", "<|start|>assistant" + call)
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_a_harmony_call_that_nobody_reads_is_text_without_its_marks(data):
+    head = "<|channel|>commentary to=functions.f <|constrain|>json"
+    text = f"{head}<|message|>{{}}<|call|><|start|>assistant{head}"
+    assert split("harmony", data.draw(cuts(text))) == ("", "{}")
 
 
 @every_family

@@ -15,7 +15,9 @@ TOOLS = {"f": {"properties": {"a": {"type": "string"}}}}
 
 
 def said(family: str, text: str):
+    """The same for the whole text and for single characters."""
     answer = answered(parser_of(family, TOOLS), [text])
+    assert answered(parser_of(family, TOOLS), list(text)) == answer
     return answer.names, answer.arguments, answer.text
 
 
@@ -56,6 +58,40 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
             (["f"], ['{"a": 1}'], ""),
         ),
         ("hermes", '<tool_call>{"name": "f"}</tool_call>', (["f"], ["{}"], "")),
+        ("hermes", '<tool_call>{"name": "f", "arguments": " "}</tool_call>', (["f"], ["{}"], "")),
+        (
+            "harmony",
+            "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+            "<|call|>",
+            (["f"], ["{}"], ""),
+        ),
+        (
+            "kimi_k2",
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+            "<|tool_call_argument_begin|> <|tool_call_end|><|tool_calls_section_end|>",
+            (["f"], ["{}"], ""),
+        ),
+        (
+            "deepseek_v31",
+            "<｜tool▁call▁begin｜>f<｜tool▁sep｜><｜tool▁call▁end｜>",
+            (["f"], ["{}"], ""),
+        ),
+        (
+            "deepseek_v3",
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n```<｜tool▁call▁end｜>",
+            (["f"], ["{}"], ""),
+        ),
+        # Arguments that are none: harmony's marks are no text, whatever stands between them.
+        (
+            "harmony",
+            "<|channel|>commentary to=functions.f<|message|>foo<|call|>",
+            ([], [], "foo"),
+        ),
+        (
+            "deepseek_v31",
+            "<｜tool▁call▁begin｜>f<｜tool▁sep｜>foo",
+            ([], [], "<｜tool▁call▁begin｜>f<｜tool▁sep｜>foo"),
+        ),
         # Without a delimiter only a known name makes a call.
         (
             "llama3_json",
@@ -120,8 +156,15 @@ def test_kimi_keeps_the_model_s_own_id():
 )
 def test_kimi_leaves_out_parts_of_the_id(own_id, tools, name, told_id):
     text = f"<|tool_call_begin|>{own_id}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
-    answer = answered(parser_of("kimi_k2", dict.fromkeys(tools, {})), [text])
+    answer = answered(parser_of("kimi_k2", {tool: {} for tool in tools}), [text])
     assert (answer.names, answer.ids, answer.text) == ([name], [told_id], "")
+
+
+@pytest.mark.parametrize("end", range(1, len("<|call|>")))
+def test_half_an_end_is_no_text_behind_a_call_without_arguments(end):
+    text = "<|channel|>commentary to=functions.f<|message|>" + "<|call|>"[:end]
+    answer = answered(parser_of("harmony", TOOLS), [text])
+    assert (answer.names, answer.text, answer.is_cut) == (["f"], "", True)
 
 
 def test_depth_is_no_danger():
