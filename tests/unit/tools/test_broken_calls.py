@@ -101,6 +101,41 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
         ("llama3_json", '<|python_tag|>{"name": "g", "parameters": {}}', (["g"], ["{}"], "")),
         ("pythonic", "[g(a=1)] and [1, 2]", ([], [], "[g(a=1)] and [1, 2]")),
         ("pythonic", "[f('x')]", ([], [], "[f('x')]")),
+        # It may begin anywhere, but not inside something else.
+        (
+            "llama3_json",
+            'Here is the result: {"name": "f", "parameters": {}} Would…',
+            (["f"], ["{}"], "Here is the result:  Would…"),
+        ),
+        ("pythonic", "Some text [f(a='x')]", (["f"], ['{"a": "x"}'], "Some text ")),
+        (
+            "llama4_pythonic",
+            "[f(a='x')] and [f(a='y')]",
+            (["f", "f"], ['{"a": "x"}', '{"a": "y"}'], " and "),
+        ),
+        (
+            "xlam",
+            '<think>Hm</think>[{"name": "f", "arguments": {}}]',
+            (["f"], ["{}"], "<think>Hm</think>"),
+        ),
+        ("xlam", '[TOOL_CALLS][{"name": "f", "arguments": {}}]', (["f"], ["{}"], "")),
+        ("xlam", "See [1], [TOOL_CALLS", ([], [], "See [1], [TOOL_CALLS")),
+        ("pythonic", "结果[f()]", (["f"], ["{}"], "结果")),
+        ("pythonic", 'a = "x",\n[f()]', (["f"], ["{}"], 'a = "x",\n')),
+        *(
+            ("llama3_json", text, ([], [], text))
+            for text in (
+                '{"calls": {"name": "f", "parameters": {}}}',
+                '{"calls" : [\n  {"name": "f", "parameters": {}},\n  {"name": "f"}]}',
+                'Write `{"name": "f", "parameters": {}}`.',
+                'call = {"name": "f", "parameters": {}}',
+                'A {set} of [words] with \\frac{1}{"name"} and {"name": "g", "parameters": {}}.',
+            )
+        ),
+        *(
+            ("pythonic", text, ([], [], text))
+            for text in ("x[f(a=1)]", "g([f()], [f()])", "[1, [f()]]", "say '[f()]'")
+        ),
         ("mistral", '[TOOL_CALLS]f{"a": "x"}', (["f"], ['{"a": "x"}'], "")),
         ("mistral", "[TOOL_CALLS]f[CALL_ID]abc[ARGS]{}", (["f"], ["{}"], "")),
         # Forgotten ends.
