@@ -23,7 +23,6 @@ class BareCalls(ToolParser):
 
     # The characters that a bare call begins with.
     openings: ClassVar[str] = "{["
-    # Starts that say no more than a bracket does.
     weak_starts: ClassVar[tuple[str, ...]] = ("",)
     # The end of the text so far, of white space only the last.
     _before = ""

@@ -34,8 +34,10 @@ class ToolParser(CallWriter):
 
     # Around one call or several: (start, end), no end where the calls end by themselves.
     sections: ClassVar[tuple[tuple[str, str], ...]] = ()
-    # What opens a call or a section; it also ends reasoning that was left open.
+    # What opens a call or a section.
     starts: ClassVar[tuple[str, ...]] = ()
+    # Starts that text may have, too.
+    weak_starts: ClassVar[tuple[str, ...]] = ()
     # Further marks of the syntax, where they may be special tokens.
     inner_marks: ClassVar[tuple[str, ...]] = ()
     # Whether the call has no delimiter of its own.
@@ -57,6 +59,11 @@ class ToolParser(CallWriter):
         """What may be special tokens of the model, which the parser must see."""
         ends = tuple(end for _, end in cls.sections if end)
         return (*cls.starts, *ends, *cls.inner_marks)
+
+    @classmethod
+    def clear_starts(cls) -> tuple[str, ...]:
+        """Those that end reasoning which was left open."""
+        return tuple(start for start in cls.starts if start not in cls.weak_starts)
 
     def flush(self) -> list[ToolEvent]:
         """The rest. A call that the end cuts off stays as far as it got, and `is_cut` says so."""

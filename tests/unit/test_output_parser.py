@@ -171,6 +171,14 @@ def test_reasoning_that_the_prompt_has_opened():
     assert (answer.reasoning, answer.text) == ("hm", "yes")
 
 
+def test_reasoning_that_a_message_which_is_continued_has_begun():
+    begun = Message(role="assistant", content="<think>\nOkay, the user")
+    request = asked(prompt=ChatPrompt(messages=(begun,), continues_last=True))
+    prompt = f"<|im_start|>a\n{begun.content}"
+    answer = answered(request, deltas(" wants x</think>yes"), card(), prompt=prompt)
+    assert (answer.reasoning, answer.text) == (" wants x", "yes")
+
+
 def test_reasoning_tokens_are_counted():
     request, of = asked(tools=()), card()
     choice = Choice(request, of, parser=parser_of(request, of, "", None))
