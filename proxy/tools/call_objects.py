@@ -125,7 +125,7 @@ class CallObjects(ToolParser):
         if (yield from self._reader.accept("null")):
             return "{}"
         text = yield from self._string()
-        found = literal_in(text) if text.strip() else "{}"
+        found = literal_in(text, is_strict=False) if text.strip() else "{}"
         if found is None or not found.startswith("{"):
             raise Broken
         return found

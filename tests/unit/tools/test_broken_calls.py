@@ -30,6 +30,9 @@ def said(family: str, text: str):
         ("{'a': True, 'b': (None, -1.5e3)}", '{"a": true, "b": [null, -1.5e3]}'),
         ('{"a": 01}', None),
         ('{"a" 1}', None),
+        ("(see below)", None),
+        ("{'a': NaN}", None),
+        (".5", None),
         ("[1] 2", None),
     ],
 )
@@ -49,6 +52,49 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
             "hermes",
             '<tool_call>{"name": "f", "arguments": {"a": ["x" y]}}</tool_call>',
             (["f"], ['{"a": ["x"]}'], " y]}}</tool_call>"),
+        ),
+        # Values that are neither JSON nor Python: strings, or numbers where they can be read so.
+        *(
+            (
+                "hermes",
+                f'<tool_call>{{"name": "f", "arguments": {{"a": {value}, "b": [1]}}}}</tool_call>',
+                (["f"], [f'{{"a": {told}, "b": [1]}}'], ""),
+            )
+            for value, told in (
+                ("NaN", '"NaN"'),
+                ("-Infinity", '"-Infinity"'),
+                ("fasle ", '"fasle" '),
+                ("01", '"01"'),
+                ("1.2.3", '"1.2.3"'),
+                ("12:30", '"12:30"'),
+                ("New York", '"New York"'),
+                ("[x, y  z]", '["x", "y  z"]'),
+                ("108.", "108.0"),
+                ("-.5e3", "-0.5e3"),
+                ("1_000", "1000"),
+                ("b'z'", '"z"'),
+            )
+        ),
+        (
+            "hermes",
+            r'<tool_call>{"name": "f", "arguments": "{\"a\": NaN}"}</tool_call>',
+            (["f"], ['{"a": "NaN"}'], ""),
+        ),
+        (
+            "gemma4",
+            "<|tool_call>call:f{a:108.,b:abc}<tool_call|>",
+            (["f"], ['{"a":108.0,"b":"abc"}'], ""),
+        ),
+        (
+            "pythonic",
+            "[f(a=b'z', b=.5), f(a=1_000)]",
+            (["f", "f"], ['{"a": "z", "b": 0.5}', '{"a": 1000}'], ""),
+        ),
+        (
+            "kimi_k2",
+            "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+            '{"a": "x", "b": fasle<|tool_call_end|>',
+            (["f"], ['{"a": "x", "b": "fasle"}'], "<|tool_call_end|>"),
         ),
         # The arguments before the name, as a string, or not at all.
         ("hermes", '<tool_call>{"arguments": {"a": 1}, "name": "f"}', (["f"], ['{"a": 1}'], "")),
