@@ -108,5 +108,6 @@ class MarkupCalls(SectionCalls):
             self._reader.take(len(mark))
 
     def _types(self, key: str) -> frozenset[str]:
-        properties = self._tools.get(self._name, {}).get("properties")
-        return types_of(properties.get(key) if isinstance(properties, Mapping) else None)
+        schema = self._tools.get(self._name, {})
+        properties = schema.get("properties")
+        return types_of(properties.get(key) if isinstance(properties, Mapping) else None, schema)

@@ -165,6 +165,23 @@ def test_a_string_is_one_of_those_that_are_listed(family, listed, wanted, compil
         assert json.loads(arguments) == {"a": wanted}
 
 
+@pytest.mark.parametrize("family", TYPED)
+@pytest.mark.parametrize("kind", [{"$ref": "#/$defs/Code"}, {"allOf": [{"$ref": "#/$defs/Code"}]}])
+def test_a_string_may_be_described_elsewhere(family, kind, compiler, vocabulary):
+    schema = {
+        "type": "object",
+        "properties": {"a": kind},
+        "required": ["a"],
+        "$defs": {"Code": {"type": "string", "enum": ["12"]}},
+    }
+    tools = [Tool(name="f", parameters=schema, is_strict=True)]
+    guide = tool_constraint(family, tools, REQUIRED, in_parallel=False)
+    assert guide.family == family
+    for text in answers(guide, compiler, vocabulary):
+        [(_, arguments)] = read(family, text, {"f": schema})[1]
+        assert json.loads(arguments) == {"a": "12"}
+
+
 # reasoning first
 
 
