@@ -8,6 +8,7 @@ and bare words, which become strings.
 from __future__ import annotations
 
 import json
+import math
 import re
 from enum import Enum, auto
 
@@ -143,7 +144,7 @@ class Literal:
 
     def _scalar(self) -> Steps[None]:
         token = yield from self._reader.word(_SCALAR)
-        text = _NAMED.get(token) or (token if _NUMBER.fullmatch(token) else "")
+        text = _NAMED.get(token) or (token if _is_number(token) else "")
         if text:
             self._put(text)
             return
@@ -205,7 +206,14 @@ def quoted(reader: Reader, write: PassOn) -> Steps[None]:
 def _number(token: str) -> str:
     """`1_000`, `.5` and `108.` as JSON writes them; "" for what is no number."""
     plain = _LAST_POINT.sub(".0", _FIRST_POINT.sub("0.", _UNDERSCORE.sub("", token)))
-    return plain if _NUMBER.fullmatch(plain) else ""
+    return plain if _is_number(plain) else ""
+
+
+def _is_number(token: str) -> bool:
+    """As JSON writes them; what readers would take for infinity is none."""
+    if not _NUMBER.fullmatch(token):
+        return False
+    return token.lstrip("-").isdigit() or math.isfinite(float(token))
 
 
 def string(reader: Reader) -> Steps[str]:
