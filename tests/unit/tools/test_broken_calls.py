@@ -191,6 +191,13 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
             (["f"], ['{"a": "x"}'], "\n</tool_call>"),
         ),
         ("glm45", "<tool_call>f</tool_call>", (["f"], ["{}"], "")),
+        # A line break as it stands in JSON, between the elements only.
+        (
+            "glm45",
+            r"<tool_call>f\n<arg_key>a</arg_key> \n\n <arg_value>\nx\n</arg_value>\n</tool_call>",
+            (["f"], [r'{"a": "\\nx\\n"}'], ""),
+        ),
+        ("glm45", r"<tool_call>f\t</tool_call>", ([], [], r"<tool_call>f\t</tool_call>")),
         (
             "harmony",
             " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
