@@ -51,6 +51,7 @@ class ToolParser(CallWriter):
         only_known: bool = False,
     ) -> None:
         super().__init__(tools, new_id, only_known=only_known)
+        self._has_ended = False
         self.is_cut = False
         self.has_broken = False
 
@@ -65,8 +66,12 @@ class ToolParser(CallWriter):
         """Those that end reasoning which was left open."""
         return tuple(start for start in cls.starts if start not in cls.weak_starts)
 
-    def flush(self) -> list[ToolEvent]:
-        """The rest. A call that the end cuts off stays as far as it got, and `is_cut` says so."""
+    def flush(self, *, has_ended: bool = False) -> list[ToolEvent]:
+        """The rest. A call that the end cuts off stays as far as it got, and `is_cut` says so.
+
+        has_ended: the model ended its answer, by a token that has no text.
+        """
+        self._has_ended = has_ended
         events = super().flush()
         if self._blank and not self.calls:
             events.append(TextDelta("".join(self._blank)))

@@ -122,6 +122,26 @@ def test_the_finish_reason_is_of_the_choice(choice, reason):
     assert (answer.reason, len(answer.calls)) == (reason, 1)
 
 
+@pytest.mark.parametrize(
+    ("finish", "stop", "arguments", "reason"),
+    [
+        (FinishReason.STOP, (), "{}", FinishReason.TOOL_CALLS),
+        (FinishReason.LENGTH, (), "", FinishReason.LENGTH),
+        (FinishReason.STOP, ("!",), "", FinishReason.STOP),
+    ],
+)
+def test_a_harmony_call_may_end_with_the_answer_where_its_arguments_would_begin(
+    finish, stop, arguments, reason
+):
+    pieces = [
+        TokenDelta((b"<|channel|>commentary to=functions.g<|message|>", b"!" if stop else b"")),
+        TokenDelta((b"",), finish=finish),
+    ]
+    answer = answered(asked(stop=stop), pieces, card("harmony", "harmony"))
+    assert [(one.name, one.arguments) for one in answer.calls] == [("g", arguments)]
+    assert answer.reason is reason
+
+
 def test_a_tool_that_is_not_allowed_is_not_called():
     request = asked(tool_choice=ToolChoice(allowed=("g",)))
     answer = answered(request, deltas(call("f", 1)), card())
