@@ -156,7 +156,8 @@ class Choice:
             self._pass_on(rest, is_token=False)
         if self._parser is None:
             return finish
-        self._found += self._parser.flush()
+        has_ended = finish is FinishReason.STOP and not self._stops.is_stopped
+        self._found += self._parser.flush(has_ended=has_ended)
         return self._parser.reason(finish, is_named=self._is_named)
 
     def _told(

@@ -50,10 +50,11 @@ class OutputParser:
             return self._called([TextDelta(text)])
         return self._called(self._reasoning.push(text))
 
-    def flush(self) -> list[AnyDelta]:
+    def flush(self, *, has_ended: bool = False) -> list[AnyDelta]:
+        """The rest. has_ended: by the model itself, not by a limit or a stop string."""
         events = self._called([] if self._reasoning is None else self._reasoning.flush())
         if self._tools is not None:
-            events += self._wanted(self._tools.flush())
+            events += self._wanted(self._tools.flush(has_ended=has_ended))
         return events
 
     def reason(self, finish: FinishReason, *, is_named: bool) -> FinishReason:

@@ -87,10 +87,10 @@ def parser_of(
         return None
     reasoning = None
     if families.reasoning_family is not None:
-        kind = families.reasoning_family.parser_type
-        reasoning = kind(
-            is_inside=kind.opens_in(prompt),
-            tool_starts=() if tools is None else tools.parser_type.starts,
+        reasoning = families.reasoning_family.parser_type.behind(
+            prompt,
+            request.prompt.begun,
+            tool_starts=() if tools is None else tools.parser_type.clear_starts(),
         )
     return OutputParser(
         reasoning,

@@ -26,13 +26,14 @@ from proxy.structured.tool_guides import ToolGuide, text_or_calls, tool_constrai
 class Rules:
     """constraint: of the answer behind its reasoning. tool_family: of the parser of its calls.
 
-    reasoning: what the model's reasoning looks like, where it may come first. is_of_calls: the
-    constraint has calls in it.
+    reasoning: what the model's reasoning looks like, where it may come first. begun: the first
+    words of the answer, which the prompt ends with. is_of_calls: the constraint has calls in it.
     """
 
     constraint: Constraint | None = None
     check: Check | None = None
     reasoning: type[ReasoningParser] | None = None
+    begun: str = ""
     tool_family: str | None = None
     is_of_calls: bool = False
 
@@ -53,7 +54,8 @@ class Rules:
         if self.reasoning is not None and not has_thought:
             if not self.is_of_calls:
                 constraint = after_text(constraint, self.reasoning.before_answer)
-            begin = "" if self.reasoning.opens_in(prompt) else self.reasoning.starts[0]
+            is_thinking = self.reasoning.behind(prompt, self.begun).is_thinking
+            begin = "" if is_thinking else self.reasoning.starts[0]
             constraint = after_reasoning(constraint, begin, self.reasoning.end_of_thought())
         is_ours = constraint is not self.constraint or self.is_of_calls
         return in_tokens(constraint, card.facts.special_tokens) if is_ours else constraint
@@ -70,7 +72,8 @@ def rules_of(request: GenerationRequest, card: ModelCard) -> Rules:
         return rules
     families = parsers.of_card(card)
     if families.reasoning_family is not None:
-        rules = replace(rules, reasoning=families.reasoning_family.parser_type)
+        kind = families.reasoning_family.parser_type
+        rules = replace(rules, reasoning=kind, begun=request.prompt.begun)
     if not parsers.looks_for_calls(request):
         return rules
     family = families.tools

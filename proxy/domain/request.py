@@ -41,6 +41,11 @@ class ChatPrompt:
     callers_values: Mapping[str, object] = field(default_factory=dict)
     template: str | None = None
 
+    @property
+    def begun(self) -> str:
+        """What the answer begins with already."""
+        return (self.messages[-1].content or "") if self.continues_last else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPrompt:

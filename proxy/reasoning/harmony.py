@@ -14,7 +14,8 @@ _BODY_MARKS = Delimiters([*_HEADS, *_ENDS])
 
 
 class HarmonyParser(ReasoningParser):
-    """Messages of a header and a body; the tool parser reads those with a recipient."""
+    """Messages of a header and a body; a tool parser, if there is one, reads those with a
+    recipient."""
 
     starts = ("<|channel|>analysis<|message|>",)
     ends = _ENDS
@@ -38,12 +39,13 @@ class HarmonyParser(ReasoningParser):
         parts = [start]
         mark = yield from self._reader.until(_HEAD_MARKS, parts.append)
         head = "".join(parts)
+        is_call = "to=" in head and bool(self._tool_starts)
         if mark != _MESSAGE:
             # Cut off, or no message: only a call's header is worth something.
-            self._say(head if mark or "to=" in head else "")
+            self._say(head if mark or is_call else "")
             return
         self._reader.take(len(mark))
-        if "to=" in head:
+        if is_call:
             self._say(head + _MESSAGE)
             yield from self._call_body()
         elif "analysis" in head:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from typing_extensions import Self
+
 from proxy.domain.events import ReasoningDelta, ReasoningEvent, TextDelta
 from proxy.parsing.delimiters import Delimiters
 from proxy.parsing.parser import PushParser
@@ -19,7 +21,8 @@ class ReasoningParser(PushParser[ReasoningEvent]):
 
     Args:
         is_inside: the prompt opened the reasoning already, see `opens_in`.
-        tool_starts: what opens a call or a section of calls; it ends reasoning left open.
+        tool_starts: what opens a call or a section of calls, and no text has; it ends reasoning
+            left open.
     """
 
     starts: ClassVar[tuple[str, ...]] = ()
@@ -52,6 +55,15 @@ class ReasoningParser(PushParser[ReasoningEvent]):
     def opens_in(cls, prompt_tail: str) -> bool:
         """Whether a prompt that ends so has opened the reasoning."""
         return prompt_tail.rstrip().endswith(cls.starts)
+
+    @classmethod
+    def behind(cls, prompt: str, begun: str = "", *, tool_starts: Sequence[str] = ()) -> Self:
+        """Of what follows a prompt that ends with `begun`, the first words of the answer."""
+        before = prompt.removesuffix(begun.lstrip())
+        parser = cls(is_inside=cls.opens_in(before), tool_starts=tool_starts)
+        parser.push(begun.rstrip())
+        parser._reader.rest()  # half a mark, which the caller has already
+        return parser
 
     def _say(self, text: str) -> None:
         self._outbox.delta("text", TextDelta, text)

@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from proxy.structured.schema_tree import Schema, is_pointer, resolved, schemas
+from proxy.structured.schema_tree import Schema, followed, is_pointer, schemas
 
 _ANNOTATIONS = ("contentEncoding", "contentMediaType", "contentSchema")
 # Nothing of them is enforced, wherever they stand.
@@ -114,16 +114,8 @@ def _loose_of_type(one: Schema) -> Iterator[str]:
 
 def _are_apart(branches: list[Any], root: Schema) -> bool:
     """Whether no value can be of two of them."""
-    seen = [_followed(branch, root) for branch in branches]
+    seen = [followed(branch, root) for branch in branches]
     return all(_is_apart(one, other) for one, other in combinations(seen, 2))
-
-
-def _followed(branch: Any, root: Schema) -> Schema:
-    for _ in range(16):
-        if not isinstance(branch, dict) or not is_pointer(branch.get("$ref")):
-            break
-        branch = resolved(root, branch["$ref"])
-    return branch if isinstance(branch, dict) else {}
 
 
 def _is_apart(one: Schema, other: Schema) -> bool:

@@ -9,6 +9,9 @@ from urllib.parse import unquote
 Schema = Mapping[str, Any]
 DEFINITIONS = ("$defs", "definitions")
 
+_SAYS_NOTHING = frozenset({"title", "description", "default", "examples", *DEFINITIONS})
+_MOST_STEPS = 16  # of references, which may lead in a circle
+
 _ONE = frozenset(
     {
         *("items", "additionalItems", "unevaluatedItems", "contains"),
@@ -65,6 +68,20 @@ def resolved(root: Any, reference: str) -> Any:
         except (LookupError, ValueError, TypeError):
             return None
     return found
+
+
+def followed(schema: Any, root: Any) -> Schema:
+    """What stands for a schema that is a `$ref` or an `allOf` of one; {} for what is no mapping."""
+    for _ in range(_MOST_STEPS):
+        if not isinstance(schema, Mapping):
+            break
+        if is_pointer(schema.get("$ref")):
+            schema = resolved(root, schema["$ref"])
+        elif set(schema) - _SAYS_NOTHING == {"allOf"} and len(schema["allOf"]) == 1:
+            schema = schema["allOf"][0]
+        else:
+            break
+    return schema if isinstance(schema, Mapping) else {}
 
 
 def _decoded(part: str) -> str:

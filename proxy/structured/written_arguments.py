@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from proxy.structured.keywords import LOOSE_PATTERN
-from proxy.structured.schema_tree import DEFINITIONS, schemas
+from proxy.structured.schema_tree import DEFINITIONS, followed, schemas
 from proxy.structured.structural_tags import Format, json_format
 from proxy.tools.markup_calls import Markup
 from proxy.tools.typed import types_of
@@ -63,11 +63,12 @@ def markup_arguments(markup: Markup, *, says_type: bool = False) -> Callable[[An
     line = "\n" if markup.has_lines else ""
 
     def write(name: str, schema: Any) -> Format:
-        is_text = types_of(schema) == {"string"}
+        is_text = types_of(schema, schema) == {"string"}
         told = f' string="{json.dumps(is_text)}">' if says_type else ""
         begin = f"{markup.key_begin}{name}{markup.key_end}{told}{markup.value_begin}{line}"
         ends = [markup.value_end, *markup.value_stops]
-        content = _text(schema, ends) if is_text else _json_without(schema, ends)
+        text = followed(schema, schema)
+        content = _text(text, ends) if is_text else _json_without(schema, ends)
         return {"type": "tag", "begin": begin, "content": content, "end": line + markup.value_end}
 
     return lambda schema: written(schema, write, "\n")
@@ -77,7 +78,8 @@ def has_elements(schema: Any) -> bool:
     """Whether the arguments that it describes can be written so."""
     properties: Mapping[str, Any] = schema.get("properties", {}) if _is_plain(schema) else {}
     return _is_plain(schema) and all(
-        _NAME.fullmatch(name) and (types_of(one) != {"string"} or _is_plain_text(one))
+        _NAME.fullmatch(name)
+        and (types_of(one, schema) != {"string"} or _is_plain_text(followed(one, schema)))
         for name, one in properties.items()
     )
 
@@ -109,19 +111,19 @@ def _is_plain_text(schema: Mapping[str, Any]) -> bool:
     pattern = schema.get("pattern", "")
     is_loose = "<" in pattern or LOOSE_PATTERN.search(pattern)
     is_short = not pattern or not set(_LENGTHS) & set(schema)
-    return (
-        set(schema) <= _TEXT and not is_loose and is_short and "<" not in "".join(_values(schema))
-    )
+    values = _values(schema)
+    has_values = values is None or (bool(values) and "<" not in "".join(values))
+    return set(schema) <= _TEXT and not is_loose and is_short and has_values
 
 
-def _values(schema: Mapping[str, Any]) -> Iterator[str]:
-    yield from schema.get("enum", ())
-    if "const" in schema:
-        yield schema["const"]
+def _values(schema: Mapping[str, Any]) -> list[str] | None:
+    """The strings among those that it allows; None where it does not list them."""
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    return None if listed is None else [one for one in listed if isinstance(one, str)]
 
 
 def _text(schema: Mapping[str, Any], ends: list[str]) -> Format:
-    if values := list(_values(schema)):
+    if values := _values(schema):
         return {"type": "or", "elements": [literal(value) for value in values]}
     if "pattern" in schema:
         pattern = schema["pattern"].removeprefix("^").removesuffix("$")

@@ -121,10 +121,11 @@ class CallObjects(ToolParser):
         return parts
 
     def _boxed_arguments(self) -> Steps[str]:
-        """Arguments as a string that holds JSON, or null."""
+        """Arguments as a string that holds JSON, or nothing; or null."""
         if (yield from self._reader.accept("null")):
             return "{}"
-        found = literal_in((yield from self._string()))
+        text = yield from self._string()
+        found = literal_in(text, is_strict=False) if text.strip() else "{}"
         if found is None or not found.startswith("{"):
             raise Broken
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proxy.parsing.reader import Steps
 from proxy.tools.markup_calls import Markup, MarkupCalls
 
 
@@ -17,3 +18,9 @@ class Glm45Parser(MarkupCalls):
         value_end="</arg_value>",
         end="</tool_call>",
     )
+
+    def _gap(self) -> Steps[None]:
+        """A model may write `\\n` for a line break."""
+        yield from super()._gap()
+        while (yield from self._reader.accept("\\n")):
+            yield from super()._gap()

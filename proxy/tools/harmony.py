@@ -48,10 +48,17 @@ class HarmonyParser(ToolParser):
         yield from self._reader.accept(_MESSAGE)
         if found:
             self._name = found[1].removeprefix("functions.")
+            self._reader.record()  # the header is no text, even where no arguments follow
             yield from self._reader.space()
-            yield from self._json_arguments()
+            yield from self._json_arguments(*_ENDS)
             yield from self._call_end()
         return False
+
+    def _cut_off(self) -> None:
+        """The token that ends a call ends the answer, too: no arguments follow its header."""
+        if self._has_ended and self._may_promise and not self._is_promised:
+            self._members_done()
+        super()._cut_off()
 
     def _next(self, start: str) -> Steps[bool]:
         yield from ()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from proxy.tools.bare_calls import BareCalls
 from proxy.tools.call_objects import CallObjects
-from proxy.tools.line_start import LineStart
 
 
-class JsonListParser(LineStart, CallObjects):
+class JsonListParser(BareCalls, CallObjects):
     """A bare list, or one object."""

@@ -9,8 +9,9 @@ from proxy.tools.errors import CutOff
 from proxy.tools.section_calls import SectionCalls
 
 _ID = re.compile(r"[\w.\-/:]*")
-_OWN_ID = re.compile(r"functions\.(.+):[0-9]+")
+_OWN_ID = re.compile(r"(?:functions\.)?(.+):[0-9]+")
 _SECTION_BEGIN, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+_CALL_END = "<|tool_call_end|>"
 
 
 class KimiK2Parser(SectionCalls):
@@ -21,7 +22,7 @@ class KimiK2Parser(SectionCalls):
         ("<|tool_call_section_begin|>", "<|tool_call_section_end|>"),
     )
     call_begin = "<|tool_call_begin|>"
-    inner_marks = ("<|tool_call_argument_begin|>", "<|tool_call_end|>")
+    inner_marks = ("<|tool_call_argument_begin|>", _CALL_END)
     _own_id = ""
 
     def _id(self, index: int) -> str:
@@ -34,9 +35,13 @@ class KimiK2Parser(SectionCalls):
             raise CutOff
         found = _OWN_ID.fullmatch(own_id)
         self._own_id = own_id if found else ""
-        self._name = found[1] if found else own_id.removeprefix("functions.")
+        self._name = self._meant(found[1] if found else own_id.removeprefix("functions."))
         yield from self._reader.space()
         yield from self._expect("<|tool_call_argument_begin|>")
         yield from self._reader.space()
-        yield from self._json_arguments()
-        yield from self._end("<|tool_call_end|>")
+        yield from self._json_arguments(_CALL_END)
+        yield from self._end(_CALL_END)
+
+    def _meant(self, name: str) -> str:
+        """A number alone is the call's: it says which tool only where there is one."""
+        return next(iter(self._tools)) if name.isdigit() and len(self._tools) == 1 else name

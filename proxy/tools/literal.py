@@ -1,12 +1,14 @@
 """A value as models write it -> valid JSON, passed on as it comes.
 
 JSON goes through verbatim. What small models write beside it is put right: raw control characters
-and unknown escapes in strings, trailing commas, and Python's quotes, True, None and tuples.
+and unknown escapes in strings, trailing commas, Python's quotes, True, None, tuples and numbers,
+and bare words, which become strings.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from enum import Enum, auto
 
@@ -17,8 +19,13 @@ _PLAIN = {
     '"': re.compile(r'[^"\\\x00-\x1f]*'),
     "'": re.compile(r"""[^'"\\\x00-\x1f]*"""),
 }
-_SCALAR = re.compile(r"[\w+.\-]*")
+_SCALAR = re.compile(r"[\w+.\-:/@#$%]*")
+_BLANK = re.compile(r"[ \t]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_UNDERSCORE = re.compile(r"(?<=[0-9])_(?=[0-9])")
+_FIRST_POINT = re.compile(r"(?<![0-9])\.(?=[0-9])")
+_LAST_POINT = re.compile(r"(?<=[0-9])\.(?![0-9])")
+_STRING_PREFIXES = frozenset("bfru")
 _NAMED = {
     **{name: name for name in ("true", "false", "null")},
     **{"True": "true", "False": "false", "None": "null"},
@@ -54,11 +61,14 @@ class Literal:
 
     A comma is held back until what follows it is clear, a scalar until it is whole; so what was
     written can always be closed to valid JSON, which `read` does before it raises Broken.
+
+    is_strict: bare words and Python's numbers are no values.
     """
 
-    def __init__(self, reader: Reader, write: PassOn) -> None:
+    def __init__(self, reader: Reader, write: PassOn, *, is_strict: bool = False) -> None:
         self._reader = reader
         self._write = write
+        self._is_strict = is_strict
         self._closings: list[str] = []
         self._held = ""
         self._place = Place.VALUE
@@ -134,12 +144,33 @@ class Literal:
 
     def _scalar(self) -> Steps[None]:
         token = yield from self._reader.word(_SCALAR)
-        text = _NAMED.get(token) or (token if _NUMBER.fullmatch(token) else "")
-        if not text:
-            if not (yield from self._reader.peek()):
-                raise CutOff
+        text = _NAMED.get(token) or (token if _is_number(token) else "")
+        if text:
+            self._put(text)
+            return
+        char = yield from self._reader.peek()
+        if not char:
+            raise CutOff
+        if self._is_strict or not token:
             raise self._broken(token)
-        self._put(text)
+        if token in _STRING_PREFIXES and char in _PLAIN:
+            yield from self._string(char)
+        elif number := _number(token):
+            self._put(number)
+        else:
+            yield from self._words(token)
+
+    def _words(self, first: str) -> Steps[None]:
+        """A string without quotes, of words with blanks between them."""
+        words, gap, word = [], "", first
+        while word:
+            words += [gap, word]
+            gap = yield from self._reader.word(_BLANK)
+            word = yield from self._reader.word(_SCALAR)
+        if not (yield from self._reader.peek()):
+            raise CutOff
+        self._put(f'"{escaped("".join(words))}"')
+        self._held = gap
 
     def _put(self, text: str) -> None:
         self._write(self._held + text)
@@ -172,6 +203,19 @@ def quoted(reader: Reader, write: PassOn) -> Steps[None]:
             write(escaped(reader.take(1)))
 
 
+def _number(token: str) -> str:
+    """`1_000`, `.5` and `108.` as JSON writes them; "" for what is no number."""
+    plain = _LAST_POINT.sub(".0", _FIRST_POINT.sub("0.", _UNDERSCORE.sub("", token)))
+    return plain if _is_number(plain) else ""
+
+
+def _is_number(token: str) -> bool:
+    """As JSON writes them; what readers would take for infinity is none."""
+    if not _NUMBER.fullmatch(token):
+        return False
+    return token.lstrip("-").isdigit() or math.isfinite(float(token))
+
+
 def string(reader: Reader) -> Steps[str]:
     """The value of a string, its opening quote next."""
     parts: list[str] = []
@@ -184,14 +228,14 @@ def escaped(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def literal_in(text: str) -> str | None:
+def literal_in(text: str, *, is_strict: bool = True) -> str | None:
     """The JSON of a text that is one value and nothing else."""
     reader = Reader()
     reader.feed(text)
     reader.close()
     parts: list[str] = []
     try:
-        for _ in Literal(reader, parts.append).read():
+        for _ in Literal(reader, parts.append, is_strict=is_strict).read():
             pass
         for _ in reader.space():
             pass

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from proxy.tools.bare_calls import BareCalls
 from proxy.tools.call_objects import CallObjects
-from proxy.tools.line_start import LineStart
 
 
-class Llama3JsonParser(LineStart, CallObjects):
+class Llama3JsonParser(BareCalls, CallObjects):
     """Objects with `; ` between them."""
 
     sections = (("<|python_tag|>", ""),)

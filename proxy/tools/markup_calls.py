@@ -58,16 +58,20 @@ class MarkupCalls(SectionCalls):
         cls.inner_marks = cls.markup.written
 
     def _call(self) -> Steps[None]:
-        yield from self._reader.space()
+        yield from self._gap()
         self._name = yield from self._whole_name()
         yield from self._expect(self.markup.name_end)
-        yield from self._reader.space()
+        yield from self._gap()
         while not (yield from self._ends()):
             key = yield from self._key()
             yield from self._value(key, self._types(key))
             self._member_done()
-            yield from self._reader.space()
+            yield from self._gap()
         self._members_done()
+
+    def _gap(self) -> Steps[None]:
+        """What may stand between the elements."""
+        yield from self._reader.space()
 
     def _ends(self) -> Steps[bool]:
         """Whether the call ends here; the section's end will do, and stays."""
@@ -83,7 +87,7 @@ class MarkupCalls(SectionCalls):
         key = (yield from self._reader.word(_KEY)).strip()
         yield from self._expect(self.markup.key_end)
         if self.markup.value_begin:
-            yield from self._reader.space()
+            yield from self._gap()
             yield from self._expect(self.markup.value_begin)
         return key
 
@@ -108,5 +112,6 @@ class MarkupCalls(SectionCalls):
             self._reader.take(len(mark))
 
     def _types(self, key: str) -> frozenset[str]:
-        properties = self._tools.get(self._name, {}).get("properties")
-        return types_of(properties.get(key) if isinstance(properties, Mapping) else None)
+        schema = self._tools.get(self._name, {})
+        properties = schema.get("properties")
+        return types_of(properties.get(key) if isinstance(properties, Mapping) else None, schema)

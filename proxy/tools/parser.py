@@ -34,8 +34,10 @@ class ToolParser(CallWriter):
 
     # Around one call or several: (start, end), no end where the calls end by themselves.
     sections: ClassVar[tuple[tuple[str, str], ...]] = ()
-    # What opens a call or a section; it also ends reasoning that was left open.
+    # What opens a call or a section.
     starts: ClassVar[tuple[str, ...]] = ()
+    # Starts that text may have, too.
+    weak_starts: ClassVar[tuple[str, ...]] = ()
     # Further marks of the syntax, where they may be special tokens.
     inner_marks: ClassVar[tuple[str, ...]] = ()
     # Whether the call has no delimiter of its own.
@@ -49,6 +51,7 @@ class ToolParser(CallWriter):
         only_known: bool = False,
     ) -> None:
         super().__init__(tools, new_id, only_known=only_known)
+        self._has_ended = False
         self.is_cut = False
         self.has_broken = False
 
@@ -58,8 +61,17 @@ class ToolParser(CallWriter):
         ends = tuple(end for _, end in cls.sections if end)
         return (*cls.starts, *ends, *cls.inner_marks)
 
-    def flush(self) -> list[ToolEvent]:
-        """The rest. A call that the end cuts off stays as far as it got, and `is_cut` says so."""
+    @classmethod
+    def clear_starts(cls) -> tuple[str, ...]:
+        """Those that end reasoning which was left open."""
+        return tuple(start for start in cls.starts if start not in cls.weak_starts)
+
+    def flush(self, *, has_ended: bool = False) -> list[ToolEvent]:
+        """The rest. A call that the end cuts off stays as far as it got, and `is_cut` says so.
+
+        has_ended: the model ended its answer, by a token that has no text.
+        """
+        self._has_ended = has_ended
         events = super().flush()
         if self._blank and not self.calls:
             events.append(TextDelta("".join(self._blank)))
@@ -137,16 +149,20 @@ class ToolParser(CallWriter):
             raise CutOff
         return name
 
-    def _json_arguments(self) -> Steps[None]:
-        """Arguments that stand as a JSON object, streamed."""
+    def _json_arguments(self, *ends: str) -> Steps[None]:
+        """Arguments that stand as a JSON object, streamed; none where one of `ends` is next."""
         char = yield from self._reader.peek()
-        if not char:
-            raise CutOff
-        if char != "{":
-            raise Broken
-        self._promise()
-        yield from Literal(self._reader, self._argue).read()
-        self._done()
+        if char == "{":
+            self._promise()
+            yield from Literal(self._reader, self._argue).read()
+            self._done()
+            return
+        for end in ends:
+            if (yield from self._reader.look(len(end))) == end:
+                self._members_done()
+                return
+        is_cut = not char or any(map(self._reader.may_end_in, ends))
+        raise CutOff if is_cut else Broken
 
     def _end(self, mark: str, gap: str = "") -> Steps[None]:
         """Takes white space and `mark`; without the mark, the gap is text."""

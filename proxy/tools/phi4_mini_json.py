@@ -10,6 +10,7 @@ class Phi4MiniParser(CallObjects):
     """A list after the word, or between the tags that its template knows."""
 
     sections = (("functools", ""), ("<|tool_call|>", "<|/tool_call|>"))
+    weak_starts = ("functools",)
 
     def _lead_in(self) -> Steps[None]:
         yield from self._reader.space()

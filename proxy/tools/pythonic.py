@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 from proxy.parsing.reader import Steps
+from proxy.tools.bare_calls import BareCalls
 from proxy.tools.errors import Broken, CutOff
-from proxy.tools.line_start import LineStart
 from proxy.tools.literal import Literal
 
 _NAME = re.compile(r"[\w.]*")
 _KEYWORD = re.compile(r"\w*")
 
 
-class PythonicParser(LineStart):
+class PythonicParser(BareCalls):
     """A list of calls with keyword arguments, each a literal."""
 
     openings = "["

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from proxy.structured.schema_tree import is_pointer, resolved
 from proxy.tools.literal import escaped, literal_in
 
 _ALL = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
@@ -16,19 +17,12 @@ _SPOKEN = {"true": "true", "false": "false", "null": "null", "none": "null"}
 _MAX_DEPTH = 8
 
 
-def types_of(schema: Any, depth: int = 0) -> frozenset[str]:
-    """The JSON types that a schema allows; all of them where it does not say."""
-    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
-        return _ALL
-    if "type" in schema:
-        return _named(schema["type"])
-    if "const" in schema or isinstance(schema.get("enum"), list):
-        values = schema.get("enum", [schema.get("const")])
-        return frozenset(map(_type_of_value, values)) or _ALL
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            return frozenset().union(*(types_of(one, depth + 1) for one in schema[key]))
-    return _ALL
+def types_of(schema: Any, root: Any = None) -> frozenset[str]:
+    """The JSON types that a schema allows; all of them where it does not say.
+
+    root: what its references lead into.
+    """
+    return _Types(root).of(schema)
 
 
 def typed(text: str, types: frozenset[str]) -> str:
@@ -40,6 +34,36 @@ def typed(text: str, types: frozenset[str]) -> str:
     if "string" in types and _type_of_json(found) not in types:
         return f'"{escaped(text)}"'
     return found
+
+
+class _Types:
+    """Follows each reference once."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._referred: dict[str, frozenset[str]] = {}
+
+    def of(self, schema: Any, depth: int = 0) -> frozenset[str]:
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+            return _ALL
+        if "type" in schema:
+            return _named(schema["type"])
+        if "const" in schema or isinstance(schema.get("enum"), list):
+            values = schema.get("enum", [schema.get("const")])
+            return frozenset(map(_type_of_value, values)) or _ALL
+        if is_pointer(schema.get("$ref")):
+            return self._of_reference(schema["$ref"], depth + 1)
+        for key in ("allOf", "anyOf", "oneOf"):
+            if isinstance(schema.get(key), list) and schema[key]:
+                joined = frozenset.intersection if key == "allOf" else frozenset.union
+                return joined(*(self.of(one, depth + 1) for one in schema[key])) or _ALL
+        return _ALL
+
+    def _of_reference(self, reference: str, depth: int) -> frozenset[str]:
+        if reference not in self._referred:
+            self._referred[reference] = _ALL  # while it is followed
+            self._referred[reference] = self.of(resolved(self._root, reference), depth)
+        return self._referred[reference]
 
 
 def _named(names: Any) -> frozenset[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from proxy.tools.bare_calls import BareCalls
 from proxy.tools.call_objects import CallObjects
-from proxy.tools.line_start import LineStart
 
 
-class XlamParser(LineStart, CallObjects):
+class XlamParser(BareCalls, CallObjects):
     """A list, or one object."""
 
     sections = (

@@ -74,7 +74,7 @@ def chain(data: st.DataObject) -> None:
 
     def read(pieces: Sequence[str]) -> tuple[str, Answer]:
         thinker = REASONING[reasoning].parser_type(
-            is_inside=is_inside, tool_starts=TOOLS[tools].parser_type.starts
+            is_inside=is_inside, tool_starts=TOOLS[tools].parser_type.clear_starts()
         )
         caller = parser_of(tools, SCHEMAS)
         parser = OutputParser(thinker, caller, most_calls=most)
@@ -128,7 +128,7 @@ def cost(data: st.DataObject) -> None:
         """Seconds of CPU per character."""
         text = (start + unit * (length // len(unit)))[:length]
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
-        starts = TOOLS[family].parser_type.starts
+        starts = TOOLS[family].parser_type.clear_starts()
         thinker = REASONING[reasoning].parser_type(tool_starts=starts)
         parser = OutputParser(thinker, parser_of(family, SCHEMAS))
         began = time.process_time()

@@ -143,6 +143,45 @@ def test_what_a_syntax_cannot_say_is_a_list_of_objects(family, compiler, vocabul
     assert tool_constraint(family, tools, AUTO, in_parallel=True) is None
 
 
+TYPED = ("qwen3_coder", "qwen3_xml", "glm45", "minimax_m2", "deepseek_v32")
+
+
+@pytest.mark.parametrize("family", TYPED)
+@pytest.mark.parametrize(
+    ("listed", "wanted"),
+    [
+        ({"enum": ["x", None, 1]}, "x"),
+        ({"enum": ["x", "y"], "const": "y"}, "y"),
+        ({"const": None}, None),
+    ],
+)
+def test_a_string_is_one_of_those_that_are_listed(family, listed, wanted, compiler, vocabulary):
+    schema = {"type": "object", "properties": {"a": {"type": "string", **listed}}}
+    tools = [Tool(name="f", parameters=schema | {"required": ["a"]}, is_strict=True)]
+    guide = tool_constraint(family, tools, REQUIRED, in_parallel=False)
+    assert guide.family == (JSON_LIST if wanted is None else family)
+    for text in answers(guide, compiler, vocabulary):
+        [(_, arguments)] = read(guide.family, text, {"f": schema})[1]
+        assert json.loads(arguments) == {"a": wanted}
+
+
+@pytest.mark.parametrize("family", TYPED)
+@pytest.mark.parametrize("kind", [{"$ref": "#/$defs/Code"}, {"allOf": [{"$ref": "#/$defs/Code"}]}])
+def test_a_string_may_be_described_elsewhere(family, kind, compiler, vocabulary):
+    schema = {
+        "type": "object",
+        "properties": {"a": kind},
+        "required": ["a"],
+        "$defs": {"Code": {"type": "string", "enum": ["12"]}},
+    }
+    tools = [Tool(name="f", parameters=schema, is_strict=True)]
+    guide = tool_constraint(family, tools, REQUIRED, in_parallel=False)
+    assert guide.family == family
+    for text in answers(guide, compiler, vocabulary):
+        [(_, arguments)] = read(family, text, {"f": schema})[1]
+        assert json.loads(arguments) == {"a": "12"}
+
+
 # reasoning first
 
 

@@ -122,6 +122,26 @@ def test_the_finish_reason_is_of_the_choice(choice, reason):
     assert (answer.reason, len(answer.calls)) == (reason, 1)
 
 
+@pytest.mark.parametrize(
+    ("finish", "stop", "arguments", "reason"),
+    [
+        (FinishReason.STOP, (), "{}", FinishReason.TOOL_CALLS),
+        (FinishReason.LENGTH, (), "", FinishReason.LENGTH),
+        (FinishReason.STOP, ("!",), "", FinishReason.STOP),
+    ],
+)
+def test_a_harmony_call_may_end_with_the_answer_where_its_arguments_would_begin(
+    finish, stop, arguments, reason
+):
+    pieces = [
+        TokenDelta((b"<|channel|>commentary to=functions.g<|message|>", b"!" if stop else b"")),
+        TokenDelta((b"",), finish=finish),
+    ]
+    answer = answered(asked(stop=stop), pieces, card("harmony", "harmony"))
+    assert [(one.name, one.arguments) for one in answer.calls] == [("g", arguments)]
+    assert answer.reason is reason
+
+
 def test_a_tool_that_is_not_allowed_is_not_called():
     request = asked(tool_choice=ToolChoice(allowed=("g",)))
     answer = answered(request, deltas(call("f", 1)), card())
@@ -169,6 +189,14 @@ def test_special_tokens_are_text_for_who_wants_them():
 def test_reasoning_that_the_prompt_has_opened():
     answer = answered(asked(), deltas("hm</think>yes"), card(), prompt="<|im_start|>a\n<think>\n")
     assert (answer.reasoning, answer.text) == ("hm", "yes")
+
+
+def test_reasoning_that_a_message_which_is_continued_has_begun():
+    begun = Message(role="assistant", content="<think>\nOkay, the user")
+    request = asked(prompt=ChatPrompt(messages=(begun,), continues_last=True))
+    prompt = f"<|im_start|>a\n{begun.content}"
+    answer = answered(request, deltas(" wants x</think>yes"), card(), prompt=prompt)
+    assert (answer.reasoning, answer.text) == (" wants x", "yes")
 
 
 def test_reasoning_tokens_are_counted():

@@ -149,6 +149,17 @@ def test_a_format_begins_behind_the_reasoning():
     assert rules.guide(of, "…", has_thought=True) == FORMAT
 
 
+def test_a_format_begins_behind_a_thought_that_is_continued():
+    of = card(reasoning="qwen3")
+    prompt = ChatPrompt(
+        messages=(Message(role="assistant", content="<think>\nOkay"),), continues_last=True
+    )
+    rules = rules_of(asked(tools=(), constraint=FORMAT, prompt=prompt), of)
+    told = json.dumps(tag(rules, of, "…<think>\nOkay"))
+    assert '"</think>"' in told
+    assert '"<think>"' not in told
+
+
 def test_a_text_completion_has_no_reasoning():
     of = card(reasoning="qwen3")
     request = asked(tools=(), prompt=TextPrompt(text="a"), constraint=FORMAT)

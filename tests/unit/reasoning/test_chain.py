@@ -16,7 +16,7 @@ HARMONY = "<|channel|>analysis<|message|>{thought}<|end|><|start|>assistant{call
 
 
 def chained(reasoning: str, tools: str, text: str) -> tuple[str, Answer]:
-    starts = TOOLS[tools].parser_type.starts
+    starts = TOOLS[tools].parser_type.clear_starts()
     thinker = REASONING[reasoning].parser_type(tool_starts=starts)
     parser, thought, answer = parser_of(tools, SCHEMAS), "", Answer()
     for events in (*map(thinker.push, text), thinker.flush()):
@@ -49,6 +49,15 @@ def test_thought_and_calls_come_apart(reasoning, tools, syntax):
     text = syntax.format(thought="I need f", calls=SYNTAXES[tools](CALLS))
     thought, answer = chained(reasoning, tools, text)
     assert (thought, answer.text, answer.calls) == ("I need f", "", CALLS)
+
+
+@pytest.mark.parametrize(
+    ("tools", "word"), [("xlam", "```json\n{}\n```"), ("phi4_mini_json", "functools.cache")]
+)
+def test_a_start_that_may_be_text_does_not_end_a_thought(tools, word):
+    calls = SYNTAXES[tools](CALLS)
+    thought, answer = chained("qwen3", tools, f"<think>\nso {word} then\n</think>\n\n{calls}")
+    assert (thought, answer.text, answer.calls) == (f"so {word} then", "", CALLS)
 
 
 def test_a_call_that_is_only_thought_of_is_not_made():

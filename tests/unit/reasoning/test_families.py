@@ -100,6 +100,39 @@ def test_white_space_that_begins_a_thought_is_dropped_however_it_comes():
         assert split("harmony", pieces, is_inside=True) == ("so", "")
 
 
+@pytest.mark.parametrize(
+    ("family", "before", "begun", "goes_on", "told"),
+    [
+        (
+            "qwen3",
+            "",
+            "<think>\nOkay, the user",
+            " wants X.</think>Answer",
+            (" wants X.", "Answer"),
+        ),
+        ("qwen3", "", "<think>\nOkay</thi", "so</think>!", ("so", "!")),
+        ("qwen3", "<think>\n", "Okay ", "so</think>!", ("so", "!")),
+        ("qwen3", "<think>\n", "", "so</think>!", ("so", "!")),
+        ("qwen3", "", "<think>", "\nso</think>!", ("so", "!")),
+        ("qwen3", "<think>\n", "<think>", "\nso</think>!", ("so", "!")),
+        ("qwen3", "", "<think>so</think>It is", " not", ("", " not")),
+        ("qwen3", "", "It is", "<think>", ("", "<think>")),
+        ("granite", "", "Here is my thought process: so", " it is", (" it is", "")),
+        ("mistral", "", "[THINK]a[/THINK]b[THINK]c", " d[/THINK]e", (" d", "e")),
+        ("mistral", "", "The list is [", "1]", ("", "1]")),
+        ("harmony", "<|channel|>final<|message|>", "It", " is", ("", " is")),
+    ],
+)
+def test_an_answer_goes_on_where_it_was_begun(family, before, begun, goes_on, told):
+    prompt = f"<think> is a tag{before}{begun}"
+    parser = FAMILIES[family].parser_type.behind(prompt, begun)
+    assert parser.is_thinking == bool(told[0])
+    events = [event for char in goes_on for event in parser.push(char)] + parser.flush()
+    thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert (thought, text) == told
+
+
 def test_reasoning_streams_as_it_is_written():
     parser = FAMILIES["qwen3"].parser_type()
     assert parser.push("<think>\nso") == [ReasoningDelta("so")]
@@ -110,7 +143,16 @@ def test_reasoning_streams_as_it_is_written():
 def test_a_harmony_call_passes_to_the_tool_parser_as_it_is():
     call = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
     text = "<|channel|>analysis<|message|>I call<|end|><|start|>assistant" + call
-    assert split("harmony", [text]) == ("I call", "<|start|>assistant" + call)
+    told = split("harmony", [text], tool_starts=["<|channel|>"])
+    assert told == ("I call", "<|start|>assistant" + call)
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_a_harmony_call_that_nobody_reads_is_text_without_its_marks(data):
+    head = "<|channel|>commentary to=functions.f <|constrain|>json"
+    text = f"{head}<|message|>{{}}<|call|><|start|>assistant{head}"
+    assert split("harmony", data.draw(cuts(text))) == ("", "{}")
 
 
 @every_family

@@ -8,14 +8,15 @@ import pytest
 
 from proxy.tools.families import FAMILIES
 from proxy.tools.literal import literal_in
-from proxy.tools.typed import typed, types_of
 from tests.unit.tools.folding import answered, parser_of
 
 TOOLS = {"f": {"properties": {"a": {"type": "string"}}}}
 
 
 def said(family: str, text: str):
+    """The same for the whole text and for single characters."""
     answer = answered(parser_of(family, TOOLS), [text])
+    assert answered(parser_of(family, TOOLS), list(text)) == answer
     return answer.names, answer.arguments, answer.text
 
 
@@ -28,6 +29,9 @@ def said(family: str, text: str):
         ("{'a': True, 'b': (None, -1.5e3)}", '{"a": true, "b": [null, -1.5e3]}'),
         ('{"a": 01}', None),
         ('{"a" 1}', None),
+        ("(see below)", None),
+        ("{'a': NaN}", None),
+        (".5", None),
         ("[1] 2", None),
     ],
 )
@@ -48,6 +52,50 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
             '<tool_call>{"name": "f", "arguments": {"a": ["x" y]}}</tool_call>',
             (["f"], ['{"a": ["x"]}'], " y]}}</tool_call>"),
         ),
+        # Values that are neither JSON nor Python: strings, or numbers where they can be read so.
+        *(
+            (
+                "hermes",
+                f'<tool_call>{{"name": "f", "arguments": {{"a": {value}, "b": [1]}}}}</tool_call>',
+                (["f"], [f'{{"a": {told}, "b": [1]}}'], ""),
+            )
+            for value, told in (
+                ("NaN", '"NaN"'),
+                ("-Infinity", '"-Infinity"'),
+                ("fasle ", '"fasle" '),
+                ("01", '"01"'),
+                ("1e999", '"1e999"'),
+                ("1.2.3", '"1.2.3"'),
+                ("12:30", '"12:30"'),
+                ("New York", '"New York"'),
+                ("[x, y  z]", '["x", "y  z"]'),
+                ("108.", "108.0"),
+                ("-.5e3", "-0.5e3"),
+                ("1_000", "1000"),
+                ("b'z'", '"z"'),
+            )
+        ),
+        (
+            "hermes",
+            r'<tool_call>{"name": "f", "arguments": "{\"a\": NaN}"}</tool_call>',
+            (["f"], ['{"a": "NaN"}'], ""),
+        ),
+        (
+            "gemma4",
+            "<|tool_call>call:f{a:108.,b:abc}<tool_call|>",
+            (["f"], ['{"a":108.0,"b":"abc"}'], ""),
+        ),
+        (
+            "pythonic",
+            "[f(a=b'z', b=.5), f(a=1_000)]",
+            (["f", "f"], ['{"a": "z", "b": 0.5}', '{"a": 1000}'], ""),
+        ),
+        (
+            "kimi_k2",
+            "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+            '{"a": "x", "b": fasle<|tool_call_end|>',
+            (["f"], ['{"a": "x", "b": "fasle"}'], "<|tool_call_end|>"),
+        ),
         # The arguments before the name, as a string, or not at all.
         ("hermes", '<tool_call>{"arguments": {"a": 1}, "name": "f"}', (["f"], ['{"a": 1}'], "")),
         (
@@ -56,6 +104,40 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
             (["f"], ['{"a": 1}'], ""),
         ),
         ("hermes", '<tool_call>{"name": "f"}</tool_call>', (["f"], ["{}"], "")),
+        ("hermes", '<tool_call>{"name": "f", "arguments": " "}</tool_call>', (["f"], ["{}"], "")),
+        (
+            "harmony",
+            "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+            "<|call|>",
+            (["f"], ["{}"], ""),
+        ),
+        (
+            "kimi_k2",
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+            "<|tool_call_argument_begin|> <|tool_call_end|><|tool_calls_section_end|>",
+            (["f"], ["{}"], ""),
+        ),
+        (
+            "deepseek_v31",
+            "<｜tool▁call▁begin｜>f<｜tool▁sep｜><｜tool▁call▁end｜>",
+            (["f"], ["{}"], ""),
+        ),
+        (
+            "deepseek_v3",
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n```<｜tool▁call▁end｜>",
+            (["f"], ["{}"], ""),
+        ),
+        # Arguments that are none: harmony's marks are no text, whatever stands between them.
+        (
+            "harmony",
+            "<|channel|>commentary to=functions.f<|message|>foo<|call|>",
+            ([], [], "foo"),
+        ),
+        (
+            "deepseek_v31",
+            "<｜tool▁call▁begin｜>f<｜tool▁sep｜>foo",
+            ([], [], "<｜tool▁call▁begin｜>f<｜tool▁sep｜>foo"),
+        ),
         # Without a delimiter only a known name makes a call.
         (
             "llama3_json",
@@ -65,6 +147,41 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
         ("llama3_json", '<|python_tag|>{"name": "g", "parameters": {}}', (["g"], ["{}"], "")),
         ("pythonic", "[g(a=1)] and [1, 2]", ([], [], "[g(a=1)] and [1, 2]")),
         ("pythonic", "[f('x')]", ([], [], "[f('x')]")),
+        # It may begin anywhere, but not inside something else.
+        (
+            "llama3_json",
+            'Here is the result: {"name": "f", "parameters": {}} Would…',
+            (["f"], ["{}"], "Here is the result:  Would…"),
+        ),
+        ("pythonic", "Some text [f(a='x')]", (["f"], ['{"a": "x"}'], "Some text ")),
+        (
+            "llama4_pythonic",
+            "[f(a='x')] and [f(a='y')]",
+            (["f", "f"], ['{"a": "x"}', '{"a": "y"}'], " and "),
+        ),
+        (
+            "xlam",
+            '<think>Hm</think>[{"name": "f", "arguments": {}}]',
+            (["f"], ["{}"], "<think>Hm</think>"),
+        ),
+        ("xlam", '[TOOL_CALLS][{"name": "f", "arguments": {}}]', (["f"], ["{}"], "")),
+        ("xlam", "See [1], [TOOL_CALLS", ([], [], "See [1], [TOOL_CALLS")),
+        ("pythonic", "结果[f()]", (["f"], ["{}"], "结果")),
+        ("pythonic", 'a = "x",\n[f()]', (["f"], ["{}"], 'a = "x",\n')),
+        *(
+            ("llama3_json", text, ([], [], text))
+            for text in (
+                '{"calls": {"name": "f", "parameters": {}}}',
+                '{"calls" : [\n  {"name": "f", "parameters": {}},\n  {"name": "f"}]}',
+                'Write `{"name": "f", "parameters": {}}`.',
+                'call = {"name": "f", "parameters": {}}',
+                'A {set} of [words] with \\frac{1}{"name"} and {"name": "g", "parameters": {}}.',
+            )
+        ),
+        *(
+            ("pythonic", text, ([], [], text))
+            for text in ("x[f(a=1)]", "g([f()], [f()])", "[1, [f()]]", "say '[f()]'")
+        ),
         ("mistral", '[TOOL_CALLS]f{"a": "x"}', (["f"], ['{"a": "x"}'], "")),
         ("mistral", "[TOOL_CALLS]f[CALL_ID]abc[ARGS]{}", (["f"], ["{}"], "")),
         # Forgotten ends.
@@ -74,6 +191,13 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
             (["f"], ['{"a": "x"}'], "\n</tool_call>"),
         ),
         ("glm45", "<tool_call>f</tool_call>", (["f"], ["{}"], "")),
+        # A line break as it stands in JSON, between the elements only.
+        (
+            "glm45",
+            r"<tool_call>f\n<arg_key>a</arg_key> \n\n <arg_value>\nx\n</arg_value>\n</tool_call>",
+            (["f"], [r'{"a": "\\nx\\n"}'], ""),
+        ),
+        ("glm45", r"<tool_call>f\t</tool_call>", ([], [], r"<tool_call>f\t</tool_call>")),
         (
             "harmony",
             " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
@@ -108,28 +232,31 @@ def test_kimi_keeps_the_model_s_own_id():
     assert answered(parser_of("kimi_k2"), [text]).ids == ["functions.f:7"]
 
 
+@pytest.mark.parametrize(
+    ("own_id", "tools", "name", "told_id"),
+    [
+        ("functions.a.f:1", "fg", "a.f", "functions.a.f:1"),
+        ("f:1", "fg", "f", "f:1"),
+        ("f", "fg", "f", "id0"),
+        ("1", "f", "f", "id0"),
+        ("1", "fg", "1", "id0"),
+    ],
+)
+def test_kimi_leaves_out_parts_of_the_id(own_id, tools, name, told_id):
+    text = f"<|tool_call_begin|>{own_id}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
+    answer = answered(parser_of("kimi_k2", {tool: {} for tool in tools}), [text])
+    assert (answer.names, answer.ids, answer.text) == ([name], [told_id], "")
+
+
+@pytest.mark.parametrize("end", range(1, len("<|call|>")))
+def test_half_an_end_is_no_text_behind_a_call_without_arguments(end):
+    text = "<|channel|>commentary to=functions.f<|message|>" + "<|call|>"[:end]
+    answer = answered(parser_of("harmony", TOOLS), [text])
+    assert (answer.names, answer.text, answer.is_cut) == (["f"], "", True)
+
+
 def test_depth_is_no_danger():
     deep = "[" * 50_000
     parser = FAMILIES["hermes"].make()
     answer = answered(parser, ['<tool_call>{"name": "f", "arguments": {"a": ' + deep + "x!"])
     assert answer.arguments[0].endswith("]" * 50_000 + "}")
-
-
-@pytest.mark.parametrize(
-    ("text", "schema", "json_text"),
-    [
-        ("12", {"type": "string"}, '"12"'),
-        ("12", {"type": "integer"}, "12"),
-        ("twelve", {"type": "integer"}, '"twelve"'),
-        ("True", {"type": "boolean"}, "true"),
-        ("None", {"type": ["string", "null"]}, "null"),
-        ("12", {"anyOf": [{"type": "string"}, {"type": "null"}]}, '"12"'),
-        ("a", {"enum": ["a", "b"]}, '"a"'),
-        ("1", {"enum": ["1", "b"]}, '"1"'),
-        ("{'k': [1]}", {"type": "object"}, '{"k": [1]}'),
-        ("12", {}, "12"),
-        ("NaN", {"type": "number"}, '"NaN"'),
-    ],
-)
-def test_bare_text_is_typed_by_the_schema(text, schema, json_text):
-    assert typed(text, types_of(schema)) == json_text
