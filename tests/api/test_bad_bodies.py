@@ -64,6 +64,12 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments
             "stream_options",
         ),
         ({**GOOD, "metadata": {"k": 1}}, 400, "invalid_parameter", "metadata.k"),
+        (
+            {**GOOD, "metadata": {f"{i}": "x" for i in range(17)}},
+            400,
+            "invalid_parameter",
+            "metadata",
+        ),
         ({**GOOD, "logit_bias": {"x": 1}}, 400, "invalid_parameter", "logit_bias.x"),
         ({**GOOD, "logit_bias": {"5": 101}}, 400, "invalid_parameter", "logit_bias.5"),
         ({**GOOD, "logit_bias": {str(2**31): 1}}, 400, "invalid_parameter", f"logit_bias.{2**31}"),

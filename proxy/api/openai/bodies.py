@@ -10,6 +10,7 @@ from proxy.api.body import FieldError
 from proxy.api.openai.fields import (
     INT32_MAX,
     Label,
+    ListOf,
     Metadata,
     PromptText,
     Text,
@@ -142,11 +143,11 @@ class Prediction(RequestBody):
 
 
 class ChatCompletionBody(GenerationBody, ToolsBody):
-    messages: Annotated[list[MessageBody], Field(min_length=1)]
+    messages: Annotated[ListOf[MessageBody], Field(min_length=1)]
     max_completion_tokens: TokenLimit | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    modalities: Annotated[list[Modality], Field(min_length=1)] | None = None
+    modalities: Annotated[ListOf[Modality], Field(min_length=1)] | None = None
     prediction: Prediction | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
@@ -156,7 +157,7 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    documents: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
+    documents: Annotated[ListOf[dict[str, Any]], Field(min_length=1)] | None = None
     chat_template: Annotated[str, StringConstraints(min_length=1, max_length=65_536)] | None = None
     prompt_token_ids: TokenIds | None = None
 
