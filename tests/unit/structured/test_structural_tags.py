@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from proxy.domain.errors import InvalidSchema
+from proxy.structured.asked import Asked, Form, constraint
 from proxy.structured.schema import SchemaLimits
 from proxy.structured.structural_tags import WHITESPACE_AT_MOST, checked
 
@@ -19,3 +23,18 @@ def test_the_white_space_of_json_is_bounded_wherever_it_stands():
 def test_a_bound_of_the_callers_stays():
     given = {**ANY, "max_whitespace_cnt": 2}
     assert checked({"format": given}, "f", SchemaLimits()) == given
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (r'{"format": {"type": "tag", "begin": "\ud800"}}', "not JSON"),
+        (r'{"format": {"type": "json_schema", "json_schema": {"const": "\ud800"}}}', "not JSON"),
+        ('{"format": {"at_least": NaN}}', "not JSON"),
+    ],
+)
+def test_a_text_that_no_engine_could_be_given_is_refused(text, said):
+    asked = Asked(field="structural_tag", form=Form.STRUCTURAL_TAG, value=text)
+    with pytest.raises(InvalidSchema, match=said) as caught:
+        constraint(asked, SchemaLimits())
+    assert caught.value.param == "structural_tag"
