@@ -93,7 +93,9 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody, NvExtBody):
 
     @property
     def tells_usage_always(self) -> bool:
-        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
+        """Without a last chunk, too, unless usage is not to be included at all."""
+        told = self.stream_options
+        return bool(told and told.continuous_usage_stats and told.include_usage is not False)
 
     def shared(self, top_log_probs: int | None) -> dict[str, Any]:
         """Fields of a GenerationRequest. vLLM's priority is lower first, the engine's higher."""
