@@ -85,6 +85,7 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments
         ({**GOOD, "allowed_token_ids": []}, 400, "invalid_parameter", "allowed_token_ids"),
         ({**GOOD, "bad_words": [""]}, 400, "invalid_parameter", "bad_words[0]"),
         ({**GOOD, "top_logprobs": 2}, 400, "invalid_parameter", "top_logprobs"),
+        ({**GOOD, "logprobs": False, "top_logprobs": 1}, 400, "invalid_parameter", "top_logprobs"),
         ({**GOOD, "logprobs": True, "top_logprobs": 21}, 400, "invalid_parameter", "top_logprobs"),
         ({**GOOD, "store": True}, 400, "unsupported_parameter", "store"),
         ({**GOOD, "service_tier": "flex"}, 400, "unsupported_parameter", "service_tier"),

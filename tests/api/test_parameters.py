@@ -219,32 +219,6 @@ def test_an_error_in_one_choice_ends_all(serve):
     assert engine.closed_early == 3
 
 
-@BOTH
-def test_continuous_usage_grows_with_every_chunk(serve, path, body):
-    options = {"stream": True, "stream_options": {"continuous_usage_stats": True}}
-    chunks = events(serve(ScriptedEngine(deltas("abc"))).post(path, json={**body, **options}))
-    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
-    assert counts == [*([0] if path == CHAT else []), 1, 2, 3, 4]
-    assert {chunk["usage"]["prompt_tokens"] for chunk in chunks} == {7}
-
-
-@BOTH
-def test_continuous_usage_of_many_choices_is_of_what_was_sent_of_all(serve, path, body):
-    options = {"stream": True, "n": 3, "stream_options": {"continuous_usage_stats": True}}
-    chunks = events(serve(ScriptedEngine(deltas("abc"))).post(path, json={**body, **options}))
-    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
-    assert sorted(set(counts)) == list(range(0 if path == CHAT else 1, 13))
-    assert counts == sorted(counts)
-
-
-@BOTH
-def test_no_usage_is_told_where_it_is_not_to_be_included(serve, path, body):
-    told = {"include_usage": False, "continuous_usage_stats": True}
-    options = {"stream": True, "stream_options": told}
-    chunks = events(serve(ScriptedEngine(deltas("abc"))).post(path, json={**body, **options}))
-    assert not any("usage" in chunk for chunk in chunks)
-
-
 @pytest.mark.parametrize(
     ("param", "fields"),
     [
@@ -297,3 +271,12 @@ def test_fields_that_may_be_accepted_are(serve):
 
 def test_every_capability_is_known():
     assert {"top_log_probs", "constraint", "token_ids", "min_p"} <= CAPABILITIES
+
+
+@pytest.mark.parametrize("fields", [{}, {"logprobs": False}])
+def test_no_alternatives_may_be_asked_for_without_log_probabilities(serve, fields):
+    engine = ScriptedEngine(deltas("a"))
+    response = serve(engine).post(CHAT, json={**CHAT_BODY, "top_logprobs": 0, **fields})
+    assert response.status_code == 200, response.text
+    assert response.json()["choices"][0]["logprobs"] is None
+    assert engine.requests[0].sampling.top_log_probs is None

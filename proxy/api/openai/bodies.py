@@ -177,7 +177,7 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
 
     @model_validator(mode="after")
     def _top_logprobs_need_logprobs(self) -> ChatCompletionBody:
-        if self.top_logprobs is not None and not self.logprobs:
+        if self.top_logprobs and not self.logprobs:
             raise FieldError(
                 "top_logprobs", "'top_logprobs' is only allowed when 'logprobs' is true"
             )
