@@ -18,6 +18,7 @@ from proxy.api import dynamo, errors, operations
 from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits
 from proxy.api.direct import Direct
+from proxy.api.document import Documented
 from proxy.api.middleware import RequestContext
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
@@ -85,7 +86,7 @@ def compose(
 
     leaving = Leaving()
     routers = _adapters(settings, service, registry, tokenizer, leaving)
-    app = FastAPI(
+    app = Documented(
         title="triton-openai",
         lifespan=lambda _: _running(engine, catalog, registry, metrics),
         middleware=[

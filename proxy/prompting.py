@@ -14,6 +14,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from proxy import no_thinking
 from proxy.domain.errors import ECHO_AT_MOST, InvalidRequest
 from proxy.domain.model import ModelFacts
 from proxy.domain.request import ChatPrompt, Message
@@ -32,14 +33,16 @@ def render(
     *,
     takes_callers_values: bool = False,
     takes_templates: bool = False,
+    thinks: bool = False,
 ) -> str:
-    """The prompt up to where the assistant's answer begins.
+    """The prompt up to where the assistant's answer begins. thinks: the model reasons before it.
 
     Raises:
         InvalidRequest: the model has no chat template, its template refuses the messages, or has
             no use for one of the prompt's values.
     """
     template = _template(prompt, facts, tools, takes_templates)
+    prompt = no_thinking.told(prompt, _variables(template), thinks=thinks)
     _check_values(prompt, template, takes_callers_values)
     _check_tools(prompt, tools, template)
     messages = [_as_template_sees(message, template) for message in prompt.messages]

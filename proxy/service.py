@@ -234,6 +234,7 @@ def _text(request: GenerationRequest, card: ModelCard) -> str | None:
                 request.callable_tools,
                 takes_callers_values=card.takes_template_values,
                 takes_templates=card.takes_templates,
+                thinks=parsers.of_card(card).reasoning is not None,
             )
         case TextPrompt():
             return infilling.text_of(request.prompt, card)

@@ -66,12 +66,6 @@ def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
         raise _refusal(error) from error
 
 
-def documented(kind: type[BaseModel]) -> dict[str, Any]:
-    """The body in the OpenAPI document; FastAPI does not see it, since `read` parses it."""
-    schema = kind.model_json_schema()
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
 def _refusal(error: ValidationError) -> InvalidRequest:
     """The first problem gives code and param; at most ten are told."""
     problems = error.errors(include_url=False)

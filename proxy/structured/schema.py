@@ -41,7 +41,7 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> str:
             only to itself, or it is more than `limits` allows.
     """
     schema = parsed(value, field)
-    text = _as_json(schema, field)
+    text = as_json(schema, field)
     data = text.encode()
     if len(data) > limits.size_bytes:
         raise _invalid(field, f"it has more than {limits.size_bytes} bytes")
@@ -80,11 +80,14 @@ def parsed(value: Any, field: str) -> Any:
     return value
 
 
-def _as_json(schema: Any, field: str) -> str:
+def as_json(value: Any, field: str) -> str:
+    """Raises InvalidSchema: it has a number that is none, or half a character (`\\ud800`)."""
     try:
-        return json.dumps(schema, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
     except (ValueError, RecursionError) as error:
         raise _invalid(field, f"it is not JSON: {error}") from error
+    return text
 
 
 def check_depth(schema: Any, field: str, limit: int) -> None:

@@ -10,7 +10,7 @@ from typing_extensions import assert_never
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest
-from proxy.structured.schema import SchemaLimits, check_depth, parsed
+from proxy.structured.schema import SchemaLimits, as_json, check_depth, parsed
 from proxy.structured.schema import checked as checked_schema
 
 WHITESPACE_AT_MOST = 10  # between two JSON tokens, as the engine has it for a schema of its own
@@ -66,8 +66,12 @@ def json_format(schema: Any) -> Format:
 
 
 def guide(tag: Format, field: str) -> Constraint:
-    """For the engine. `field`: the caller's path of what asked for it."""
-    text = json.dumps({"type": "structural_tag", "format": tag}, ensure_ascii=False)
+    """For the engine. `field`: the caller's path of what asked for it.
+
+    Raises:
+        InvalidSchema: the tag is no JSON.
+    """
+    text = as_json({"type": "structural_tag", "format": tag}, field)
     return Constraint(GuideKind.STRUCTURAL_TAG, text, field)
 
 

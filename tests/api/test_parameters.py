@@ -219,16 +219,6 @@ def test_an_error_in_one_choice_ends_all(serve):
     assert engine.closed_early == 3
 
 
-@BOTH
-def test_continuous_usage_grows_with_every_chunk(serve, path, body):
-    options = {"stream": True, "stream_options": {"continuous_usage_stats": True}}
-    chunks = events(serve(ScriptedEngine(deltas("abc"))).post(path, json={**body, **options}))
-    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
-    assert counts == sorted(counts)
-    assert counts[-1] == 4
-    assert {chunk["usage"]["prompt_tokens"] for chunk in chunks} == {7}
-
-
 @pytest.mark.parametrize(
     ("param", "fields"),
     [
@@ -281,3 +271,12 @@ def test_fields_that_may_be_accepted_are(serve):
 
 def test_every_capability_is_known():
     assert {"top_log_probs", "constraint", "token_ids", "min_p"} <= CAPABILITIES
+
+
+@pytest.mark.parametrize("fields", [{}, {"logprobs": False}])
+def test_no_alternatives_may_be_asked_for_without_log_probabilities(serve, fields):
+    engine = ScriptedEngine(deltas("a"))
+    response = serve(engine).post(CHAT, json={**CHAT_BODY, "top_logprobs": 0, **fields})
+    assert response.status_code == 200, response.text
+    assert response.json()["choices"][0]["logprobs"] is None
+    assert engine.requests[0].sampling.top_log_probs is None

@@ -71,6 +71,7 @@ def test_a_bias_and_allowed_tokens_add_up():
     [
         ({"logit_bias_ids": [50], "logit_bias_values": [1.0]}, "logit_bias"),
         ({"allowed_token_ids": [-1]}, "allowed_token_ids"),
+        ({"stop_token_ids": [49, 50]}, "stop_token_ids"),
         ({"allowed_token_ids": [1], "guided_decoding_guide_type": [b"json"]}, "allowed_token_ids"),
         ({"min_tokens": [3]}, "min_tokens"),
     ],
@@ -84,6 +85,12 @@ def test_what_it_cannot_do_is_refused_by_name(given, param):
 def test_min_tokens_holds_back_the_only_end_token():
     only = ExecutorInputs(end_ids=(2,), logits_size=5)
     assert only.of(lambda name: [3] if name == "min_tokens" else [], 1)["end_id"].item() == 2
+
+
+def test_an_end_token_of_the_models_own_may_be_outside_the_logits():
+    inputs = ExecutorInputs(end_ids=(2, 70), logits_size=50)
+    tensors = inputs.of(lambda name: [70] if name == "stop_token_ids" else [], 1)
+    assert tensors["stop_words_list"].tolist() == [[[70], [1]]]
 
 
 @pytest.mark.parametrize(("so_far", "tokens"), [(1, 1), (5, 2), (5, 0), (0, 0)])

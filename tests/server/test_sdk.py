@@ -89,8 +89,19 @@ def test_the_same_seed_gives_the_same_text_and_another_seed_another(client):
 
 
 def test_the_default_token_limit_is_what_the_context_leaves(client):
-    answer = client.completions.create(model="endless", prompt=[300] * 4000, temperature=0)
+    answer = client.chat.completions.create(
+        model="endless",
+        messages=MESSAGES,
+        temperature=0,
+        extra_body={"prompt_token_ids": [300] * 4000},
+    )
     assert answer.usage.total_tokens == 4096
+    assert answer.choices[0].finish_reason == "length"
+
+
+def test_the_default_token_limit_of_completions_is_openais(client):
+    answer = client.completions.create(model="endless", prompt="abc", temperature=0)
+    assert answer.usage.completion_tokens == 16
     assert answer.choices[0].finish_reason == "length"
 
 

@@ -164,3 +164,45 @@ def test_a_template_for_tools_is_taken_for_calls_that_the_other_has_no_words_for
     assert render(prompt_of(message), TWO).startswith(" tools")
     knowing = replace(TWO, chat_template="tool_calls")
     assert render(prompt_of(message), knowing) == "tool_calls"
+
+
+SILENT = {"template_values": {"reasoning_effort": "none"}}
+SHOWN = "{{ reasoning_effort }} {{ enable_thinking }} {{ thinking }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [
+        ("{% if enable_thinking is defined and enable_thinking is false %}<>{% endif %}", "<>"),
+        (
+            "{% if not thinking is defined %}{% set thinking = true %}{% endif %}"
+            "{% if not thinking %}<>{% endif %}",
+            "<>",
+        ),
+        ("{{ reasoning_effort }}", "none"),
+        (SHOWN, "none False False"),
+    ],
+)
+def test_a_template_is_told_in_its_own_words_that_the_model_is_not_to_think(template, shown):
+    assert render(prompt_of(**SILENT), facts_of(template), thinks=True) == shown
+
+
+def test_what_the_caller_says_of_thinking_stays():
+    prompt = prompt_of(**SILENT, callers_values={"enable_thinking": True})
+    text = render(prompt, facts_of(SHOWN), takes_callers_values=True, thinks=True)
+    assert text == "none True False"
+
+
+def test_a_model_that_cannot_be_kept_from_thinking_refuses_to_be():
+    with pytest.raises(InvalidRequest, match="thinking_token_budget") as caught:
+        render(prompt_of(**SILENT), facts_of(GENERAL), thinks=True)
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "reasoning_effort")
+
+
+def test_a_model_that_does_not_think_is_not_kept_from_it():
+    assert render(prompt_of(**SILENT), facts_of(GENERAL)) == "<user>hi</>"
+
+
+def test_other_efforts_switch_nothing():
+    prompt = prompt_of(template_values={"reasoning_effort": "low"})
+    assert render(prompt, facts_of(SHOWN), thinks=True) == "low  "

@@ -19,7 +19,7 @@ class SamplerState:
 
     vocab_size: ids from there on are padding of the logits and never drawn; every state of a
     batch has the same. end_ids end the sequence unless the parameters say ignore_eos.
-    Raises BadParameter for a token that does not exist.
+    Raises BadParameter for a token that does not exist; those that the model itself names may.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class SamplerState:
         self._uniforms = Uniforms(params.seed)
         self._ending = params.stop_token_ids | (frozenset() if params.ignore_eos else end_ids)
         self._ending_ids = _ids(token for token in self._ending if 0 <= token < vocab_size)
+        self._known("stop_token_ids", params.stop_token_ids - end_ids)
         self.bias_ids = self._known("logit_bias", (token for token, _ in params.logit_bias))
         self.bias = np.array([bias for _, bias in params.logit_bias], np.float32)
         allowed = params.allowed_token_ids
@@ -96,7 +97,8 @@ class SamplerState:
         if len(unknown):
             raise BadParameter(
                 param,
-                f"{param} names token {unknown[0]}; the vocabulary ends at {self.vocab_size - 1}",
+                f"{param} names token {unknown[0]}, which is outside the vocabulary of "
+                f"{self.vocab_size} tokens",
             )
         return ids
 

@@ -44,6 +44,7 @@ class Translator:
         end_id, *other_ends = self.end_ids or (-1,)  # it takes one; the others are stop tokens
         stops = {*sampling.stop_token_ids, *(() if sampling.ignore_eos else other_ends)}
         _check(generation, stops)
+        self._check_known("stop_token_ids", sampling.stop_token_ids.difference(self.end_ids))
         params = self.library.sampling_params(
             end_id=end_id,
             max_tokens=generation.max_tokens,
@@ -97,8 +98,8 @@ class Translator:
         for token in tokens:
             if not 0 <= token < self.logits_size:
                 raise BadParameter(
-                    param, f"{param} names token {token}; the vocabulary ends at "
-                    f"{self.logits_size - 1}",
+                    param, f"{param} names token {token}, which is outside the vocabulary of "
+                    f"{self.logits_size} tokens",
                 )  # fmt: skip
 
     def _guide(self, guide: Guide | None) -> Any:

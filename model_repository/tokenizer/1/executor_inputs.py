@@ -52,7 +52,9 @@ class ExecutorInputs:
     def _ends(self, given: Elements) -> tuple[int, list[int]]:
         """The one end token that it takes, and the others, which become stop words."""
         end_id, *others = (-1,) if _first(given, "ignore_eos", False) else self.end_ids or (-1,)
-        stops = list(dict.fromkeys([*others, *given("stop_token_ids")]))
+        asked = given("stop_token_ids")
+        self._check_known("stop_token_ids", set(asked).difference(self.end_ids))
+        stops = list(dict.fromkeys([*others, *asked]))
         if _first(given, "min_tokens", 0) and stops:
             raise Refusal(
                 "invalid_parameter",
@@ -85,7 +87,8 @@ class ExecutorInputs:
                 raise Refusal(
                     "invalid_parameter",
                     param,
-                    f"{param} names token {token}; the vocabulary ends at {self.logits_size - 1}",
+                    f"{param} names token {token}, which is outside the vocabulary of "
+                    f"{self.logits_size} tokens",
                 )
 
 

@@ -53,7 +53,8 @@ class Asking:
     async def completion(self, body: CompletionBody) -> tuple[GenerationRequest, Renderer]:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt")
-        request = self._constrained(completions.to_domain(body), body)
+        facts = self._registry.known(body.model).facts
+        request = self._constrained(completions.to_domain(body, facts), body)
         fingerprint = self._fingerprint(body.model)
         renderer = CompletionRenderer(body, request, fingerprint=fingerprint)
         return request, await self._extended(body, request, renderer)

@@ -10,6 +10,7 @@ from proxy.api.body import FieldError
 from proxy.api.openai.fields import (
     INT32_MAX,
     Label,
+    ListOf,
     Metadata,
     PromptText,
     Text,
@@ -92,7 +93,9 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody, NvExtBody):
 
     @property
     def tells_usage_always(self) -> bool:
-        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
+        """Without a last chunk, too, unless usage is not to be included at all."""
+        told = self.stream_options
+        return bool(told and told.continuous_usage_stats and told.include_usage is not False)
 
     def shared(self, top_log_probs: int | None) -> dict[str, Any]:
         """Fields of a GenerationRequest. vLLM's priority is lower first, the engine's higher."""
@@ -142,11 +145,11 @@ class Prediction(RequestBody):
 
 
 class ChatCompletionBody(GenerationBody, ToolsBody):
-    messages: Annotated[list[MessageBody], Field(min_length=1)]
+    messages: Annotated[ListOf[MessageBody], Field(min_length=1)]
     max_completion_tokens: TokenLimit | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    modalities: Annotated[list[Modality], Field(min_length=1)] | None = None
+    modalities: Annotated[ListOf[Modality], Field(min_length=1)] | None = None
     prediction: Prediction | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
@@ -156,7 +159,7 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    documents: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = None
+    documents: Annotated[ListOf[dict[str, Any]], Field(min_length=1)] | None = None
     chat_template: Annotated[str, StringConstraints(min_length=1, max_length=65_536)] | None = None
     prompt_token_ids: TokenIds | None = None
 
@@ -174,7 +177,7 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
 
     @model_validator(mode="after")
     def _top_logprobs_need_logprobs(self) -> ChatCompletionBody:
-        if self.top_logprobs is not None and not self.logprobs:
+        if self.top_logprobs and not self.logprobs:
             raise FieldError(
                 "top_logprobs", "'top_logprobs' is only allowed when 'logprobs' is true"
             )

@@ -13,8 +13,8 @@ from proxy.domain.request import (
     TokenPrompt,
 )
 
-# Of these the values say what happens in any case, so a template need not know of them.
-USUAL = {("verbosity", "medium"), ("reasoning_effort", "none")}
+# It says what happens in any case, so a template need not know of it.
+USUAL = ("verbosity", "medium")
 
 
 def to_domain(body: ChatCompletionBody) -> GenerationRequest:
@@ -50,7 +50,7 @@ def _chat_prompt(body: ChatCompletionBody) -> ChatPrompt:
         template_values={
             name: value
             for name, value in values.items()
-            if value is not None and (name, value) not in USUAL
+            if value is not None and (name, value) != USUAL
         }
         | ({} if body.documents is None else {"documents": body.documents}),
         callers_values=body.chat_template_kwargs or {},

@@ -65,7 +65,8 @@ class ChatRenderer:
             )
             content = None if says_nothing else ""
             role = {"role": "assistant", "content": content, "refusal": None}
-            chunks.append(self._chunk(event, _choice(self._begun, role)))
+            begun = _choice(self._begun, role)
+            chunks.append(self._usage.opening(self._chunk_head, event, begun))
             self._begun += 1
         if isinstance(event, Finished):
             chunks.append(self._chunk(event, _choice(event.choice, {}, event.reason.value)))

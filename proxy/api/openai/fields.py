@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from itertools import islice
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -12,12 +13,36 @@ from pydantic import (
     Field,
     StringConstraints,
     Tag,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 
 from proxy.api.body import FieldError
 
 INT32_MAX = 2**31 - 1
+UNKNOWN_AT_MOST = 50
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
+SLICE = 100
+
+
+def _in_slices(given: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """A dict looked at up to the first slice with a mistake."""
+    if not isinstance(given, dict):
+        return check(given)
+    items = iter(given.items())
+    found: dict[Any, Any] = {}
+    while part := dict(islice(items, SLICE)):
+        found |= check(part)
+    return found
+
+
+# A body of a million mistakes would cost a gigabyte of errors. Not all versions of pydantic that
+# NVIDIA's containers have know `fail_fast` for a dict.
+ListOf = Annotated[list[Item], Field(fail_fast=True)]
+DictOf = Annotated[dict[Key, Item], WrapValidator(_in_slices)]
 
 
 class RequestBody(BaseModel):
@@ -30,6 +55,12 @@ class RequestBody(BaseModel):
     def _null_is_not_given(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
+        if len(given) > len(cls.model_fields) + UNKNOWN_AT_MOST:
+            raise FieldError(
+                None,
+                f"it has {len(given)} fields, of which this server knows {len(cls.model_fields)}",
+                code="unsupported_parameter",
+            )
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -65,7 +96,7 @@ def _token_id(key: str) -> str:
 
 
 TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
-TokenIds = Annotated[list[TokenId], Field(min_length=1)]
+TokenIds = Annotated[ListOf[TokenId], Field(min_length=1)]
 TokenIdKey = Annotated[str, StringConstraints(max_length=10), AfterValidator(_token_id)]
 TokenLimit = Annotated[int, Field(ge=1, le=INT32_MAX)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -74,18 +105,18 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 Label = Annotated[str, StringConstraints(max_length=512)]
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 Stop = Annotated[
-    Annotated[StopString, Tag("<text>")] | Annotated[list[StopString], Tag("<list>")],
+    Annotated[StopString, Tag("<text>")] | Annotated[ListOf[StopString], Tag("<list>")],
     Discriminator(_text_or_list),
 ]
 PromptText = Annotated[
     Annotated[str, Tag("<text>")]
-    | Annotated[list[str], Tag("<list>"), Field(min_length=1)]
+    | Annotated[ListOf[str], Tag("<list>"), Field(min_length=1)]
     | Annotated[TokenIds, Tag("<ids>")]
-    | Annotated[list[TokenIds], Tag("<batch>"), Field(min_length=1)],
+    | Annotated[ListOf[TokenIds], Tag("<batch>"), Field(min_length=1)],
     Discriminator(_kind_of_prompt),
 ]
 MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-Metadata = Annotated[dict[MetadataKey, Label], Field(max_length=16)]
+Metadata = Annotated[DictOf[MetadataKey, Label], Field(max_length=16)]
 
 
 # Parts of OpenAI's and vLLM's messages that are no text.
@@ -119,7 +150,7 @@ class TextPart(RequestBody):
 
 
 Text = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[list[TextPart], Tag("<list>"), Field(min_length=1)],
+    Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>"), Field(min_length=1)],
     Discriminator(_text_or_list),
 ]
 

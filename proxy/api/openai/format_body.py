@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
 from proxy.api.body import FieldError
-from proxy.api.openai.fields import RequestBody, only
+from proxy.api.openai.fields import ListOf, RequestBody, only
 from proxy.structured.asked import Asked, Form
 
 Guide = Annotated[str, StringConstraints(min_length=1)]
@@ -21,7 +21,7 @@ Json = Annotated[
     Annotated[Guide, Tag("<text>")] | Annotated[JsonObject, Tag("<object>")],
     Discriminator(lambda value: "<object>" if isinstance(value, dict) else "<text>"),
 ]
-Choices = Annotated[list[Guide], Field(min_length=1)]
+Choices = Annotated[ListOf[Guide], Field(min_length=1)]
 SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
@@ -98,8 +98,8 @@ class StructuralTagFormat(RequestBody):
 
     type: Literal["structural_tag"]
     format: JsonObject | None = None
-    structures: list[JsonObject] | None = None
-    triggers: list[Guide] | None = None
+    structures: ListOf[JsonObject] | None = None
+    triggers: ListOf[Guide] | None = None
 
     def asked(self) -> Asked:
         given = self.model_dump(exclude_none=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from proxy.api.body import FieldError
-from proxy.api.openai.fields import INT32_MAX, RequestBody, TokenIds
+from proxy.api.openai.fields import INT32_MAX, ListOf, RequestBody, TokenIds
 from proxy.domain.errors import InvalidRequest, echoed
 
 AnnotationName = Literal["request_id", "formatted_prompt", "token_ids", "timing"]
@@ -29,8 +29,8 @@ class NvExt(RequestBody):
     greedy_sampling: bool | None = None
     greed_sampling: bool | None = None
     use_raw_prompt: bool | None = None
-    annotations: list[AnnotationName] | None = None
-    extra_fields: list[ExtraField] | None = None
+    annotations: ListOf[AnnotationName] | None = None
+    extra_fields: ListOf[ExtraField] | None = None
     token_data: TokenIds | None = None
     max_thinking_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     agent_hints: AgentHints | None = None

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from proxy.api import body
 from proxy.api.answer import in_words
 from proxy.api.body import BodyLimits
+from proxy.api.document import documented
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.bodies import ChatCompletionBody
 from proxy.domain.engine import EngineRequest
@@ -22,7 +23,7 @@ def routes(
     service: Service, tokenizer: Tokenizer, asking: Asking, *, limits: BodyLimits
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
-    takes = body.documented(ChatCompletionBody)
+    takes = documented(ChatCompletionBody)
 
     @router.post("/chat/completions/render", openapi_extra=takes)
     async def render_chat_completion(http: Request) -> Response:

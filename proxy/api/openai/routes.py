@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 from proxy.api import body, sse
 from proxy.api.answer import Answers, Renderer
 from proxy.api.body import BodyLimits
+from proxy.api.document import documented
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
 from proxy.api.openai.models import model_body, model_list
@@ -25,12 +26,12 @@ def routes(
             return answers.streamed(request, renderer, sse.OPENAI)
         return answers.whole(request, renderer)
 
-    @router.post("/chat/completions", openapi_extra=body.documented(ChatCompletionBody))
+    @router.post("/chat/completions", openapi_extra=documented(ChatCompletionBody))
     async def create_chat_completion(http: Request) -> Response:
         asked = await body.read(http, ChatCompletionBody, limits=limits)
         return answer(*await asking.chat(asked), streams=bool(asked.stream))
 
-    @router.post("/completions", openapi_extra=body.documented(CompletionBody))
+    @router.post("/completions", openapi_extra=documented(CompletionBody))
     async def create_completion(http: Request) -> Response:
         asked = await body.read(http, CompletionBody, limits=limits)
         return answer(*await asking.completion(asked), streams=bool(asked.stream))

@@ -9,6 +9,8 @@ from pydantic import Field
 from proxy.api.openai.fields import (
     INT32_MAX,
     Bias,
+    DictOf,
+    ListOf,
     Penalty,
     Probability,
     RequestBody,
@@ -36,13 +38,13 @@ class SamplingBody(RequestBody):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
-    logit_bias: dict[TokenIdKey, Bias] | None = None
+    logit_bias: DictOf[TokenIdKey, Bias] | None = None
     allowed_token_ids: TokenIds | None = None
-    bad_words: list[StopString] | None = None
+    bad_words: ListOf[StopString] | None = None
     min_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     ignore_eos: bool | None = None
     stop: Stop | None = None
-    stop_token_ids: list[TokenId] | None = None
+    stop_token_ids: ListOf[TokenId] | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
 

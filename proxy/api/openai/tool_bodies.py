@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from proxy.api.body import FieldError
-from proxy.api.openai.fields import RequestBody, only
+from proxy.api.openai.fields import ListOf, RequestBody, only
 from proxy.api.openai.message_bodies import FunctionName
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
@@ -50,7 +50,7 @@ class NamedToolBody(RequestBody):
 
 class AllowedBody(RequestBody):
     mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedToolBody], Field(min_length=1)]
+    tools: Annotated[ListOf[NamedToolBody], Field(min_length=1)]
 
 
 class AllowedToolsBody(RequestBody):
@@ -75,7 +75,7 @@ ToolChoiceBody = Annotated[
 class ToolsBody(RequestBody):
     """A part of ChatCompletionBody. An empty list of tools is none."""
 
-    tools: list[ToolBody] | None = None
+    tools: ListOf[ToolBody] | None = None
     tool_choice: ToolChoiceBody | None = None
     parallel_tool_calls: bool | None = None
     server_tools: bool | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from proxy.api.openai.bodies import GenerationBody
@@ -43,6 +44,15 @@ class StreamUsage:
                 self._by_choice[event.choice] = event.usage
             chunk["usage"] = usage_body(self._sum())
         return chunk
+
+    def opening(
+        self, head: dict[str, Any], event: OutputEvent, choice: dict[str, Any]
+    ) -> dict[str, Any]:
+        """A chunk before the choice has any text: nothing but the prompt is counted."""
+        usage = event.usage
+        if usage is not None:
+            event = replace(event, usage=replace(usage, completion_tokens=0, reasoning_tokens=0))
+        return self.chunk(head, event, choice)
 
     def last_chunks(self, head: dict[str, Any], event: Finished) -> list[dict[str, Any]]:
         """After the last choice has finished, where it was asked for."""

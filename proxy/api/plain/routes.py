@@ -8,6 +8,7 @@ from starlette.responses import Response
 from proxy.api import body, ndjson, sse
 from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits
+from proxy.api.document import documented
 from proxy.api.plain import chat
 from proxy.api.plain.chat import PlainChatBody, PlainRenderer
 from proxy.domain.request import GenerationRequest
@@ -16,7 +17,7 @@ from proxy.registry import Registry
 
 def routes(answers: Answers, registry: Registry, *, limits: BodyLimits) -> APIRouter:
     router = APIRouter(prefix="/chat")
-    takes = body.documented(PlainChatBody)
+    takes = documented(PlainChatBody)
 
     async def asked(http: Request) -> GenerationRequest:
         given = await body.read(http, PlainChatBody, limits=limits)

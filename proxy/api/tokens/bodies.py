@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from proxy.api.body import FieldError
 from proxy.api.openai.bodies import MessageBody, RequestBody
-from proxy.api.openai.fields import TokenId
+from proxy.api.openai.fields import ListOf, TokenId
 from proxy.api.openai.tool_bodies import ToolBody
 from proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
 
@@ -19,10 +19,10 @@ class TokenizeBody(RequestBody):
 
     model: str | None = None
     prompt: str | None = None
-    messages: Annotated[list[MessageBody], Field(min_length=1)] | None = None
+    messages: Annotated[ListOf[MessageBody], Field(min_length=1)] | None = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
-    tools: list[ToolBody] | None = None
+    tools: ListOf[ToolBody] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
 
@@ -56,4 +56,4 @@ class TokenizeBody(RequestBody):
 
 class DetokenizeBody(RequestBody):
     model: str | None = None
-    tokens: list[TokenId]
+    tokens: ListOf[TokenId]

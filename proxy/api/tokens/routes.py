@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from proxy.api import body
 from proxy.api.answer import in_words
 from proxy.api.body import BodyLimits
+from proxy.api.document import documented
 from proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
@@ -25,7 +26,7 @@ def routes(
 ) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/tokenize", openapi_extra=body.documented(TokenizeBody))
+    @router.post("/tokenize", openapi_extra=documented(TokenizeBody))
     async def tokenize(http: Request) -> Response:
         """Text or messages -> token ids and their count. What cannot be served is refused."""
         asked = await body.read(http, TokenizeBody, limits=limits)
@@ -47,7 +48,7 @@ def routes(
             }
         )
 
-    @router.post("/detokenize", openapi_extra=body.documented(DetokenizeBody))
+    @router.post("/detokenize", openapi_extra=documented(DetokenizeBody))
     async def detokenize(http: Request) -> Response:
         """Token ids -> text, without special tokens."""
         asked = await body.read(http, DetokenizeBody, limits=limits)

@@ -61,6 +61,8 @@ for _ in range(70):
     [
         ("[1]", "not an object"),
         ("{", "not JSON"),
+        (r'{"const": "\ud800"}', "not JSON"),
+        (r'{"\ud800": 1}', "not JSON"),
         ({"type": "thing"}, "'type'"),
         ({"properties": {"a": {"minLength": -1}}}, "'minLength'"),
         ({"properties": {"a": 3}}, "not of types"),

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from proxy.domain.errors import InvalidSchema
+from proxy.structured.asked import Asked, Form, constraint
 from proxy.structured.schema import SchemaLimits
 from proxy.structured.structural_tags import WHITESPACE_AT_MOST, checked
 
@@ -42,3 +43,18 @@ def test_a_schema_as_deep_as_it_may_be_stands_in_formats():
     for _ in range(10):
         tag = {"type": "sequence", "elements": [tag]}
     assert json.dumps(schema) in json.dumps(checked({"format": tag}, "f", SchemaLimits()))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (r'{"format": {"type": "tag", "begin": "\ud800"}}', "not JSON"),
+        (r'{"format": {"type": "json_schema", "json_schema": {"const": "\ud800"}}}', "not JSON"),
+        ('{"format": {"at_least": NaN}}', "not JSON"),
+    ],
+)
+def test_a_text_that_no_engine_could_be_given_is_refused(text, said):
+    asked = Asked(field="structural_tag", form=Form.STRUCTURAL_TAG, value=text)
+    with pytest.raises(InvalidSchema, match=said) as caught:
+        constraint(asked, SchemaLimits())
+    assert caught.value.param == "structural_tag"
