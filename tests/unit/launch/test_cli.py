@@ -60,7 +60,8 @@ def test_help_names_every_command(capfd):
 
 @pytest.mark.parametrize("command", ["serve", "proxy"])
 def test_a_taken_port_is_said_before_anything_else(capfd, folder, taken, command):
-    err = refused(capfd, command, "--port", taken, "--models-file", folder / "none.yaml")
+    (folder / "models.yaml").write_text("models: {m: {weights: none}}")
+    err = refused(capfd, command, "--port", taken, "--models-file", folder / "models.yaml")
     assert f"PORT={taken}" in err
     assert "set PORT to a free port" in err
 
