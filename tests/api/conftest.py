@@ -26,9 +26,10 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(engine: ScriptedEngine, catalog=None, **settings) -> TestClient:
-            nothing_said = tmp_path / "models.yaml"
-            nothing_said.write_text("models: {another: {weights: w}}")
-            settings = Settings(**{"models_file": nothing_said, **settings})
+            none = tmp_path / "none.yaml"  # says nothing of the model, unless a test wrote it
+            if not none.exists():
+                none.write_text("models: {another: {weights: w}}")
+            settings = Settings(**{"models_file": none, **settings})
             app = compose(settings, engine, catalog or FixedCatalog(), ByteTokenizer())
             return stack.enter_context(TestClient(app))
 

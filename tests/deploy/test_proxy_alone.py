@@ -47,9 +47,14 @@ def test_an_absent_package_cannot_be_imported():
     assert Absent({"torch"}).find_spec("torchless") is None
 
 
-@pytest.mark.parametrize("models_file", [str(ROOT / "models.yaml"), "none.yaml"])
-def test_it_lives_and_says_that_it_waits_for_triton(proxy, models_file):
-    started = proxy(models_file)
+def test_a_models_file_that_is_named_and_not_there_ends_the_start(proxy, tmp_path):
+    started = proxy(str(tmp_path / "modles.yaml"))
+    assert started.process.wait(30) != 0
+    assert "modles.yaml" in started.log.read_text()
+
+
+def test_it_lives_and_says_that_it_waits_for_triton(proxy):
+    started = proxy(str(ROOT / "models.yaml"))
 
     def lives() -> bool:
         assert started.process.poll() is None, started.log.read_text()

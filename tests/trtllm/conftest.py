@@ -51,7 +51,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             if proxy_for is not None:
                 target = f"grpc://127.0.0.1:{proxy_for.triton_grpc_port}"
                 command, module = ["proxy", "--triton", target], "proxy.cli"
-                environment |= {"MODELS_FILE": str(folder / "none.yaml")}
+                others = folder / "others.yaml"
+                others.write_text("models: {another: {weights: w}}")
+                environment |= {"MODELS_FILE": str(others)}
                 environment |= {"TRITON_METRICS_PORT": str(proxy_for.triton_metrics_port)}
             stack = Stack(command, environment, folder / "log.txt", module)
             cleanup.callback(stack.stop)
