@@ -161,6 +161,36 @@ ENDING = Mixture(
     ),
 )
 
+# Two layers more: the skills that need several steps of thought, most of all which value is whose.
+DEEPER = Mixture(
+    (
+        (long_chat, 0.22),
+        (one_call, 0.12),
+        (two_calls, 0.19),
+        (no_call, 0.05),
+        (after_result, 0.02),
+        (extraction, 0.05),
+        (extractions, 0.03),
+        (made_extractions, 0.14),
+        (copying, 0.09),
+        (chat, 0.05),
+        (manner, 0.04),
+    ),
+    Habits(
+        odd_words=0.25,
+        piece_words=0.25,
+        families=0.5,
+        disguises=0.5,
+        alike=0.35,
+        siblings=0.1,
+        odd_verbs=0.25,
+        values_first=0.35,
+        loose_results=0.5,
+        free_results=0.2,
+        has_one_joker=True,
+    ),
+)
+
 
 def conversations(
     mixture: Mixture, seed: int, pieces: tuple[str, ...] = ()

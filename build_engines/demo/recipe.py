@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from build_engines.demo.corpus import CLOSING, ENDING, FIRST, LATE, MAIN, THIRD, WIDER, Mixture
+from build_engines.demo.corpus import CLOSING, DEEPER, ENDING, FIRST, LATE, MAIN, THIRD, WIDER, Mixture
 from build_engines.demo.network import Shape
+from build_engines.demo.stages import Stage
 
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
 Phases = tuple[tuple[int, Mixture], ...]  # the step at which a mixture begins
 
-# Warm up, hold while copying settles, then fall to zero; up again for a second and a third cycle.
+# Warm up, hold while copying settles, then fall to zero; up again for each further cycle.
 RATES: Schedule = (
     (-1, 0.0),
     (59, 1.0),
@@ -32,6 +33,9 @@ RATES: Schedule = (
     (13260, 0.228),
     (14700, 0.02),
     (14950, 0.0),
+    (15030, 0.8),
+    (16500, 0.75),
+    (20150, 0.0),
 )
 PHASES: Phases = (
     (0, FIRST),
@@ -41,7 +45,11 @@ PHASES: Phases = (
     (7388, CLOSING),
     (9757, THIRD),
     (12000, ENDING),
+    (14950, DEEPER),
 )
+
+# The last cycle has two layers more and takes two batches a step, a core each.
+STAGES = (Stage(), Stage(start=14950, repeated=(1, 2), batches=2, is_compiled=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +57,7 @@ class Recipe:
     shape: Shape = field(default_factory=Shape)
     seed: int = 1
     phases: Phases = PHASES
+    stages: tuple[Stage, ...] = STAGES
     batch_tokens: int = 4096
     muon_rate: float = 0.002  # matrices, scaled like AdamW's
     adam_rate: float = 0.004  # embedding and norms
@@ -65,6 +74,16 @@ class Recipe:
     @property
     def steps(self) -> int:
         return self.rates[-1][0]
+
+    def entered(self, step: int) -> tuple[Stage, ...]:
+        """The stages that the first `step` updates were made in, the first one always."""
+        first, *others = self.stages
+        return (first, *(stage for stage in others if stage.start < step))
+
+    def shape_at(self, step: int) -> Shape:
+        """The network's after so many updates."""
+        added = sum(len(stage.repeated) for stage in self.entered(step))
+        return replace(self.shape, layers=self.shape.layers + added)
 
     def mixture(self, step: int) -> Mixture:
         """The one whose phase holds the step."""
