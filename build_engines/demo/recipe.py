@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from build_engines.demo.corpus import CLOSING, DEEPER, ENDING, FIRST, LATE, MAIN, THIRD, WIDER, Mixture
+from build_engines.demo.corpus import (
+    CLOSING,
+    DEEPER,
+    ENDING,
+    FIRST,
+    LATE,
+    MAIN,
+    THIRD,
+    WIDER,
+    Mixture,
+)
 from build_engines.demo.network import Shape
 from build_engines.demo.stages import Stage
 
@@ -70,6 +80,9 @@ class Recipe:
         starts = [start for start, _ in self.phases]
         if starts != sorted({0, *starts}):
             raise ValueError(f"the phases must rise from step 0: {starts}")
+        starts = [stage.start for stage in self.stages]
+        if starts != sorted({0, *starts}):
+            raise ValueError(f"the stages must rise from step 0: {starts}")
 
     @property
     def steps(self) -> int:

@@ -154,7 +154,7 @@ class Trainer:
 
 
 def optimizers(network: Llama, recipe: Recipe, parts: int) -> list[torch.optim.Optimizer]:
-    """Muon for the layers' matrices, in so many parts, and AdamW for the embedding and the norms."""
+    """Muon for the layers' matrices, in so many parts; AdamW for the embedding and the norms."""
     layers = dict(network.layers.named_parameters())
     matrices = [parameter for parameter in layers.values() if parameter.dim() == 2]
     norms = [parameter for parameter in network.parameters() if parameter.dim() == 1]
