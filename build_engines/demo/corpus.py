@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from build_engines.demo.chat import Conversation
 from build_engines.demo.copying import copying
@@ -189,6 +189,11 @@ DEEPER = Mixture(
         free_results=0.2,
         has_one_joker=True,
     ),
+)
+
+# The same with twice as many hand-written kinds of tools.
+BROADER = replace(
+    DEEPER, habits=replace(DEEPER.habits, families=0.55, alike=0.3, has_later_kinds=True)
 )
 
 

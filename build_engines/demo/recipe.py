@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from build_engines.demo.corpus import (
+    BROADER,
     CLOSING,
     DEEPER,
     ENDING,
@@ -56,6 +57,7 @@ PHASES: Phases = (
     (9757, THIRD),
     (12000, ENDING),
     (14950, DEEPER),
+    (15500, BROADER),
 )
 
 # The last cycle has two layers more and takes two batches a step, a core each.
