@@ -46,7 +46,7 @@ RATES: Schedule = (
     (14950, 0.0),
     (15030, 0.8),
     (16500, 0.75),
-    (20150, 0.0),
+    (19000, 0.0),
 )
 PHASES: Phases = (
     (0, FIRST),
@@ -60,8 +60,14 @@ PHASES: Phases = (
     (15500, BROADER),
 )
 
-# The last cycle has two layers more and takes two batches a step, a core each.
-STAGES = (Stage(), Stage(start=14950, repeated=(1, 2), batches=2, is_compiled=True))
+# The last cycle has two layers more and takes two batches a step, a core each; then it looks for
+# what is still hard, for most of the text is learned by then, and ends on the text as it comes.
+STAGES = (
+    Stage(),
+    Stage(start=14950, repeated=(1, 2), batches=2, is_compiled=True),
+    Stage(start=16000, batches=2, candidates=3, is_compiled=True),
+    Stage(start=18700, batches=2, is_compiled=True),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,12 @@ from build_engines.demo.network import Llama
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """From the step `start` on; a stage begins with optimizers that remember nothing."""
+    """From the step `start` on; new layers or other batches begin with new optimizers."""
 
     start: int = 0
     repeated: tuple[int, ...] = ()  # layers that a copy of themselves comes after
     batches: int = 1  # of a step, each on a thread of its own
+    candidates: int = 1  # rows drawn for each one that is learned from: the hardest of them
     is_compiled: bool = False  # the layers, by torch.compile: it needs a C++ compiler
 
 
@@ -41,7 +42,7 @@ class Lanes:
     """A step's batches side by side; the sums are the same however the threads run."""
 
     def __init__(self, network: Llama, stage: Stage) -> None:
-        self.network, self.count = network, stage.batches
+        self.network, self.count, self.candidates = network, stage.batches, stage.candidates
         threads = max(1, torch.get_num_threads() // stage.batches)
         self.pool = ThreadPoolExecutor(
             stage.batches, initializer=torch.set_num_threads, initargs=(threads,)
@@ -54,7 +55,7 @@ class Lanes:
         """Leaves the mean of the batches' gradients in the parameters; returns their mean loss."""
         if self.count == 1:
             (batch,) = batches
-            loss = self.loss(batch)
+            loss = self.loss(self.hardest(batch))
             loss.backward()  # type: ignore[no-untyped-call]
             return loss.item()
         found = list(self.pool.map(self.gradient, batches))
@@ -63,8 +64,25 @@ class Lanes:
         return sum(loss for loss, _ in found) / self.count
 
     def gradient(self, batch: Batch) -> tuple[float, tuple[Tensor, ...]]:
-        loss = self.loss(batch)
+        loss = self.loss(self.hardest(batch))
         return loss.item(), torch.autograd.grad(loss, list(self.network.parameters()))
+
+    def hardest(self, batch: Batch) -> Batch:
+        """The rows that the network finds least likely, one of so many candidates."""
+        rows = len(batch.ids)
+        if self.candidates == 1 or rows < self.candidates:
+            return batch
+        parts = zip(
+            batch.ids.chunk(self.candidates), batch.targets.chunk(self.candidates), strict=True
+        )
+        device = self.network.embedding.device
+        with torch.no_grad():
+            losses = [
+                self.network.row_losses(ids.to(device), targets.to(device), torch.bfloat16)
+                for ids, targets in parts
+            ]
+        kept = torch.cat(losses).topk(rows // self.candidates).indices.cpu()
+        return Batch(batch.ids[kept], batch.targets[kept])
 
     def loss(self, batch: Batch) -> Tensor:
         device = self.network.embedding.device

@@ -76,14 +76,17 @@ class Trainer:
         head_start(self.network)
         self.network.to(device)
         self.step, self.chunk, self.offset, self.chunk_step = 0, 0, 0, 0
-        self.enter(recipe.stages[0])
+        self.optimizers: list[torch.optim.Optimizer] = []
+        self.stage = recipe.stages[0]
+        self.enter(self.stage)
         if (saved := run.checkpoint()) is not None:
             self.restore(saved)
 
     def enter(self, stage: Stage) -> None:
-        self.stage, self.network = stage, grown(self.network, stage.repeated)
-        self.lanes = Lanes(self.network, stage)
-        self.optimizers = optimizers(self.network, self.recipe, stage.batches)
+        if not self.optimizers or stage.repeated or stage.batches != self.stage.batches:
+            self.network = grown(self.network, stage.repeated)
+            self.optimizers = optimizers(self.network, self.recipe, stage.batches)
+        self.stage, self.lanes = stage, Lanes(self.network, stage)
 
     def restore(self, saved: dict[str, Any]) -> None:
         for stage in self.recipe.entered(saved["step"])[1:]:
@@ -116,7 +119,9 @@ class Trainer:
                 self.chunk_step = self.step
             seed = recipe.seed * 1_000_003 + self.chunk
             mixture = recipe.mixture(self.chunk_step)
-            for batch in chunk(self.encoder, mixture, seed, recipe.batch_tokens)[self.offset :]:
+            candidates = recipe.entered(self.chunk_step + 1)[-1].candidates
+            drawn = chunk(self.encoder, mixture, seed, recipe.batch_tokens, candidates)
+            for batch in drawn[self.offset :]:
                 self.offset += 1
                 yield batch
             self.chunk, self.offset = self.chunk + 1, 0

@@ -20,7 +20,11 @@ GROWING = Recipe(
     shape=Shape(layers=2),
     rates=((0, 1.0), (6, 0.0)),
     batch_tokens=512,
-    stages=(Stage(), Stage(start=2, repeated=(0, 1), batches=2)),
+    stages=(
+        Stage(),
+        Stage(start=2, repeated=(0, 1), batches=2),
+        Stage(start=4, batches=2, candidates=3),
+    ),
 )
 
 
@@ -106,3 +110,21 @@ def test_a_folder_has_the_layers_of_its_step(tmp_path: Path) -> None:
 def test_stages_must_rise_from_the_first_step() -> None:
     with pytest.raises(ValueError, match="stages must rise"):
         replace(GROWING, stages=(Stage(start=3),))
+
+
+def test_the_hardest_rows_are_learned_from() -> None:
+    network, batch = small(), drawn(7)
+    losses = network.row_losses(batch.ids, batch.targets, torch.bfloat16)
+    kept = Lanes(network, Stage(candidates=3)).hardest(batch)
+    hardest = losses.topk(2).indices
+    assert torch.equal(kept.ids, batch.ids[hardest])
+    assert torch.equal(kept.targets, batch.targets[hardest])
+
+
+def test_the_losses_of_rows_are_sums_of_the_loss() -> None:
+    network, batch = small(), drawn(4)
+    wanted = (batch.targets != IGNORED).sum()
+    rows = network.row_losses(batch.ids, batch.targets, torch.float32)
+    torch.testing.assert_close(
+        rows.sum() / wanted, network.loss(batch.ids, batch.targets, torch.float32)
+    )
