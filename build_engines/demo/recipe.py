@@ -46,7 +46,8 @@ RATES: Schedule = (
     (14950, 0.0),
     (15030, 0.8),
     (16500, 0.75),
-    (18420, 0.0),
+    (16800, 0.6328125),
+    (18050, 0.0),
 )
 PHASES: Phases = (
     (0, FIRST),
@@ -66,7 +67,7 @@ STAGES = (
     Stage(),
     Stage(start=14950, repeated=(1, 2), batches=2, is_compiled=True),
     Stage(start=16000, batches=2, candidates=3, is_compiled=True),
-    Stage(start=18170, batches=2, is_compiled=True),
+    Stage(start=17900, batches=2, is_compiled=True),
 )
 
 
