@@ -40,7 +40,7 @@ def train(
 @app.command()
 def export(run: Folder = RUN, model: Path = MODEL) -> None:
     """Writes the Hugging Face folder from the last checkpoint."""
-    export_folder(Run(run), Recipe().shape, model)
+    export_folder(Run(run), Recipe(), model)
 
 
 @app.command("eval")

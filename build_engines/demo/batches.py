@@ -56,9 +56,11 @@ class Encoder:
         return ids, targets
 
 
-def chunk(encoder: Encoder, mixture: Mixture, seed: int, tokens: int) -> list[Batch]:
-    """One chunk's batches of at most about `tokens` each, in shuffled order."""
-    drawn = itertools.islice(conversations(mixture, seed, encoder.pieces), CHUNK)
+def chunk(
+    encoder: Encoder, mixture: Mixture, seed: int, tokens: int, candidates: int = 1
+) -> list[Batch]:
+    """One chunk's batches of at most about `tokens` times `candidates` each, in shuffled order."""
+    drawn = itertools.islice(conversations(mixture, seed, encoder.pieces), CHUNK * candidates)
     coded = encoder([encoder.template.whole(conversation) for conversation in drawn])
     coded = sorted(
         (pair for pair in coded if len(pair[0]) <= LONGEST), key=lambda pair: len(pair[0])
@@ -66,7 +68,7 @@ def chunk(encoder: Encoder, mixture: Mixture, seed: int, tokens: int) -> list[Ba
     pad = id_of(encoder.tokenizer, TEXT_END)
     groups: list[list[tuple[list[int], list[int]]]] = [[]]
     for pair in coded:
-        if groups[-1] and (len(groups[-1]) + 1) * len(pair[0]) > tokens:
+        if groups[-1] and (len(groups[-1]) + 1) * len(pair[0]) > tokens * candidates:
             groups.append([])
         groups[-1].append(pair)
     random.Random(seed).shuffle(groups)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 KINDS = Path(__file__).with_name("kinds")
 SEEN_FILES = ("common", "house", "money", "travel", "computing", "office", "shop", "life")
+LATER_FILES = ("school", "health", "town", "machines", "people", "trade")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ def families(*files: str) -> tuple[Family, ...]:
 
 # Kinds that stand near each other in a file are alike, see `toolchat.toolset`.
 SEEN, UNSEEN = families(*SEEN_FILES), families("unseen")
+LATER = families(*LATER_FILES)  # which only the last phases of the training have
 
 # Other names under which a parameter of a hand-written kind may stand.
 OTHER_KEYS: dict[str, tuple[str, ...]] = {

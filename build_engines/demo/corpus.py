@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from build_engines.demo.chat import Conversation
 from build_engines.demo.copying import copying
@@ -159,6 +159,41 @@ ENDING = Mixture(
         free_results=0.2,
         has_one_joker=True,
     ),
+)
+
+# Two layers more: the skills that need several steps of thought, most of all which value is whose.
+DEEPER = Mixture(
+    (
+        (long_chat, 0.22),
+        (one_call, 0.12),
+        (two_calls, 0.19),
+        (no_call, 0.05),
+        (after_result, 0.02),
+        (extraction, 0.05),
+        (extractions, 0.03),
+        (made_extractions, 0.14),
+        (copying, 0.09),
+        (chat, 0.05),
+        (manner, 0.04),
+    ),
+    Habits(
+        odd_words=0.25,
+        piece_words=0.25,
+        families=0.5,
+        disguises=0.5,
+        alike=0.35,
+        siblings=0.1,
+        odd_verbs=0.25,
+        values_first=0.35,
+        loose_results=0.5,
+        free_results=0.2,
+        has_one_joker=True,
+    ),
+)
+
+# The same with twice as many hand-written kinds of tools.
+BROADER = replace(
+    DEEPER, habits=replace(DEEPER.habits, families=0.55, alike=0.3, has_later_kinds=True)
 )
 
 

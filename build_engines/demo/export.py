@@ -14,6 +14,7 @@ from torch import Tensor
 
 from build_engines.demo.chat import END, TEMPLATE, TEXT_END
 from build_engines.demo.network import Llama, Shape
+from build_engines.demo.recipe import Recipe
 from build_engines.demo.tokenizer import id_of, tokenizer_config
 from build_engines.demo.training import Run
 
@@ -69,11 +70,12 @@ def config(shape: Shape, ends: list[int], pad: int) -> dict[str, Any]:
     }
 
 
-def export(run: Run, shape: Shape, folder: Path) -> None:
+def export(run: Run, recipe: Recipe, folder: Path) -> None:
     """Writes all but the model card; the folder's other files stay."""
     saved = run.checkpoint()
     if saved is None:
         raise FileNotFoundError(f"no checkpoint in {run.folder}: train first")
+    shape = recipe.shape_at(saved["step"])
     network = Llama(shape)
     network.load_state_dict(saved["network"])
     tokenizer = Tokenizer.from_file(str(run.tokenizer_file))

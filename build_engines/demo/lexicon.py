@@ -42,6 +42,7 @@ class Habits:
     values_first: float = 0.0  # share of texts in which values stand before their names
     loose_results: float = 0.0  # share of tool results, see `results.loose_result`
     free_results: float = 0.0  # share of the loose ones, see `results.free_result`
+    has_later_kinds: bool = False  # of tools, see `catalogue.LATER`
     has_one_joker: bool = False  # a joke is told by the tool where there is one, else by the model
 
 

@@ -116,7 +116,20 @@ class Llama(nn.Module):
 
     def loss(self, ids: Tensor, targets: Tensor, dtype: torch.dtype) -> Tensor:
         """Mean cross-entropy where `targets` is not -100; targets[i] is what follows ids[i]."""
-        wanted = targets.view(-1) != -100
-        hidden = self.hidden(ids, dtype).reshape(-1, self.shape.width)[wanted]
-        logits = functional.linear(hidden, self.embedding.to(dtype)).float()
-        return functional.cross_entropy(logits, targets.view(-1)[wanted])
+        logits, wanted = self.wanted_logits(ids, targets, dtype)
+        return functional.cross_entropy(logits, targets[wanted])
+
+    def row_losses(self, ids: Tensor, targets: Tensor, dtype: torch.dtype) -> Tensor:
+        """[batch]: the sum of each row's cross-entropies."""
+        logits, wanted = self.wanted_logits(ids, targets, dtype)
+        losses = torch.zeros(targets.shape, device=ids.device)
+        losses[wanted] = functional.cross_entropy(logits, targets[wanted], reduction="none")
+        return losses.sum(1)
+
+    def wanted_logits(
+        self, ids: Tensor, targets: Tensor, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
+        """[wanted, vocabulary], and the mask of the places in `targets` that are wanted."""
+        wanted = targets != -100
+        hidden = self.hidden(ids, dtype)[wanted]
+        return functional.linear(hidden, self.embedding.to(dtype)).float(), wanted

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from build_engines.demo.corpus import CLOSING, ENDING, FIRST, LATE, MAIN, THIRD, WIDER, Mixture
+from build_engines.demo.corpus import (
+    BROADER,
+    CLOSING,
+    DEEPER,
+    ENDING,
+    FIRST,
+    LATE,
+    MAIN,
+    THIRD,
+    WIDER,
+    Mixture,
+)
 from build_engines.demo.network import Shape
+from build_engines.demo.stages import Stage
 
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
 Phases = tuple[tuple[int, Mixture], ...]  # the step at which a mixture begins
 
-# Warm up, hold while copying settles, then fall to zero; up again for a second and a third cycle.
+# Warm up, hold while copying settles, then fall to zero; up again for each further cycle.
 RATES: Schedule = (
     (-1, 0.0),
     (59, 1.0),
@@ -32,6 +44,10 @@ RATES: Schedule = (
     (13260, 0.228),
     (14700, 0.02),
     (14950, 0.0),
+    (15030, 0.8),
+    (16500, 0.75),
+    (16800, 0.6328125),
+    (18050, 0.0),
 )
 PHASES: Phases = (
     (0, FIRST),
@@ -41,6 +57,17 @@ PHASES: Phases = (
     (7388, CLOSING),
     (9757, THIRD),
     (12000, ENDING),
+    (14950, DEEPER),
+    (15500, BROADER),
+)
+
+# The last cycle has two layers more and takes two batches a step, a core each; then it looks for
+# what is still hard, for most of the text is learned by then, and ends on the text as it comes.
+STAGES = (
+    Stage(),
+    Stage(start=14950, repeated=(1, 2), batches=2, is_compiled=True),
+    Stage(start=16000, batches=2, candidates=3, is_compiled=True),
+    Stage(start=17900, batches=2, is_compiled=True),
 )
 
 
@@ -49,6 +76,7 @@ class Recipe:
     shape: Shape = field(default_factory=Shape)
     seed: int = 1
     phases: Phases = PHASES
+    stages: tuple[Stage, ...] = STAGES
     batch_tokens: int = 4096
     muon_rate: float = 0.002  # matrices, scaled like AdamW's
     adam_rate: float = 0.004  # embedding and norms
@@ -61,10 +89,23 @@ class Recipe:
         starts = [start for start, _ in self.phases]
         if starts != sorted({0, *starts}):
             raise ValueError(f"the phases must rise from step 0: {starts}")
+        starts = [stage.start for stage in self.stages]
+        if starts != sorted({0, *starts}):
+            raise ValueError(f"the stages must rise from step 0: {starts}")
 
     @property
     def steps(self) -> int:
         return self.rates[-1][0]
+
+    def entered(self, step: int) -> tuple[Stage, ...]:
+        """The stages that the first `step` updates were made in, the first one always."""
+        first, *others = self.stages
+        return (first, *(stage for stage in others if stage.start < step))
+
+    def shape_at(self, step: int) -> Shape:
+        """The network's after so many updates."""
+        added = sum(len(stage.repeated) for stage in self.entered(step))
+        return replace(self.shape, layers=self.shape.layers + added)
 
     def mixture(self, step: int) -> Mixture:
         """The one whose phase holds the step."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from build_engines.demo.about import about
-from build_engines.demo.catalogue import SEEN, UNSEEN, Slot
+from build_engines.demo.catalogue import LATER, SEEN, UNSEEN, Family, Slot
 from build_engines.demo.chat import Conversation, Message, assistant, system, tool, user
 from build_engines.demo.lexicon import Lexicon, Split
 from build_engines.demo.results import result
@@ -31,8 +31,12 @@ JOINTS = " and | and also |. Also, |, then |. Then |, and |; |. And |. After tha
 
 def draw_tool(lexicon: Lexicon, *, unseen: bool = False) -> Tool:
     if lexicon.chance(lexicon.habits.families):
-        return from_family(lexicon, lexicon.rng.choice(UNSEEN if unseen else SEEN))
+        return from_family(lexicon, lexicon.rng.choice(UNSEEN if unseen else known(lexicon)))
     return by_chance(lexicon)
+
+
+def known(lexicon: Lexicon) -> tuple[Family, ...]:
+    return (*SEEN, *LATER) if lexicon.habits.has_later_kinds else SEEN
 
 
 def toolset(lexicon: Lexicon, count: int, *, unseen: bool = False) -> list[Tool]:
@@ -51,8 +55,9 @@ def likes(lexicon: Lexicon, *, unseen: bool) -> list[Tool]:
     rng = lexicon.rng
     roll = rng.random()
     if roll < 0.4 and not unseen:
-        at = rng.randrange(len(SEEN) - NEIGHBOURS)
-        return [from_family(lexicon, kind) for kind in rng.sample(SEEN[at : at + NEIGHBOURS], 2)]
+        kinds = known(lexicon)
+        at = rng.randrange(len(kinds) - NEIGHBOURS)
+        return [from_family(lexicon, kind) for kind in rng.sample(kinds[at : at + NEIGHBOURS], 2)]
     if roll < 0.75:
         noun = lexicon.word()
         return [by_chance(lexicon, noun), by_chance(lexicon, noun)]

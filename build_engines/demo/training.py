@@ -19,6 +19,7 @@ from build_engines.demo.chat import Template
 from build_engines.demo.headstart import head_start
 from build_engines.demo.network import Llama
 from build_engines.demo.recipe import Recipe
+from build_engines.demo.stages import Lanes, Stage, grown
 from build_engines.demo.tokenizer import train_tokenizer
 
 
@@ -74,16 +75,27 @@ class Trainer:
         self.network = Llama(recipe.shape)
         head_start(self.network)
         self.network.to(device)
-        self.optimizers = optimizers(self.network, recipe)
-        self.step, self.chunk, self.offset = 0, 0, 0
+        self.step, self.chunk, self.offset, self.chunk_step = 0, 0, 0, 0
+        self.optimizers: list[torch.optim.Optimizer] = []
+        self.stage = recipe.stages[0]
+        self.enter(self.stage)
         if (saved := run.checkpoint()) is not None:
             self.restore(saved)
 
+    def enter(self, stage: Stage) -> None:
+        if not self.optimizers or stage.repeated or stage.batches != self.stage.batches:
+            self.network = grown(self.network, stage.repeated)
+            self.optimizers = optimizers(self.network, self.recipe, stage.batches)
+        self.stage, self.lanes = stage, Lanes(self.network, stage)
+
     def restore(self, saved: dict[str, Any]) -> None:
+        for stage in self.recipe.entered(saved["step"])[1:]:
+            self.enter(stage)
         self.network.load_state_dict(saved["network"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
         self.step, self.chunk, self.offset = saved["step"], saved["chunk"], saved["offset"]
+        self.chunk_step = saved["chunk_step"]
         self.run.forget_after(self.step)
 
     def save(self) -> None:
@@ -93,6 +105,7 @@ class Trainer:
             "step": self.step,
             "chunk": self.chunk,
             "offset": self.offset,
+            "chunk_step": self.chunk_step,
         }
         partial = self.run.checkpoint_file.with_suffix(".part")
         torch.save(state, partial)
@@ -102,27 +115,31 @@ class Trainer:
         """From where the last checkpoint stopped, without end."""
         recipe = self.recipe
         while True:
+            if self.offset == 0:
+                self.chunk_step = self.step
             seed = recipe.seed * 1_000_003 + self.chunk
-            mixture = recipe.mixture(self.step - self.offset)
-            for batch in chunk(self.encoder, mixture, seed, recipe.batch_tokens)[self.offset :]:
+            mixture = recipe.mixture(self.chunk_step)
+            candidates = recipe.entered(self.chunk_step + 1)[-1].candidates
+            drawn = chunk(self.encoder, mixture, seed, recipe.batch_tokens, candidates)
+            for batch in drawn[self.offset :]:
                 self.offset += 1
                 yield batch
             self.chunk, self.offset = self.chunk + 1, 0
 
-    def update(self, batch: Batch) -> float:
-        rate = self.recipe.rate(self.step)
-        loss = self.network.loss(
-            batch.ids.to(self.device), batch.targets.to(self.device), torch.bfloat16
-        )
-        loss.backward()  # type: ignore[no-untyped-call]
+    def update(self, batches: Iterator[Batch]) -> float:
+        if (stage := self.recipe.entered(self.step + 1)[-1]) is not self.stage:
+            self.enter(stage)
+        loss = self.lanes.gradients([next(batches) for _ in range(stage.batches)])
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+        rate = self.recipe.rate(self.step)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["full_rate"] * rate
-            optimizer.step()
+        self.lanes.step(self.optimizers)
+        for optimizer in self.optimizers:
             optimizer.zero_grad()
         self.step += 1
-        return loss.item()
+        return loss
 
     def train(self, *, save_every: int, minutes: float | None, until: int | None = None) -> None:
         """Until the recipe's last step, or `until` a step, or the minutes are over; then saves."""
@@ -132,7 +149,7 @@ class Trainer:
         batches = self.batches()
         with self.run.losses_file.open("a", buffering=1) as losses:
             while self.step < last and time.monotonic() < end:
-                loss = self.update(next(batches))
+                loss = self.update(batches)
                 losses.write(json.dumps({"step": self.step, "loss": round(loss, 4)}) + "\n")
                 bar.update()
                 bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
@@ -141,21 +158,26 @@ class Trainer:
         self.save()
 
 
-def optimizers(network: Llama, recipe: Recipe) -> list[torch.optim.Optimizer]:
-    """Muon for the layers' matrices, AdamW for the embedding and the norms."""
+def optimizers(network: Llama, recipe: Recipe, parts: int) -> list[torch.optim.Optimizer]:
+    """Muon for the layers' matrices, in so many parts; AdamW for the embedding and the norms."""
     layers = dict(network.layers.named_parameters())
     matrices = [parameter for parameter in layers.values() if parameter.dim() == 2]
     norms = [parameter for parameter in network.parameters() if parameter.dim() == 1]
-    muon = torch.optim.Muon(
-        matrices,
-        lr=recipe.muon_rate,
-        weight_decay=recipe.weight_decay,
-        adjust_lr_fn="match_rms_adamw",
+    made: list[torch.optim.Optimizer] = [
+        torch.optim.Muon(
+            matrices[part::parts],
+            lr=recipe.muon_rate,
+            weight_decay=recipe.weight_decay,
+            adjust_lr_fn="match_rms_adamw",
+        )
+        for part in range(parts)
+    ]
+    made.append(
+        torch.optim.AdamW(
+            [network.embedding, *norms], lr=recipe.adam_rate, betas=(0.9, 0.98), weight_decay=0.0
+        )
     )
-    adam = torch.optim.AdamW(
-        [network.embedding, *norms], lr=recipe.adam_rate, betas=(0.9, 0.98), weight_decay=0.0
-    )
-    for optimizer in (muon, adam):
+    for optimizer in made:
         for group in optimizer.param_groups:
             group["full_rate"] = group["lr"]
-    return [muon, adam]
+    return made

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from build_engines.demo import assembly, results, siblings
 from build_engines.demo.batches import Encoder
-from build_engines.demo.catalogue import SEEN
+from build_engines.demo.catalogue import LATER, SEEN
 from build_engines.demo.chat import Template
 from build_engines.demo.copying import VALUE_FIRST, look_up
 from build_engines.demo.corpus import THIRD, conversations
@@ -37,6 +37,8 @@ WRITTEN = {
     7388: "d5361558a78d4300",
     9757: "d4dc4f498728430e",
     12000: "0c626145926437e5",
+    14950: "e1a498c0642f948b",
+    15500: "38c1f027c584e0b4",
 }
 
 
@@ -180,6 +182,18 @@ def test_a_joke_is_the_tools_where_there_is_one() -> None:
                 if "joke" in asked["content"].lower() and said["role"] == "assistant":
                     assert is_joke or (calls(said["content"]) and said["content"] != NO_TOOL)
     assert told
+
+
+def test_later_kinds_are_drawn_only_where_it_is_the_habit() -> None:
+    later = {kind.names[0] for kind in LATER}
+
+    def share(*, has_later_kinds: bool) -> float:
+        lexicon = drawn(10, has_later_kinds=has_later_kinds, families=1.0)
+        kinds = [made.kind for _ in range(300) for made in toolset(lexicon, 3)]
+        return sum(kind in later for kind in kinds) / len(kinds)
+
+    assert share(has_later_kinds=False) == 0
+    assert 0.3 < share(has_later_kinds=True) < 0.6
 
 
 def test_sets_of_tools_have_the_size_that_is_asked_for() -> None:

@@ -75,7 +75,7 @@ def test_two_trainings_from_nothing_give_the_same_weights(tmp_path: Path) -> Non
 
 def test_a_training_exports_and_draws(tmp_path: Path) -> None:
     trained(tmp_path / "run", 4)
-    export(Run(tmp_path / "run"), TINY.shape, tmp_path / "model")
+    export(Run(tmp_path / "run"), TINY, tmp_path / "model")
     draw_curve(Run(tmp_path / "run").losses(), tmp_path / "loss.png")
     assert (tmp_path / "model" / "model.safetensors").stat().st_size > 0
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
