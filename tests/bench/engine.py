@@ -217,7 +217,7 @@ def main() -> None:
         "times one row's",
         {
             name: {
-                "demo, 3.5 M parameters": rows[name] / rows["1 rows"],
+                "demo, 5 M parameters": rows[name] / rows["1 rows"],
                 "28 M parameters": larger_rows[name] / larger_rows["1 rows"],
             }
             for name in larger_rows
