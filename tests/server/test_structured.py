@@ -118,8 +118,8 @@ FORMS = {
     ),
     "ebnf": ({"ebnf": 'root ::= "yes" | "no"'}, {"yes", "no"}.__contains__),
     "lark": (
-        {"guided_grammar": 'start: GREETING " " NAME\nGREETING: "hi" | "ho"\nNAME: /[A-C]+!/'},
-        lambda text: re.fullmatch(r"h[io] [A-C]+!", text),
+        {"guided_grammar": 'start: GREETING " " NAME\nGREETING: "hi" | "ho"\nNAME: /[A-C]{1,9}!/'},
+        lambda text: re.fullmatch(r"h[io] [A-C]{1,9}!", text),
     ),
     "response_format regex": (
         {"response_format": {"type": "regex", "regex": "q{1,9}!"}},
