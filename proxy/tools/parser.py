@@ -34,10 +34,8 @@ class ToolParser(CallWriter):
 
     # Around one call or several: (start, end), no end where the calls end by themselves.
     sections: ClassVar[tuple[tuple[str, str], ...]] = ()
-    # What opens a call or a section.
-    starts: ClassVar[tuple[str, ...]] = ()
-    # Starts that text may have, too.
-    weak_starts: ClassVar[tuple[str, ...]] = ()
+    starts: ClassVar[tuple[str, ...]] = ()  # what opens a call or a section
+    weak_starts: ClassVar[tuple[str, ...]] = ()  # those that text may have, too
     # Further marks of the syntax, where they may be special tokens.
     inner_marks: ClassVar[tuple[str, ...]] = ()
     # Whether the call has no delimiter of its own.

@@ -13,9 +13,9 @@ from build_engines.demo.export import export
 from build_engines.demo.network import Llama, Shape
 from build_engines.demo.recipe import Recipe
 from build_engines.demo.stages import Lanes, Stage, grown
-from build_engines.demo.training import Run, Trainer
+from build_engines.demo.training import Run
+from tests.fixtures.demo_training import trained
 
-TOKENIZER = Path(__file__).parents[2] / "build_engines" / "demo" / "model" / "tokenizer.json"
 GROWING = Recipe(
     shape=Shape(layers=2),
     rates=((0, 1.0), (6, 0.0)),
@@ -26,17 +26,6 @@ GROWING = Recipe(
         Stage(start=4, batches=2, candidates=3),
     ),
 )
-
-
-def trained(folder: Path, *stops: int) -> dict[str, torch.Tensor]:
-    folder.mkdir()
-    (folder / "tokenizer.json").write_bytes(TOKENIZER.read_bytes())
-    for stop in stops:
-        trainer = Trainer(GROWING, Run(folder), torch.device("cpu"))
-        trainer.train(save_every=1, minutes=None, until=stop)
-    saved = Run(folder).checkpoint()
-    assert saved is not None
-    return saved["network"]
 
 
 def small() -> Llama:
@@ -93,14 +82,17 @@ def test_two_lanes_give_the_mean_of_both_batches() -> None:
 def test_a_training_stopped_around_a_stage_goes_on_to_the_same_weights(
     tmp_path: Path, stops: tuple[int, ...]
 ) -> None:
-    whole, parts = trained(tmp_path / "whole", 6), trained(tmp_path / "parts", *stops)
+    whole, parts = (
+        trained(GROWING, tmp_path / "whole", 6),
+        trained(GROWING, tmp_path / "parts", *stops),
+    )
     assert whole.keys() == parts.keys()
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
 def test_a_folder_has_the_layers_of_its_step(tmp_path: Path) -> None:
     for stop, layers in ((2, 2), (3, 4)):
-        trained(tmp_path / f"run{stop}", stop)
+        trained(GROWING, tmp_path / f"run{stop}", stop)
         export(Run(tmp_path / f"run{stop}"), GROWING, tmp_path / f"model{stop}")
         text = (tmp_path / f"model{stop}" / "config.json").read_text()
         assert f'"num_hidden_layers": {layers}' in text

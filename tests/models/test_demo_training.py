@@ -19,9 +19,9 @@ from build_engines.demo.export import export
 from build_engines.demo.lexicon import Lexicon, Split
 from build_engines.demo.network import Shape
 from build_engines.demo.recipe import Recipe
-from build_engines.demo.training import Run, Trainer
+from build_engines.demo.training import Run
+from tests.fixtures.demo_training import TOKENIZER, trained
 
-TOKENIZER = Path(__file__).parents[2] / "build_engines" / "demo" / "model" / "tokenizer.json"
 TINY = Recipe(shape=Shape(layers=2), rates=((0, 1.0), (4, 0.0)), batch_tokens=512)
 DRAWS = ["invented", "word", "name", "full_name", "date", "time", "email", "code", "path", "phone"]
 
@@ -51,30 +51,19 @@ def test_only_the_assistants_words_are_learned() -> None:
         assert learned == "".join(f"{text}<|im_end|>" for text in said)
 
 
-def trained(folder: Path, *stops: int) -> dict[str, torch.Tensor]:
-    folder.mkdir()
-    (folder / "tokenizer.json").write_bytes(TOKENIZER.read_bytes())
-    for stop in stops:
-        trainer = Trainer(TINY, Run(folder), torch.device("cpu"))
-        trainer.train(save_every=1, minutes=None, until=stop)
-    saved = Run(folder).checkpoint()
-    assert saved is not None
-    return saved["network"]
-
-
 def test_a_stopped_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
-    whole, parts = trained(tmp_path / "whole", 4), trained(tmp_path / "parts", 2, 4)
+    whole, parts = trained(TINY, tmp_path / "whole", 4), trained(TINY, tmp_path / "parts", 2, 4)
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
 def test_two_trainings_from_nothing_give_the_same_weights(tmp_path: Path) -> None:
-    one, other = trained(tmp_path / "one", 3), trained(tmp_path / "other", 3)
+    one, other = trained(TINY, tmp_path / "one", 3), trained(TINY, tmp_path / "other", 3)
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_training_exports_and_draws(tmp_path: Path) -> None:
-    trained(tmp_path / "run", 4)
+    trained(TINY, tmp_path / "run", 4)
     export(Run(tmp_path / "run"), TINY, tmp_path / "model")
     draw_curve(Run(tmp_path / "run").losses(), tmp_path / "loss.png")
     assert (tmp_path / "model" / "model.safetensors").stat().st_size > 0
