@@ -196,6 +196,63 @@ BROADER = replace(
     DEEPER, habits=replace(DEEPER.habits, families=0.55, alike=0.3, has_later_kinds=True)
 )
 
+# The same skills with tools that any word may name, and without requests that no one could place.
+PHRASES = Mixture(
+    (
+        (long_chat, 0.27),
+        (one_call, 0.15),
+        (two_calls, 0.2),
+        (no_call, 0.06),
+        (after_result, 0.02),
+        (extraction, 0.03),
+        (extractions, 0.03),
+        (made_extractions, 0.1),
+        (copying, 0.07),
+        (chat, 0.04),
+        (manner, 0.03),
+    ),
+    replace(
+        BROADER.habits,
+        odd_words=0.2,
+        piece_words=0.2,
+        families=0.5,
+        siblings=0.08,
+        phrasal=0.35,
+        values_first=0.3,
+        loose_results=0.45,
+        has_fair_disguises=True,
+    ),
+)
+
+# While the rates fall: nearer to what is asked later.
+PLAINER = Mixture(
+    (
+        (long_chat, 0.22),
+        (one_call, 0.18),
+        (two_calls, 0.2),
+        (no_call, 0.08),
+        (after_result, 0.02),
+        (extraction, 0.05),
+        (extractions, 0.02),
+        (made_extractions, 0.08),
+        (copying, 0.08),
+        (chat, 0.04),
+        (manner, 0.03),
+    ),
+    replace(
+        PHRASES.habits,
+        odd_words=0.12,
+        piece_words=0.12,
+        families=0.55,
+        disguises=0.4,
+        siblings=0.05,
+        odd_verbs=0.15,
+        phrasal=0.25,
+        values_first=0.2,
+        loose_results=0.3,
+    ),
+)
+
 
 def conversations(
     mixture: Mixture, seed: int, pieces: tuple[str, ...] = ()

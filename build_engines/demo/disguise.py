@@ -25,7 +25,7 @@ def words(texts: Iterable[str]) -> set[str]:
 def disguised(lexicon: Lexicon, kind: Family) -> Family:
     """The kind with one or two of its words swapped; without a shared word, as it is."""
     shown = words([*kind.names, *kind.descriptions, *(slot.key for slot in kind.slots)])
-    shared = sorted(shown & words(re.sub(r"\{.*?\}", " ", text) for text in kind.requests))
+    shared = sorted(shown & words(map(unmarked, kind.requests)))
     count = min(len(shared), lexicon.rng.choice([1, 1, 2, 3]))
     swaps = {word: lexicon.word() for word in lexicon.rng.sample(shared, count)}
 
@@ -34,12 +34,20 @@ def disguised(lexicon: Lexicon, kind: Family) -> Family:
             text = re.sub(word, lambda found: in_case_of(found[0], other), text, flags=re.I)  # noqa: B023
         return text
 
+    requests = kind.requests
+    if lexicon.habits.has_fair_disguises and swaps:
+        plain = ((text, unmarked(text)) for text in requests)
+        requests = tuple(text for text, said in plain if swapped(said) != said) or requests
     return Family(
         tuple(map(swapped, kind.names)),
         tuple(map(swapped, kind.descriptions)),
         tuple(Slot(swapped(slot.key), slot.kind, swapped(slot.description)) for slot in kind.slots),
-        tuple(map(swapped, kind.requests)),
+        tuple(map(swapped, requests)),
     )
+
+
+def unmarked(request: str) -> str:
+    return re.sub(r"\{.*?\}", " ", request)
 
 
 def in_case_of(found: str, other: str) -> str:

@@ -39,10 +39,12 @@ class Habits:
     alike: float = 0.25  # share of the places in a set of tools that a pair much alike takes
     siblings: float = 0.0  # share of the sets of tools, see `siblings`
     odd_verbs: float = 0.0  # share of the assembled tools, see `assembly.drawn_verb`
+    phrasal: float = 0.0  # share of the tools that are of no hand-written kind, see `phrasal`
     values_first: float = 0.0  # share of texts in which values stand before their names
     loose_results: float = 0.0  # share of tool results, see `results.loose_result`
     free_results: float = 0.0  # share of the loose ones, see `results.free_result`
     has_later_kinds: bool = False  # of tools, see `catalogue.LATER`
+    has_fair_disguises: bool = False  # each request for a disguised kind shows a swapped word
     has_one_joker: bool = False  # a joke is told by the tool where there is one, else by the model
 
 

@@ -13,6 +13,8 @@ from build_engines.demo.corpus import (
     FIRST,
     LATE,
     MAIN,
+    PHRASES,
+    PLAINER,
     THIRD,
     WIDER,
     Mixture,
@@ -48,6 +50,9 @@ RATES: Schedule = (
     (16500, 0.75),
     (16800, 0.6328125),
     (18050, 0.0),
+    (18130, 0.8),
+    (19450, 0.75),
+    (20800, 0.0),
 )
 PHASES: Phases = (
     (0, FIRST),
@@ -59,15 +64,20 @@ PHASES: Phases = (
     (12000, ENDING),
     (14950, DEEPER),
     (15500, BROADER),
+    (18200, PHRASES),
+    (19800, PLAINER),
 )
 
-# The last cycle has two layers more and takes two batches a step, a core each; then it looks for
-# what is still hard, for most of the text is learned by then, and ends on the text as it comes.
+# The fourth cycle has two layers more and takes two batches a step, a core each; then it looks for
+# what is still hard, for most of the text is learned by then, and ends on the text as it comes. So
+# does the fifth.
 STAGES = (
     Stage(),
     Stage(start=14950, repeated=(1, 2), batches=2, is_compiled=True),
     Stage(start=16000, batches=2, candidates=3, is_compiled=True),
     Stage(start=17900, batches=2, is_compiled=True),
+    Stage(start=18050, batches=2, candidates=3, is_compiled=True),
+    Stage(start=20650, batches=2, is_compiled=True),
 )
 
 

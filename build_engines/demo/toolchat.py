@@ -10,6 +10,7 @@ from build_engines.demo.about import about
 from build_engines.demo.catalogue import LATER, SEEN, UNSEEN, Family, Slot
 from build_engines.demo.chat import Conversation, Message, assistant, system, tool, user
 from build_engines.demo.lexicon import Lexicon, Split
+from build_engines.demo.phrasal import phrasal
 from build_engines.demo.results import result
 from build_engines.demo.siblings import siblings
 from build_engines.demo.smalltalk import JOKE, talk, worn
@@ -32,6 +33,8 @@ JOINTS = " and | and also |. Also, |, then |. Then |, and |; |. And |. After tha
 def draw_tool(lexicon: Lexicon, *, unseen: bool = False) -> Tool:
     if lexicon.chance(lexicon.habits.families):
         return from_family(lexicon, lexicon.rng.choice(UNSEEN if unseen else known(lexicon)))
+    if lexicon.has_habit(lexicon.habits.phrasal):
+        return phrasal(lexicon)
     return by_chance(lexicon)
 
 
