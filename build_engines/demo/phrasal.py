@@ -77,7 +77,7 @@ def phrasal(lexicon: Lexicon) -> Tool:
     parts = {"v": verb, "V": verb.capitalize(), "n": noun, "k": key.replace("_", " ")}
     name = rng.choice(NAMES).format(**parts)
     description = rng.choice(DESCRIPTIONS).format(**parts)
-    forms = OBJECTS if is_object else PLACES
+    forms: tuple[str, ...] = OBJECTS if is_object else PLACES
     if kind == "city" and not is_object:
         forms += IN_CITIES
     wordings = tuple(asked(lexicon, rng.choice(forms), parts, slots) for _ in range(4))
