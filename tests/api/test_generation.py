@@ -174,7 +174,7 @@ def test_models(serve):
     client = serve(ScriptedEngine())
     (model,) = client.get("/v1/models").json()["data"]
     assert (model["id"], model["object"]) == ("demo", "model")
-    assert model["context_length"] == model["max_output_tokens"] == 128
+    assert model["context_length"] == model["max_output_tokens"] == model["max_model_len"] == 128
     assert {"logit_bias", "logprobs", "min_p", "guided_decoding"} <= set(model["capabilities"])
     assert model["owned_by"]
     assert model["created"] == 1_700_000_000

@@ -13,7 +13,7 @@ from proxy.api.openai.fields import RequestBody, Text, joined
 from proxy.domain.request import Message
 from proxy.domain.tools import ToolCall
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+Name = Annotated[str, StringConstraints(max_length=64)]  # an empty one says nothing: aiperf's
 FunctionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]
 # Names and ids in former calls are as a model wrote them: refused, they would end the chat.
 AsWritten = Annotated[str, StringConstraints(min_length=1)]
@@ -50,7 +50,7 @@ class SpokenBody(RequestBody):
     name: Name | None = None
 
     def to_domain(self) -> Message:
-        return Message(role=self.role, content=joined(self.content), name=self.name)
+        return Message(role=self.role, content=joined(self.content), name=self.name or None)
 
 
 class CalledFunctionBody(RequestBody):
@@ -102,7 +102,7 @@ class AssistantBody(RequestBody):
         return Message(
             role=self.role,
             content=self._text,
-            name=self.name,
+            name=self.name or None,
             tool_calls=tuple(call.to_domain() for call in self.tool_calls or ()),
             reasoning=self.reasoning or self.reasoning_content,
         )

@@ -46,6 +46,13 @@ def test_what_only_answers_have_is_left_out(fields):
     assert assistant(content="hi", **fields) == assistant(content="hi")
 
 
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_an_empty_name_is_none(role):
+    told = {"role": role, "content": "hi"}
+    named = BODY.validate_python({**told, "name": ""}).to_domain()
+    assert named == BODY.validate_python(told).to_domain()
+
+
 def test_what_an_sdk_adds_to_calls_is_left_out():
     function = {**CALL["function"], "parsed_arguments": {"a": 1}}
     told = assistant(content=None, tool_calls=[{**CALL, "index": 0, "function": function}])
