@@ -184,12 +184,18 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
         ),
         ("mistral", '[TOOL_CALLS]f{"a": "x"}', (["f"], ['{"a": "x"}'], "")),
         ("mistral", "[TOOL_CALLS]f[CALL_ID]abc[ARGS]{}", (["f"], ["{}"], "")),
-        # Forgotten ends.
+        # Forgotten ends, and a forgotten begin.
         (
             "qwen3_coder",
-            "<function=f>\n<parameter=a>\nx\n</function>\n</tool_call>",
-            (["f"], ['{"a": "x"}'], "\n</tool_call>"),
+            "<function=f>\n<parameter=a>\nx\n</function>\n</tool_call>\nso",
+            (["f"], ['{"a": "x"}'], "\nso"),
         ),
+        (
+            "qwen3_coder",
+            "<function=f>\n</function>\n</tool_call>\n<function=f>\n</function>\n</tool_call>",
+            (["f", "f"], ["{}", "{}"], ""),
+        ),
+        ("qwen3_coder", "<function=f>\n</function>\nso", (["f"], ["{}"], "\nso")),
         ("glm45", "<tool_call>f</tool_call>", (["f"], ["{}"], "")),
         # A line break as it stands in JSON, between the elements only.
         (
