@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Collection
@@ -20,6 +21,9 @@ VERDICTS = 4096
 TIMEOUT_STANDS_S = 60.0  # a busy machine may have been the reason
 ECHO_AT_MOST = 40
 MB = 1_000_000
+ESCAPED_LETTER = re.compile(r"\\(?:x[0-9a-fA-F]{2}|([A-Za-z])|.)", re.DOTALL)
+# Letters behind a backslash that xgrammar knows, or refuses itself; others it takes as they are.
+KNOWN_ESCAPES = frozenset("dDwWsSnrtfvaecubBpP")
 
 
 class GuideCheck:
@@ -69,7 +73,7 @@ class GuideCheck:
             return f"it has more than {self._text_bytes} bytes"
         if kind in ("json_schema", "structural_tag"):
             return _not_a_schema(text)
-        return None
+        return _unknown_escape(text) if kind == "regex" else None
 
     def _verdict(self, kind: str, text: str) -> str | None:
         key = hashlib.sha256(f"{kind}\0{text}".encode()).digest()
@@ -93,6 +97,14 @@ class GuideCheck:
                 continue
         limit = self._memory_bytes // MB
         return f"it needs more than {limit} MB to compile, or is nested too deeply", math.inf
+
+
+def _unknown_escape(pattern: str) -> str | None:
+    """Such as `\\A`, `\\Z`, `\\h`, `\\x{41}`: the answer would have the letter in it."""
+    for letter in filter(None, ESCAPED_LETTER.findall(pattern)):
+        if letter not in KNOWN_ESCAPES:
+            return f"the escape \\{letter} is not supported; the whole answer has to match"
+    return None
 
 
 def _not_a_schema(text: str) -> str | None:
