@@ -48,9 +48,7 @@ _ASSERTIONS = _TYPED | {"type", *_ALONE}
 _MEANS_A_TYPE = frozenset({"properties", "additionalProperties", "items", "prefixItems"})
 # A pattern that may match a control character, which JSON has no place for, or has an escape that
 # xgrammar takes for the letter itself.
-LOOSE_PATTERN = re.compile(
-    r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW]|\\[Az]|\\x\{)|\[[^\]]*\\[sSDW]"
-)
+LOOSE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW]|\\[Az]|\\x\{)|\[[^\]]*\\[sSDW]")
 
 
 def unenforced(schema: Schema) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class SectionCalls(ToolParser):
             yield from self._call()
             return True
         ends = dict(self.sections)
-        forgotten = next(iter(ends.values()), "")  # a model that forgets the begin may write the end
+        forgotten = next(iter(ends.values()), "")  # the end comes also where the begin did not
         yield from self._end(ends.get(start, forgotten), gap)
         return False
 

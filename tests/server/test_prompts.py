@@ -41,9 +41,8 @@ def test_a_harness_that_asks_for_one_token_finds_a_score_for_each_of_the_prompts
     assert (scored.choices[0].finish_reason, scored.usage.completion_tokens) == ("stop", 1)
     told = scored.choices[0].logprobs
     assert len(told.token_logprobs) == len(told.top_logprobs) == len(ids) + 1
-    assert all(
-        own in top.values() for own, top in zip(told.token_logprobs[1:], told.top_logprobs[1:])
-    )
+    pairs = zip(told.token_logprobs[1:], told.top_logprobs[1:], strict=True)
+    assert all(own in top.values() for own, top in pairs)
 
 
 def test_a_cached_prompt_has_the_same_scores(client):
