@@ -70,6 +70,19 @@ def test_a_usable_guide_passes(guide_check, kind, text):
         ("regex", r"\Aabc", r"the escape \A is not supported; the whole answer has to match"),
         ("regex", r"a\\\Z", r"the escape \Z is not supported"),
         ("regex", r"\x{41}", r"the escape \x is not supported"),
+        (
+            "structural_tag",
+            json.dumps(
+                {
+                    "type": "structural_tag",
+                    "format": {
+                        "type": "sequence",
+                        "elements": [{"type": "regex", "pattern": r"a\Z"}],
+                    },
+                }
+            ),
+            r"the escape \Z is not supported",
+        ),
         ("ebnf_grammar", 'root ::= root "a"', "no text matches it"),
         ("structural_tag", "{}", "must have a format field"),
     ],

@@ -71,9 +71,11 @@ class GuideCheck:
             return "it is empty"
         if len(text.encode()) > self._text_bytes:
             return f"it has more than {self._text_bytes} bytes"
-        if kind in ("json_schema", "structural_tag"):
-            return _not_a_schema(text)
-        return _unknown_escape(text) if kind == "regex" else None
+        if kind == "regex":
+            return _unknown_escape(text)
+        if kind == "structural_tag":
+            return _not_a_schema(text) or _unknown_escape_in(text)
+        return _not_a_schema(text) if kind == "json_schema" else None
 
     def _verdict(self, kind: str, text: str) -> str | None:
         key = hashlib.sha256(f"{kind}\0{text}".encode()).digest()
@@ -104,6 +106,20 @@ def _unknown_escape(pattern: str) -> str | None:
     for letter in filter(None, ESCAPED_LETTER.findall(pattern)):
         if letter not in KNOWN_ESCAPES:
             return f"the escape \\{letter} is not supported; the whole answer has to match"
+    return None
+
+
+def _unknown_escape_in(tag: str) -> str | None:
+    """Of the regular expressions in a structural tag."""
+    level = [json.loads(tag)] if '"regex"' in tag else []
+    while level:
+        one = level.pop()
+        if isinstance(one, list):
+            level += one
+        elif isinstance(one, dict):
+            level += one.values()
+            if one.get("type") == "regex" and (reason := _unknown_escape(str(one.get("pattern")))):
+                return reason
     return None
 
 
