@@ -153,6 +153,11 @@ Text = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>"), Field(min_length=1)],
     Discriminator(_text_or_list),
 ]
+# Of answers and results: clients leave out the parts that are no text, which may be all.
+AnyText = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>")],
+    Discriminator(_text_or_list),
+]
 
 
 def joined(parts: str | list[TextPart]) -> str:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Ta
 
 from proxy.api import json_depth
 from proxy.api.body import FieldError
-from proxy.api.openai.fields import RequestBody, Text, joined
+from proxy.api.openai.fields import AnyText, RequestBody, Text, joined
 from proxy.domain.request import Message
 from proxy.domain.tools import ToolCall
 
@@ -81,7 +81,7 @@ class AssistantBody(RequestBody):
     """
 
     role: Literal["assistant"]
-    content: Text | None = None
+    content: AnyText | None = None
     name: Name | None = None
     refusal: str | None = None
     tool_calls: Annotated[list[ToolCallBody], Field(max_length=128)] | None = None
@@ -117,7 +117,7 @@ class AssistantBody(RequestBody):
 
 class ToolResultBody(RequestBody):
     role: Literal["tool"]
-    content: Text
+    content: AnyText
     tool_call_id: AsWritten
     name: AsWritten | None = None
 

@@ -102,3 +102,21 @@ def test_a_former_call_has_the_name_and_id_that_the_model_wrote(name):
 )
 def test_arguments_that_nest_deeper_than_a_body_may_are_handed_on_as_text(arguments):
     assert json.loads(called(arguments=arguments).arguments) == {"invalid_arguments": arguments}
+
+
+def test_an_answer_of_no_parts_is_empty_text():
+    """As clients keep one that is all calls: they filter its parts for those of text."""
+    message = assistant(content=[], tool_calls=[CALL])
+    assert (message.content, len(message.tool_calls)) == ("", 1)
+
+
+def test_a_result_of_no_parts_is_empty_text():
+    """As MCP tells of a tool that found nothing."""
+    told = {"role": "tool", "content": [], "tool_call_id": "c1"}
+    assert BODY.validate_python(told).to_domain().content == ""
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "user"])
+def test_a_message_of_no_parts_that_is_no_answer_is_refused(role):
+    with pytest.raises(ValidationError, match="at least 1 item"):
+        BODY.validate_python({"role": role, "content": []})
