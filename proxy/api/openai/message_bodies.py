@@ -77,7 +77,9 @@ class ToolCallBody(RequestBody):
 class AssistantBody(RequestBody):
     """An answer of before, as it came: text, reasoning, calls. Reasoning may come by both names.
 
-    The last three fields are of answers only: SDKs send them back, no template has a use for them.
+    The last four fields are of answers only: SDKs send them back, no template has a use for them.
+    LiteLLM keeps in `provider_specific_fields` what it has no field of its own for, such as a
+    `refusal` of null.
     """
 
     role: Literal["assistant"]
@@ -90,6 +92,7 @@ class AssistantBody(RequestBody):
     annotations: list[Any] | None = None
     parsed: Any = None
     server_tool_calls: list[Any] | None = None
+    provider_specific_fields: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> AssistantBody:

@@ -39,6 +39,7 @@ def test_reasoning_comes_by_either_name_or_both(fields, reasoning):
         {"annotations": []},
         {"parsed": {"a": 1}},
         {"server_tool_calls": [{"index": 0, "id": "c1"}]},
+        {"provider_specific_fields": {"refusal": None, "reasoning": "hm"}},
         {"refusal": None, "audio": None, "function_call": None},
     ],
 )
