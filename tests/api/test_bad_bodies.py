@@ -152,12 +152,6 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments
             "messages[0].tool_call_id",
         ),
         (
-            {**GOOD, "messages": [{"role": "assistant"}]},
-            400,
-            "invalid_messages",
-            "messages[0]",
-        ),
-        (
             {
                 **GOOD,
                 "messages": [

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
 
 from proxy.api import json_depth
-from proxy.api.body import FieldError
 from proxy.api.openai.fields import AnyText, RequestBody, Text, joined
 from proxy.domain.request import Message
 from proxy.domain.tools import ToolCall
@@ -77,6 +76,7 @@ class ToolCallBody(RequestBody):
 class AssistantBody(RequestBody):
     """An answer of before, as it came: text, reasoning, calls. Reasoning may come by both names.
 
+    It may say nothing: of an answer that was all reasoning clients keep a content of null.
     The last four fields are of answers only: SDKs send them back, no template has a use for them.
     LiteLLM keeps in `provider_specific_fields` what it has no field of its own for, such as a
     `refusal` of null.
@@ -93,13 +93,6 @@ class AssistantBody(RequestBody):
     parsed: Any = None
     server_tool_calls: list[Any] | None = None
     provider_specific_fields: dict[str, Any] | None = None
-
-    @model_validator(mode="after")
-    def _says_something(self) -> AssistantBody:
-        said = (self.content, self.refusal, self.reasoning, self.reasoning_content)
-        if said.count(None) == len(said) and not self.tool_calls and not self.server_tool_calls:
-            raise _invalid("an assistant's message needs 'content' or 'tool_calls'")
-        return self
 
     def to_domain(self) -> Message:
         return Message(
@@ -131,10 +124,6 @@ class ToolResultBody(RequestBody):
             name=self.name,
             tool_call_id=self.tool_call_id,
         )
-
-
-def _invalid(reason: str) -> FieldError:
-    return FieldError(None, reason, code="invalid_messages")
 
 
 def _role(given: Any) -> str:

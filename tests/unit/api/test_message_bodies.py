@@ -58,10 +58,15 @@ def test_calls_that_the_server_ran_may_be_all_of_an_answer():
     assert assistant(server_tool_calls=[{"index": 0, "id": "c1"}]).content == ""
 
 
-@pytest.mark.parametrize("fields", [{}, {"annotations": []}, {"audio": {"id": "x"}, "content": ""}])
-def test_nothing_said_and_what_is_not_ours_are_refused(fields):
+@pytest.mark.parametrize("fields", [{}, {"content": None}, {"content": []}, {"annotations": []}])
+def test_an_answer_that_says_nothing_is_empty_text(fields):
+    """As clients keep one that was all reasoning."""
+    assert assistant(**fields) == assistant(content="")
+
+
+def test_what_is_not_ours_is_refused():
     with pytest.raises(ValidationError):
-        assistant(**fields)
+        assistant(audio={"id": "x"}, content="")
 
 
 def called(**function: Any) -> ToolCall:
