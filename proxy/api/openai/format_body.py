@@ -26,13 +26,6 @@ class TextFormat(RequestBody):
         return None
 
 
-class JsonObjectFormat(RequestBody):
-    type: Literal["json_object"]
-
-    def asked(self) -> Asked:
-        return Asked(field="response_format", form=Form.JSON_OBJECT)
-
-
 class NamedSchema(RequestBody):
     name: SchemaName
     description: str | None = None
@@ -54,7 +47,9 @@ class JsonSchemaFormat(RequestBody):
 
 
 class JsonFormat(RequestBody):
-    type: Literal["json"]
+    """TensorRT-LLM's `json`; OpenAI's `json_object`, with llama.cpp's and Fireworks' `schema`."""
+
+    type: Literal["json", "json_object"]
     schema_: JsonObject | None = Field(None, alias="schema")
 
     def asked(self) -> Asked:
@@ -107,7 +102,7 @@ def _type_of(value: Any) -> str | None:
 
 ResponseFormat = Annotated[
     Annotated[TextFormat, Tag("<text>")]
-    | Annotated[JsonObjectFormat, Tag("<json_object>")]
+    | Annotated[JsonFormat, Tag("<json_object>")]
     | Annotated[JsonSchemaFormat, Tag("<json_schema>")]
     | Annotated[JsonFormat, Tag("<json>")]
     | Annotated[RegexFormat, Tag("<regex>")]
