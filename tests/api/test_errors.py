@@ -28,6 +28,17 @@ def test_wrong_routes(serve, method, path, status, code):
     assert error_of(response)["code"] == code
 
 
+@pytest.mark.parametrize(
+    "path", ["/chat/completions", "/v1/v1/chat/completions", "/v1/responses", "/v1//models"]
+)
+def test_a_wrong_base_url_or_api_is_told_where_the_right_one_is(serve, path):
+    response = serve(ScriptedEngine()).post(path, json=GOOD)
+    assert response.status_code == 404
+    message = error_of(response)["message"]
+    assert message.startswith(f"Invalid URL (POST {path}). ")
+    assert "/v1/chat/completions" in message.removeprefix(f"Invalid URL (POST {path}). ")
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("raised", "status", "kind", "code", "param"),
