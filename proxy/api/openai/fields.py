@@ -132,8 +132,11 @@ OTHER_PARTS = {
 
 
 class TextPart(RequestBody):
+    """`id`: LangChain's own, which comes with the results of its MCP tools."""
+
     type: Literal["text"]
     text: str
+    id: str | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -126,3 +126,10 @@ def test_a_result_of_no_parts_is_empty_text():
 def test_a_message_of_no_parts_that_is_no_answer_is_refused(role):
     with pytest.raises(ValidationError, match="at least 1 item"):
         BODY.validate_python({"role": role, "content": []})
+
+
+def test_the_id_of_a_text_part_is_left_out():
+    """As LangChain gives one to each part of an MCP tool's result."""
+    parts = [{"type": "text", "text": "a", "id": "lc_1"}, {"type": "text", "text": "b"}]
+    told = {"role": "tool", "content": parts, "tool_call_id": "c1"}
+    assert BODY.validate_python(told).to_domain().content == "ab"
