@@ -19,7 +19,7 @@ from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits
 from proxy.api.direct import Direct
 from proxy.api.document import ERRORS, Documented
-from proxy.api.middleware import RequestContext
+from proxy.api.middleware import HeadAsGet, RequestContext
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
 from proxy.api.openai import socket as openai_socket
@@ -92,6 +92,7 @@ def compose(
         lifespan=lambda _: _running(engine, catalog, registry, metrics),
         middleware=[
             *_cors(settings.cors_origins),
+            Middleware(HeadAsGet),
             Middleware(RequestContext, metrics=metrics),
             Middleware(Direct, routers=routers),
         ],

@@ -37,8 +37,13 @@ def usage(completion_tokens: int) -> dict:
         "prompt_tokens": 7,
         "completion_tokens": completion_tokens,
         "total_tokens": 7 + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": 4},
-        "completion_tokens_details": {"reasoning_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
     }
 
 

@@ -21,7 +21,6 @@ from proxy.api.openai.fields import (
 from proxy.api.openai.fields import RequestBody as RequestBody
 from proxy.api.openai.format_body import FormatBody
 from proxy.api.openai.message_bodies import MessageBody as MessageBody
-from proxy.api.openai.nvext import NvExtBody
 from proxy.api.openai.prompt_body import PromptBody
 from proxy.api.openai.reasoning_body import ReasoningBody
 from proxy.api.openai.sampling_body import SamplingBody
@@ -41,7 +40,7 @@ class StreamOptions(RequestBody):
     include_obfuscation: Annotated[bool, only(False)] | None = None
 
 
-class GenerationBody(SamplingBody, PromptBody, FormatBody, NvExtBody):
+class GenerationBody(SamplingBody, PromptBody, FormatBody):
     """What chat completions and completions share, beside sampling."""
 
     model: str
