@@ -18,6 +18,7 @@ def routes(registry: Registry, metrics: Metrics) -> APIRouter:
     async def live() -> Response:
         return JSONResponse({"status": "live"})
 
+    @router.get("/health")
     @router.get("/health/ready")
     async def ready() -> Response:
         """200 when Triton, every model and the tensor contract are as they must be."""

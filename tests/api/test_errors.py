@@ -30,7 +30,13 @@ def test_wrong_routes(serve, method, path, status, code):
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/health/live", 200), ("/health/ready", 200), ("/v1/models", 200), ("/v1/models/x", 404)],
+    [
+        ("/health/live", 200),
+        ("/health/ready", 200),
+        ("/health", 200),
+        ("/v1/models", 200),
+        ("/v1/models/x", 404),
+    ],
 )
 def test_head_is_answered_as_get(serve, path, status):
     client = serve(ScriptedEngine())
@@ -115,6 +121,7 @@ def test_while_triton_is_away_clients_are_told_to_come_back(serve):
         client.post(CHAT, json=GOOD),
         client.get("/v1/models"),
         client.get("/health/ready"),
+        client.get("/health"),
     ):
         assert response.status_code == 503
         assert error_of(response)["code"] == "model_unavailable"
