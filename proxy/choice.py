@@ -53,8 +53,7 @@ class Choice:
         self._end_token = EndToken(request, shows_specials=bool(specials))
         self._is_named = request.tool_choice.is_named
         self._logs = request.sampling.top_log_probs is not None
-        # tools that score a prompt take all entries but the last for its tokens
-        self._logs_end = request.echoes_prompt
+        self._logs_end = request.echoes_prompt  # who scores a prompt leaves the last entry out
         self._logged = HeldTokens()
         self._passed = ""
         self._found: list[AnyDelta] = []
@@ -114,11 +113,9 @@ class Choice:
 
         The logged tokens that may be sent, and how many tokens were taken.
         """
-        taken = 0
-        logged: list[LoggedToken] = []
+        logged, taken = list[LoggedToken](), 0
         end_at = self._end_token.number(delta)
-        for data in delta.token_bytes:
-            taken += 1
+        for taken, data in enumerate(delta.token_bytes, 1):
             self._tally.tokens += 1
             if self._specials and not data:
                 data = self._specials.get(delta.token_ids[taken - 1], data)
