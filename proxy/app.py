@@ -18,8 +18,8 @@ from proxy.api import dynamo, errors, operations
 from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits
 from proxy.api.direct import Direct
-from proxy.api.document import Documented
-from proxy.api.middleware import RequestContext
+from proxy.api.document import ERRORS, Documented
+from proxy.api.middleware import HeadAsGet, RequestContext
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
 from proxy.api.openai import socket as openai_socket
@@ -88,9 +88,11 @@ def compose(
     routers = _adapters(settings, service, registry, tokenizer, leaving)
     app = Documented(
         title="triton-openai",
+        responses=ERRORS,
         lifespan=lambda _: _running(engine, catalog, registry, metrics),
         middleware=[
             *_cors(settings.cors_origins),
+            Middleware(HeadAsGet),
             Middleware(RequestContext, metrics=metrics),
             Middleware(Direct, routers=routers),
         ],

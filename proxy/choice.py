@@ -53,6 +53,7 @@ class Choice:
         self._end_token = EndToken(request, shows_specials=bool(specials))
         self._is_named = request.tool_choice.is_named
         self._logs = request.sampling.top_log_probs is not None
+        self._logs_end = request.echoes_prompt  # who scores a prompt leaves the last entry out
         self._logged = HeldTokens()
         self._passed = ""
         self._found: list[AnyDelta] = []
@@ -112,16 +113,16 @@ class Choice:
 
         The logged tokens that may be sent, and how many tokens were taken.
         """
-        taken = 0
-        logged: list[LoggedToken] = []
+        logged, taken = list[LoggedToken](), 0
         end_at = self._end_token.number(delta)
-        for data in delta.token_bytes:
-            taken += 1
+        for taken, data in enumerate(delta.token_bytes, 1):
             self._tally.tokens += 1
             if self._specials and not data:
                 data = self._specials.get(delta.token_ids[taken - 1], data)
             self._thought.keep(data)
-            piece = self._text.push(b"" if taken == end_at else data)
+            is_end = taken == end_at
+            data = b"" if is_end else data
+            piece = self._text.push(data)
             # stop strings are not looked for in the first `min_tokens`
             checked = self._tally.tokens > self._min_tokens
             passed = self._stops.push(piece) if checked else piece
@@ -129,7 +130,7 @@ class Choice:
             if delta.log_probs:
                 log_prob = delta.log_probs[taken - 1]
                 self._tally.log_prob(log_prob.log_prob)
-                if self._logs and taken != end_at:
+                if self._logs and (self._logs_end or not is_end):
                     self._logged.push(data, log_prob, len(piece))
                 logged += self._logged.released(len(passed), is_last=self._stops.is_stopped)
             if self._has_ended or self.has_thought_enough:

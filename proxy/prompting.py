@@ -155,7 +155,7 @@ def tool_body(tool: Tool) -> dict[str, Any]:
     if tool.description is not None:
         function["description"] = tool.description
     function["parameters"] = tool.parameters or {"type": "object", "properties": {}}
-    return {"type": "function", "function": function}
+    return {"type": "function", "function": {**function, **tool.returns}}
 
 
 def _as_template_sees(message: Message, template: str) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Port = 9000
     workers: Annotated[int, Field(ge=1, le=64)] = 1  # processes of the proxy, on one socket
+    # auto: batch on four cores and fewer, see launch/scheduling.py
+    cpu_scheduling: Literal["auto", "batch", "normal"] = "auto"
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()  # `*`, or origins between commas
 
     # the tritonserver that is started here, or the remote one that `proxy --triton` names

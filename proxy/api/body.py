@@ -37,7 +37,14 @@ class BodyLimits:
 
 
 async def read(request: Request, kind: type[Body], *, limits: BodyLimits) -> Body:
-    """Raises RequestError: too large, too deep, not JSON, or not of this shape."""
+    """Raises RequestError: compressed, too large, too deep, not JSON, or not of this shape."""
+    coding = request.headers.get("content-encoding", "identity")
+    if coding.lower() != "identity":
+        raise RequestError(
+            f"The body is compressed (Content-Encoding: {echoed(coding)}): send it as it is.",
+            code="unsupported_encoding",
+            param=None,
+        )
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
@@ -47,7 +54,7 @@ async def read(request: Request, kind: type[Body], *, limits: BodyLimits) -> Bod
 
 
 def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
-    """Raises as `read` does."""
+    """Raises as `read` does, of what is not compressed."""
     if len(data) > limits.bytes:
         raise RequestError(
             f"The request body is larger than {limits.bytes} bytes.",

@@ -18,6 +18,7 @@ logger = structlog.get_logger(__name__)
 STATUS_BY_CODE = {
     "model_not_found": 404,
     "request_too_large": 413,
+    "unsupported_encoding": 415,
     "invalid_schema": 422,
     "schema_violation": 422,
     "rate_limit_exceeded": 429,
@@ -26,6 +27,8 @@ STATUS_BY_CODE = {
     "engine_stalled": 504,
 }
 RETRY_AFTER_S = 1
+# For a base URL without its /v1 or with two, and for SDKs that ask for /v1/responses by default.
+WHERE_IT_IS = "OpenAI's API is at /v1/chat/completions, /v1/completions and /v1/models."
 
 
 def body_of(error: Exception) -> dict[str, Any]:
@@ -68,9 +71,10 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status, where = error.status_code, f"{request.method} {request.url.path}"
     code = {404: "unknown_url", 405: "method_not_allowed"}.get(status)
-    message = {404: f"Invalid URL ({where}).", 405: f"Method not allowed ({where})."}.get(
-        status, f"{HTTPStatus(status).phrase} ({where}): {error.detail}"
-    )
+    message = {
+        404: f"Invalid URL ({where}). {WHERE_IT_IS}",
+        405: f"Method not allowed ({where}).",
+    }.get(status, f"{HTTPStatus(status).phrase} ({where}): {error.detail}")
     body = _body(message, "invalid_request_error", None, code)
     return JSONResponse(body, status, headers=error.headers)
 

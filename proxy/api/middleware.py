@@ -1,5 +1,5 @@
-"""Around every request, as pure ASGI: an id for caller and log, a count and a log line, the last
-catch.
+"""Around every request, as pure ASGI: HEAD as GET; an id for caller and log, a count and a log
+line, the last catch.
 """
 
 from __future__ import annotations
@@ -16,6 +16,19 @@ from proxy.telemetry import line
 from proxy.telemetry.metrics import Metrics
 
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+
+
+class HeadAsGet:
+    """Monitors ask so whether a server is there. uvicorn leaves the body out: the scope that it
+    made says what was asked."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
 
 
 class RequestContext:

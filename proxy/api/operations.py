@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from proxy.domain.errors import ModelUnavailable
 from proxy.registry import Registry
@@ -18,6 +18,7 @@ def routes(registry: Registry, metrics: Metrics) -> APIRouter:
     async def live() -> Response:
         return JSONResponse({"status": "live"})
 
+    @router.get("/health")
     @router.get("/health/ready")
     async def ready() -> Response:
         """200 when Triton, every model and the tensor contract are as they must be."""
@@ -25,7 +26,7 @@ def routes(registry: Registry, metrics: Metrics) -> APIRouter:
             raise ModelUnavailable(f"Not ready: {registry.why_not_ready}.")
         return JSONResponse({"status": "ready"})
 
-    @router.get("/metrics")
+    @router.get("/metrics", response_class=PlainTextResponse)
     async def prometheus() -> Response:
         return Response(metrics.exposed(), media_type=CONTENT_TYPE_LATEST)
 

@@ -23,7 +23,8 @@ class Delta:
     """More of a choice, and of its tokens where they were asked for.
 
     `token_ids` has the end token and the tokens of a stop string too, `log_probs` only tokens of
-    what is sent. `usage` is the choice's so far, where it was asked for.
+    what is sent, and behind an echoed prompt the end token. `usage` is the choice's so far, where
+    it was asked for.
 
     Nobody changes one; to make it frozen would take twice the time for each.
     """

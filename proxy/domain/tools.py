@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -13,7 +13,8 @@ class Tool:
     """A function of the caller's. `parameters`: a JSON Schema; None for no arguments.
 
     is_strict: arguments must conform to the schema, not only aim at it. runs_here: it is the
-    proxy's own, see domain.server_tools.
+    proxy's own, see domain.server_tools. returns: what is said of its results, for templates, by
+    the name that the caller has for it.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Tool:
     parameters: Mapping[str, Any] | None = None
     is_strict: bool = False
     runs_here: bool = False
+    returns: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.launch import announcement, front, workers
+from proxy.launch import announcement, front, scheduling, workers
 from proxy.launch.server import EXIT_TIMEOUT_S, TritonServer
 from proxy.launch.signals import Stop, stop_on_signals
 from proxy.launch.supervisor import Supervisor
@@ -18,6 +18,7 @@ Say = Callable[[str], None]
 async def together(
     settings: Settings, server: TritonServer, sock: socket.socket, *, model: str, say: Say
 ) -> None:
+    scheduling.settle(settings.cpu_scheduling, say)
     with stop_on_signals() as stop:
         async with _triton(settings, server, stop, say) as is_up:
             if is_up:
@@ -27,6 +28,7 @@ async def together(
 
 
 async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
+    scheduling.settle(settings.cpu_scheduling, say)
     with stop_on_signals() as stop:
         async with _triton(settings, server, stop, say) as is_up:
             if is_up:
@@ -35,6 +37,7 @@ async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
 
 
 async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, say: Say) -> None:
+    scheduling.settle(settings.cpu_scheduling, say)
     with stop_on_signals() as stop:
         say(f"starting the proxy for Triton at {settings.triton_target}")
         await _serve(settings, sock, model, stop, say)

@@ -46,8 +46,9 @@ _TYPED = frozenset(
 _ASSERTIONS = _TYPED | {"type", *_ALONE}
 # What makes a schema without a type one of objects, or of arrays.
 _MEANS_A_TYPE = frozenset({"properties", "additionalProperties", "items", "prefixItems"})
-# A pattern that may match a control character, which JSON has no place for.
-LOOSE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW])|\[[^\]]*\\[sSDW]")
+# A pattern that may match a control character, which JSON has no place for, or has an escape that
+# xgrammar takes for the letter itself.
+LOOSE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW]|\\[Az]|\\x\{)|\[[^\]]*\\[sSDW]")
 
 
 def unenforced(schema: Schema) -> tuple[str, ...]:

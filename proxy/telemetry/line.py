@@ -15,7 +15,7 @@ import structlog
 
 logger = structlog.get_logger(__name__)
 
-CHECKS = "/health/"
+CHECKS = "/health"
 
 _line: ContextVar[dict[str, Any]] = ContextVar("line")
 

@@ -1,6 +1,7 @@
 """Families that write calls as JSON objects: `{"name": …, "arguments": {…}}`, alone or in a list.
 
-Keys come in any order; arguments may be a string that holds JSON; other keys are passed over.
+Keys come in any order; arguments may be a string that holds JSON; other keys are passed over. Small
+models write a call as tools are described to them, too: the name as `function`, or all of it in it.
 """
 
 from __future__ import annotations
@@ -53,11 +54,20 @@ class CallObjects(ToolParser):
         """One call."""
         if not (yield from self._reader.accept("{")):
             raise Broken
+        waiting = yield from self._entries()
+        if not self._is_promised:
+            self._call_with("".join(waiting) or "{}")
+        self._done()
+
+    def _entries(self, *, is_inner: bool = False) -> Steps[list[str]]:
+        """Up to the end of the object. Returns arguments that came before the name."""
         yield from self._reader.space()
         waiting: list[str] = []
         while not (yield from self._reader.accept("}")):
             key = yield from self._key()
-            if key == "name":
+            if key == "function" and not is_inner and (yield from self._reader.accept("{")):
+                waiting += yield from self._entries(is_inner=True)
+            elif key == "name" or (key == "function" and not self._name):
                 self._name = yield from self._word()
             elif key in _ARGUMENTS:
                 waiting += yield from self._arguments()
@@ -66,9 +76,7 @@ class CallObjects(ToolParser):
             else:
                 yield from Literal(self._reader, _drop).read()
             yield from self._comma()
-        if not self._is_promised:
-            self._call_with("".join(waiting) or "{}")
-        self._done()
+        return waiting
 
     def _key(self) -> Steps[str]:
         key = yield from self._word()

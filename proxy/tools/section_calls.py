@@ -33,7 +33,9 @@ class SectionCalls(ToolParser):
         if (yield from self._reader.accept(self.call_begin)):
             yield from self._call()
             return True
-        yield from self._end(dict(self.sections).get(start, ""), gap)
+        ends = dict(self.sections)
+        forgotten = next(iter(ends.values()), "")  # the end comes also where the begin did not
+        yield from self._end(ends.get(start, forgotten), gap)
         return False
 
     @abstractmethod

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from tests.api.error_body import error_of
-from tests.doubles.engine import ScriptedEngine
+from tests.doubles.engine import ScriptedEngine, deltas
 
 CHAT = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
@@ -152,12 +154,6 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments
             "messages[0].tool_call_id",
         ),
         (
-            {**GOOD, "messages": [{"role": "assistant"}]},
-            400,
-            "invalid_messages",
-            "messages[0]",
-        ),
-        (
             {
                 **GOOD,
                 "messages": [
@@ -194,6 +190,21 @@ def test_what_is_not_json_is_refused(serve, content):
     response = serve(ScriptedEngine()).post(CHAT, content=content)
     assert response.status_code == 400
     assert error_of(response)["code"] == "invalid_json"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd", "gzip, br"])
+def test_a_compressed_body_is_415_and_not_called_wrong_json(serve, coding):
+    headers = {"content-encoding": coding}
+    response = serve(ScriptedEngine()).post(CHAT, content=gzip.compress(b"{}"), headers=headers)
+    error = error_of(response)
+    assert (response.status_code, error["code"]) == (415, "unsupported_encoding")
+    assert repr(coding) in error["message"]
+
+
+def test_a_body_that_says_it_is_not_compressed_is_read(serve):
+    headers = {"content-encoding": "Identity"}
+    response = serve(ScriptedEngine(deltas("a"))).post(CHAT, json=GOOD, headers=headers)
+    assert response.status_code == 200
 
 
 def test_at_most_ten_problems_are_told_and_values_are_cut(serve):

@@ -28,6 +28,39 @@ def test_wrong_routes(serve, method, path, status, code):
     assert error_of(response)["code"] == code
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/health/live", 200),
+        ("/health/ready", 200),
+        ("/health", 200),
+        ("/v1/models", 200),
+        ("/v1/models/x", 404),
+    ],
+)
+def test_head_is_answered_as_get(serve, path, status):
+    client = serve(ScriptedEngine())
+    asked, got = client.head(path), client.get(path)
+    assert (asked.status_code, got.status_code) == (status, status)
+    assert asked.headers["content-length"] == got.headers["content-length"]
+
+
+def test_head_of_what_is_only_posted_is_405(serve):
+    response = serve(ScriptedEngine()).head(CHAT)
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    "path", ["/chat/completions", "/v1/v1/chat/completions", "/v1/responses", "/v1//models"]
+)
+def test_a_wrong_base_url_or_api_is_told_where_the_right_one_is(serve, path):
+    response = serve(ScriptedEngine()).post(path, json=GOOD)
+    assert response.status_code == 404
+    message = error_of(response)["message"]
+    assert message.startswith(f"Invalid URL (POST {path}). ")
+    assert "/v1/chat/completions" in message.removeprefix(f"Invalid URL (POST {path}). ")
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("raised", "status", "kind", "code", "param"),
@@ -88,6 +121,7 @@ def test_while_triton_is_away_clients_are_told_to_come_back(serve):
         client.post(CHAT, json=GOOD),
         client.get("/v1/models"),
         client.get("/health/ready"),
+        client.get("/health"),
     ):
         assert response.status_code == 503
         assert error_of(response)["code"] == "model_unavailable"

@@ -37,8 +37,13 @@ def usage(completion_tokens: int) -> dict:
         "prompt_tokens": 7,
         "completion_tokens": completion_tokens,
         "total_tokens": 7 + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": 4},
-        "completion_tokens_details": {"reasoning_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
     }
 
 
@@ -174,7 +179,7 @@ def test_models(serve):
     client = serve(ScriptedEngine())
     (model,) = client.get("/v1/models").json()["data"]
     assert (model["id"], model["object"]) == ("demo", "model")
-    assert model["context_length"] == model["max_output_tokens"] == 128
+    assert model["context_length"] == model["max_output_tokens"] == model["max_model_len"] == 128
     assert {"logit_bias", "logprobs", "min_p", "guided_decoding"} <= set(model["capabilities"])
     assert model["owned_by"]
     assert model["created"] == 1_700_000_000

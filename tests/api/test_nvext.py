@@ -7,6 +7,7 @@ import json
 import openai
 import pytest
 
+from proxy.domain.constraint import GuideKind
 from proxy.domain.output import FinishReason
 from tests.api.test_errors import error_of
 from tests.api.test_parameters import CHAT, CHAT_BODY, TEXT, TEXT_BODY
@@ -44,6 +45,23 @@ def test_greedy_sampling_is_so_whatever_the_temperature(serve, path, body, name)
 
 
 @pytest.mark.parametrize(
+    ("guided", "constraint"),
+    [
+        ({"guided_json": {"type": "null"}}, (GuideKind.JSON_SCHEMA, '{"type": "null"}')),
+        ({"guided_regex": "a+"}, (GuideKind.REGEX, "a+")),
+        ({"guided_choice": ["a", "b"]}, (GuideKind.REGEX, "a|b")),
+        ({"guided_grammar": 'root ::= "a"'}, (GuideKind.GRAMMAR, 'root ::= "a"')),
+    ],
+)
+@BOTH
+def test_its_guides_are_those_of_the_body(serve, path, body, guided, constraint):
+    for beside in ({}, guided):
+        response, (seen,) = post(serve, path, body, guided, **beside)
+        assert response.status_code == 200, response.text
+        assert (seen.constraint.kind, seen.constraint.text) == constraint
+
+
+@pytest.mark.parametrize(
     ("nvext", "fields", "param"),
     [
         ({"top_k": 3}, {"top_k": 4}, "nvext.top_k"),
@@ -54,6 +72,9 @@ def test_greedy_sampling_is_so_whatever_the_temperature(serve, path, body, name)
         ({"greedy_sampling": True, "greed_sampling": False}, {}, "nvext.greed_sampling"),
         ({"repetition_penalty": 0}, {}, "nvext.repetition_penalty"),
         ({"repetition_penalty": 2.1}, {}, "nvext.repetition_penalty"),
+        ({"guided_regex": "a"}, {"guided_regex": "b"}, "nvext.guided_regex"),
+        ({"guided_choice": ["a"]}, {"json_schema": {"type": "null"}}, "json_schema"),
+        ({"guided_json": {}}, {"response_format": {"type": "json_object"}}, "nvext.guided_json"),
         ({"annotations": ["timing"]}, {}, "nvext.annotations"),
         ({"annotations": ["llm_metrics"]}, {"stream": True}, "nvext.annotations[0]"),
         ({"extra_fields": ["routed_experts"]}, {}, "nvext.extra_fields[0]"),

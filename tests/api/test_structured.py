@@ -12,6 +12,11 @@ from tests.doubles.engine import ScriptedEngine, deltas
 
 CONSTRAINTS = [
     ({"response_format": {"type": "json_object"}}, GuideKind.JSON_SCHEMA, '{"type": "object"}'),
+    (
+        {"response_format": {"type": "json_object", "schema": {"type": "null"}}},
+        GuideKind.JSON_SCHEMA,
+        '{"type": "null"}',
+    ),
     ({"response_format": {"type": "json"}}, GuideKind.JSON_SCHEMA, '{"type": "object"}'),
     (named({"type": "null"}, strict=True), GuideKind.JSON_SCHEMA, '{"type": "null"}'),
     ({"guided_json": '{"type":"null"}'}, GuideKind.JSON_SCHEMA, '{"type": "null"}'),

@@ -31,7 +31,8 @@ EXTENSIONS = re.findall(
     stop_regex bad_words allowed_token_ids use_beam_search length_penalty early_stopping
     guided_json guided_regex guided_choice guided_grammar guided_decoding_backend
     guided_whitespace_pattern structured_outputs json_schema regex ebnf grammar chat_template
-    chat_template_kwargs add_generation_prompt continue_final_message add_special_tokens documents
+    chat_template_kwargs chat_template_args add_generation_prompt continue_final_message
+    add_special_tokens documents
     truncate_prompt_tokens truncation_side priority cache_salt extra_key request_id rid session_id
     conversation_params session_control agent_context return_token_ids return_tokens_as_token_ids
     return_prompt_text return_meta_info prompt_logprobs logprob_token_ids thinking_token_budget
@@ -51,6 +52,9 @@ WITHOUT_EFFECT = {
     "store": False,
     "modalities": ["text"],
     "spaces_between_special_tokens": True,
+    "include_reasoning": True,
+    "separate_reasoning": True,
+    "stream_reasoning": True,
     "guided_decoding_backend": "auto",
     "user": "x",
     "safety_identifier": "x",

@@ -83,12 +83,37 @@ class Request:
         return service_pb2.ModelInferRequest.FromString(bytes(self.body[5:])).id
 
 
-class PeerConnection:
+class Heads:
+    """HEADERS frames of one connection, whose compression has one state."""
+
+    def __init__(self) -> None:
+        self._encoder = Encoder()
+
+    def head(self, stream: int, *, ends: bool = False, **other: str) -> bytes:
+        return self.block(stream, {**OPENING, **other}, ends=ends)
+
+    def trailers(self, stream: int, status: int = 0, message: str | None = None) -> bytes:
+        fields = {"grpc-status": str(status)}
+        return self.block(
+            stream, fields if message is None else {**fields, "grpc-message": message}, ends=True
+        )
+
+    def block(self, stream: int, fields: dict[str, str], *, ends: bool) -> bytes:
+        encoded = self._encoder.encode(fields.items())
+        return frame(HEADERS, END_HEADERS | (END_STREAM if ends else 0), stream, encoded)
+
+    def encode(self, fields: dict[str, str]) -> bytes:
+        encoded: bytes = self._encoder.encode(fields.items())
+        return encoded
+
+
+class PeerConnection(Heads):
     """What a client sent, kept; and the ways to answer it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__()
         self._reader, self._writer = reader, writer
-        self._decoder, self._encoder = Decoder(), Encoder()
+        self._decoder = Decoder()
         self._news = asyncio.Event()
         self._waits: list[bytes] | None = None  # frames held back while a cut one is sent
         self._reading: asyncio.Task[None] | None = None
@@ -166,23 +191,6 @@ class PeerConnection:
     def _room(self, stream: int) -> int:
         own = self.settings[INITIAL_WINDOW_SIZE] + self.credits[stream] - self.sent[stream]
         return min(own, 65_535 + self.credits[0] - sum(self.sent.values()))
-
-    def head(self, stream: int, *, ends: bool = False, **other: str) -> bytes:
-        return self.block(stream, {**OPENING, **other}, ends=ends)
-
-    def trailers(self, stream: int, status: int = 0, message: str | None = None) -> bytes:
-        fields = {"grpc-status": str(status)}
-        return self.block(
-            stream, fields if message is None else {**fields, "grpc-message": message}, ends=True
-        )
-
-    def block(self, stream: int, fields: dict[str, str], *, ends: bool) -> bytes:
-        encoded = self._encoder.encode(fields.items())
-        return frame(HEADERS, END_HEADERS | (END_STREAM if ends else 0), stream, encoded)
-
-    def encode(self, fields: dict[str, str]) -> bytes:
-        encoded: bytes = self._encoder.encode(fields.items())
-        return encoded
 
     def answer(self, stream: int, *messages: bytes) -> bytes:
         """A whole answer that is well."""

@@ -48,6 +48,7 @@ def refusal(check: GuideCheck, kind: str, text: str) -> Refusal:
         ("json_schema", '{"type": "object"}'),
         ("json_schema", "true"),
         ("regex", "(a{1,5000}){1,5000}"),
+        ("regex", r"\\A\d\x41\u0041\-\_\/"),
         ("ebnf_grammar", 'root ::= root "a" | "b"'),
         ("structural_tag", '{"type": "structural_tag", "format": {"type": "any_text"}}'),
     ],
@@ -66,6 +67,22 @@ def test_a_usable_guide_passes(guide_check, kind, text):
         ("regex", "", "it is empty"),
         ("regex", "a" * 2_000_001, "it has more than 2000000 bytes"),
         ("regex", "(?=a)b", "Lookahead is not supported"),
+        ("regex", r"\Aabc", r"the escape \A is not supported; the whole answer has to match"),
+        ("regex", r"a\\\Z", r"the escape \Z is not supported"),
+        ("regex", r"\x{41}", r"the escape \x is not supported"),
+        (
+            "structural_tag",
+            json.dumps(
+                {
+                    "type": "structural_tag",
+                    "format": {
+                        "type": "sequence",
+                        "elements": [{"type": "regex", "pattern": r"a\Z"}],
+                    },
+                }
+            ),
+            r"the escape \Z is not supported",
+        ),
         ("ebnf_grammar", 'root ::= root "a"', "no text matches it"),
         ("structural_tag", "{}", "must have a format field"),
     ],

@@ -29,6 +29,22 @@ def test_a_prompt_is_scored_as_the_model_scores_it_while_it_writes(client):
     assert told.tokens[len(ids) :][: len(some)] == written.logprobs.tokens
 
 
+def test_a_harness_that_asks_for_one_token_finds_a_score_for_each_of_the_prompts(client):
+    """All entries but the last are the prompt's, also where the model ends its answer with it."""
+    asked = {"model": "demo", "messages": [{"role": "user", "content": "Hello!"}]}
+    prompt = client.post("/chat/completions/render", body=asked, cast_to=dict)["prompt_token_ids"]
+    fields = {"temperature": 0, "extra_body": {"return_token_ids": True}}
+    answer = client.chat.completions.create(**asked, **fields).choices[0]
+    assert answer.finish_reason == "stop"
+    ids = [*prompt, *answer.token_ids[:-1]]
+    scored = score(client, ids, max_tokens=1, logprobs=1, temperature=0)
+    assert (scored.choices[0].finish_reason, scored.usage.completion_tokens) == ("stop", 1)
+    told = scored.choices[0].logprobs
+    assert len(told.token_logprobs) == len(told.top_logprobs) == len(ids) + 1
+    pairs = zip(told.token_logprobs[1:], told.top_logprobs[1:], strict=True)
+    assert all(own in top.values() for own, top in pairs)
+
+
 def test_a_cached_prompt_has_the_same_scores(client):
     first, second = (score(client, TEXT) for _ in range(2))
     assert second.usage.prompt_tokens_details.cached_tokens == 0

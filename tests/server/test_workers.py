@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import psutil
 
+from proxy.launch.scheduling import FEW_CORES
 from tests.fixtures.stack import Stack, eventually
 from tests.server.conftest import WORKERS
 
@@ -75,3 +77,11 @@ def test_a_limit_is_one_for_all_of_them_and_a_stop_lets_all_drain(scripted_stack
         assert proxy.stop(signal.SIGTERM) == 0
         assert [one.result().json()["usage"]["completion_tokens"] for one in drained] == [300] * 3
     assert not any(process.is_running() for process in processes)
+
+
+def test_on_few_cores_a_wake_up_takes_no_core_from_any_of_them(scripted_stack):
+    server = scripted_stack.tritonserver()
+    processes = [*workers(scripted_stack), server, *server.children(recursive=True)]
+    wanted = os.SCHED_BATCH if len(os.sched_getaffinity(0)) <= FEW_CORES else os.SCHED_OTHER
+    threads = [thread.id for process in processes for thread in process.threads()]
+    assert {os.sched_getscheduler(thread) for thread in threads} == {wanted}

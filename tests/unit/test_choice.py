@@ -97,6 +97,24 @@ def test_the_end_token_is_counted_and_has_an_id_but_is_not_logged():
     assert completion.usage.completion_tokens == 2
 
 
+@pytest.mark.parametrize("sampling", [LOGGED, replace(LOGGED, stop_token_ids=(5,))])
+def test_behind_an_echoed_prompt_the_end_token_is_logged_too(sampling):
+    """Harnesses ask for one token, and take all log-probabilities but the last for the prompt's."""
+    last = b"" if sampling is LOGGED else b"x"
+    delta = replace(
+        ECHOED,
+        token_bytes=(*ECHOED.token_bytes[:4], last),
+        token_ids=(1, 2, 3, 4, 5),
+        log_probs=ECHOED.log_probs[:5],
+        finish=FinishReason.STOP,
+    )
+    request = asked(echoes_prompt=True, sampling=sampling, max_tokens=1)
+    (answer,) = fold(Choice(request, CARD).push(delta)).choices
+    assert answer.text == " Hié"
+    assert [one.log_prob.log_prob for one in answer.log_probs] == [None, -1, -2, -3, -4]
+    assert (answer.log_probs[-1].token_bytes, answer.log_probs[-1].offset) == (b"", 4)
+
+
 @pytest.mark.parametrize(("includes_stop", "text"), [(False, "a"), (True, "ab")])
 def test_a_stop_token_is_part_of_the_text_only_when_asked_for(includes_stop, text):
     request = asked(sampling=Sampling(stop_token_ids=(1,)), includes_stop=includes_stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Collection
@@ -20,6 +21,9 @@ VERDICTS = 4096
 TIMEOUT_STANDS_S = 60.0  # a busy machine may have been the reason
 ECHO_AT_MOST = 40
 MB = 1_000_000
+ESCAPED_LETTER = re.compile(r"\\(?:x[0-9a-fA-F]{2}|([A-Za-z])|.)", re.DOTALL)
+# Letters behind a backslash that xgrammar knows, or refuses itself; others it takes as they are.
+KNOWN_ESCAPES = frozenset("dDwWsSnrtfvaecubBpP")
 
 
 class GuideCheck:
@@ -67,9 +71,11 @@ class GuideCheck:
             return "it is empty"
         if len(text.encode()) > self._text_bytes:
             return f"it has more than {self._text_bytes} bytes"
-        if kind in ("json_schema", "structural_tag"):
-            return _not_a_schema(text)
-        return None
+        if kind == "regex":
+            return _unknown_escape(text)
+        if kind == "structural_tag":
+            return _not_a_schema(text) or _unknown_escape_in(text)
+        return _not_a_schema(text) if kind == "json_schema" else None
 
     def _verdict(self, kind: str, text: str) -> str | None:
         key = hashlib.sha256(f"{kind}\0{text}".encode()).digest()
@@ -93,6 +99,28 @@ class GuideCheck:
                 continue
         limit = self._memory_bytes // MB
         return f"it needs more than {limit} MB to compile, or is nested too deeply", math.inf
+
+
+def _unknown_escape(pattern: str) -> str | None:
+    """Such as `\\A`, `\\Z`, `\\h`, `\\x{41}`: the answer would have the letter in it."""
+    for letter in filter(None, ESCAPED_LETTER.findall(pattern)):
+        if letter not in KNOWN_ESCAPES:
+            return f"the escape \\{letter} is not supported; the whole answer has to match"
+    return None
+
+
+def _unknown_escape_in(tag: str) -> str | None:
+    """Of the regular expressions in a structural tag."""
+    level = [json.loads(tag)] if '"regex"' in tag else []
+    while level:
+        one = level.pop()
+        if isinstance(one, list):
+            level += one
+        elif isinstance(one, dict):
+            level += one.values()
+            if one.get("type") == "regex" and (reason := _unknown_escape(str(one.get("pattern")))):
+                return reason
+    return None
 
 
 def _not_a_schema(text: str) -> str | None:

@@ -21,8 +21,8 @@ from proxy.api.openai.fields import (
 from proxy.api.openai.fields import RequestBody as RequestBody
 from proxy.api.openai.format_body import FormatBody
 from proxy.api.openai.message_bodies import MessageBody as MessageBody
-from proxy.api.openai.nvext import NvExtBody
 from proxy.api.openai.prompt_body import PromptBody
+from proxy.api.openai.reasoning_body import ReasoningBody
 from proxy.api.openai.sampling_body import SamplingBody
 from proxy.api.openai.tool_bodies import ToolsBody
 
@@ -40,7 +40,7 @@ class StreamOptions(RequestBody):
     include_obfuscation: Annotated[bool, only(False)] | None = None
 
 
-class GenerationBody(SamplingBody, PromptBody, FormatBody, NvExtBody):
+class GenerationBody(SamplingBody, PromptBody, FormatBody):
     """What chat completions and completions share, beside sampling."""
 
     model: str
@@ -144,7 +144,7 @@ class Prediction(RequestBody):
     content: Text
 
 
-class ChatCompletionBody(GenerationBody, ToolsBody):
+class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
     messages: Annotated[ListOf[MessageBody], Field(min_length=1)]
     max_completion_tokens: TokenLimit | None = None
     logprobs: bool | None = None
@@ -152,10 +152,6 @@ class ChatCompletionBody(GenerationBody, ToolsBody):
     modalities: Annotated[ListOf[Modality], Field(min_length=1)] | None = None
     prediction: Prediction | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = (
-        None
-    )
-    thinking_token_budget: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None

@@ -44,7 +44,8 @@ class ChatRenderer:
         self._tells_ids = bool(body.return_token_ids)
         self._reasoning_fields = reasoning_fields
         self._usage = StreamUsage(body, request.choices)
-        self._begun = 0
+        self._choices = request.choices
+        self._has_begun = False
         self._head = head(body, request, "chat.completion", fingerprint)
         self._chunk_head = {
             **self._head,
@@ -53,21 +54,8 @@ class ChatRenderer:
         }
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
-        """A choice's role comes first, in a chunk of its own; usage last, where asked for.
-
-        Choices begin in their order: SDKs that add up a stream fail where the first chunk is not
-        of choice 0.
-        """
-        chunks = []
-        while self._begun <= event.choice:
-            says_nothing = self._begun == event.choice and not isinstance(
-                event, (TextDelta, Finished)
-            )
-            content = None if says_nothing else ""
-            role = {"role": "assistant", "content": content, "refusal": None}
-            begun = _choice(self._begun, role)
-            chunks.append(self._usage.opening(self._chunk_head, event, begun))
-            self._begun += 1
+        """The roles come first, each in a chunk of its own; usage last, where asked for."""
+        chunks = [] if self._has_begun else self._openings(event)
         if isinstance(event, Finished):
             chunks.append(self._chunk(event, _choice(event.choice, {}, event.reason.value)))
             return chunks + self._usage.last_chunks(self._chunk_head, event)
@@ -89,6 +77,22 @@ class ChatRenderer:
             for index, answer in enumerate(completion.choices)
         ]
         return {**self._head, "choices": choices, "usage": usage_body(completion.usage)}
+
+    def _openings(self, first: OutputEvent) -> list[dict[str, Any]]:
+        """All choices begin before any goes on, in their order.
+
+        SDKs that add up a stream fail where its first chunk is not of choice 0; OpenAI's for Java
+        also takes it to be over when all choices that it has seen have ended.
+        """
+        self._has_begun = True
+        openings = []
+        for index in range(self._choices):
+            is_silent = index == first.choice and not isinstance(first, (TextDelta, Finished))
+            content = None if is_silent else ""
+            role = {"role": "assistant", "content": content, "refusal": None}
+            opening = self._usage.opening(self._chunk_head, first, _choice(index, role))
+            openings.append(opening)
+        return openings
 
     def _delta(self, event: AnyDelta) -> dict[str, Any]:
         match event:

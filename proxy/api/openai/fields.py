@@ -132,8 +132,11 @@ OTHER_PARTS = {
 
 
 class TextPart(RequestBody):
+    """`id`: LangChain's own, which comes with the results of its MCP tools."""
+
     type: Literal["text"]
     text: str
+    id: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -151,6 +154,11 @@ class TextPart(RequestBody):
 
 Text = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>"), Field(min_length=1)],
+    Discriminator(_text_or_list),
+]
+# Of answers and results: clients leave out the parts that are no text, which may be all.
+AnyText = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>")],
     Discriminator(_text_or_list),
 ]
 

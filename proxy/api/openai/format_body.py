@@ -1,7 +1,7 @@
 """The fields of a body that say what the answer must look like, in every server's words.
 
-OpenAI's response_format (with TensorRT-LLM's types), vLLM's guided_* and structured_outputs,
-SGLang's bare regex, ebnf and json_schema. One of them a request.
+OpenAI's response_format (with TensorRT-LLM's types), vLLM's guided_* (in `nvext`, too) and
+structured_outputs, SGLang's bare regex, ebnf and json_schema. One of them a request.
 """
 
 from __future__ import annotations
@@ -12,16 +12,10 @@ from pydantic import Discriminator, Field, StringConstraints, Tag, model_validat
 
 from proxy.api.body import FieldError
 from proxy.api.openai.fields import ListOf, RequestBody, only
+from proxy.api.openai.guided_body import Choices, Guide, GuidedBody, Json, JsonObject, given
+from proxy.api.openai.nvext import NvExtBody
 from proxy.structured.asked import Asked, Form
 
-Guide = Annotated[str, StringConstraints(min_length=1)]
-JsonObject = dict[str, Any]
-# vLLM takes JSON as an object, or as its text.
-Json = Annotated[
-    Annotated[Guide, Tag("<text>")] | Annotated[JsonObject, Tag("<object>")],
-    Discriminator(lambda value: "<object>" if isinstance(value, dict) else "<text>"),
-]
-Choices = Annotated[ListOf[Guide], Field(min_length=1)]
 SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
@@ -30,13 +24,6 @@ class TextFormat(RequestBody):
 
     def asked(self) -> Asked | None:
         return None
-
-
-class JsonObjectFormat(RequestBody):
-    type: Literal["json_object"]
-
-    def asked(self) -> Asked:
-        return Asked(field="response_format", form=Form.JSON_OBJECT)
 
 
 class NamedSchema(RequestBody):
@@ -60,7 +47,9 @@ class JsonSchemaFormat(RequestBody):
 
 
 class JsonFormat(RequestBody):
-    type: Literal["json"]
+    """TensorRT-LLM's `json`; OpenAI's `json_object`, with llama.cpp's and Fireworks' `schema`."""
+
+    type: Literal["json", "json_object"]
     schema_: JsonObject | None = Field(None, alias="schema")
 
     def asked(self) -> Asked:
@@ -113,7 +102,7 @@ def _type_of(value: Any) -> str | None:
 
 ResponseFormat = Annotated[
     Annotated[TextFormat, Tag("<text>")]
-    | Annotated[JsonObjectFormat, Tag("<json_object>")]
+    | Annotated[JsonFormat, Tag("<json_object>")]
     | Annotated[JsonSchemaFormat, Tag("<json_schema>")]
     | Annotated[JsonFormat, Tag("<json>")]
     | Annotated[RegexFormat, Tag("<regex>")]
@@ -143,7 +132,7 @@ class StructuredOutputs(RequestBody):
     disable_fallback: bool | None = None
 
     def asked(self) -> list[Asked]:
-        return _given(
+        return given(
             ("structured_outputs.json", Form.SCHEMA, self.json_),
             ("structured_outputs.regex", Form.REGEX, self.regex),
             ("structured_outputs.choice", Form.CHOICE, self.choice),
@@ -153,15 +142,11 @@ class StructuredOutputs(RequestBody):
         )
 
 
-class FormatBody(RequestBody):
+class FormatBody(GuidedBody, NvExtBody):
     """Shared by chat completions and completions."""
 
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
-    guided_json: Json | None = None
-    guided_regex: Guide | None = None
-    guided_choice: Choices | None = None
-    guided_grammar: Guide | None = None
     guided_decoding_backend: (
         Annotated[str, only("auto", "xgrammar", "xgrammar:no-fallback")] | None
     ) = None
@@ -188,21 +173,17 @@ class FormatBody(RequestBody):
         return [
             *([formatted] if formatted else []),
             *(self.structured_outputs.asked() if self.structured_outputs else []),
-            *_given(
-                ("guided_json", Form.SCHEMA, self.guided_json),
-                ("guided_regex", Form.REGEX, self.guided_regex),
-                ("guided_choice", Form.CHOICE, self.guided_choice),
-                ("guided_grammar", Form.GRAMMAR, self.guided_grammar),
+            *self._guided(),
+            *given(
                 ("json_schema", Form.SCHEMA, self.json_schema),
                 ("regex", Form.REGEX, self.regex),
                 ("ebnf", Form.GRAMMAR, self.ebnf),
             ),
         ]
 
-
-def _given(*fields: tuple[str, Form, Any]) -> list[Asked]:
-    return [
-        Asked(field=field, form=form, value=value)
-        for field, form, value in fields
-        if value is not None
-    ]
+    def _guided(self) -> list[Asked]:
+        """The body's own, and what only `nvext` says."""
+        own = self.guided()
+        said = [(one.form, one.value) for one in own]
+        extra = self.nvext.guided("nvext.") if self.nvext else []
+        return own + [one for one in extra if (one.form, one.value) not in said]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
 
 from proxy.api import json_depth
-from proxy.api.body import FieldError
-from proxy.api.openai.fields import RequestBody, Text, joined
+from proxy.api.openai.fields import AnyText, RequestBody, Text, joined
 from proxy.domain.request import Message
 from proxy.domain.tools import ToolCall
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+Name = Annotated[str, StringConstraints(max_length=64)]  # an empty one says nothing: aiperf's
 FunctionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]
 # Names and ids in former calls are as a model wrote them: refused, they would end the chat.
 AsWritten = Annotated[str, StringConstraints(min_length=1)]
@@ -50,7 +49,7 @@ class SpokenBody(RequestBody):
     name: Name | None = None
 
     def to_domain(self) -> Message:
-        return Message(role=self.role, content=joined(self.content), name=self.name)
+        return Message(role=self.role, content=joined(self.content), name=self.name or None)
 
 
 class CalledFunctionBody(RequestBody):
@@ -77,11 +76,14 @@ class ToolCallBody(RequestBody):
 class AssistantBody(RequestBody):
     """An answer of before, as it came: text, reasoning, calls. Reasoning may come by both names.
 
-    The last three fields are of answers only: SDKs send them back, no template has a use for them.
+    It may say nothing: of an answer that was all reasoning clients keep a content of null.
+    The last four fields are of answers only: SDKs send them back, no template has a use for them.
+    LiteLLM keeps in `provider_specific_fields` what it has no field of its own for, such as a
+    `refusal` of null.
     """
 
     role: Literal["assistant"]
-    content: Text | None = None
+    content: AnyText | None = None
     name: Name | None = None
     refusal: str | None = None
     tool_calls: Annotated[list[ToolCallBody], Field(max_length=128)] | None = None
@@ -90,19 +92,13 @@ class AssistantBody(RequestBody):
     annotations: list[Any] | None = None
     parsed: Any = None
     server_tool_calls: list[Any] | None = None
-
-    @model_validator(mode="after")
-    def _says_something(self) -> AssistantBody:
-        said = (self.content, self.refusal, self.reasoning, self.reasoning_content)
-        if said.count(None) == len(said) and not self.tool_calls and not self.server_tool_calls:
-            raise _invalid("an assistant's message needs 'content' or 'tool_calls'")
-        return self
+    provider_specific_fields: dict[str, Any] | None = None
 
     def to_domain(self) -> Message:
         return Message(
             role=self.role,
             content=self._text,
-            name=self.name,
+            name=self.name or None,
             tool_calls=tuple(call.to_domain() for call in self.tool_calls or ()),
             reasoning=self.reasoning or self.reasoning_content,
         )
@@ -117,7 +113,7 @@ class AssistantBody(RequestBody):
 
 class ToolResultBody(RequestBody):
     role: Literal["tool"]
-    content: Text
+    content: AnyText
     tool_call_id: AsWritten
     name: AsWritten | None = None
 
@@ -128,10 +124,6 @@ class ToolResultBody(RequestBody):
             name=self.name,
             tool_call_id=self.tool_call_id,
         )
-
-
-def _invalid(reason: str) -> FieldError:
-    return FieldError(None, reason, code="invalid_messages")
 
 
 def _role(given: Any) -> str:

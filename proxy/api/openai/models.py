@@ -27,6 +27,7 @@ def model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "root": card.parent or card.name,
         "parent": card.parent,
         "context_length": card.facts.context_length,
+        "max_model_len": card.facts.context_length,  # as vLLM, SGLang and trtllm-serve call it
         "max_output_tokens": card.facts.context_length,
         "tool_parser": families.tools,
         "reasoning_parser": families.reasoning,

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from proxy.api.body import FieldError
 from proxy.api.openai.fields import INT32_MAX, ListOf, RequestBody, TokenIds
+from proxy.api.openai.guided_body import GuidedBody
 from proxy.domain.errors import InvalidRequest, echoed
 
 AnnotationName = Literal["request_id", "formatted_prompt", "token_ids", "timing"]
@@ -20,7 +21,7 @@ class AgentHints(RequestBody):
     priority: Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)] | None = None
 
 
-class NvExt(RequestBody):
+class NvExt(GuidedBody):
     """As Dynamo's and NIM's clients send it. `greed_sampling` is Dynamo's name of the other."""
 
     ignore_eos: bool | None = None

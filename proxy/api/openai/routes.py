@@ -26,12 +26,12 @@ def routes(
             return answers.streamed(request, renderer, sse.OPENAI)
         return answers.whole(request, renderer)
 
-    @router.post("/chat/completions", openapi_extra=documented(ChatCompletionBody))
+    @router.post("/chat/completions", openapi_extra=documented(ChatCompletionBody, streams=True))
     async def create_chat_completion(http: Request) -> Response:
         asked = await body.read(http, ChatCompletionBody, limits=limits)
         return answer(*await asking.chat(asked), streams=bool(asked.stream))
 
-    @router.post("/completions", openapi_extra=documented(CompletionBody))
+    @router.post("/completions", openapi_extra=documented(CompletionBody, streams=True))
     async def create_completion(http: Request) -> Response:
         asked = await body.read(http, CompletionBody, limits=limits)
         return answer(*await asking.completion(asked), streams=bool(asked.stream))

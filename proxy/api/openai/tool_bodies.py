@@ -15,10 +15,22 @@ from proxy.domain.tools import Tool, ToolChoice, ToolMode
 
 
 class FunctionBody(RequestBody):
+    """`return` is transformers' word for what comes back, `response` Gemini's and BFCL's."""
+
     name: FunctionName
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+    return_: dict[str, Any] | None = Field(None, alias="return")
+    response: dict[str, Any] | None = None
+
+    @property
+    def returns(self) -> dict[str, Any]:
+        return {
+            name: value
+            for name, value in (("return", self.return_), ("response", self.response))
+            if value is not None
+        }
 
 
 class ToolBody(RequestBody):
@@ -36,6 +48,7 @@ class ToolBody(RequestBody):
             description=function.description,
             parameters=function.parameters,
             is_strict=bool(is_strict),
+            returns=function.returns,
         )
 
 

@@ -9,14 +9,23 @@ from proxy.api.openai.bodies import GenerationBody
 from proxy.domain.events import Finished, OutputEvent
 from proxy.domain.output import Usage
 
+# There is no audio, and a prediction changes no answer. Clients with strict types, such as MacPaw's
+# for Swift and older ones for PHP, lose the whole block, or fail, where one of these is missing.
+NO_AUDIO = {"audio_tokens": 0}
+NOT_PREDICTED = {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
+
 
 def usage_body(usage: Usage) -> dict[str, Any]:
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, **NO_AUDIO},
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning_tokens,
+            **NO_AUDIO,
+            **NOT_PREDICTED,
+        },
     }
 
 

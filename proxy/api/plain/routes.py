@@ -15,6 +15,12 @@ from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
 
 
+class EventStream(Response):
+    """For the document."""
+
+    media_type = "text/event-stream"
+
+
 def routes(answers: Answers, registry: Registry, *, limits: BodyLimits) -> APIRouter:
     router = APIRouter(prefix="/chat")
     takes = documented(PlainChatBody)
@@ -35,7 +41,7 @@ def routes(answers: Answers, registry: Registry, *, limits: BodyLimits) -> APIRo
         request = await asked(http)
         return answers.streamed(request, PlainRenderer(request), ndjson.LINES)
 
-    @router.post("/sse", openapi_extra=takes)
+    @router.post("/sse", openapi_extra=takes, response_class=EventStream)
     async def chat_sse(http: Request) -> Response:
         """Server-sent events, then `[DONE]`."""
         request = await asked(http)

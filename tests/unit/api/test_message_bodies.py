@@ -39,11 +39,19 @@ def test_reasoning_comes_by_either_name_or_both(fields, reasoning):
         {"annotations": []},
         {"parsed": {"a": 1}},
         {"server_tool_calls": [{"index": 0, "id": "c1"}]},
+        {"provider_specific_fields": {"refusal": None, "reasoning": "hm"}},
         {"refusal": None, "audio": None, "function_call": None},
     ],
 )
 def test_what_only_answers_have_is_left_out(fields):
     assert assistant(content="hi", **fields) == assistant(content="hi")
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_an_empty_name_is_none(role):
+    told = {"role": role, "content": "hi"}
+    named = BODY.validate_python({**told, "name": ""}).to_domain()
+    assert named == BODY.validate_python(told).to_domain()
 
 
 def test_what_an_sdk_adds_to_calls_is_left_out():
@@ -57,10 +65,15 @@ def test_calls_that_the_server_ran_may_be_all_of_an_answer():
     assert assistant(server_tool_calls=[{"index": 0, "id": "c1"}]).content == ""
 
 
-@pytest.mark.parametrize("fields", [{}, {"annotations": []}, {"audio": {"id": "x"}, "content": ""}])
-def test_nothing_said_and_what_is_not_ours_are_refused(fields):
+@pytest.mark.parametrize("fields", [{}, {"content": None}, {"content": []}, {"annotations": []}])
+def test_an_answer_that_says_nothing_is_empty_text(fields):
+    """As clients keep one that was all reasoning."""
+    assert assistant(**fields) == assistant(content="")
+
+
+def test_what_is_not_ours_is_refused():
     with pytest.raises(ValidationError):
-        assistant(**fields)
+        assistant(audio={"id": "x"}, content="")
 
 
 def called(**function: Any) -> ToolCall:
@@ -102,3 +115,28 @@ def test_a_former_call_has_the_name_and_id_that_the_model_wrote(name):
 )
 def test_arguments_that_nest_deeper_than_a_body_may_are_handed_on_as_text(arguments):
     assert json.loads(called(arguments=arguments).arguments) == {"invalid_arguments": arguments}
+
+
+def test_an_answer_of_no_parts_is_empty_text():
+    """As clients keep one that is all calls: they filter its parts for those of text."""
+    message = assistant(content=[], tool_calls=[CALL])
+    assert (message.content, len(message.tool_calls)) == ("", 1)
+
+
+def test_a_result_of_no_parts_is_empty_text():
+    """As MCP tells of a tool that found nothing."""
+    told = {"role": "tool", "content": [], "tool_call_id": "c1"}
+    assert BODY.validate_python(told).to_domain().content == ""
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "user"])
+def test_a_message_of_no_parts_that_is_no_answer_is_refused(role):
+    with pytest.raises(ValidationError, match="at least 1 item"):
+        BODY.validate_python({"role": role, "content": []})
+
+
+def test_the_id_of_a_text_part_is_left_out():
+    """As LangChain gives one to each part of an MCP tool's result."""
+    parts = [{"type": "text", "text": "a", "id": "lc_1"}, {"type": "text", "text": "b"}]
+    told = {"role": "tool", "content": parts, "tool_call_id": "c1"}
+    assert BODY.validate_python(told).to_domain().content == "ab"

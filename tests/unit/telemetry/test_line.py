@@ -15,6 +15,7 @@ from proxy.telemetry import line
         ("/v1/chat/completions", {"error": "model_not_found"}, "info"),
         ("/v1/models", {}, "debug"),
         ("/health/ready", {}, "debug"),
+        ("/health", {}, "debug"),
         ("/health/ready", {"error": "model_unavailable"}, "debug"),
     ],
 )

@@ -184,12 +184,39 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
         ),
         ("mistral", '[TOOL_CALLS]f{"a": "x"}', (["f"], ['{"a": "x"}'], "")),
         ("mistral", "[TOOL_CALLS]f[CALL_ID]abc[ARGS]{}", (["f"], ["{}"], "")),
-        # Forgotten ends.
+        # As tools are described.
+        *(
+            (family, f"{begin}{written}", (["f"], ['{"a": "x"}'], ""))
+            for family, begin in (
+                ("llama3_json", "<|python_tag|>"),
+                ("llama3_json", ""),
+                ("hermes", "<tool_call>"),
+            )
+            for written in (
+                '{"type": "function", "function": "f", "parameters": {"a": "x"}}',
+                '{"type": "function", "function": {"name": "f", "parameters": {"a": "x"}}}',
+                '{"function": {"arguments": {"a": "x"}, "name": "f"}, "id": 1}',
+                '{"name": "f", "function": "g", "arguments": {"a": "x"}}',
+            )
+        ),
+        (
+            "llama3_json",
+            'So: {"function": {"b": 1}}',
+            ([], [], 'So: {"function": {"b": 1}}'),
+        ),
+        ("llama3_json", '{"function": "g", "x": 1}', ([], [], '{"function": "g", "x": 1}')),
+        # Forgotten ends, and a forgotten begin.
         (
             "qwen3_coder",
-            "<function=f>\n<parameter=a>\nx\n</function>\n</tool_call>",
-            (["f"], ['{"a": "x"}'], "\n</tool_call>"),
+            "<function=f>\n<parameter=a>\nx\n</function>\n</tool_call>\nso",
+            (["f"], ['{"a": "x"}'], "\nso"),
         ),
+        (
+            "qwen3_coder",
+            "<function=f>\n</function>\n</tool_call>\n<function=f>\n</function>\n</tool_call>",
+            (["f", "f"], ["{}", "{}"], ""),
+        ),
+        ("qwen3_coder", "<function=f>\n</function>\nso", (["f"], ["{}"], "\nso")),
         ("glm45", "<tool_call>f</tool_call>", (["f"], ["{}"], "")),
         # A line break as it stands in JSON, between the elements only.
         (
@@ -260,3 +287,5 @@ def test_depth_is_no_danger():
     parser = FAMILIES["hermes"].make()
     answer = answered(parser, ['<tool_call>{"name": "f", "arguments": {"a": ' + deep + "x!"])
     assert answer.arguments[0].endswith("]" * 50_000 + "}")
+    nested = "<tool_call>" + '{"function": ' * 50_000
+    assert answered(FAMILIES["hermes"].make(), [nested]).text == nested
