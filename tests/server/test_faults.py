@@ -28,9 +28,10 @@ def complete(stack: Stack, **fields) -> httpx.Response:
     return httpx.post(f"{stack.url}/v1/completions", json={**SHORT, **fields}, timeout=30)
 
 
-def begin_stream(client: httpx.Client, stack: Stack) -> Iterator[str]:
+def begin_stream(client: httpx.Client, stack: Stack, **fields: int) -> Iterator[str]:
     """Lines of a long stream, of which the first one was read."""
-    request = client.build_request("POST", f"{stack.url}/v1/completions", json=LONG)
+    asked = {**LONG, **fields}
+    request = client.build_request("POST", f"{stack.url}/v1/completions", json=asked)
     lines = client.send(request, stream=True).iter_lines()
     assert next(lines).startswith("data: {")
     return lines
@@ -98,7 +99,7 @@ def test_streams_that_outlast_the_drain_are_told(start):
     stack = start("serve", DRAIN_TIMEOUT_S=1)
     stack.wait_ready()
     with httpx.Client(timeout=30) as client:
-        lines = begin_stream(client, stack)
+        lines = begin_stream(client, stack, n=8)  # takes seconds
         stack.process.send_signal(signal.SIGTERM)
         assert_ends_with_error(lines, "model_unavailable")
     assert stack.stop() == 0
