@@ -20,6 +20,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 AtMost = Annotated[int, Field(ge=1, le=1_000_000)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
+CpuScheduling = Literal["auto", "batch", "normal"]
 ReasoningField = Literal["reasoning", "reasoning_content"]
 REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning", "reasoning_content")
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
@@ -44,7 +45,7 @@ class Settings(BaseSettings):
     port: Port = 9000
     workers: Annotated[int, Field(ge=1, le=64)] = 1  # processes of the proxy, on one socket
     # auto: batch on four cores and fewer, see launch/scheduling.py
-    cpu_scheduling: Literal["auto", "batch", "normal"] = "auto"
+    cpu_scheduling: CpuScheduling = "auto"
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()  # `*`, or origins between commas
 
     # the tritonserver that is started here, or the remote one that `proxy --triton` names

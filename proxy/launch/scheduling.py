@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Literal
 
 from proxy.launch.errors import LaunchError
+from proxy.settings import CpuScheduling
 
 FEW_CORES = 4
 
 
-def settle(wanted: Literal["auto", "batch", "normal"], say: Callable[[str], None]) -> None:
+def settle(wanted: CpuScheduling, say: Callable[[str], None]) -> None:
     """For this thread and what it starts; `auto` is batch on few cores.
 
     Raises:

@@ -9,6 +9,7 @@ import pytest
 
 from proxy.launch import scheduling
 from proxy.launch.errors import LaunchError
+from proxy.settings import CpuScheduling
 
 NORMAL, BATCH = os.SCHED_OTHER, os.SCHED_BATCH
 
@@ -17,12 +18,12 @@ def refuse() -> None:
     raise PermissionError("not here")
 
 
-def settled(wanted: str) -> int:
-    scheduling.settle(wanted, lambda _: None)  # type: ignore[arg-type]
+def settled(wanted: CpuScheduling) -> int:
+    scheduling.settle(wanted, lambda _: None)
     return os.sched_getscheduler(0)
 
 
-def in_a_process(wanted: str) -> int:
+def in_a_process(wanted: CpuScheduling) -> int:
     """This process keeps its own policy."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(settled, (wanted,))
