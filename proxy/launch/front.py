@@ -14,6 +14,7 @@ import uvicorn
 
 from proxy.access.leaving import Leaving
 from proxy.launch import patience
+from proxy.launch.draining import DrainingServer
 from proxy.launch.errors import LaunchError
 from proxy.launch.signals import Stop
 from proxy.settings import Settings
@@ -25,7 +26,7 @@ SOCKET_LIMIT_FACTOR = 2  # a message over the limit is refused; one this much ov
 Say = Callable[[str], None]
 
 
-class _Server(uvicorn.Server):
+class _Server(DrainingServer):
     def __init__(self, config: uvicorn.Config, has_started: Callable[[], None]) -> None:
         super().__init__(config)
         self._has_started = has_started

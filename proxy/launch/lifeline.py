@@ -13,6 +13,7 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+FIRST_INHERITED = 3  # file descriptor after stdin, stdout and stderr
 
 
 def command(arguments: list[str]) -> list[str]:
@@ -32,7 +33,15 @@ def main(launcher: int, arguments: list[str]) -> int:
         _on_parents_death(signal.SIGKILL)
         os.execv(arguments[0], arguments)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
+    _close_what_is_inherited()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _close_what_is_inherited() -> None:
+    """A socket that the command closes is closed, and not still open here."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number >= FIRST_INHERITED:
+            os.closerange(number, number + 1)  # unlike `close`, passes over the listing's own
 
 
 def _on_parents_death(number: signal.Signals) -> None:

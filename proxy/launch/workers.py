@@ -48,6 +48,7 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
                 await stop.asked.wait()
         finally:
             say("stopping: running streams may end (once more to hurry)")
+            sock.close()  # new callers are refused as soon as no worker listens
             grace_s = settings.drain_timeout_s + HURRY_S
             if not await stop.unless_hurried(_stop(supervisors, grace_s)):
                 say("hurrying")
@@ -76,8 +77,11 @@ class Worker:
         """Returns when it listens.
 
         Raises:
-            LaunchError: it ended, or did not listen in time; the log above says why.
+            LaunchError: all are stopping; it ended, or did not listen in time; the log above
+                says why.
         """
+        if self._sock.fileno() == -1:
+            raise LaunchError("the proxy is stopping")
         ours, its = socket.socketpair()
         with its:
             self._process = await self._spawn(its)

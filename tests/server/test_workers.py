@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import psutil
+import pytest
 
 from proxy.launch.scheduling import FEW_CORES
 from tests.fixtures.stack import Stack, eventually
@@ -69,6 +71,7 @@ def test_a_limit_is_one_for_all_of_them_and_a_stop_lets_all_drain(scripted_stack
         running = [pool.submit(ask, proxy, max_tokens=500) for _ in range(8)]
         statuses = sorted(one.result().status_code for one in running)
         assert statuses == [200] * 3 + [429] * 5
+        scripted_stack.settled_engine("steady")
         drained = [pool.submit(ask, proxy, max_tokens=300) for _ in range(3)]
         eventually(
             lambda: scripted_stack.engine("steady")["requests_unfinished"] == 3, 10, "they run"
@@ -77,6 +80,25 @@ def test_a_limit_is_one_for_all_of_them_and_a_stop_lets_all_drain(scripted_stack
         assert proxy.stop(signal.SIGTERM) == 0
         assert [one.result().json()["usage"]["completion_tokens"] for one in drained] == [300] * 3
     assert not any(process.is_running() for process in processes)
+
+
+def test_while_they_drain_a_new_caller_is_refused_at_once(scripted_stack, start):
+    target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
+    proxy = start("proxy", "--triton", target, "--workers", "2")
+    proxy.wait_ready()
+    scripted_stack.settled_engine("steady")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ask, proxy, max_tokens=1000)
+        eventually(
+            lambda: scripted_stack.engine("steady")["requests_unfinished"] == 1, 10, "it runs"
+        )
+        proxy.process.send_signal(signal.SIGTERM)
+        time.sleep(2)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{proxy.url}/health/ready", timeout=2)
+        assert not running.done()
+        assert running.result().json()["usage"]["completion_tokens"] == 1000
+    assert proxy.process.wait(10) == 0
 
 
 def test_on_few_cores_a_wake_up_takes_no_core_from_any_of_them(scripted_stack):
