@@ -9,6 +9,7 @@ ProxyError
 │   └── RateLimited          429: too much at once; the same request may pass later
 └── ServiceError             ours, 5xx
     ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
+    │   ├── GuidePending     503: the request's guide is still being compiled
     │   └── ShuttingDown     503: this server stops, and its time to drain is over
     ├── DeadlineExceeded     504: the request's time is over
     ├── EngineStalled        504: the engine said nothing for too long
@@ -75,6 +76,10 @@ class ServiceError(ProxyError):
 
 class ModelUnavailable(ServiceError):
     code = "model_unavailable"
+
+
+class GuidePending(ModelUnavailable):
+    pass
 
 
 class ShuttingDown(ModelUnavailable):

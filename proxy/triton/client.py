@@ -19,7 +19,7 @@ from tritonclient.grpc import service_pb2_grpc
 from typing_extensions import Self
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import EngineFailed
+from proxy.domain.errors import EngineFailed, GuidePending
 from proxy.domain.output import TokenDelta
 from proxy.triton import codec, tensors
 from proxy.triton.channel import channel
@@ -29,6 +29,7 @@ from proxy.triton.streams.grpc_aio import GrpcAioStreams
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
 from proxy.triton.streams.port import ResponseStream, StreamFailed, Streams
 from proxy.triton.target import Target
+from proxy.triton.turns import Turns
 
 logger = structlog.get_logger(__name__)
 
@@ -69,33 +70,39 @@ class TritonClient:
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine."""
-        stream = self._streams.open(codec.encode(request), timeout_s=request.timeout_s)
-        ending = Ending(request) if tensors.is_cpp(request.model.facts) else None
-        has_ended = False  # in the engine; then there is nothing left to stop
-        try:
-            async for response in stream:
-                if response.error_message:
-                    has_ended = True
-                    raise error_of_message(response.error_message)
-                message = codec.decode(response.infer_response)
-                if ending is not None:
-                    message = ending.push(message)
-                if message.delta is not None:
-                    has_ended = message.delta.finish is not None
-                    yield message.delta
-                if message.is_final:
-                    return
-        except StreamFailed as error:
-            raise error_of_status(error.code, error.details) from error
-        except codec.MalformedResponse as error:
-            raise EngineFailed(f"Triton's answer is outside the contract: {error}") from error
-        finally:
-            if has_ended:
-                stream.let_go()
-            else:
-                stop = stream.beside(codec.encode_stop(request), timeout_s=STOP_TIMEOUT_S)
-                stream.cancel()
-                self._in_background(_read_out(stop, request.id))
+        asked, turns = codec.encode(request), Turns(request.timeout_s)
+        while True:
+            stream = self._streams.open(asked, timeout_s=turns.left_s)
+            ending = Ending(request) if tensors.is_cpp(request.model.facts) else None
+            has_ended = False  # in the engine; then there is nothing left to stop
+            try:
+                async for response in stream:
+                    if response.error_message:
+                        has_ended = True
+                        raise error_of_message(response.error_message)
+                    message = codec.decode(response.infer_response)
+                    if ending is not None:
+                        message = ending.push(message)
+                    if message.delta is not None:
+                        has_ended = message.delta.finish is not None
+                        yield message.delta
+                    if message.is_final:
+                        return
+                return
+            except GuidePending as error:
+                pending = error
+            except StreamFailed as error:
+                raise error_of_status(error.code, error.details) from error
+            except codec.MalformedResponse as error:
+                raise EngineFailed(f"Triton's answer is outside the contract: {error}") from error
+            finally:
+                if has_ended:
+                    stream.let_go()
+                else:
+                    stop = stream.beside(codec.encode_stop(request), timeout_s=STOP_TIMEOUT_S)
+                    stream.cancel()
+                    self._in_background(_read_out(stop, request.id))
+            await turns.wait(pending)
 
     def _over(self, opened: grpc.aio.Channel) -> Streams:
         if self._transport == "grpc":

@@ -36,6 +36,8 @@ class StreamMessage:
 def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """The ensemble's request: the tensors that have a value, and the outputs we read."""
     message = _streamed(_message(request.model.triton_model, request, tensors.INPUTS))
+    if request.constraint is not None:
+        message.parameters["guide_may_be_pending"].bool_param = True  # see turns
     for output in tensors.outputs_of(request.model.facts):
         if output.is_wanted(request):
             message.outputs.add(name=output.name)

@@ -10,6 +10,7 @@ import grpc
 from proxy.domain.errors import (
     DeadlineExceeded,
     EngineFailed,
+    GuidePending,
     InvalidRequest,
     ModelUnavailable,
     ProxyError,
@@ -47,10 +48,12 @@ def error_of_message(message: str) -> ProxyError:
     return EngineFailed(f"The model server failed: {message}")
 
 
-def _refusal(message: str) -> InvalidRequest | None:
+def _refusal(message: str) -> ProxyError | None:
     """`in ensemble 'demo', {"code": …, "param": …, "message": …}`"""
     try:
         fields = json.loads(message[message.index("{") :])
+        if fields["code"] == "guide_pending":
+            return GuidePending(f"Too much is asked for at once: {fields['message']}.")
         return InvalidRequest(fields["message"], code=fields["code"], param=fields["param"])
     except (ValueError, KeyError, TypeError):
         return None

@@ -11,10 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 from admission import Refusal
-from guide_check import MB, GuideCheck
+from guide_check import MB, PENDING, GuideCheck
 
 from build_engines.triton_models import TEMPLATES
 from tests.fixtures.guide_info import DemoVocabulary
+from tests.fixtures.stack import eventually
 
 TIMEOUT_S = 2.0
 SLOW = json.dumps(  # it counts to 80 through 160 optional properties, for some seconds
@@ -109,6 +110,36 @@ def test_a_guide_that_takes_too_long_is_refused_in_time_and_the_next_one_is_serv
     start = time.monotonic()
     refusal(guide_check, "json_schema", SLOW)
     assert time.monotonic() - start < 0.1
+    guide_check.check("regex", "next")
+
+
+def pending(check: GuideCheck, text: str, patience_s: float) -> bool:
+    try:
+        check.check("json_schema", text, patience_s=patience_s)
+    except Refusal as refused:
+        return refused.code == PENDING
+    return False
+
+
+def test_who_asks_again_waits_neither_for_a_slow_guide_nor_behind_it(guide_check):
+    guide_check.check("regex", "warm")
+    slow, other = SLOW.replace("80}", "81}"), '{"type": "object", "title": "other"}'
+    start = time.monotonic()
+    assert pending(guide_check, slow, patience_s=0.1)
+    assert pending(guide_check, other, patience_s=60)
+    assert pending(guide_check, slow, patience_s=60)
+    guide_check.check("regex", "warm", patience_s=0)
+    assert time.monotonic() - start < TIMEOUT_S / 2
+    eventually(lambda: not pending(guide_check, other, patience_s=0.1), 10, "its turn has come")
+    assert "longer than 2 s" in refusal(guide_check, "json_schema", slow).message
+
+
+def test_a_slow_guide_that_nobody_asks_for_any_more_ends_by_itself(guide_check):
+    guide_check.check("regex", "warm")
+    assert pending(guide_check, SLOW.replace("80}", "82}"), patience_s=0)
+    child = psutil.Process(guide_check.sandbox.pid)
+    assert pending(guide_check, SLOW.replace("80}", "82}"), patience_s=0)
+    eventually(lambda: child.status() == psutil.STATUS_ZOMBIE, 10, "it has ended")
     guide_check.check("regex", "next")
 
 

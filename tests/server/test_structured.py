@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import Annotated, Literal
 
@@ -38,6 +41,35 @@ class Person(BaseModel):
 class Tree(BaseModel):
     leaf: Literal["a", "b"]
     child: Tree | None
+
+
+def slow_schema(least: int) -> dict[str, object]:
+    """It counts to so many of twice as many optional properties: beyond the tokenizer's time."""
+    properties = {f"p{i}": {"type": "integer"} for i in range(2 * least)}
+    return {"type": "object", "properties": properties, "minProperties": least}
+
+
+def test_slow_guides_hold_up_nobody_else(stack):
+    """As many at once as the tokenizer has instances."""
+
+    def ask(**fields: object) -> tuple[httpx.Response, float]:
+        began = time.monotonic()
+        body = {"model": "demo", "messages": ASKED, "max_tokens": 5, **fields}
+        got = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=60)
+        return got, time.monotonic() - began
+
+    with ThreadPoolExecutor(2) as pool:
+        slow = [pool.submit(ask, guided_json=slow_schema(200 + i)) for i in range(2)]
+        time.sleep(0.5)
+        others = [ask() for _ in range(10)]
+        assert not any(one.done() for one in slow)
+        refused = [one.result()[0].json()["error"] for one in slow]
+    assert {got.status_code for got, _ in others} == {200}
+    assert statistics.median(seconds for _, seconds in others) < 1
+    assert {(error["param"], error["code"]) for error in refused} == {
+        ("guided_json", "invalid_schema")
+    }
+    assert all("longer than 5 s to compile" in error["message"] for error in refused)
 
 
 def whole(client: openai.OpenAI, **fields) -> str:

@@ -9,6 +9,8 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from admission import Refusal
@@ -17,6 +19,7 @@ from sandbox import Sandbox, SandboxDied, SandboxTimeout
 
 KIND_PARAM = "guided_decoding_guide_type"
 TEXT_PARAM = "guided_decoding_guide"
+PENDING = "guide_pending"
 VERDICTS = 4096
 TIMEOUT_STANDS_S = 60.0  # a busy machine may have been the reason
 ECHO_AT_MOST = 40
@@ -24,6 +27,23 @@ MB = 1_000_000
 ESCAPED_LETTER = re.compile(r"\\(?:x[0-9a-fA-F]{2}|([A-Za-z])|.)", re.DOTALL)
 # Letters behind a backslash that xgrammar knows, or refuses itself; others it takes as they are.
 KNOWN_ESCAPES = frozenset("dDwWsSnrtfvaecubBpP")
+
+
+@dataclass(frozen=True)
+class _Question:
+    kind: str
+    text: str
+    tries: int = 1  # after this one
+
+    @cached_property
+    def key(self) -> bytes:
+        return hashlib.sha256(f"{self.kind}\0{self.text}".encode()).digest()
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    reason: str | None
+    until: float = math.inf
 
 
 class GuideCheck:
@@ -46,22 +66,29 @@ class GuideCheck:
         self._timeout_s = timeout_s
         self._memory_bytes = memory_bytes
         self._text_bytes = text_bytes
-        self.sandbox = Sandbox(info_file, memory_bytes=memory_bytes)
-        self._verdicts: OrderedDict[bytes, tuple[str | None, float]] = OrderedDict()
+        self.sandbox = Sandbox(info_file, memory_bytes=memory_bytes, timeout_s=timeout_s)
+        self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
+        self._asked: _Question | None = None  # of the sandbox, without an answer yet
 
-    def check(self, kind: str, text: str) -> None:
-        """Raises Refusal with the reason where the guide cannot be used."""
+    def check(self, kind: str, text: str, *, patience_s: float = math.inf) -> None:
+        """Returns where the guide can be used.
+
+        Raises:
+            Refusal: with the reason; or PENDING, when it takes longer than `patience_s` to tell:
+                the compile goes on, and asking again gets its answer.
+        """
         if kind not in self._kinds:
             shown = repr(kind[:ECHO_AT_MOST])
             raise Refusal(
                 "invalid_parameter", KIND_PARAM, f"{shown} is not one of {', '.join(self._kinds)}"
             )
-        reason = self._unsound(kind, text) or self._verdict(kind, text)
+        reason = self._unsound(kind, text) or self._verdict(kind, text, patience_s)
         if reason is not None:
             raise Refusal("invalid_parameter", TEXT_PARAM, f"the {kind} guide: {reason}")
 
     def close(self) -> None:
         self.sandbox.close()
+        self._asked = None
 
     def _unsound(self, kind: str, text: str) -> str | None:
         """What can be told without compiling."""
@@ -77,28 +104,59 @@ class GuideCheck:
             return _not_a_schema(text) or _unknown_escape_in(text)
         return _not_a_schema(text) if kind == "json_schema" else None
 
-    def _verdict(self, kind: str, text: str) -> str | None:
-        key = hashlib.sha256(f"{kind}\0{text}".encode()).digest()
-        reason, until = self._verdicts.get(key, (None, -math.inf))
-        if until < time.monotonic():
-            reason, stands_s = self._compile(kind, text)
-            self._verdicts[key] = reason, time.monotonic() + stands_s
-        self._verdicts.move_to_end(key)
+    def _verdict(self, kind: str, text: str, patience_s: float) -> str | None:
+        question = _Question(kind, text)
+        self._hear(0)
+        while (verdict := self._standing(question)) is None:
+            is_ours = self._asked is None
+            if is_ours:
+                self._ask(question)
+            if not self._hear(patience_s if is_ours or math.isinf(patience_s) else 0):
+                raise Refusal(
+                    PENDING, TEXT_PARAM, "a guide is still being compiled: send the request again"
+                )
+        return verdict.reason
+
+    def _standing(self, question: _Question) -> _Verdict | None:
+        verdict = self._verdicts.get(question.key)
+        if verdict is None or verdict.until < time.monotonic():
+            return None
+        self._verdicts.move_to_end(question.key)
+        return verdict
+
+    def _ask(self, question: _Question) -> None:
+        self.sandbox.begin(question.kind, question.text)
+        self._asked = question
+
+    def _hear(self, wait_s: float) -> bool:
+        """Whether what was asked is answered by now, if anything was."""
+        asked, self._asked = self._asked, None
+        if asked is None:
+            return True
+        try:
+            answer = self.sandbox.answer(wait_s)
+        except SandboxTimeout:
+            reason = f"it took longer than {self._timeout_s:g} s to compile"
+            self._keep(asked, _Verdict(reason, time.monotonic() + TIMEOUT_STANDS_S))
+        except SandboxDied:  # one that was killed from outside says nothing about the guide
+            if asked.tries:
+                self._ask(replace(asked, tries=asked.tries - 1))
+                return self._hear(wait_s)
+            limit = self._memory_bytes // MB
+            reason = f"it needs more than {limit} MB to compile, or is nested too deeply"
+            self._keep(asked, _Verdict(reason))
+        else:
+            if answer is None:
+                self._asked = asked
+                return False
+            self._keep(asked, _Verdict(answer.reason))
+        return True
+
+    def _keep(self, question: _Question, verdict: _Verdict) -> None:
+        self._verdicts[question.key] = verdict
+        self._verdicts.move_to_end(question.key)
         if len(self._verdicts) > VERDICTS:
             self._verdicts.popitem(last=False)
-        return reason
-
-    def _compile(self, kind: str, text: str) -> tuple[str | None, float]:
-        """The reason and for how many seconds it stands."""
-        for _ in range(2):  # a child that was killed from outside says nothing about the guide
-            try:
-                return self.sandbox.ask(kind, text, timeout_s=self._timeout_s), math.inf
-            except SandboxTimeout:
-                return f"it took longer than {self._timeout_s:g} s to compile", TIMEOUT_STANDS_S
-            except SandboxDied:
-                continue
-        limit = self._memory_bytes // MB
-        return f"it needs more than {limit} MB to compile, or is nested too deeply", math.inf
 
 
 def _unknown_escape(pattern: str) -> str | None:

@@ -7,6 +7,7 @@ message is JSON `{"code", "param", "message"}`, which the proxy turns into the A
 from __future__ import annotations
 
 import json
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from tokenizers import Tokenizer
 from word_list import word_list
 
 CUT_PARAM = "truncate_prompt_tokens"
+# Of a caller that asks again: the longest that a guide holds up the prompts behind it.
+GUIDE_PATIENCE_S = 0.1
 
 
 class TritonPythonModel:
@@ -62,6 +65,7 @@ class TritonPythonModel:
 
     def _respond(self, request: Any) -> Any:
         try:
+            self._check_guide(request)
             ids = self._prompt_ids(request)
             output_len = self._admission.output_len(
                 ids,
@@ -69,7 +73,6 @@ class TritonPythonModel:
                 may_be_none=bool(_scalar(request, "echo_prompt")),
             )
             bad_words = word_list(self._bad_words(request), self._encode_word)
-            self._check_guide(request)
             others = self._for_executor(request, len(ids))
         except Refusal as refusal:
             error = pb_utils.TritonError(refusal.as_json(), pb_utils.TritonError.INVALID_ARG)
@@ -131,7 +134,11 @@ class TritonPythonModel:
         kind = _scalar(request, "guided_decoding_guide_type")
         text = _scalar(request, "guided_decoding_guide")
         if kind is not None:
-            self._guide_check.check(_decoded(kind, KIND_PARAM), _decoded(text or b"", TEXT_PARAM))
+            self._guide_check.check(
+                _decoded(kind, KIND_PARAM),
+                _decoded(text or b"", TEXT_PARAM),
+                patience_s=GUIDE_PATIENCE_S if _may_be_pending(request) else math.inf,
+            )
         elif text is not None:
             raise Refusal("invalid_parameter", KIND_PARAM, "a guide needs its type")
 
@@ -153,6 +160,10 @@ def _decoded(text: bytes, param: str) -> str:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Refusal("invalid_parameter", param, f"text is not UTF-8: {error}") from error
+
+
+def _may_be_pending(request: Any) -> bool:
+    return bool(json.loads(request.parameters() or "{}").get("guide_may_be_pending"))
 
 
 def _elements(request: Any, name: str) -> list[Any]:

@@ -3,62 +3,86 @@
 from __future__ import annotations
 
 import json
+import math
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 START_TIMEOUT_S = 120.0  # it imports xgrammar, and torch with it
+RECEIVED_AT_ONCE = 65_536
 MAIN = Path(__file__).with_name("sandbox_main.py")
 
 
 class SandboxTimeout(Exception):
-    """The child did not answer in time and was killed."""
+    """The compile took too long; the child has ended."""
 
 
 class SandboxDied(Exception):
     """The child went away before it answered."""
 
 
-class Sandbox:
-    """Started at the first use and after each end. It ends with this process, or by close()."""
+@dataclass(frozen=True)
+class Answer:
+    reason: str | None  # why the guide cannot be used; None where it can
 
-    def __init__(self, info_file: Path, *, memory_bytes: int) -> None:
-        self._command = [_python(), str(MAIN), str(info_file), str(memory_bytes)]
+
+class Sandbox:
+    """Started at the first use and after each end. It ends with this process, or by close().
+
+    One question at a time: `begin`, then `answer` until there is one. The child keeps to
+    `timeout_s` by itself, whether it is asked for the answer or not.
+    """
+
+    def __init__(self, info_file: Path, *, memory_bytes: int, timeout_s: float) -> None:
+        arguments = (str(info_file), str(memory_bytes), str(timeout_s))
+        self._command = [_python(), str(MAIN), *arguments]
+        self._timeout_s = timeout_s
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._heard = b""
+        self._unasked: bytes | None = None
+        self._start_by = 0.0
 
     @property
     def pid(self) -> int | None:
         return None if self._child is None else self._child.pid
 
-    def ask(self, kind: str, text: str, *, timeout_s: float) -> str | None:
-        """Why this guide cannot be used; None where it can. The start is not in `timeout_s`.
-
-        Raises:
-            SandboxTimeout, SandboxDied: as they say; the next call starts a new child.
-            RuntimeError: no child can be started.
-        """
+    def begin(self, kind: str, text: str) -> None:
+        """Whether this guide can be used: `answer` sends the question. Returns at once."""
         if self._child is None or self._child.poll() is not None:
             self._start()
-        question = json.dumps([kind, text]).encode() + b"\n"
-        answer: str | None = self._exchange(question, timeout_s)["reason"]
-        return answer
+        self._unasked = json.dumps([kind, text]).encode() + b"\n"
+
+    def answer(self, wait_s: float) -> Answer | None:
+        """None: there is none after `wait_s`. The child's start is not in its time.
+
+        Raises:
+            SandboxTimeout, SandboxDied: as they say; `begin` starts a new child.
+            RuntimeError: no child can be started.
+        """
+        end = time.monotonic() + wait_s
+        if self._start_by and not self._has_started(end):
+            return None
+        if self._unasked is not None:
+            question, self._unasked = self._unasked, None
+            self._send(question)
+        told = self._line(end)
+        return None if told is None else Answer(told["reason"])
 
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
-            self._child = None
+        self._end()
 
     def _start(self) -> None:
-        self.close()
+        self._end()
         self._socket, theirs = socket.socketpair()
+        self._socket.settimeout(self._timeout_s)
         with theirs:
             self._child = subprocess.Popen(
                 self._command,
@@ -66,31 +90,65 @@ class Sandbox:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,  # xgrammar warns of each keyword that it ignores
             )
-        try:
-            greeting = self._exchange(b"", START_TIMEOUT_S)
-        except (SandboxTimeout, SandboxDied) as error:
-            raise RuntimeError(f"the guide checker {self._command} does not start") from error
-        if greeting["error"] is not None:
-            self.close()
-            raise RuntimeError(f"the guide checker does not start: {greeting['error']}")
+        self._start_by = time.monotonic() + START_TIMEOUT_S
 
-    def _exchange(self, question: bytes, timeout_s: float) -> Any:
+    def _has_started(self, end: float) -> bool:
+        try:
+            greeting = self._line(min(end, self._start_by))
+        except SandboxDied as error:
+            raise RuntimeError(f"the guide checker {self._command} does not start") from error
+        if greeting is None:
+            if time.monotonic() < self._start_by:
+                return False
+            greeting = {"error": f"it took longer than {START_TIMEOUT_S:g} s"}
+        if greeting["error"] is not None:
+            self._end()
+            raise RuntimeError(f"the guide checker does not start: {greeting['error']}")
+        self._start_by = 0.0
+        return True
+
+    def _send(self, question: bytes) -> None:
         assert self._socket is not None
-        self._socket.settimeout(timeout_s)
         try:
             self._socket.sendall(question, socket.MSG_NOSIGNAL)
-            with self._socket.makefile("rb") as answers:
-                line = answers.readline()
-        except TimeoutError as error:
-            self.close()
-            raise SandboxTimeout from error
         except OSError as error:
-            self.close()
+            self._end()
             raise SandboxDied from error
-        if not line.endswith(b"\n"):
-            self.close()
-            raise SandboxDied
+
+    def _line(self, end: float) -> Any:
+        """The next thing that the child says; None where it is not there in time."""
+        assert self._socket is not None
+        ready = select.poll()
+        ready.register(self._socket, select.POLLIN)
+        while b"\n" not in self._heard:
+            left_s = end - time.monotonic()
+            if not ready.poll(None if math.isinf(left_s) else max(0.0, left_s) * 1000):
+                return None
+            self._hear(self._socket)
+        line, _, self._heard = self._heard.partition(b"\n")
         return json.loads(line)
+
+    def _hear(self, connection: socket.socket) -> None:
+        try:
+            data = connection.recv(RECEIVED_AT_ONCE)
+        except OSError as error:
+            self._end()
+            raise SandboxDied from error
+        if not data:
+            raise SandboxTimeout if self._end() == -signal.SIGALRM else SandboxDied
+        self._heard += data
+
+    def _end(self) -> int | None:
+        """The child's exit status, if there was one."""
+        self._heard, self._unasked, self._start_by = b"", None, 0.0
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._child is None:
+            return None
+        self._child.kill()  # changes nothing where it has ended
+        child, self._child = self._child, None
+        return child.wait()
 
 
 def _python() -> str:

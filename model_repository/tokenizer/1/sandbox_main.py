@@ -1,6 +1,7 @@
-"""The child of sandbox.py: compiles guides under a memory limit, and ends when its parent does.
+"""The child of sandbox.py: compiles guides under limits, and ends when its parent does.
 
-usage: sandbox_main.py INFO_FILE MEMORY_BYTES    standard input: a socket of lines of JSON
+usage: sandbox_main.py INFO_FILE MEMORY_BYTES TIMEOUT_S    standard input: a socket of JSON lines
+A compile that takes longer ends the process, by SIGALRM.
 First it sends {"error": null or why it cannot work}; then for each [kind, text] {"reason": ...}.
 """
 
@@ -10,6 +11,7 @@ import json
 import os
 import queue
 import resource
+import signal
 import socket
 import sys
 import threading
@@ -39,7 +41,7 @@ def main() -> None:
 
 
 def _work(connection: socket.socket, questions: queue.Queue[bytes]) -> None:
-    memory_bytes = int(sys.argv[2])
+    memory_bytes, timeout_s = int(sys.argv[2]), float(sys.argv[3])
     try:
         compiler = _compiler(Path(sys.argv[1]))
         _limit(memory_bytes)
@@ -49,6 +51,7 @@ def _work(connection: socket.socket, questions: queue.Queue[bytes]) -> None:
     _send(connection, {"error": None})
     while True:
         kind, text = json.loads(questions.get())
+        signal.setitimer(signal.ITIMER_REAL, timeout_s)  # needs no GIL to be heard
         try:
             answer = _unfit(compile_guide(compiler, kind, text))
         except Exception as error:
@@ -56,6 +59,7 @@ def _work(connection: socket.socket, questions: queue.Queue[bytes]) -> None:
                 _send(connection, {"reason": f"it needs more than {memory_bytes // MB} MB"})
                 os._exit(0)  # what it had is not all given back
             answer = reason(error)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         _send(connection, {"reason": answer})
 
 

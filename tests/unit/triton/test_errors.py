@@ -7,7 +7,13 @@ import json
 import grpc
 import pytest
 
-from proxy.domain.errors import DeadlineExceeded, EngineFailed, InvalidRequest, ModelUnavailable
+from proxy.domain.errors import (
+    DeadlineExceeded,
+    EngineFailed,
+    GuidePending,
+    InvalidRequest,
+    ModelUnavailable,
+)
 from proxy.triton.errors import error_of_message, error_of_status
 
 REFUSAL = {"code": "context_length_exceeded", "param": "max_tokens", "message": "too long {x}"}
@@ -17,6 +23,11 @@ def test_a_refusal_of_the_tokenizer_keeps_code_param_and_message():
     error = error_of_message(f"in ensemble 'demo', {json.dumps(REFUSAL)}")
     assert isinstance(error, InvalidRequest)
     assert {"code": error.code, "param": error.param, "message": error.message} == REFUSAL
+
+
+def test_a_guide_that_is_not_compiled_yet_is_no_fault_of_the_callers():
+    pending = {"code": "guide_pending", "param": "guided_decoding_guide", "message": "wait"}
+    assert type(error_of_message(f"in ensemble 'demo', {json.dumps(pending)}")) is GuidePending
 
 
 @pytest.mark.parametrize(
