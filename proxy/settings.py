@@ -79,6 +79,9 @@ class Settings(BaseSettings):
     stall_timeout_s: Seconds = 120.0  # the engine may be silent so long, queueing included
     keep_alive_s: Seconds = 15.0  # a silent SSE stream gets a comment so often
     slow_reader_timeout_s: Seconds = 30.0  # so long a client may leave a full buffer unread
+    slow_sender_timeout_s: Seconds = 60.0  # for a request's head; between two pieces of its body
+    # longer than load balancers and clients keep theirs: who closes first must not be the server
+    idle_connection_timeout_s: Seconds = 120.0
     drain_timeout_s: Seconds = 30.0
     triton_start_timeout_s: Seconds = 120.0
     max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 10.0

@@ -13,7 +13,7 @@ from pathlib import Path
 import uvicorn
 
 from proxy.access.leaving import Leaving
-from proxy.launch import patience
+from proxy.launch import connections
 from proxy.launch.draining import DrainingServer
 from proxy.launch.errors import LaunchError
 from proxy.launch.signals import Stop
@@ -82,13 +82,17 @@ def _config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]  # FastAPI is an ASGI app
         loop="uvloop",
-        http=patience.http(settings.slow_reader_timeout_s),
-        ws=patience.websockets(settings.slow_reader_timeout_s),
+        http=connections.http(
+            reader_timeout_s=settings.slow_reader_timeout_s,
+            sender_timeout_s=settings.slow_sender_timeout_s,
+        ),
+        ws=connections.websockets(reader_timeout_s=settings.slow_reader_timeout_s),
         ws_max_size=SOCKET_LIMIT_FACTOR * settings.max_request_bytes,
         ws_per_message_deflate=False,
         lifespan="on",
         access_log=False,
         log_config=None,
+        timeout_keep_alive=math.ceil(settings.idle_connection_timeout_s),
         timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s),
     )
 

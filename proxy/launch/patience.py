@@ -1,4 +1,4 @@
-"""Connections whose client does not read: bounded, and cut off after a while. For `front`.
+"""Connections whose client does not read: bounded, and cut off after a while. For `connections`.
 
 What a client has not read waits in the kernel's buffer and then in the transport's, up to its
 high-water mark; there uvicorn holds the stream back. Only then does anything here run.
@@ -9,14 +9,11 @@ from __future__ import annotations
 import asyncio
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-from proxy.launch.draining import DrainingWebSocket
 
 logger = structlog.get_logger(__name__)
 
 
-class _Patience:
+class PatientWriting:
     """A mixin for uvicorn's protocols. `patience_s`: how long a full buffer may stay full."""
 
     patience_s: float
@@ -49,13 +46,3 @@ class _Patience:
             slow_reader_timeout_s=self.patience_s,
         )
         self.transport.abort()
-
-
-def http(patience_s: float) -> type[HttpToolsProtocol]:
-    """For uvicorn.Config."""
-    return type("PatientHttp", (_Patience, HttpToolsProtocol), {"patience_s": patience_s})
-
-
-def websockets(patience_s: float) -> type[DrainingWebSocket]:
-    """For uvicorn.Config."""
-    return type("PatientSocket", (_Patience, DrainingWebSocket), {"patience_s": patience_s})

@@ -9,7 +9,7 @@ import socket
 import pytest
 import uvicorn
 
-from proxy.launch import patience
+from proxy.launch import connections
 from proxy.launch.ports import bind
 
 PATIENCE_S = 0.3
@@ -42,8 +42,8 @@ async def read(request: bytes, pause_s: float) -> int:
     sock.listen()
     config = uvicorn.Config(
         flood,
-        http=patience.http(PATIENCE_S),
-        ws=patience.websockets(PATIENCE_S),
+        http=connections.http(reader_timeout_s=PATIENCE_S, sender_timeout_s=60),
+        ws=connections.websockets(reader_timeout_s=PATIENCE_S),
         lifespan="off",
         log_config=None,
     )

@@ -1,0 +1,128 @@
+"""Requests that do not come to their end: too slow, or a head without one. For `connections`.
+
+uvicorn waits for ever for both, and keeps all that has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from http import HTTPStatus
+
+import structlog
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+logger = structlog.get_logger(__name__)
+
+MOST_HEAD_BYTES = 65_536  # also of what a chunked body has beside its content
+
+
+class BoundedIncoming(HttpToolsProtocol):
+    """`request_timeout_s`: from a connection, or a request's first byte, to the end of its head;
+    and from there between two pieces of its body.
+    """
+
+    request_timeout_s: float
+    _limit: asyncio.TimerHandle | None = None
+    _since = 0.0
+    _is_websocket = False  # and the connection another protocol's
+    _idle_bytes = 0  # since a head began or ended, or a piece of a body came
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_expecting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._idle_bytes += len(data)
+        super().data_received(data)
+        if self._limit is None and not self._answers() and not self._is_websocket:
+            self._expect()  # what came is no request's beginning, and stopped uvicorn's own clock
+        if self._idle_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+            self._refuse(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "header_fields_too_large",
+                f"The request's head has more than {MOST_HEAD_BYTES} bytes.",
+            )
+
+    def on_message_begin(self) -> None:
+        self._expect()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._came_further()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._came_further()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._stop_expecting()
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._is_websocket = True
+        self._stop_expecting()
+        super().handle_websocket_upgrade()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(HTTPStatus.BAD_REQUEST, "invalid_http", msg)
+
+    def _expect(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        self._since = self.loop.time()
+        self._limit = self.loop.call_later(self.request_timeout_s, self._look)
+
+    def _came_further(self) -> None:
+        self._idle_bytes = 0
+        self._since = self.loop.time()
+
+    def _stop_expecting(self) -> None:
+        self._idle_bytes = 0
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+    def _look(self) -> None:
+        """Nobody is late whom we do not read, or who is answered already."""
+        if self.flow.read_paused or self._answers():
+            self._since = self.loop.time()
+        due = self._since + self.request_timeout_s
+        if due > self.loop.time():
+            self._limit = self.loop.call_at(due, self._look)
+            return
+        self._limit = None
+        logger.info("slow sender cut off", client=self.client)
+        if self._idle_bytes == 0 and self.cycle is None:
+            self.transport.close()  # it connected, and asked for nothing
+            return
+        self._refuse(
+            HTTPStatus.REQUEST_TIMEOUT,
+            "request_timeout",
+            f"The request did not come to its end: nothing for {self.request_timeout_s:g} s.",
+        )
+
+    def _answers(self) -> bool:
+        """A request whose body is here, or one that needed none of it."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return False
+        return cycle.response_started or not cycle.more_body
+
+    def _refuse(self, status: HTTPStatus, code: str, message: str) -> None:
+        """As `api.errors` does, without an application."""
+        error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+        body = json.dumps({"error": error}).encode()
+        head = {**dict(self.server_state.default_headers), **HEADERS}
+        fields = b"".join(b"%b: %b\r\n" % field for field in head.items())
+        length = b"content-length: %d\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + fields + length + body)
+        self.transport.close()
+
+
+HEADERS = {b"content-type": b"application/json", b"connection": b"close"}

@@ -1,0 +1,167 @@
+"""incoming: requests that do not come to their end are refused, in time and in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+import uvicorn
+import uvloop
+
+from proxy.launch import connections
+from proxy.launch.incoming import MOST_HEAD_BYTES
+from proxy.launch.ports import bind
+
+TIMEOUT_S = 0.3
+HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(b"k" * 16) + b"\r\n\r\n"
+)
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bytes]]
+
+
+async def app(scope, receive, send) -> None:
+    """Reads all, thinks for longer than a sender may, and answers."""
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.accept"})
+        await asyncio.sleep(2 * TIMEOUT_S)
+        await send({"type": "websocket.send", "text": "still here"})
+        return
+    message = {"more_body": True}
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+    await asyncio.sleep(2 * TIMEOUT_S)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"answer"})
+
+
+async def talked(talk: Talk, timeout_s: float = TIMEOUT_S) -> bytes:
+    """What a client of its own server ends up with, which waits so long for senders."""
+    config = uvicorn.Config(
+        app,
+        http=connections.http(reader_timeout_s=60, sender_timeout_s=timeout_s),
+        ws=connections.websockets(reader_timeout_s=60),
+        lifespan="off",
+        log_config=None,
+    )
+    server, sock = uvicorn.Server(config), bind("127.0.0.1", 0, "PORT")
+    sock.listen()
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    reader, writer = await asyncio.open_connection(*sock.getsockname())
+    try:
+        return await asyncio.wait_for(talk(reader, writer), 10)
+    finally:
+        writer.close()
+        server.should_exit = True
+        await serving
+
+
+def says(*pieces: bytes, pause_s: float = 0) -> Talk:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        for piece in pieces:
+            writer.write(piece)
+            await asyncio.sleep(pause_s)
+        return await reader.read()
+
+    return talk
+
+
+def goes_on(start: bytes, more: bytes) -> Talk:
+    """Without end, until it is answered or cut off."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(start)
+        for sent in itertools.count(len(more), len(more)):
+            assert sent < 3 * MOST_HEAD_BYTES, "nobody stops it"
+            writer.write(more)
+            try:
+                return await asyncio.wait_for(reader.readuntil(b"}}"), 0.01)
+            except asyncio.TimeoutError:
+                continue
+
+    return talk
+
+
+def refusal(raw: bytes) -> tuple[int, str]:
+    """Status and code of the last answer."""
+    head, _, body = raw.rpartition(b"\r\n\r\n")
+    fields = head[head.rindex(b"HTTP/1.1") :].lower().split(b"\r\n")
+    assert b"connection: close" in fields
+    assert b"content-type: application/json" in fields
+    assert b"content-length: %d" % len(body) in fields
+    error = json.loads(body)["error"]
+    assert error["type"] == "invalid_request_error"
+    return int(fields[0].split()[1]), error["code"]
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"POST",
+        HEAD,
+        HEAD + b"Content-Length: 10\r\n\r\nhalf",
+        CHUNKED + b"4\r\nha",
+        GET + b"GET / HT",
+    ],
+)
+def test_a_request_that_does_not_go_on_is_refused(begun):
+    assert refusal(uvloop.run(talked(says(begun)))) == (408, "request_timeout")
+
+
+def test_empty_lines_keep_no_connection_open():
+    raw = uvloop.run(talked(says(GET, b"\r\n", pause_s=4 * TIMEOUT_S)))
+    assert raw.startswith(b"HTTP/1.1 200")
+    assert refusal(raw) == (408, "request_timeout")
+
+
+def test_a_connection_that_asks_for_nothing_is_closed():
+    assert uvloop.run(talked(says())) == b""
+
+
+def test_a_body_in_slow_pieces_and_a_slow_answer_are_waited_for():
+    head = HEAD + b"Connection: close\r\nContent-Length: 4\r\n\r\n"
+    pieces = (head, b"s", b"l", b"o", b"w")
+    answer = uvloop.run(talked(says(*pieces, pause_s=0.3), timeout_s=1))
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_a_websocket_has_all_time():
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(UPGRADE)
+        return await reader.readuntil(b"still here")
+
+    assert b" 101 " in uvloop.run(talked(talk))
+
+
+@pytest.mark.parametrize(
+    ("start", "more"),
+    [
+        (HEAD + b"X: ", b"x" * 16_384),
+        (HEAD, b"X: x\r\n" * 3000),
+        (b"GET /", b"x" * 16_384),
+        (CHUNKED + b"1;", b"x" * 16_384),
+        (CHUNKED + b"0\r\nX: ", b"x" * 16_384),
+        (CHUNKED + b"0\r\n", b"X: x\r\n" * 3000),
+    ],
+    ids=["value", "fields", "url", "extension", "trailer", "trailers"],
+)
+def test_what_has_no_end_is_refused_before_it_fills_the_memory(start, more):
+    raw = uvloop.run(talked(goes_on(start, more), timeout_s=60))
+    assert refusal(raw) == (431, "header_fields_too_large")
+
+
+@pytest.mark.parametrize(
+    "nonsense", [b"\x16\x03\x01\x02\x00", b"GET / HTTP/9.9\r\n\r\n", HEAD + b"\0\r\n"]
+)
+def test_what_is_no_http_is_refused_like_everything_else(nonsense):
+    assert refusal(uvloop.run(talked(says(nonsense)))) == (400, "invalid_http")
