@@ -96,8 +96,8 @@ def is_alive(llm: Any) -> bool:
 def background_error(llm: Any) -> BaseException | None:
     """Of a thread or a worker process. The next request or response will raise it, and end the
     executor; until then nothing comes any more, and nobody is told."""
-    executor = llm._executor
-    return None if executor is None else next(iter(executor._error_queue.queue), None)
+    errors = getattr(llm._executor, "_error_queue", None)
+    return None if errors is None else next(iter(errors.queue), None)
 
 
 def _llm_class(backend: str) -> Any:
