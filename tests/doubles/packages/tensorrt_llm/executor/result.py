@@ -68,7 +68,8 @@ class GenerationResult:
 
     def put(self, response: Response) -> None:
         """From the executor's thread."""
-        self._loop.call_soon_threadsafe(self._queue.put_nowait, response)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, response)
 
     def __aiter__(self) -> GenerationResult:
         return self
