@@ -121,8 +121,9 @@ class IterationResult:
     async def __anext__(self) -> dict[str, Any]:
         if self._done:
             raise StopAsyncIteration
-        try:
-            return await asyncio.wait_for(self._queue.get(), self._timeout)
-        except asyncio.TimeoutError:
+        if self._queue.empty():  # not wait_for, which may lose a cancellation before Python 3.12
+            await asyncio.sleep(self._timeout or 0)
+        if self._queue.empty():
             self._done = True
-            raise StopAsyncIteration from None
+            raise StopAsyncIteration
+        return self._queue.get_nowait()
