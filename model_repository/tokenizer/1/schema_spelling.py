@@ -1,0 +1,1 @@
+../../engine/1/schema_spelling.py
