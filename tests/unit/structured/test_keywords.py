@@ -77,6 +77,7 @@ def test_what_the_grammar_holds_has_none(schema):
         ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, {"oneOf"}),
         ({"anyOf": [STRING], "required": ["a"]}, {"required"}),
         ({"$ref": "#/$defs/a", "maxLength": 3, "$defs": {"a": STRING}}, {"maxLength"}),
+        ({"$ref": "#/x/a", "x": {"a": {"type": "array", "uniqueItems": True}}}, {"uniqueItems"}),
         ({"$ref": "#a", "$defs": {"a": {"$anchor": "a", **STRING}}}, {"$ref"}),
         ({"type": "object", "properties": {}, "required": ["a"]}, {"required"}),
         ({"type": "number", "multipleOf": 5}, {"multipleOf"}),
