@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from schema_spelling import spelled
+from guide_spelling import spelled, spelled_ebnf
 
 WHITESPACE_AT_MOST = 10  # between two JSON tokens; some models write all they may
 REASON_AT_MOST = 200
@@ -49,7 +49,7 @@ KINDS: dict[str, Callable[[Any, str], Any]] = {
     "json": lambda compiler, _: _json_schema(compiler, ANY_JSON),
     "json_schema": _json_schema,
     "regex": lambda compiler, text: compiler.compile_regex(text),
-    "ebnf_grammar": lambda compiler, text: compiler.compile_grammar(text),
+    "ebnf_grammar": lambda compiler, text: compiler.compile_grammar(spelled_ebnf(text)),
     "structural_tag": _structural_tag,
 }
 

@@ -8,11 +8,12 @@ import jsonschema_rs
 import numpy as np
 import pytest
 from guide_compiler import GuideCompiler
+from guide_spelling import spelled, spelled_ebnf
 from guide_state import GuideMask, GuideState
 from port import Guide
-from schema_spelling import spelled
 
 from proxy.structured.keywords import FORMATS
+from proxy.structured.lark import to_ebnf
 from tests.fixtures.guide_info import VOCAB_SIZE, DemoVocabulary, walk
 
 WALKS = 200
@@ -37,7 +38,12 @@ def vocabulary(tmp_path_factory) -> DemoVocabulary:
 @pytest.fixture(scope="module")
 def compiled(vocabulary):
     compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=1)
-    yield lambda kind, guide: compiler.compile(Guide(kind, json.dumps(guide))).result()
+
+    def compiled(kind: str, guide):
+        text = guide if isinstance(guide, str) else json.dumps(guide)
+        return compiler.compile(Guide(kind, text)).result()
+
+    yield compiled
     compiler.close()
 
 
@@ -56,6 +62,21 @@ def test_a_group_that_may_be_left_out_is_all_or_nothing(compiled, kind, pattern)
     good, bad = map(json.dumps, PATTERNS[pattern])
     assert takes(compiled(kind, guide), good)
     assert not takes(compiled(kind, guide), bad)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_so_it_is_in_a_regular_expression_of_a_lark_grammar(compiled, pattern):
+    good, bad = PATTERNS[pattern]
+    grammar = compiled("ebnf_grammar", to_ebnf(f"start: /{pattern}/"))
+    assert takes(grammar, good)
+    assert not takes(grammar, bad)
+
+
+def test_other_texts_of_a_grammar_stay_as_they_are():
+    kept = r'root ::= "(a)?" b? | Regex("[)?]\\(a\\)?(b)\\?") | "Regex(\"(a)?" | (b)?'
+    assert spelled_ebnf(kept) == kept
+    given, expected = r'a ::= Regex("(\\))?(b)\?")', r'a ::= Regex("(\\)){0,1}(b){0,1}")'
+    assert spelled_ebnf(given) == expected
 
 
 def test_names_that_a_pattern_describes_are_held_to_it(compiled):

@@ -1,8 +1,8 @@
-"""JSON schemas, written so that xgrammar 0.2.8 holds what they say.
+"""Guides, written so that xgrammar 0.2.8 holds what they say.
 
-Its automaton of a `pattern` takes `a(xb+)?` for `a(xb*)?|ab*`, and not so `a(xb+){0,1}`; and some
-of its formats let through what is none, such as the 31st of February, or raw quotation marks.
-tokenizer/1/schema_spelling.py is a link to this file.
+Its automaton of a `pattern`, and of a `Regex("…")` in EBNF, takes `a(xb+)?` for `a(xb*)?|ab*`, and
+not so `a(xb+){0,1}`; and some of its formats let through what is none, such as the 31st of
+February, or raw quotation marks. tokenizer/1/guide_spelling.py is a link to this file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ from typing import Any
 
 # An escape, a class of characters, or a group that may be left out.
 OPTIONAL_GROUP = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\)\?)", re.DOTALL)
+# The same within a string of EBNF, where backslashes stand twice.
+_ESCAPED = r"\\\\(?:\\.|[^\\])"
+OPTIONAL_GROUP_IN_EBNF = re.compile(
+    rf"{_ESCAPED}|\[(?:{_ESCAPED}|\\[^\\]|[^\]\\])*\]|(\)\\?\?)", re.DOTALL
+)
+EBNF_REGEX = re.compile(r'(?<=\bRegex\(")(?:[^"\\]|\\.)*', re.DOTALL)
 VALUES = frozenset({"const", "enum", "default", "examples"})  # no schemas, whatever they look like
 
 _HOUR = "([01][0-9]|2[0-3])"
@@ -44,6 +50,11 @@ def spelled(text: str) -> str:
     return text if found == given else json.dumps(found)
 
 
+def spelled_ebnf(text: str) -> str:
+    """The same grammar."""
+    return EBNF_REGEX.sub(lambda match: _whole_groups(OPTIONAL_GROUP_IN_EBNF, match[0]), text)
+
+
 def _spelled(given: Any) -> Any:
     if isinstance(given, list):
         return [_spelled(one) for one in given]
@@ -51,10 +62,10 @@ def _spelled(given: Any) -> Any:
         return given
     found = {key: value if key in VALUES else _spelled(value) for key, value in given.items()}
     if isinstance(found.get("pattern"), str):
-        found["pattern"] = _without_optional_groups(found["pattern"])
+        found["pattern"] = _whole_groups(OPTIONAL_GROUP, found["pattern"])
     if isinstance(found.get("patternProperties"), dict):
         found["patternProperties"] = {
-            _without_optional_groups(name): value
+            _whole_groups(OPTIONAL_GROUP, name): value
             for name, value in found["patternProperties"].items()
         }
     if isinstance(found.get("format"), str) and found["format"] in FORMATS:
@@ -62,5 +73,5 @@ def _spelled(given: Any) -> Any:
     return found
 
 
-def _without_optional_groups(pattern: str) -> str:
-    return OPTIONAL_GROUP.sub(lambda match: "){0,1}" if match[1] else match[0], pattern)
+def _whole_groups(optional: re.Pattern[str], pattern: str) -> str:
+    return optional.sub(lambda match: "){0,1}" if match[1] else match[0], pattern)
