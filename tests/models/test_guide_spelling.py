@@ -16,7 +16,7 @@ from proxy.structured.keywords import FORMATS
 from proxy.structured.lark import to_ebnf
 from tests.fixtures.guide_info import VOCAB_SIZE, DemoVocabulary, walk
 
-WALKS = 200
+WALKS = 100
 LENGTHS = {"email"}  # of its parts; and a walk finds no end of it
 # As people write them: each has a group that may be left out.
 PATTERNS = {
