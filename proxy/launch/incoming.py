@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 logger = structlog.get_logger(__name__)
 
+HEADERS = {b"content-type": b"application/json", b"connection": b"close"}
 MOST_HEAD_BYTES = 65_536  # also of what a chunked body has beside its content
 
 
@@ -123,6 +124,3 @@ class BoundedIncoming(HttpToolsProtocol):
         length = b"content-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + fields + length + body)
         self.transport.close()
-
-
-HEADERS = {b"content-type": b"application/json", b"connection": b"close"}
