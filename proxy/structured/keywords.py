@@ -46,9 +46,17 @@ _TYPED = frozenset(
 _ASSERTIONS = _TYPED | {"type", *_ALONE}
 # What makes a schema without a type one of objects, or of arrays.
 _MEANS_A_TYPE = frozenset({"properties", "additionalProperties", "items", "prefixItems"})
+_MORE = ("additionalProperties", "unevaluatedProperties")
 # A pattern that may match a control character, which JSON has no place for, or has an escape that
 # xgrammar takes for the letter itself.
 LOOSE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW]|\\[Az]|\\x\{)|\[[^\]]*\\[sSDW]")
+# What a string has as an escape only, quotation marks and backslashes with it, written raw.
+_RAW = re.compile(
+    r"[\"\x00-\x1f]|\\(?:[\\nrtfv0c]|x(?:[01][0-9a-fA-F]|22|5[cC])|u00(?:[01][0-9a-fA-F]|22|5[cC]))"
+)
+_ESCAPE_OR_CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+# Passed over: a look at what is around, and an anchor that is not at the edge of a branch.
+_PASSED_OVER = re.compile(r"\(\?<?[=!]|(?<!^)(?<![|(])(?<!\(\?:)\^|\$(?![|)]|$)")
 
 
 def unenforced(schema: Schema) -> tuple[str, ...]:
@@ -101,16 +109,43 @@ def _loose_of_type(one: Schema) -> Iterator[str]:
     types = {types} if isinstance(types, str) else set(types)
     if set(one.get("required", ())) - set(one.get("properties", ())):
         yield "required"
-    if "multipleOf" in one and (types & {"number"} or one["multipleOf"] % 1):
+    if "multipleOf" in one and (types & {"number"} or one["multipleOf"] % 1 or _is_half_open(one)):
         yield "multipleOf"
-    if "pattern" in one:
+    has_format = one.get("format") in FORMATS
+    if "pattern" in one or has_format:
         yield from (name for name in ("minLength", "maxLength") if name in one)
-        if LOOSE_PATTERN.search(one["pattern"]):
-            yield "pattern"
+    if "pattern" in one and (has_format or _is_loose(one["pattern"])):
+        yield "pattern"
+    if "patternProperties" in one and _is_told_otherwise(one):
+        yield "patternProperties"
     if "format" in one and one["format"] not in FORMATS:
         yield "format"
     if "propertyNames" in one and one.get("properties"):
         yield "propertyNames"
+
+
+def _is_loose(pattern: str) -> bool:
+    plain = _ESCAPE_OR_CLASS.sub("x", pattern)
+    return any((LOOSE_PATTERN.search(pattern), _RAW.search(pattern), _PASSED_OVER.search(plain)))
+
+
+def _is_half_open(one: Schema) -> bool:
+    """An integer with a bound below, or above, and not both."""
+    below, above = {"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}
+    return bool(below & set(one)) is not bool(above & set(one))
+
+
+def _is_told_otherwise(one: Schema) -> bool:
+    """Beside listed properties, one of them or a name that a pattern describes may come as another
+    of these rules has it.
+    """
+    patterns = one["patternProperties"]
+    if any(map(_is_loose, patterns)):
+        return True
+    listed = dict.fromkeys(one.get("properties", ()))
+    takes_more = any(one.get(name, False) is not False for name in _MORE)
+    none_listed = {"patternProperties": dict.fromkeys(patterns, False)}
+    return bool(listed) and (takes_more or not jsonschema_rs.is_valid(none_listed, listed))
 
 
 def _are_apart(branches: list[Any], root: Schema) -> bool:

@@ -13,8 +13,8 @@ import jsonschema_rs
 
 from proxy.domain.errors import InvalidSchema, echoed, in_short
 from proxy.structured.recent import Recent
-from proxy.structured.schema_tree import in_place, schemas
-from proxy.structured.unfolding import REFERENCES, References, unfolding
+from proxy.structured.schema_tree import REFERENCES, in_place, schemas
+from proxy.structured.unfolding import References, unfolding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 Schema = Mapping[str, Any]
 DEFINITIONS = ("$defs", "definitions")
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 _SAYS_NOTHING = frozenset({"title", "description", "default", "examples", *DEFINITIONS})
 _MOST_STEPS = 16  # of references, which may lead in a circle
@@ -28,13 +29,19 @@ _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "
 
 
 def schemas(root: Any) -> Iterator[Schema]:
-    """All schemas of a schema, itself first; `true` and `false` are left out."""
-    waiting = [root]
+    """All schemas of a schema, itself first; `true` and `false` are left out.
+
+    A pointer may lead to where no keyword says that a schema stands: `#/components/User`.
+    """
+    waiting, seen = [root], set()
     while waiting:
         schema = waiting.pop()
-        if isinstance(schema, Mapping):
+        if isinstance(schema, Mapping) and id(schema) not in seen:
+            seen.add(id(schema))
             yield schema
             waiting += [one for _, one in below(schema)]
+            named = [schema[name] for name in REFERENCES if name in schema]
+            waiting += [resolved(root, one) for one in named if is_pointer(one)]
 
 
 def below(schema: Schema) -> Iterator[tuple[str, Any]]:

@@ -6,9 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.structured.schema_tree import DEFINITIONS, Schema, below, is_pointer, resolved, schemas
+from proxy.structured.schema_tree import (
+    DEFINITIONS,
+    REFERENCES,
+    Schema,
+    below,
+    is_pointer,
+    resolved,
+    schemas,
+)
 
-REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 
 

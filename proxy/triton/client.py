@@ -1,9 +1,11 @@
 """Triton as an engine: one decoupled stream a request, and its stop.
 
-This folder is the only importer of grpc. A stream that is closed early also sends `stop` to
-the engine model, because Triton does not pass a cancel on to a running ensemble step. Errors are
-read from the stream's messages: with the header `triton_grpc_error`, which would end a stream
-with a status, tritonserver 2.51 crashes when streams are cancelled beside it.
+This folder is the only importer of grpc. A stream that is closed early sends `stop` to the
+engine model, because Triton does not pass a cancel on to a running ensemble step, and then comes
+to its end by itself: a cancel that meets the end of its request can crash tritonserver (its issues
+7368 and 8034). Errors are read from the stream's messages: with the header `triton_grpc_error`,
+which would end a stream with a status, tritonserver 2.51 crashes when streams are cancelled
+beside it.
 """
 
 from __future__ import annotations
@@ -96,12 +98,10 @@ class TritonClient:
             except codec.MalformedResponse as error:
                 raise EngineFailed(f"Triton's answer is outside the contract: {error}") from error
             finally:
-                if has_ended:
-                    stream.let_go()
-                else:
+                if not has_ended:
                     stop = stream.beside(codec.encode_stop(request), timeout_s=STOP_TIMEOUT_S)
-                    stream.cancel()
                     self._in_background(_read_out(stop, request.id))
+                stream.let_go()
             await turns.wait(pending)
 
     def _over(self, opened: grpc.aio.Channel) -> Streams:

@@ -183,7 +183,8 @@ def test_the_child_ends_when_its_parent_closes_the_line_even_amid_a_compile(guid
     child.wait(timeout=5)
 
 
-def test_the_engine_compiles_what_the_tokenizer_has_tried():
-    ours, theirs = (Path(TEMPLATES, role, "1", "grammars.py") for role in ("tokenizer", "engine"))
+@pytest.mark.parametrize("name", ["grammars.py", "guide_spelling.py"])
+def test_the_engine_compiles_what_the_tokenizer_has_tried(name):
+    ours, theirs = (Path(TEMPLATES, role, "1", name) for role in ("tokenizer", "engine"))
     assert ours.is_symlink()
     assert ours.resolve() == theirs.resolve()

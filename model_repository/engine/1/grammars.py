@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from guide_spelling import spelled, spelled_ebnf
+
 WHITESPACE_AT_MOST = 10  # between two JSON tokens; some models write all they may
 REASON_AT_MOST = 200
 ANY_JSON = '{"type": ["object", "array"]}'
@@ -23,12 +25,12 @@ LOOSE_CHARACTER, CHARACTER = r"[^\"\\\r\n]", r"[^\0-\x1f\"\\]"
 def _json_schema(compiler: Any, text: str) -> Any:
     from xgrammar import Grammar
 
-    grammar = Grammar.from_json_schema(text, max_whitespace_cnt=WHITESPACE_AT_MOST)
+    grammar = Grammar.from_json_schema(spelled(text), max_whitespace_cnt=WHITESPACE_AT_MOST)
     return compiler.compile_grammar(_tightened(grammar) or grammar)
 
 
 def _structural_tag(compiler: Any, text: str) -> Any:
-    compiled = compiler.compile_structural_tag(text)
+    compiled = compiler.compile_structural_tag(spelled(text))
     tightened = _tightened(compiled.grammar)
     return compiled if tightened is None else compiler.compile_grammar(tightened)
 
@@ -47,7 +49,7 @@ KINDS: dict[str, Callable[[Any, str], Any]] = {
     "json": lambda compiler, _: _json_schema(compiler, ANY_JSON),
     "json_schema": _json_schema,
     "regex": lambda compiler, text: compiler.compile_regex(text),
-    "ebnf_grammar": lambda compiler, text: compiler.compile_grammar(text),
+    "ebnf_grammar": lambda compiler, text: compiler.compile_grammar(spelled_ebnf(text)),
     "structural_tag": _structural_tag,
 }
 

@@ -74,6 +74,8 @@ for _ in range(70):
         ({"$schema": "http://127.0.0.1:1/x"}, "meta-schema"),
         ({"$ref": "#"}, "'#' leads only to itself"),
         ({"anyOf": [{"type": "null"}, {"$ref": "#"}]}, "leads only to itself"),
+        ({"$ref": "#/x/a", "x": {"a": {"$ref": "#/x/a"}}}, "'#/x/a' leads only to itself"),
+        ({"$ref": "#/x", "x": {"$id": "http://a/b"}}, r"\$id .http://a/b. within it"),
         (
             {
                 "$ref": "#/$defs/a",

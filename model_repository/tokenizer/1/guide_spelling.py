@@ -1,0 +1,1 @@
+../../engine/1/guide_spelling.py

@@ -1,0 +1,51 @@
+"""Who leaves a generation stops the engine, and cancels no stream: that can crash tritonserver."""
+
+from __future__ import annotations
+
+import pytest
+from tritonclient.grpc import service_pb2
+
+from proxy.domain.engine import EngineRequest
+from proxy.domain.request import Sampling
+from proxy.triton.client import TritonClient
+from proxy.triton.target import Target
+from tests.doubles.engine import CARD
+from tests.doubles.http2_peer import Peer, PeerConnection, data
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+
+REQUEST = EngineRequest(id="r", model=CARD, text="x", timeout_s=10, sampling=Sampling())
+TOKEN = b"\x01\0\0\0a"  # as Triton writes a tensor of strings
+
+
+def answer(*, final: bool) -> bytes:
+    message = service_pb2.ModelStreamInferResponse()
+    message.infer_response.parameters["triton_final_response"].bool_param = final
+    if not final:
+        message.infer_response.outputs.add(name="text_output")
+        message.infer_response.raw_output_contents.append(TOKEN)
+    return message.SerializeToString()
+
+
+async def test_a_stream_that_is_left_early_ends_by_itself(transport):
+    stopped = []
+
+    async def generating(peer: PeerConnection) -> None:
+        await peer.shake_hands()
+        asked = await peer.request()
+        peer.send(peer.head(asked.stream), data(asked.stream, answer(final=False)))
+        stop = await peer.request()
+        body = service_pb2.ModelInferRequest.FromString(bytes(stop.body[5:]))
+        stopped.append((body.id, body.inputs[-1].name))
+        peer.send(data(asked.stream, answer(final=False), answer(final=True)))
+        peer.send(peer.trailers(asked.stream), peer.answer(stop.stream, answer(final=True)))
+        await peer.closed()
+
+    async with Peer(generating) as peer:
+        target = Target(f"localhost:{peer.port}")
+        async with TritonClient(target, "grpc" if transport == "grpc" else "lean") as client:
+            deltas = client.generate(REQUEST)
+            assert (await anext(deltas)).token_bytes == (b"a",)
+            await deltas.aclose()
+        assert stopped == [("r", "stop")]
+        assert not peer.connections[0].resets
