@@ -76,9 +76,10 @@ class TritonClient:
         while True:
             stream = self._streams.open(asked, timeout_s=turns.left_s)
             ending = Ending(request) if tensors.is_cpp(request.model.facts) else None
-            has_ended = False  # in the engine; then there is nothing left to stop
+            has_begun = has_ended = False  # ended in the engine: nothing is left to stop
             try:
                 async for response in stream:
+                    has_begun = True
                     if response.error_message:
                         has_ended = True
                         raise error_of_message(response.error_message)
@@ -98,11 +99,22 @@ class TritonClient:
             except codec.MalformedResponse as error:
                 raise EngineFailed(f"Triton's answer is outside the contract: {error}") from error
             finally:
-                if not has_ended:
-                    stop = stream.beside(codec.encode_stop(request), timeout_s=STOP_TIMEOUT_S)
-                    self._in_background(_read_out(stop, request.id))
-                stream.let_go()
+                if has_ended:
+                    stream.let_go()
+                else:
+                    self._leave(stream, request, has_begun=has_begun)
             await turns.wait(pending)
+
+    def _leave(self, stream: ResponseStream, request: EngineRequest, *, has_begun: bool) -> None:
+        """NVIDIA's C++ backend passes over a stop that comes before its request, which a cancel
+        catches between the ensemble's steps; our engines remember such stops.
+        """
+        stop = stream.beside(codec.encode_stop(request), timeout_s=STOP_TIMEOUT_S)
+        if has_begun or not tensors.is_cpp(request.model.facts):
+            stream.let_go()
+        else:
+            stream.cancel()
+        self._in_background(_read_out(stop, request.id))
 
     def _over(self, opened: grpc.aio.Channel) -> Streams:
         if self._transport == "grpc":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 from tritonclient.grpc import service_pb2
 
@@ -49,3 +52,26 @@ async def test_a_stream_that_is_left_early_ends_by_itself(transport):
             await deltas.aclose()
         assert stopped == [("r", "stop")]
         assert not peer.connections[0].resets
+
+
+async def test_what_a_cpp_backend_has_not_begun_is_cancelled(transport):
+    """It passes over a stop of what it does not know yet."""
+    card = replace(CARD, facts=replace(CARD.facts, runtime="tensorrtllm"))
+    reset = asyncio.Event()
+
+    async def waiting(peer: PeerConnection) -> None:
+        await peer.shake_hands()
+        asked = await peer.request()
+        stop = await peer.request()
+        await peer.until(lambda: asked.stream in peer.resets)
+        reset.set()
+        peer.send(peer.answer(stop.stream, answer(final=True)))
+        await peer.closed()
+
+    async with Peer(waiting) as peer:
+        target = Target(f"localhost:{peer.port}")
+        async with TritonClient(target, "grpc" if transport == "grpc" else "lean") as client:
+            first = asyncio.ensure_future(anext(client.generate(replace(REQUEST, model=card))))
+            await asyncio.sleep(0.2)
+            first.cancel()
+            await asyncio.wait_for(reset.wait(), 5)
