@@ -10,14 +10,16 @@ import json
 from http import HTTPStatus
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from proxy.launch.upgrades import OnlyToWebSocket
 
 logger = structlog.get_logger(__name__)
 
 MOST_HEAD_BYTES = 65_536  # also of what a chunked body has beside its content
 
 
-class BoundedIncoming(HttpToolsProtocol):
+class BoundedIncoming(OnlyToWebSocket):
     """`request_timeout_s`: from a connection, or a request's first byte, to the end of its head;
     and from there between two pieces of its body.
     """
@@ -50,6 +52,7 @@ class BoundedIncoming(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._expect()
+        self._idle_bytes += 1  # those that came with another request's end are not counted
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -63,6 +66,10 @@ class BoundedIncoming(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._stop_expecting()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._since = self.loop.time()  # what comes behind it was not read until now
+        super().on_response_complete()
 
     def handle_websocket_upgrade(self) -> None:
         self._is_websocket = True
@@ -98,8 +105,8 @@ class BoundedIncoming(HttpToolsProtocol):
             return
         self._limit = None
         logger.info("slow sender cut off", client=self.client)
-        if self._idle_bytes == 0 and self.cycle is None:
-            self.transport.close()  # it connected, and asked for nothing
+        if self._idle_bytes == 0 and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()  # it asked for nothing, or has its answer
             return
         self._refuse(
             HTTPStatus.REQUEST_TIMEOUT,
@@ -115,7 +122,10 @@ class BoundedIncoming(HttpToolsProtocol):
         return cycle.response_started or not cycle.more_body
 
     def _refuse(self, status: HTTPStatus, code: str, message: str) -> None:
-        """As `api.errors` does, without an application."""
+        """As `api.errors` does, without an application; amid an answer there is no place for it."""
+        if self._answers():
+            self.transport.close()
+            return
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
         body = json.dumps({"error": error}).encode()
         head = {**dict(self.server_state.default_headers), **HEADERS}
