@@ -21,10 +21,11 @@ MOST_HEAD_BYTES = 65_536  # also of what a chunked body has beside its content
 
 class BoundedIncoming(OnlyToWebSocket):
     """`request_timeout_s`: from a connection, or a request's first byte, to the end of its head;
-    and from there between two pieces of its body.
+    and from there between two pieces of its body. `most_connections`: of this process.
     """
 
     request_timeout_s: float
+    most_connections: int
     _limit: asyncio.TimerHandle | None = None
     _since = 0.0
     _is_websocket = False  # and the connection another protocol's
@@ -33,6 +34,9 @@ class BoundedIncoming(OnlyToWebSocket):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect()
+        if len(self.connections) > self.most_connections:
+            logger.warning("too many connections", client=self.client, most=self.most_connections)
+            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()

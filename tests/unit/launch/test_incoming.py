@@ -17,6 +17,7 @@ from proxy.launch.incoming import MOST_HEAD_BYTES
 from proxy.launch.ports import bind
 
 TIMEOUT_S = 0.3
+MOST = 2  # connections
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -51,7 +52,7 @@ async def talked(talk: Talk, timeout_s: float = TIMEOUT_S) -> bytes:
     """What a client of its own server ends up with, which waits so long for senders."""
     config = uvicorn.Config(
         app,
-        http=connections.http(reader_timeout_s=60, sender_timeout_s=timeout_s),
+        http=connections.http(reader_timeout_s=60, sender_timeout_s=timeout_s, most=MOST),
         ws=connections.websockets(reader_timeout_s=60),
         lifespan="off",
         log_config=None,
@@ -198,3 +199,20 @@ def test_a_body_that_does_not_go_on_after_its_answer_is_not_answered_again():
     early = HEAD.replace(b"POST /", b"POST /at-once") + b"Content-Length: 10\r\n\r\n"
     raw = uvloop.run(talked(says(early, b"half", pause_s=0.05)))
     assert raw.count(b"HTTP/1.1") == 1
+
+
+def test_one_connection_too_many_is_closed_and_room_is_made_by_those_that_leave():
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        address = writer.get_extra_info("peername")
+        others = [await asyncio.open_connection(*address) for _ in range(MOST)]
+        assert await others[-1][0].read() == b""
+        for _, other in others:
+            other.close()
+        await asyncio.sleep(0.05)
+        last, asking = await asyncio.open_connection(*address)
+        asking.write(GET.replace(b"/", b"/at-once", 1))
+        raw = await last.readuntil(b"\r\n")
+        asking.close()
+        return raw
+
+    assert uvloop.run(talked(talk, timeout_s=60)) == b"HTTP/1.1 200 OK\r\n"

@@ -45,7 +45,7 @@ async def read(request: bytes, pause_s: float, *, more: bytes = b"") -> int:
     sock.listen()
     config = uvicorn.Config(
         flood,
-        http=connections.http(reader_timeout_s=PATIENCE_S, sender_timeout_s=60),
+        http=connections.http(reader_timeout_s=PATIENCE_S, sender_timeout_s=60, most=1),
         ws=connections.websockets(reader_timeout_s=PATIENCE_S),
         lifespan="off",
         log_config=None,
