@@ -34,7 +34,9 @@ REQUEST = EngineRequest(
 
 
 class AnsweringClient:
-    """A TritonClient whose unary calls raise one by one, then give these outputs; keeps what it got."""
+    """A TritonClient whose unary calls raise one by one, then give these outputs; keeps what it is
+    sent.
+    """
 
     def __init__(self, *errors: Exception, **outputs: bytes) -> None:
         self.stub = self
