@@ -12,6 +12,7 @@ from http import HTTPStatus
 import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from proxy.launch.hang_ups import NoticedHangUps
 from proxy.launch.upgrades import OnlyToWebSocket
 
 logger = structlog.get_logger(__name__)
@@ -19,7 +20,7 @@ logger = structlog.get_logger(__name__)
 MOST_HEAD_BYTES = 65_536  # also of what a chunked body has beside its content
 
 
-class BoundedIncoming(OnlyToWebSocket):
+class BoundedIncoming(NoticedHangUps, OnlyToWebSocket):
     """`request_timeout_s`: from a connection, or a request's first byte, to the end of its head;
     and from there between two pieces of its body. `most_connections`: of this process.
     """
