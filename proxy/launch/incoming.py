@@ -17,6 +17,7 @@ from proxy.launch.upgrades import OnlyToWebSocket
 
 logger = structlog.get_logger(__name__)
 
+HEADERS = {b"content-type": b"application/json", b"connection": b"close"}
 MOST_HEAD_BYTES = 65_536  # also of what a chunked body has beside its content
 
 
@@ -138,6 +139,3 @@ class BoundedIncoming(NoticedHangUps, OnlyToWebSocket):
         length = b"content-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + fields + length + body)
         self.transport.close()
-
-
-HEADERS = {b"content-type": b"application/json", b"connection": b"close"}

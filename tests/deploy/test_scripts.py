@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.deploy.places import DOCKER
+from tests.fixtures.stack import eventually
 
 SCRIPTS = DOCKER / "triton"
 spec = importlib.util.spec_from_file_location("wait_idle", SCRIPTS / "wait_idle.py")
@@ -91,13 +93,13 @@ def test_a_rank_is_started_in_the_workers_container(run, tmp_path):
 @pytest.fixture
 def follower() -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([SCRIPTS / "follow"])
+    eventually(psutil.Process(process.pid).children, 10, "it waits, and hears what it is told")
     yield process
     process.kill()
     process.wait()
 
 
 def test_a_worker_without_ranks_ends_when_told(follower):
-    time.sleep(0.3)
     assert follower.poll() is None
     follower.send_signal(signal.SIGTERM)
     assert follower.wait(timeout=5) == 0
@@ -108,7 +110,7 @@ def test_a_worker_stays_as_long_as_its_ranks_run(follower, tmp_path):
     shutil.copy(shutil.which("sleep"), orted)
     rank = subprocess.Popen([orted, "60"])
     try:
-        time.sleep(0.3)
+        eventually(lambda: psutil.Process(rank.pid).name() == "orted", 10, "it runs")
         follower.send_signal(signal.SIGTERM)
         time.sleep(1.5)
         assert follower.poll() is None

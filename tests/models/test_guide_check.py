@@ -109,7 +109,7 @@ def test_a_guide_that_takes_too_long_is_refused_in_time_and_the_next_one_is_serv
     assert time.monotonic() - start < TIMEOUT_S + 1
     start = time.monotonic()
     refusal(guide_check, "json_schema", SLOW)
-    assert time.monotonic() - start < 0.1
+    assert time.monotonic() - start < 1
     guide_check.check("regex", "next")
 
 

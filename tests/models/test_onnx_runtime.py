@@ -83,11 +83,11 @@ def test_a_cancel_ends_the_running_and_the_waiting_job(artifacts):
         running.submit(Job(request_id, wanted, sink))
     assert begun.wait(10)
     assert running.cancel("b")
-    assert second.is_over.wait(1)
+    assert second.is_over.wait(10)
     assert second.end == "cancelled"
     assert not second.ids
     assert running.cancel("a")
-    assert first.is_over.wait(1)
+    assert first.is_over.wait(10)
     assert first.end == "cancelled"
     eventually(lambda: third.ids, 5, "the next one runs")
     assert not running.cancel("nobody")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import statistics
 import threading
 import time
 
@@ -58,9 +59,9 @@ def test_an_end_without_a_token_still_has_its_reason(outbox):
     stream = outbox.open(sender, 3)
     stream.started(0)
     stream.token(Token(7), None)
-    eventually(lambda: sender.sent, 1, "the token is sent")
+    eventually(lambda: sender.sent, 10, "the token is sent")
     stream.finished("stop")
-    assert sender.is_over.wait(1)
+    assert sender.is_over.wait(10)
     assert sender.ids == [[7], []]
     _, tensors, error, flags = sender.sent[-1]
     assert (tensors["finish_reason"].item(), error, flags) == (b"stop", None, FINAL)
@@ -72,9 +73,9 @@ def test_with_few_streams_each_token_leaves_at_once(outbox):
     stream.started(2)
     for token in range(5):
         stream.token(Token(token), None)
-        eventually(lambda token=token: len(sender.sent) == token + 1, 1, "it is sent")
+        eventually(lambda token=token: len(sender.sent) == token + 1, 10, "it is sent")
     stream.token(Token(5), "length")
-    assert sender.is_over.wait(1)
+    assert sender.is_over.wait(10)
     assert sender.ids == [[0], [1], [2], [3], [4], [5]]
     first, *rest = [tensors for _, tensors, _, _ in sender.sent]
     assert (first["num_input_tokens"].item(), first["num_cached_tokens"].item()) == (3, 2)
@@ -96,15 +97,19 @@ def test_with_many_streams_tokens_are_joined_but_never_the_first_or_last_held(ou
     ended = time.monotonic()
     for stream in streams:
         stream.token(Token(40), "stop")
+    first, last, gap = list[float](), list[float](), list[float]()
     for sender in senders:
-        assert sender.is_over.wait(1)
+        assert sender.is_over.wait(10)
         moments = [moment for moment, _, _, _ in sender.sent]
         assert [i for ids in sender.ids for i in ids] == list(range(41)), "in order, once each"
         assert len(sender.ids) < 15
-        assert moments[0] - began < 0.1
-        assert moments[-1] - ended < 0.1
-        gaps = [after - before for before, after in itertools.pairwise(moments)]
-        assert max(gaps) < HOLD_S + 0.1
+        first.append(moments[0] - began)
+        last.append(moments[-1] - ended)
+        gap.append(max(after - before for before, after in itertools.pairwise(moments)))
+    # medians: a busy machine may stop us for as long, but not every time
+    assert statistics.median(first) < 0.1
+    assert statistics.median(last) < 0.1
+    assert statistics.median(gap) < HOLD_S + 0.1
 
 
 def test_log_probs_stay_with_their_tokens(outbox):
@@ -113,7 +118,7 @@ def test_log_probs_stay_with_their_tokens(outbox):
     for token in (4, 5):
         stream.token(Token(token, TokenLogProbs(-0.5, ((token, -0.5), (9, -2.0)))), None)
     stream.token(Token(6, TokenLogProbs(-1.5, ((9, -0.1), (6, -1.5)))), "stop")
-    assert sender.is_over.wait(1)
+    assert sender.is_over.wait(10)
     tensors = [tensors for _, tensors, _, _ in sender.sent]
     own = [value for one in tensors for value in one["output_log_probs"].ravel().tolist()]
     top = [value for one in tensors for value in one["top_log_prob_ids"].ravel().tolist()]
@@ -127,13 +132,13 @@ def test_a_refusal_a_failure_and_a_cancel_end_a_stream(outbox):
     outbox.open(failed, 1).fail("the model broke")
     outbox.open(cancelled, 1).cancelled()
     for sender in (refused, failed, cancelled):
-        assert sender.is_over.wait(1)
+        assert sender.is_over.wait(10)
     error = refused.sent[0][2]
     assert json.loads(str(error))["param"] == "seed"
     assert error.code == "invalid argument"
     assert failed.sent[0][2].code == "internal"
     assert cancelled.sent[0][1:] == ({}, None, FINAL)
-    eventually(lambda: outbox.unfinished == 0, 1, "all are over")
+    eventually(lambda: outbox.unfinished == 0, 10, "all are over")
     assert [outbox.totals[end] for end in ("refused", "failed", "cancelled")] == [1, 1, 1]
 
 
@@ -142,7 +147,7 @@ def test_a_caller_that_is_gone_is_noticed(outbox):
     stream = outbox.open(sender, 1)
     assert not stream.is_abandoned()
     sender.is_gone = True
-    eventually(stream.is_abandoned, 1, "it is gone")
+    eventually(stream.is_abandoned, 10, "it is gone")
 
 
 def test_a_sender_that_breaks_takes_no_other_stream_with_it(outbox):
@@ -150,6 +155,6 @@ def test_a_sender_that_breaks_takes_no_other_stream_with_it(outbox):
     broken.is_broken = True
     stream = outbox.open(broken, 1)
     stream.token(Token(1), None)
-    eventually(stream.is_abandoned, 1, "the runtime is told")
+    eventually(stream.is_abandoned, 10, "the runtime is told")
     outbox.open(sound, 1).token(Token(1), "stop")
-    assert sound.is_over.wait(1)
+    assert sound.is_over.wait(10)

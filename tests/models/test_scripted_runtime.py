@@ -15,6 +15,7 @@ from scripted_runtime import ScriptedRuntime
 from build_engines import scripted_build
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.scripted import WEIGHTS
+from tests.fixtures.stack import eventually
 from tests.models.test_outbox import Sender
 
 END = 9
@@ -103,11 +104,11 @@ def test_it_fails_when_it_is_told_to(play):
 def test_a_cancelled_job_ends_at_the_next_step(play):
     runtime, sink = play(repeats=True, step_ms=5), KeptTokens()
     runtime.submit(Job("r", GenerationInput(prompt_ids=[1], max_tokens=10_000), sink))
-    time.sleep(0.05)
+    eventually(lambda: sink.ids, 10, "it runs")
     assert runtime.cancel("r")
-    assert sink.is_over.wait(1)
+    assert sink.is_over.wait(10)
     assert sink.end == "cancelled"
-    assert 0 < len(sink.ids) < 100
+    assert len(sink.ids) < 1000
     assert not runtime.cancel("r")
 
 

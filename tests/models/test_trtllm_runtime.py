@@ -48,19 +48,19 @@ def test_cached_tokens_are_told_and_counted_and_a_salt_keeps_them_apart(runtime)
 def test_a_cancel_ends_the_job_and_tells_tensorrt_llm(runtime):
     running = runtime({"step_s": 0.01})
     sink = generate(running, max_tokens=10_000, wait=False)
-    eventually(lambda: sink.ids, 2, "it runs")
+    eventually(lambda: sink.ids, 10, "it runs")
     assert running.cancel("r")
-    assert sink.is_over.wait(1)
+    assert sink.is_over.wait(10)
     assert sink.end == "cancelled"
-    eventually(lambda: not running._llm._executor._running, 1, "it is aborted there")
-    eventually(lambda: not running.cancel("r"), 1, "it is forgotten")
+    eventually(lambda: not running._llm._executor._running, 10, "it is aborted there")
+    eventually(lambda: not running.cancel("r"), 10, "it is forgotten")
 
 
 def test_a_cancel_right_after_the_submit_counts(runtime):
     running = runtime()
     sink = generate(running, max_tokens=10_000, wait=False)
     assert running.cancel("r")
-    assert sink.is_over.wait(1)
+    assert sink.is_over.wait(10)
     assert sink.end == "cancelled"
 
 
@@ -68,7 +68,7 @@ def test_a_caller_that_is_gone_ends_it(runtime):
     running = runtime({"step_s": 10})
     sink = generate(running, max_tokens=10_000, wait=False)
     sink.is_gone = True
-    assert sink.is_over.wait(1), "also while it waits for its first token"
+    assert sink.is_over.wait(10), "also while it waits for its first token"
     assert sink.end == "cancelled"
 
 
@@ -108,7 +108,7 @@ def test_an_executor_that_went_while_nobody_asked_is_noticed(runtime):
 def test_a_close_ends_what_runs(runtime):
     running = runtime()
     sink = generate(running, max_tokens=10_000, wait=False)
-    eventually(lambda: sink.ids, 2, "it runs")
+    eventually(lambda: sink.ids, 10, "it runs")
     running.close()
     assert sink.end == "cancelled"
     assert running._llm._executor is None
@@ -127,7 +127,7 @@ def test_many_requests_of_which_half_are_cancelled_leave_nothing_behind(runtime)
     for sink in sinks:
         assert sink.is_over.wait(10)
         assert sink.end in ("length", "cancelled")
-    eventually(lambda: not running._jobs, 1, "all are forgotten")
+    eventually(lambda: not running._jobs, 10, "all are forgotten")
     assert not running._tasks
     assert not running._llm._executor._running
     assert {sink.end for sink in sinks} == {"length", "cancelled"}
@@ -139,7 +139,7 @@ def test_its_statistics_become_ours(runtime):
     eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
     assert running.stats.decode_tokens == running.stats.decode_steps
     assert running.stats.decode_seconds == pytest.approx(running.stats.decode_steps / 1000)
-    eventually(lambda: not running.stats.rows_decoding, 2, "nothing is under way")
+    eventually(lambda: not running.stats.rows_decoding, 10, "nothing is under way")
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_a_killed_process_is_told_restarted_and_recovered_from(victim, killed):
     assert away.status_code == 503
     assert away.json()["error"]["code"] == "model_unavailable"
     assert away.headers["x-should-retry"] == "true"
-    eventually(lambda: not victim.is_ready(), 2, "readiness says so")
+    eventually(lambda: not victim.is_ready(), 10, "readiness says so")
     assert httpx.get(f"{victim.url}/health/live").status_code == 200
     eventually(victim.is_ready, 20, "recovered")
     assert complete(victim).status_code == 200
@@ -75,7 +75,7 @@ def test_a_second_start_is_quick_and_a_stop_leaves_nothing(start):
     began = time.monotonic()
     stack = start("serve")
     stack.wait_ready()
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 25
     assert regions(stack)
     processes = psutil.Process(stack.process.pid).children(recursive=True)
     assert stack.stop() == 0
