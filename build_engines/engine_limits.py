@@ -1,7 +1,8 @@
 """What an engine cannot honour of the tensor contract, by its version and kind.
 
 TensorRT-LLM takes most parameters that it ignores without a word, so they must not be declared.
-Sources: its docs/source/features/sampling.md, sampler.py, and issue 9442 (penalties ignored).
+Sources: its docs/source/features/sampling.md, sampler.py (min_tokens counts the prompt's, too), and
+issue 9442 (penalties ignored).
 """
 
 from __future__ import annotations
@@ -70,5 +71,5 @@ class TrtllmEngine:
         if self.sampler == "TRTLLMSampler":
             return ALTERNATIVES
         if self.version < TORCH_SAMPLER_IS_WHOLE:
-            return PENALTIES | {"min_p", "bad_words", "seed"}
+            return PENALTIES | {"min_p", "bad_words", "seed", "min_tokens"}
         return frozenset({"seed"})

@@ -15,6 +15,7 @@ RUN ["python3", "docker/install.py", "beside", "gpu"]
 ENV PYTHONDONTWRITEBYTECODE=1 \
     ARTIFACTS_DIR=/artifacts \
     HF_HOME=/artifacts/huggingface \
+    HOME=/home/triton-server \
     TRITON_HOST=0.0.0.0 \
     TRITON_HTTP_PORT=8000 \
     TRITON_METRICS_PORT=8002 \
@@ -24,10 +25,13 @@ COPY model_repository model_repository
 COPY proxy proxy
 COPY --chmod=755 docker/triton/triton-openai /usr/local/bin/
 COPY docker/triton/wait_idle.py docker/triton/
-# tritonclient does not declare which protobuf it needs: one that is too old shows here.
+# tritonclient does not declare which protobuf it needs: one that is too old shows here. NVIDIA's own
+# files are in this folder, too. The user is NVIDIA's, whose home is not made there: kernels that are
+# compiled at run time are kept in it.
 RUN python3 -c "import build_engines.build, proxy.launch.run, tritonclient.grpc" \
-    && python3 -m compileall -q . \
-    && install --directory --owner=1000 --group=1000 /artifacts
+    && python3 -c "from build_engines.gpu import toolkit; toolkit.installed()" \
+    && python3 -m compileall -q build_engines docker model_repository proxy \
+    && install --directory --owner=1000 --group=1000 /artifacts "$HOME"
 USER 1000:1000
 VOLUME /artifacts
 EXPOSE 8000 8001 8002

@@ -63,7 +63,7 @@ class GpuOptions(Section):
     max_batch_size: requests in one step. max_num_tokens: tokens in one step, prompts included.
     max_seq_len: prompt and answer; what the model knows by default.
     sampler: of the PyTorch runtime. Up to 1.2 `trtllm` has no alternatives to a token, and `torch`
-    no penalties, min_p, bad words and seeds.
+    no penalties, min_p, min_tokens, bad words and seeds.
     memory_gb and architecture are of one GPU: nvidia-smi is asked where they are not given.
     """
 

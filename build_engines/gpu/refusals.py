@@ -55,6 +55,13 @@ def _is_plan(options: GpuOptions) -> bool:
     return options.engine == "plan"
 
 
+def _pages_prompts(options: GpuOptions) -> bool:
+    """Else trtllm-build takes use_paged_context_fmha back, with a warning: see its builder.py."""
+    if options.kv_cache.dtype == "fp8":
+        return options.quantization in {"fp8", "w4a8_awq", "nvfp4"}
+    return options.kv_cache.dtype != "int8"
+
+
 def _adapters(options: GpuOptions) -> int:
     return 0 if options.lora is None else len(options.lora.adapters)
 
@@ -94,6 +101,12 @@ RULES = (
         ("kv_cache", "dtype"),
         lambda o: not _is_plan(o) and o.kv_cache.dtype == "int8",
         "the PyTorch runtime has no int8 KV cache: take fp8, or engine: plan",
+    ),
+    _Rule(
+        ("kv_cache", "dtype"),
+        lambda o: _is_plan(o) and not _pages_prompts(o) and (o.chunked_prefill or o.kv_cache.reuse),
+        "with it a plan has no paged attention over prompts (fp8 has, with weights in fp8, "
+        "w4a8_awq or nvfp4), which chunked_prefill and kv_cache.reuse need: set both to false",
     ),
     _Rule(
         ("kv_cache", "host_offload_gb"),

@@ -9,9 +9,11 @@ from packaging.version import Version
 
 from build_engines.errors import BuildError
 from build_engines.gpu.options import GpuOptions
+from build_engines.gpu.speculation import Lookahead
 from build_engines.json_files import read_object
 
 INDEX = "model.safetensors.index.json"
+CACHE_BLOCK = 32  # tokens; trtllm-build's default
 # TensorRT-LLM's names; those of int8_sq depend on more than models.yaml says.
 ALGORITHMS = {
     "fp8": "FP8",
@@ -63,14 +65,23 @@ def plan(folder: Path, options: GpuOptions, *, version: Version, max_seq_len: in
         )
     _mapping(folder, config.get("pretrained_config", {}), options)
     built = config.get("build_config", {})
-    wanted = {
-        "max_seq_len": max_seq_len,
-        "max_batch_size": options.max_batch_size,
-        "max_num_tokens": options.max_num_tokens,
-    }
-    for name, value in wanted.items():
+    for name, value in _lengths(options, max_seq_len).items():
         if built.get(name) != value:
             raise BuildError(f"{folder} was built with {name} {built.get(name)}, not {value}")
+
+
+def _lengths(options: GpuOptions, max_seq_len: int) -> dict[str, int]:
+    """What trtllm-build makes of those that it is told: see its builder.py."""
+    tokens = max(min(options.max_num_tokens, max_seq_len * options.max_batch_size), CACHE_BLOCK)
+    drafts = 0
+    if isinstance(options.speculative, Lookahead):
+        drafts = options.speculative.max_draft_len
+        tokens = max(tokens, options.max_batch_size * (drafts + 1))
+    return {
+        "max_seq_len": max_seq_len + drafts,
+        "max_batch_size": options.max_batch_size,
+        "max_num_tokens": tokens,
+    }
 
 
 def guide_info(folder: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from build_engines import triton_models
+from build_engines.upstream.signatures import Difference
 
 ALL_MODELS = Path("/app/all_models/inflight_batcher_llm/tensorrt_llm/config.pbtxt")
 PLACEHOLDER = re.compile(r'(?<!")\$\{(\w+)\}')
@@ -28,25 +29,34 @@ def parsed(text: str) -> Any:
     return triton_models.parse(PLACEHOLDER.sub(lambda found: FILLED.get(found[1], "1"), text))
 
 
-def differences(theirs: Any) -> Iterator[str]:
-    """In words, each tensor and each parameter that is not the same in ours."""
+def differences(theirs: Any) -> Iterator[Difference]:
+    """Each tensor and each parameter that is not the same in ours.
+
+    Parameters come and go without harm: the backend has defaults, and passes over what it does not
+    know. So do tensors that are new.
+    """
     ours = triton_models.config_of("engine", "tensorrt_llm")
     for kind in ("input", "output"):
         yield from _compared(kind, _rows(getattr(theirs, kind)), _rows(getattr(ours, kind)))
     for key in sorted(set(theirs.parameters) - set(ours.parameters)):
-        yield f"parameter {key} is new"
+        yield _difference(f"parameter {key} is new")
     for key in sorted(set(ours.parameters) - set(theirs.parameters)):
-        yield f"parameter {key} is gone"
+        yield _difference(f"parameter {key} is gone")
 
 
-def _compared(kind: str, theirs: dict[str, str], ours: dict[str, str]) -> Iterator[str]:
+def _difference(text: str, *, breaks: bool = False) -> Difference:
+    return Difference(target="tensorrtllm", text=text, breaks=breaks)
+
+
+def _compared(kind: str, theirs: dict[str, str], ours: dict[str, str]) -> Iterator[Difference]:
     for name in theirs | ours:
         if name not in ours:
-            yield f"{kind} {name} is new: {theirs[name]}"
+            yield _difference(f"{kind} {name} is new: {theirs[name]}")
         elif name not in theirs:
-            yield f"{kind} {name} is gone"
+            yield _difference(f"{kind} {name} is gone", breaks=True)
         elif theirs[name] != ours[name]:
-            yield f"{kind} {name} is {theirs[name]}, ours is {ours[name]}"
+            text = f"{kind} {name} is {theirs[name]}, ours is {ours[name]}"
+            yield _difference(text, breaks=True)
 
 
 def _rows(tensors: Any) -> dict[str, str]:

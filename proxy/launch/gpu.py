@@ -64,8 +64,9 @@ def cpp_backend(text: str | None, path: Path) -> Check:
     found = list(backend_config.differences(backend_config.parsed(text)))
     return Check(
         name=name,
-        ok=not found,
-        detail="; ".join(found) or f"its tensors and parameters are ours ({path})",
+        ok=not any(difference.breaks for difference in found),
+        detail="; ".join(difference.text for difference in found)
+        or f"its tensors and parameters are ours ({path})",
         remedy="compare with model_repository/tensorrt_llm/config.pbtxt before serving with it",
     )
 

@@ -3,16 +3,23 @@
 Run as a script: `python -I -S lifeline.py <launcher's pid> <command> ...`. It leads a session of
 its own, which keeps a terminal's Ctrl-C away. Triton's stubs are in the same process group: one
 that is busy would outlive a killed server, for it looks after its parent only between requests.
+Ranks and workers that MPI started have groups of their own, and the GPUs' memory: they are found
+as what is left below, since orphans come to this process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
+LEFT_AT_MOST_S = 10.0  # a process that a driver holds may never end
 FIRST_INHERITED = 3  # file descriptor after stdin, stdout and stderr
 
 
@@ -26,6 +33,7 @@ def main(launcher: int, arguments: list[str]) -> int:
     os.setsid()
     signal.signal(signal.SIGUSR1, lambda *_: os.killpg(0, signal.SIGKILL))
     _on_parents_death(signal.SIGUSR1)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     if os.getppid() != launcher:  # it died before the tie was made
         return 1
     child = os.fork()
@@ -33,8 +41,32 @@ def main(launcher: int, arguments: list[str]) -> int:
         _on_parents_death(signal.SIGKILL)
         os.execv(arguments[0], arguments)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
+    signal.signal(signal.SIGUSR1, lambda *_: os.kill(child, signal.SIGKILL))
     _close_what_is_inherited()
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _end_what_is_left()
+    return status
+
+
+def _end_what_is_left() -> None:
+    """The children of one that ends become this process's own, and are next."""
+    until = time.monotonic() + LEFT_AT_MOST_S
+    while time.monotonic() < until:
+        for pid in _children():
+            os.kill(pid, signal.SIGKILL)
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.01)
+        except ChildProcessError:
+            return
+
+
+def _children() -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            _, parent = path.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == os.getpid():
+                yield int(path.parent.name)
 
 
 def _close_what_is_inherited() -> None:

@@ -4,7 +4,8 @@ NVIDIA's C++ backend runs one tritonserver a GPU, under mpirun: rank 0 serves, t
 engines only. The LLM API starts its own processes inside one node. Over several, upstream's
 launcher stands before each rank: beside rank 0's tritonserver it hands the `LLM` in there to the
 ranks, which are processes of its own and ignore their command. Both commands are those that
-upstream's launch_triton_server.py writes; its tests run the second (--trtllm_llmapi_launch).
+upstream's launch_triton_server.py writes, but for UNBOUND; its tests run the second
+(--trtllm_llmapi_launch).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from build_engines.models_file import GpuEntry, ModelsFile
 from proxy.launch.errors import LaunchError
 
 LLM_API_LAUNCHER = "trtllm-llmapi-launch"
+# Open MPI ties each of two ranks to one core, and rank 0 is a whole server with its Python models.
+UNBOUND = ("--bind-to", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,7 @@ def command(tritonserver: Sequence[str], world: World, *, shm_prefix: str) -> li
     """
     if world.size == 1:
         return [*tritonserver, _python_backend(shm_prefix)]
-    found = [_on_path("mpirun"), "--allow-run-as-root"]
+    found = [_on_path("mpirun"), "--allow-run-as-root", *UNBOUND]
     for rank in range(world.size):
         start = [":"] if rank else []
         options = list(_only(world.engines)) if rank else []

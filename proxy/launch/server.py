@@ -1,6 +1,7 @@
 """One tritonserver process: start until ready, wait for its end, stop. Restarted by `supervisor`.
 
-Its process group holds its Python stubs too, so killing the group leaves nothing behind.
+Its process group holds its Python stubs too. What MPI started has groups of its own, and is killed
+one by one.
 """
 
 from __future__ import annotations
@@ -133,11 +134,13 @@ async def _end(process: Process, grace_s: float) -> None:
         _send(process, signal.SIGTERM)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(process.wait(), grace_s)
+    below = stubs.descendants(process.pid) if process.returncode is None else []
     with contextlib.suppress(ProcessLookupError):  # its stubs, too
         os.killpg(process.pid, signal.SIGKILL)
     if process.returncode is None:  # it may have no group of its own yet
         _send(process, signal.SIGKILL)
     await process.wait()
+    stubs.kill(below)
 
 
 def _send(process: Process, number: signal.Signals) -> None:

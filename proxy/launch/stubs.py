@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import psutil
 
@@ -34,12 +34,28 @@ async def first_death(lifeline: int) -> str:
 
 
 def _running(lifeline: int) -> dict[psutil.Process, str]:
-    """Children of the server, which is the lifeline's only child, with their command lines.
+    """Children of the server, which is the lifeline's first child, with their command lines.
 
     Under mpirun they are the ranks, and what those start counts, too, down to the stubs. What else
     has children, such as a rank of the LLM API, has them for a while only.
     """
-    return {stub: name for server in _children(lifeline) for stub, name in _below(server)}
+    server = min(_children(lifeline), key=_age, default=None)  # the others are orphans
+    return {} if server is None else dict(_below(server))
+
+
+def descendants(lifeline: int) -> list[psutil.Process]:
+    """All that runs below it, orphans too."""
+    try:
+        return list(psutil.Process(lifeline).children(recursive=True))
+    except psutil.Error:
+        return []
+
+
+def kill(processes: Iterable[psutil.Process]) -> None:
+    """Those that are still there."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
 
 
 def _below(parent: psutil.Process) -> Iterator[tuple[psutil.Process, str]]:
@@ -55,6 +71,13 @@ def _children(pid: int) -> list[psutil.Process]:
         return list(psutil.Process(pid).children())
     except psutil.Error:
         return []
+
+
+def _age(process: psutil.Process) -> float:
+    try:
+        return float(process.create_time())
+    except psutil.Error:
+        return float("inf")
 
 
 def _name(process: psutil.Process) -> str:

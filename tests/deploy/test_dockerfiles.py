@@ -98,6 +98,22 @@ def test_nvidias_container_is_named_once():
     ]
 
 
+def test_the_gpu_image_compiles_its_own_folders_and_nothing_of_nvidias():
+    """/app is NVIDIA's, too, and `compileall` fails with the first file that is no Python."""
+    run = " ".join(told(DOCKER / "triton.Dockerfile", "RUN"))
+    [compiled] = re.findall(r"compileall -q (.+?) &&", run)
+    assert all((ROOT / folder).is_dir() for folder in compiled.split())
+    assert "." not in compiled.split()
+
+
+def test_the_gpu_images_user_has_a_home_to_write_to():
+    """NVIDIA's image names one for user 1000, but does not make it."""
+    dockerfile = DOCKER / "triton.Dockerfile"
+    assert re.search(r"\bHOME=/\S+", " ".join(told(dockerfile, "ENV")))
+    [made] = re.findall(r"install --directory --owner=1000 .*", " ".join(told(dockerfile, "RUN")))
+    assert '"$HOME"' in made
+
+
 def test_torch_is_that_of_the_makefile():
     [version] = re.findall(r"TORCH_VERSION=(\S+)", (DOCKER / "cpu.Dockerfile").read_text())
     assert f"torch=={version}\n" in (ROOT / "Makefile").read_text()

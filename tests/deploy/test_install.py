@@ -87,6 +87,7 @@ def test_the_gpu_image_takes_what_a_build_needs_beside_it():
     told = install.arguments("beside", "gpu")
     wanted = Path(told[told.index("--requirement") + 1]).read_text().splitlines()
     assert {"huggingface-hub", "obstore", "packaging", "fastapi"} <= names(wanted)
+    assert "tensorrt-llm" not in names(wanted), "it is there, and pip cannot resolve it again"
     assert '"beside", "gpu"' in (DOCKER / "triton.Dockerfile").read_text()
 
 

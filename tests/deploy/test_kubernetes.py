@@ -186,6 +186,24 @@ def test_probes_ask_ports_and_paths_that_answer():
                 assert asked["path"] == f"{paths[container['name']]}{end}"
 
 
+def test_a_load_is_given_up_no_sooner_than_its_pod():
+    """The image's half an hour is too short for a large model from network storage."""
+    base = yaml.safe_load((KUBERNETES / "base" / "kustomization.yaml").read_text())
+    [literals] = [
+        kept["literals"] for kept in base["configMapGenerator"] if kept["name"] == "triton-settings"
+    ]
+    given = dict(literal.split("=", 1) for literal in literals)
+    probes = [
+        each["startupProbe"]
+        for each in containers()
+        if each["name"] == "triton" and "startupProbe" in each
+    ]
+    assert len(probes) == len(OVERLAYS)
+    for probe in probes:
+        allowed = probe["periodSeconds"] * probe["failureThreshold"]
+        assert int(given["TRITON_START_TIMEOUT_S"]) == allowed
+
+
 def test_no_pod_runs_as_root_or_gains_rights():
     for pod in pods():
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True

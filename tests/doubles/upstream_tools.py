@@ -138,8 +138,18 @@ def _plan(given: argparse.Namespace, version: str) -> dict[str, Any]:
     checkpoint = json.loads((Path(given.checkpoint_dir) / "config.json").read_text())
     names = ("max_batch_size", "max_num_tokens", "max_seq_len")
     built = {name: getattr(given, name) for name in names}
+    _adjust(built, given.max_draft_len or 0)
     config = {"version": version, "pretrained_config": checkpoint, "build_config": built}
     return {"config.json": config, **_ranks(checkpoint["mapping"], "engine")}
+
+
+def _adjust(built: dict[str, int], drafts: int) -> None:
+    """As builder.py does."""
+    batch, longest = built["max_batch_size"], built["max_seq_len"]
+    built["max_num_tokens"] = max(min(built["max_num_tokens"], longest * batch), 32)
+    if drafts:
+        built["max_seq_len"] += drafts
+        built["max_num_tokens"] = max(built["max_num_tokens"], batch * (drafts + 1))
 
 
 def _ranks(mapping: dict[str, int], suffix: str) -> dict[str, str]:

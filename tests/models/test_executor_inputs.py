@@ -53,6 +53,17 @@ def test_greedy_is_top_k_1(given, drawing):
     assert tuple(tensors[name].item() for name in names) == drawing
 
 
+def test_more_of_the_likeliest_tokens_than_its_kernels_take_are_refused():
+    inputs = ExecutorInputs(end_ids=(2,), logits_size=5000)
+
+    def top_k(given: int) -> int:
+        return inputs.of(lambda name: [given] if name == "top_k" else [], 7)["runtime_top_k"].item()
+
+    assert (top_k(1024), top_k(5000)) == (1024, 0), "the whole vocabulary is all"
+    with pytest.raises(Refusal, match="top_k is 1025: the backend takes 1024 at most"):
+        top_k(1025)
+
+
 def test_the_largest_seed_arrives_and_none_is_a_random_one():
     largest = of(seed=[2**64 - 1])["seed"]
     assert (largest.dtype, largest.item()) == (np.uint64, 2**64 - 1)

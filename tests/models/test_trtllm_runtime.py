@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from random import Random
 
 import pytest
 from port import GenerationInput, Job
 from trtllm_library import Library, StartFailed
+from trtllm_runtime import STATS_EVERY_S
 
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.stack import eventually
@@ -105,6 +107,24 @@ def test_an_executor_that_went_while_nobody_asked_is_noticed(runtime):
     assert died.wait(2)
 
 
+def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wait(runtime):
+    """Upstream raises it with the next request or response, of which there may be none."""
+    deaths: list[str] = []
+    died = threading.Event()
+
+    def die(reason: str) -> None:
+        deaths.append(reason)
+        died.set()
+
+    running = runtime({"step_s": 10}, died=die)
+    sink = generate(running, max_tokens=10, wait=False)
+    eventually(lambda: sent(running), 2, "it runs")
+    running._llm._executor._error_queue.put(RuntimeError("MPI worker of rank 1 was killed"))
+    assert died.wait(2)
+    assert deaths == ["TensorRT-LLM's executor has ended: MPI worker of rank 1 was killed"]
+    assert (sink.end, sink.message) == ("failed", deaths[0])
+
+
 def test_a_close_ends_what_runs(runtime):
     running = runtime()
     sink = generate(running, max_tokens=10_000, wait=False)
@@ -140,6 +160,24 @@ def test_its_statistics_become_ours(runtime):
     assert running.stats.decode_tokens == running.stats.decode_steps
     assert running.stats.decode_seconds == pytest.approx(running.stats.decode_steps / 1000)
     eventually(lambda: not running.stats.rows_decoding, 10, "nothing is under way")
+
+
+def test_its_statistics_go_on_in_a_long_answer(runtime):
+    """Upstream's run out at a time-out, until a further request comes."""
+    running = runtime({"step_s": 0.01}, llm_args=json.dumps({"enable_iter_perf_stats": True}))
+    generate(running, max_tokens=10_000, wait=False)
+    eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
+    before = running.stats.decode_steps
+    eventually(lambda: running.stats.decode_steps > before, 5, "and go on being counted")
+
+
+def test_no_statistics_are_asked_for_before_the_first_request(runtime):
+    """Upstream complains of that in the log, each time."""
+    running = runtime(llm_args=json.dumps({"enable_iter_perf_stats": True}))
+    time.sleep(STATS_EVERY_S + 0.1)
+    assert running._llm.complaints == []
+    generate(running)
+    eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
 
 
 @pytest.mark.parametrize(

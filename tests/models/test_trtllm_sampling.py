@@ -32,6 +32,25 @@ def test_all_of_several_end_tokens_end_and_are_in_the_output(runtime):
     assert "min_tokens: TensorRT-LLM holds back" in generate(running, held_back).message
 
 
+@pytest.mark.parametrize("log_probs", [None, 0])
+def test_an_end_token_that_is_not_in_the_output_ends_it_too(runtime, log_probs):
+    """As with TRTLLMSampler. The last response then brings no log-probabilities either."""
+    running = runtime({"answer": [5, 6, 2], "hides_end": True})
+    sink = generate(running, SamplingParams(temperature=0, log_probs=log_probs))
+    assert (sink.ids, sink.end) == ([5, 6], "stop")
+
+
+def test_more_of_the_likeliest_tokens_than_its_kernels_take_are_refused(runtime):
+    running = runtime(logits_size="5000")
+    assert (
+        "top_k is 1025: TensorRT-LLM takes 1024"
+        in generate(running, SamplingParams(top_k=1025)).message
+    )
+    generate(running, SamplingParams(top_k=1024))
+    generate(running, SamplingParams(top_k=5000))  # all of them
+    assert [params.top_k for _, params, _ in sent(running)] == [1024, 0]
+
+
 def test_min_tokens_does_not_hold_back_a_stop_token_and_says_so(runtime):
     stop = SamplingParams(
         temperature=0, min_tokens=2, ignore_eos=True, stop_token_ids=frozenset({5})

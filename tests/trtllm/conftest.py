@@ -107,6 +107,12 @@ def ask(triton: Stack, stack: Stack) -> Iterator[Callable[..., str]]:
                     **fields,
                 )
             )
+            answer = said(message)
+            while '"guide_pending"' in answer:  # as the proxy does
+                answer = said(message)
+            return answer
+
+        def said(message) -> str:
             text = b""
             for response in stub.ModelStreamInfer(iter([message])):
                 if response.error_message:

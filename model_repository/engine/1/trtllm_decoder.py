@@ -50,7 +50,7 @@ class TrtllmDecoder:
             return self.llm.generate_async(
                 job.input.prompt_ids, sampling_params=sampling, streaming=True, **extras
             )
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:  # from 1.3 on its RequestError
             if TOO_LONG in str(error):  # a prompt beyond max_num_tokens, without chunked prefill
                 raise BadParameter("prompt", str(error)) from error
             raise

@@ -90,7 +90,14 @@ def _typed(arguments: dict[str, Any]) -> dict[str, Any]:
 def is_alive(llm: Any) -> bool:
     """What LLM.generate_async asks before each request; nothing public tells it."""
     executor = llm._executor
-    return executor is not None and not executor.is_shutdown()
+    return executor is not None and not executor.is_shutdown() and background_error(llm) is None
+
+
+def background_error(llm: Any) -> BaseException | None:
+    """Of a thread or a worker process. The next request or response will raise it, and end the
+    executor; until then nothing comes any more, and nobody is told."""
+    errors = getattr(llm._executor, "_error_queue", None)
+    return None if errors is None else next(iter(errors.queue), None)
 
 
 def _llm_class(backend: str) -> Any:

@@ -46,7 +46,7 @@ def deliver(job: Job, result: Any) -> bool:
 def _tokens(job: Job, output: Any) -> list[Token]:
     ids = list(output.token_ids_diff)
     wanted = job.input.sampling.log_probs
-    if wanted is None:
+    if wanted is None or not ids:  # then those of the response before may still stand there
         return [Token(token_id) for token_id in ids]
     found = list(output.logprobs_diff)
     if len(found) != len(ids):

@@ -19,7 +19,7 @@ from port import BadParameter, Job
 from stats import Stats
 from trtllm_adapters import Adapters
 from trtllm_decoder import TrtllmDecoder
-from trtllm_library import Library, is_alive
+from trtllm_library import Library, background_error, is_alive
 from trtllm_sampling import Translator
 
 logger = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class TrtllmRuntime:
         self._jobs: dict[str, list[Job]] = {}
         self._tasks: dict[Job, asyncio.Task[None]] = {}
         self._beside: list[asyncio.Task[None]] = []
+        self._is_counting = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="trtllm-runtime", daemon=True)
         self._thread.start()
@@ -87,7 +88,7 @@ class TrtllmRuntime:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._beside += [self._loop.create_task(work) for work in (self._watch(), self._count())]
+        self._beside.append(self._loop.create_task(self._watch()))
         self._loop.run_forever()
         running = [*self._beside, *self._tasks.values()]
         for task in running:
@@ -98,6 +99,9 @@ class TrtllmRuntime:
     # in the loop's thread
 
     def _begin(self, job: Job) -> None:
+        if not self._is_counting:  # asked before its first request, it complains in the log
+            self._is_counting = True
+            self._beside.append(self._loop.create_task(self._count()))
         task = self._tasks[job] = self._loop.create_task(self._generate(job))
         task.add_done_callback(partial(self._ended, job))
         if job.is_cancelled or self._death is not None:
@@ -141,7 +145,8 @@ class TrtllmRuntime:
 
     def _check_alive(self, error: Exception | None) -> None:
         if self._death is None and not is_alive(self._llm):
-            self._death = f"TensorRT-LLM's executor has ended: {error or 'it gave no reason'}"
+            reason = error or background_error(self._llm) or "it gave no reason"
+            self._death = f"TensorRT-LLM's executor has ended: {reason}"
             self._beside.append(self._loop.create_task(self._end_all(self._death)))
 
     async def _end_all(self, reason: str) -> None:
@@ -151,11 +156,18 @@ class TrtllmRuntime:
         await asyncio.gather(*running, return_exceptions=True)
         self._died(reason)
 
+    def _iterations(self) -> Any:
+        """Once these ran out they stay so until the next request comes, unless told otherwise."""
+        iterations = self._llm.get_stats_async(timeout=STATS_WAIT_S)
+        if hasattr(iterations, "mark_undone"):  # there may be none at all
+            iterations.mark_undone()
+        return iterations
+
     async def _count(self) -> None:
         try:
             while True:
                 await asyncio.sleep(STATS_EVERY_S)
-                async for iteration in self._llm.get_stats_async(timeout=STATS_WAIT_S):
+                async for iteration in self._iterations():
                     trtllm_counts.take(self.stats, iteration)
                 if not self._tasks:
                     trtllm_counts.rested(self.stats)

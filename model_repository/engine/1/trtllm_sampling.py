@@ -16,6 +16,7 @@ from trtllm_adapters import Adapters
 from trtllm_library import PYTORCH, Library
 
 SEED_BITS = 63
+TOP_K_AT_MOST = 1024  # its kernels cut a higher one down to this, without a word
 BANNED = -10_000.0  # to a logit; -inf for a whole vocabulary would give NaN, and end the executor
 # Sent only where they change something: not every sampler takes them.
 NEUTRAL = {
@@ -41,6 +42,7 @@ class Translator:
     def translate(self, generation: GenerationInput) -> Any:
         """tensorrt_llm.SamplingParams. Raises BadParameter."""
         sampling = generation.sampling
+        top_k = 0 if sampling.top_k >= self.logits_size else sampling.top_k
         end_id, *other_ends = self.end_ids or (-1,)  # it takes one; the others are stop tokens
         stops = {*sampling.stop_token_ids, *(() if sampling.ignore_eos else other_ends)}
         _check(generation, stops)
@@ -56,7 +58,7 @@ class Translator:
             embedding_bias=self._bias(sampling),
             guided_decoding=self._guide(generation.guide),
             logprobs=_log_probs(sampling),
-            **_drawing(sampling),
+            **_drawing(sampling, top_k),
             **_changed(sampling),
             **self._penalty_range(generation),
         )
@@ -164,14 +166,15 @@ def _log_probs(sampling: SamplingParams) -> int | None:
     return None if sampling.log_probs is None else TOP_LOG_PROBS_AT_MOST
 
 
-def _drawing(sampling: SamplingParams) -> dict[str, Any]:
-    if sampling.temperature == 0 or sampling.top_p == 0 or sampling.top_k == 1:
+def _drawing(sampling: SamplingParams, top_k: int) -> dict[str, Any]:
+    """`top_k`: 0 where it is the whole vocabulary."""
+    if sampling.temperature == 0 or sampling.top_p == 0 or top_k == 1:
         return {"top_k": 1}
-    return {
-        "temperature": sampling.temperature,
-        "top_k": sampling.top_k,
-        "top_p": sampling.top_p,
-    }
+    if top_k > TOP_K_AT_MOST:
+        raise BadParameter(
+            "top_k", f"top_k is {top_k}: TensorRT-LLM takes {TOP_K_AT_MOST} at most, or 0 for all"
+        )
+    return {"temperature": sampling.temperature, "top_k": top_k, "top_p": sampling.top_p}
 
 
 def _changed(sampling: SamplingParams) -> dict[str, Any]:

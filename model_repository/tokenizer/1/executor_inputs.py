@@ -16,6 +16,7 @@ import numpy.typing as npt
 from admission import Refusal
 
 SEED_BITS = 63
+TOP_K_AT_MOST = 1024  # its kernels cut a higher one down to this, without a word
 BANNED = -10_000.0  # to a logit; -inf for a whole vocabulary would give NaN
 Array = npt.NDArray[Any]
 # The elements of an input, none where it was not sent.
@@ -32,7 +33,7 @@ class ExecutorInputs:
     def of(self, given: Elements, prompt_tokens: int) -> dict[str, Array]:
         """By tensor name, each with its batch dimension of 1. Raises Refusal."""
         end_id, stops = self._ends(given)
-        temperature, top_k, top_p = _drawing(given)
+        temperature, top_k, top_p = self._drawing(given)
         seed = _first(given, "seed", None)
         return {
             "input_lengths": np.array([[prompt_tokens]], dtype=np.int32),
@@ -63,6 +64,20 @@ class ExecutorInputs:
             )
         return end_id, stops
 
+    def _drawing(self, given: Elements) -> tuple[float, int, float]:
+        """temperature, top_k, top_p: greedy is top_k 1, as it takes no temperature of 0."""
+        temperature = _first(given, "temperature", 1.0)
+        top_k, top_p = _first(given, "top_k", 0), _first(given, "top_p", 1.0)
+        if temperature == 0 or top_p == 0 or top_k == 1:
+            return 1.0, 1, 1.0
+        if TOP_K_AT_MOST < top_k < self.logits_size:
+            raise Refusal(
+                "invalid_parameter",
+                "top_k",
+                f"top_k is {top_k}: the backend takes {TOP_K_AT_MOST} at most, or 0 for all",
+            )
+        return temperature, top_k if top_k < self.logits_size else 0, top_p
+
     def _bias(self, given: Elements) -> Array:
         """[1, logits_size], or [1, 0] where nothing is added."""
         allowed, biased = given("allowed_token_ids"), given("logit_bias_ids")
@@ -90,15 +105,6 @@ class ExecutorInputs:
                     f"{param} names token {token}, which is outside the vocabulary of "
                     f"{self.logits_size} tokens",
                 )
-
-
-def _drawing(given: Elements) -> tuple[float, int, float]:
-    """temperature, top_k, top_p: greedy is top_k 1, as the backend takes no temperature of 0."""
-    temperature = _first(given, "temperature", 1.0)
-    top_k, top_p = _first(given, "top_k", 0), _first(given, "top_p", 1.0)
-    if temperature == 0 or top_p == 0 or top_k == 1:
-        return 1.0, 1, 1.0
-    return temperature, top_k, top_p
 
 
 def _first(given: Elements, name: str, default: Any) -> Any:

@@ -30,7 +30,8 @@ THEIRS = (
 
 def differences(before: str, after: str) -> list[str]:
     assert before in THEIRS
-    return list(backend_config.differences(backend_config.parsed(THEIRS.replace(before, after, 1))))
+    theirs = backend_config.parsed(THEIRS.replace(before, after, 1))
+    return [one.text for one in backend_config.differences(theirs)]
 
 
 def test_the_template_as_we_know_it_is_ours():

@@ -14,7 +14,7 @@ from build_engines.engine_limits import (
     TrtllmEngine,
 )
 
-TORCH_BEFORE_1_3 = PENALTIES | {"min_p", "bad_words", "seed", "priority"}
+TORCH_BEFORE_1_3 = PENALTIES | {"min_p", "bad_words", "seed", "min_tokens", "priority"}
 
 
 def missing(version=(1, 2), backend="pytorch", **fields) -> frozenset[str]:

@@ -44,11 +44,18 @@ class ScriptedServer:
         self.slept_s.append(seconds)
 
 
-PROGRAM = """
+PROGRAM = '''
 import http.server, os, signal, subprocess, sys, time
 mode, port = sys.argv[1], int(sys.argv[2])
 stub = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
-print(f"stub {stub.pid}", flush=True)
+# As MPI's workers are: in a session of its own, and an orphan once what started it has ended.
+worker = """
+import subprocess, sys
+command, none = [sys.executable, "-c", "import time; time.sleep(300)"], subprocess.DEVNULL
+print(subprocess.Popen(command, start_new_session=True, stdout=none, stderr=none).pid)
+"""
+worker = subprocess.run([sys.executable, "-c", worker], capture_output=True, text=True).stdout
+print(f"stub {stub.pid} worker {worker}", end="", flush=True)
 if mode == "fails":
     print('E1121 01:30:31.4 29688 server.cc:241] "CudaDriverHelper has not been initialized."')
     print("E1121 01:30:31.4 9 lifecycle.cc:642] \\"failed to load 'demo': no file\\\\nAt:\\"")
@@ -63,7 +70,7 @@ class Ready(http.server.BaseHTTPRequestHandler):
         self.end_headers()
     def log_message(self, *args): pass
 http.server.HTTPServer(("127.0.0.1", port), Ready).serve_forever()
-"""
+'''
 
 
 def program(artifacts: Path, mode: str, port: int, *, start_timeout_s: float = 20.0) -> Launch:

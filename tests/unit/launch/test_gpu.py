@@ -42,11 +42,22 @@ def test_another_ones_differences_are_told_and_only_those_that_break_it_fail():
     assert any("speed" in check.detail for check in harmless)
 
 
+def test_parameters_of_a_cpp_backend_that_came_or_went_are_told_and_do_no_harm():
+    """As enable_trt_overlap did, which stands in some versions' template and not in others'."""
+    config = (TEMPLATES / "tensorrt_llm" / "config.pbtxt").read_text()
+    known, here = 'key: "multi_block_mode"', 'key: "enable_trt_overlap"'
+    check = gpu.cpp_backend(config.replace(known, here), CONFIG)
+    assert check.ok
+    assert check.detail == "parameter enable_trt_overlap is new; parameter multi_block_mode is gone"
+
+
 def test_a_cpp_backend_that_differs_fails_and_one_that_is_absent_is_said():
     config = (TEMPLATES / "tensorrt_llm" / "config.pbtxt").read_text()
     other = gpu.cpp_backend(config.replace('"stop"', '"halt"'), CONFIG)
     assert not other.ok
     assert "input stop is gone" in other.detail
+    retyped = gpu.cpp_backend(config.replace("TYPE_UINT64", "TYPE_INT64"), CONFIG)
+    assert not retyped.ok
     absent = gpu.cpp_backend(None, CONFIG)
     assert absent.ok
     assert str(CONFIG) in absent.detail

@@ -32,7 +32,7 @@ http.server.HTTPServer(("127.0.0.1", int(told["--http-port"])), Ready).serve_for
 MPIRUN = """\
 import os, signal, subprocess, sys
 parts = [[]]
-for argument in sys.argv[2:]:
+for argument in sys.argv[sys.argv.index("-n"):]:
     parts.append([]) if argument == ":" else parts[-1].append(argument)
 started = [
     subprocess.Popen(part[2:], env={**os.environ, "OMPI_COMM_WORLD_RANK": str(rank)})
@@ -143,7 +143,7 @@ def test_several_are_upstreams_mpirun(programs):
     backend = "--backend-config=python,shm-region-prefix-name=mine-"
     only = ["--model-control-mode=explicit", "--load-model=m_engine"]
     assert found == [
-        str(programs / "mpirun"), "--allow-run-as-root",
+        str(programs / "mpirun"), "--allow-run-as-root", "--bind-to", "none",
         "-n", "1", "/bin/t", "--x=1", f"{backend}0-",
         ":", "-n", "1", "/bin/t", "--x=1", *only, f"{backend}1-",
         ":", "-n", "1", "/bin/t", "--x=1", *only, f"{backend}2-",
@@ -157,7 +157,7 @@ def test_the_llm_api_over_nodes_has_its_launcher_before_each_rank(programs):
     backend = "--backend-config=python,shm-region-prefix-name="
     only = ["--model-control-mode=explicit", "--load-model=m_engine"]
     assert found == [
-        str(programs / "mpirun"), "--allow-run-as-root",
+        str(programs / "mpirun"), "--allow-run-as-root", "--bind-to", "none",
         "-n", "1", launcher, "/bin/t", f"{backend}0-",
         ":", "-n", "1", launcher, "/bin/t", *only, f"{backend}1-",
     ]  # fmt: skip

@@ -32,6 +32,10 @@ def stub_pid(artifacts: Path) -> int:
     return int((artifacts / "triton" / "tritonserver.log").read_text().split()[1])
 
 
+def worker_pid(artifacts: Path) -> int:
+    return int((artifacts / "triton" / "tritonserver.log").read_text().split()[3])
+
+
 def is_gone(pid: int, within_s: float = 5.0) -> bool:
     end = time.monotonic() + within_s
     while time.monotonic() < end:
@@ -56,6 +60,7 @@ def test_a_stop_leaves_no_process_and_no_region(tmp_path, port, mode):
     status = asyncio.run(life())
     assert status == ("signal 15" if mode == "serves" else "signal 9")
     assert is_gone(stub_pid(tmp_path))
+    assert is_gone(worker_pid(tmp_path))
     assert not region.exists()
 
 
@@ -82,6 +87,18 @@ def test_a_start_that_is_cancelled_leaves_nothing(tmp_path, port):
 
     asyncio.run(life())
     assert is_gone(stub_pid(tmp_path))
+
+
+def test_a_death_leaves_nothing_that_could_hold_a_gpu(tmp_path, port):
+    async def life() -> None:
+        server = TritonServer(program(tmp_path, "serves", port))
+        await server.start()
+        psutil.Process(stub_pid(tmp_path)).parent().kill()
+        await server.wait()
+
+    asyncio.run(life())
+    assert not psutil.pid_exists(stub_pid(tmp_path))
+    assert not psutil.pid_exists(worker_pid(tmp_path)), "before it is started anew"
 
 
 def test_a_death_is_reported_and_a_new_start_works(tmp_path, port):
@@ -160,6 +177,6 @@ def test_a_launcher_that_is_killed_takes_everything_with_it(tmp_path, port):
         assert launcher.stdout is not None
         assert launcher.stdout.readline() == b"ready\n"
         below = psutil.Process(launcher.pid).children(recursive=True)
-        assert len(below) == 3
+        assert len(below) == 4
         os.kill(launcher.pid, signal.SIGKILL)
     assert all(is_gone(process.pid) for process in below)

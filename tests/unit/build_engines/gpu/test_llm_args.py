@@ -191,6 +191,12 @@ def test_the_keys_that_it_cannot_do_without_are_always_there():
     assert wanted <= set(backend()) & set(backend(guided_decoding="off"))
 
 
+def test_its_log_probs_are_over_the_whole_vocabulary():
+    """Normalized, they are over the top_k that are left: 0 for all that is greedy."""
+    template = triton_models.config_of("engine", "tensorrt_llm").parameters
+    assert template["normalize_log_probs"].string_value == "false"
+
+
 def test_lookahead_is_a_decoding_mode_of_it():
     speculative = {"method": "lookahead", "window": 7, "ngram": 5, "verification": 3}
     found = backend(speculative=speculative)

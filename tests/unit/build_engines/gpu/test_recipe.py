@@ -144,7 +144,11 @@ def test_an_engine_plan_is_converted_and_built(tmp_path, name, gpu, family, flag
             " --gemm_plugin auto",
         ),
         (
-            {"kv_cache": {"dtype": "int8"}},
+            {
+                "kv_cache": {"dtype": "int8", "reuse": False},
+                "chunked_prefill": False,
+                "max_num_tokens": 131_072,
+            },
             f"--qformat full_prec {CALIBRATED} --kv_cache_dtype int8",
             " --gemm_plugin auto",
         ),
@@ -161,7 +165,8 @@ def test_a_quantized_engine_plan_comes_through_quantize(tmp_path, gpu, quantize,
         "checkpoint": "python3 /examples/quantization/quantize.py --model_dir <weights> "
         f"--output_dir <checkpoint> --dtype auto {quantize} --export_format tensorrt_llm "
         "--tp_size 2 --pp_size 1",
-        "plan": PLAN.format(length=131_072) + plan,
+        "plan": PLAN.format(length=131_072).replace("8192", str(gpu.get("max_num_tokens", 8192)))
+        + plan,
     }
 
 

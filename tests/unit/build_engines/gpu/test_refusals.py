@@ -32,6 +32,12 @@ PLAN = {"engine": "plan"}
             "fp8 needs Ada",
         ),
         ({"kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "no int8 KV cache"),
+        ({**PLAN, "kv_cache": {"dtype": "int8"}}, "kv_cache.dtype", "set both to false"),
+        (
+            {**PLAN, "kv_cache": {"dtype": "fp8", "reuse": False}},
+            "kv_cache.dtype",
+            "no paged attention over prompts",
+        ),
         (
             {"kv_cache": {"host_offload_gb": 8, "reuse": False}},
             "kv_cache.host_offload_gb",
@@ -90,7 +96,13 @@ def test_it_is_refused_with_the_reason(given, where, said):
         {"quantization": "nvfp4"},  # the GPU is looked at when it is built
         {"quantization": "fp8", "architecture": "ada", "kv_cache": {"dtype": "fp8"}},
         {"tensor_parallel": 8, "expert_parallel": 4},
-        {**PLAN, "quantization": "int8_sq", "kv_cache": {"dtype": "int8"}},
+        {
+            **PLAN,
+            "quantization": "int8_sq",
+            "kv_cache": {"dtype": "int8", "reuse": False},
+            "chunked_prefill": False,
+        },
+        {**PLAN, "quantization": "fp8", "kv_cache": {"dtype": "fp8"}},
         {**PLAN, "quantization": "fp8", "plan": {"gemm_plugin": "off"}},
         {**PLAN, "speculative": {"method": "lookahead"}},
         {"guided_decoding": "llguidance", "speculative": {"method": "mtp"}},

@@ -34,6 +34,28 @@ def test_a_plan_as_it_was_asked_for_passes(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("given", "built"),
+    [
+        # A step never holds more than all requests at their longest.
+        ({"max_batch_size": 2}, {"max_batch_size": 2, "max_num_tokens": 128}),
+        ({"max_batch_size": 8, "max_num_tokens": 16}, {"max_num_tokens": 32}),
+        # Drafts come on top, and must fit into a step.
+        (
+            {"max_num_tokens": 64, "speculative": {"method": "lookahead"}},  # 15 of them
+            {"max_seq_len": 79, "max_num_tokens": 8 * 16},
+        ),
+    ],
+)
+def test_lengths_that_trtllm_build_adjusts_pass_as_it_adjusts_them(tmp_path, given, built):
+    options = GpuOptions.model_validate(
+        {"tensor_parallel": 2, "max_batch_size": 8, "max_num_tokens": 512, **given}
+    )
+    plan = {**PLAN, "build_config": {**BUILT, **built}}
+    folder(tmp_path, plan, "rank0.engine", "rank1.engine")
+    verify.plan(tmp_path, options, version=Version("1.2.1"), max_seq_len=64)
+
+
+@pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"version": "1.1.0"}, r"built by TensorRT-LLM 1\.1\.0, not 1\.2\.1"),

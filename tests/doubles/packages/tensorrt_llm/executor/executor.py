@@ -6,11 +6,12 @@ An adapter says tokens whose ids are higher by its own.
 said instead), `empty_last` (the end comes in a response without tokens), `crash_at` (the executor
 dies when a request has so many tokens), `error_at` (only the request does), `alternatives` (ranks
 that have log-probabilities, the token said being rank 1), `ignores_guides`, `stillborn` (it is
-dead from the beginning).
+dead from the beginning), `hides_end` (an end token is not in the output, as with TRTLLMSampler).
 """
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ from typing import Any
 from ..sampling_params import SamplingParams
 from .guide import Guided
 from .request import LoRARequest
-from .result import GenerationResult, Logprob, Response
+from .result import GenerationResult, IterationResult, Logprob, Response
 
 BLOCK = 32
 
@@ -46,7 +47,8 @@ class GenerationExecutor:
         self._model = model
         self._running: dict[int, Request] = {}
         self._seen: set[tuple[object, tuple[int, ...]]] = set()
-        self._iterations: list[dict[str, Any]] = []
+        self._error_queue: queue.Queue[Exception] = queue.Queue()
+        self.iterations: IterationResult | None = None
         self._lock = threading.Lock()
         self._is_shutdown = bool(script.get("stillborn"))
         threading.Thread(target=self._run, daemon=True).start()
@@ -65,6 +67,9 @@ class GenerationExecutor:
         cache_salt: str | None,
     ) -> GenerationResult:
         with self._lock:
+            if self.iterations is None:
+                self.iterations = IterationResult()
+            self.iterations.mark_undone()
             result = GenerationResult(len(self.requests), self)
             self.requests.append((prompt, sampling, cache_salt))
             self.adapters.append(adapter)
@@ -77,17 +82,19 @@ class GenerationExecutor:
                 adapter,
                 self._cached(prompt, (cache_salt, adapter and adapter.lora_int_id)),
             )
+        self.handle_background_error()
         return result
+
+    def handle_background_error(self) -> None:
+        if not self._error_queue.empty():
+            self._is_shutdown = True
+            raise self._error_queue.get()
 
     def abort_request(self, request_id: int) -> None:
         with self._lock:
             request = self._running.pop(request_id, None)
         if request is not None:
             request.result.put(Response(finish_reason="cancelled"))
-
-    def take_iterations(self) -> list[dict[str, Any]]:
-        taken, self._iterations = self._iterations, []
-        return taken
 
     def _cached(self, prompt: list[int], salt: object) -> int:
         ends = range(BLOCK, len(prompt), BLOCK)
@@ -102,9 +109,9 @@ class GenerationExecutor:
                 batch = list(self._running.items())
             for request_id, request in batch:
                 self._step(request_id, request)
-            if batch:
+            if batch and self.iterations is not None:
                 stats = {"numContextRequests": 0, "numGenRequests": len(batch)}
-                self._iterations.append({"iterLatencyMS": 1.0, "inflightBatchingStats": stats})
+                self.iterations.put({"iterLatencyMS": 1.0, "inflightBatchingStats": stats})
 
     def _step(self, request_id: int, request: Request) -> None:
         token = self._next(request)
@@ -120,6 +127,9 @@ class GenerationExecutor:
             with self._lock:
                 if self._running.pop(request_id, None) is None:
                     return None  # aborted meanwhile
+            if self.script.get("hides_end") and finish == "stop":
+                request.unsent.pop()
+                return request.result.put(Response(finish_reason=finish))
             if self.script.get("empty_last"):
                 self._send(request, None)
             return self._send(request, finish)
@@ -152,7 +162,9 @@ class GenerationExecutor:
     def _send(self, request: Request, finish: str | None) -> None:
         ids, request.unsent = request.unsent, []
         ranks = self.script.get("alternatives") or range(1, 1 + (request.sampling.logprobs or 0))
-        logprobs = [_log_probs(token, ranks) for token in ids] if request.sampling.logprobs else []
+        logprobs = (
+            [_log_probs(token, ranks) for token in ids] if request.sampling.logprobs else None
+        )
         request.result.put(Response(ids, logprobs, finish, cached_tokens=request.cached))
 
     def _crash(self) -> None:

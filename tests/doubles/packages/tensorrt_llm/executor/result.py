@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +37,7 @@ class Response:
     """`error` ends a request in the middle; a finish reason ends it well."""
 
     ids: list[int] = field(default_factory=list)
-    logprobs: list[dict[int, Logprob]] = field(default_factory=list)
+    logprobs: list[dict[int, Logprob]] | None = None
     finish_reason: str | None = None
     error: str | None = None
     cached_tokens: int = 0
@@ -67,7 +68,8 @@ class GenerationResult:
 
     def put(self, response: Response) -> None:
         """From the executor's thread."""
-        self._loop.call_soon_threadsafe(self._queue.put_nowait, response)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, response)
 
     def __aiter__(self) -> GenerationResult:
         return self
@@ -76,6 +78,7 @@ class GenerationResult:
         if self._done:
             raise StopAsyncIteration
         self._handle(await self._queue.get())
+        self._executor.handle_background_error()
         return self
 
     def _handle(self, response: Response) -> None:
@@ -83,9 +86,44 @@ class GenerationResult:
             raise RuntimeError(response.error)
         output = self._outputs[0]
         output._last_token_ids_len = len(output.token_ids)
-        output._last_logprobs_len = len(output.logprobs)
         output.token_ids += response.ids
-        output.logprobs += response.logprobs
+        if response.logprobs is not None:  # else the last ones stay the newest
+            output._last_logprobs_len = len(output.logprobs)
+            output.logprobs += response.logprobs
         self.cached_tokens = response.cached_tokens
         self._done = response.finish_reason is not None
         output.finish_reason = response.finish_reason
+
+
+class IterationResult:
+    """Runs out at a time-out, and stays so until it is marked undone."""
+
+    def __init__(self) -> None:
+        self._done = False
+        self._timeout: float | None = None
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    def set_timeout(self, timeout: float | None) -> None:
+        self._timeout = timeout
+
+    def mark_undone(self) -> None:
+        self._done = False
+
+    def put(self, iteration: dict[str, Any]) -> None:
+        """From the executor's thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, iteration)
+
+    def __aiter__(self) -> IterationResult:
+        return self
+
+    async def __anext__(self) -> dict[str, Any]:
+        if self._done:
+            raise StopAsyncIteration
+        if self._queue.empty():  # not wait_for, which may lose a cancellation before Python 3.12
+            await asyncio.sleep(self._timeout or 0)
+        if self._queue.empty():
+            self._done = True
+            raise StopAsyncIteration
+        return self._queue.get_nowait()

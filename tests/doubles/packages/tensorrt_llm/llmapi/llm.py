@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -60,6 +59,7 @@ class LLM:
             raise RuntimeError(self.script["start_error"])
         self._max_num_tokens = kwargs.get("max_num_tokens", 8192)
         self._stats = kwargs.get("enable_iter_perf_stats", False)
+        self.complaints: list[str] = []
         self._executor: GenerationExecutor | None = GenerationExecutor(Path(model), self.script)
 
     def generate_async(
@@ -89,15 +89,20 @@ class LLM:
         return self._executor.submit(list(inputs), sampling_params, adapter, cache_salt)
 
     def get_stats_async(self, timeout: float | None = 2) -> AsyncIterator[dict[str, Any]]:
-        return self._iterations(timeout)
-
-    async def _iterations(self, timeout: float | None) -> AsyncIterator[dict[str, Any]]:
-        await asyncio.sleep(timeout or 0)
-        if self._stats and self._executor is not None:
-            for iteration in self._executor.take_iterations():
-                yield iteration
+        iterations = None if self._executor is None else self._executor.iterations
+        if iterations is None:
+            self.complaints.append("Iteration statistics are not available yet.")
+        if iterations is None or not self._stats:
+            return _nothing()
+        iterations.set_timeout(timeout)
+        return iterations
 
     def shutdown(self) -> None:
         if self._executor is not None:
             self._executor.shutdown()
             self._executor = None
+
+
+async def _nothing() -> AsyncIterator[dict[str, Any]]:
+    return
+    yield {}
