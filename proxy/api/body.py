@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -39,12 +40,15 @@ class BodyLimits:
 async def read(request: Request, kind: type[Body], *, limits: BodyLimits) -> Body:
     """Raises RequestError: compressed, too large, too deep, not JSON, or not of this shape."""
     coding = request.headers.get("content-encoding", "identity")
-    if coding.lower() != "identity":
+    if coding.lower() not in ("", "identity"):
         raise RequestError(
             f"The body is compressed (Content-Encoding: {echoed(coding)}): send it as it is.",
             code="unsupported_encoding",
             param=None,
         )
+    announced = request.headers.get("content-length", "0")  # the HTTP parser lets only digits pass
+    if int(announced) > limits.bytes:
+        raise _too_large(limits)
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
@@ -56,11 +60,8 @@ async def read(request: Request, kind: type[Body], *, limits: BodyLimits) -> Bod
 def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
     """Raises as `read` does, of what is not compressed."""
     if len(data) > limits.bytes:
-        raise RequestError(
-            f"The request body is larger than {limits.bytes} bytes.",
-            code="request_too_large",
-            param=None,
-        )
+        raise _too_large(limits)
+    data = data.removeprefix(codecs.BOM_UTF8)  # as RFC 8259, 8.1 allows
     if json_depth.exceeds(data, limits.depth):
         raise InvalidRequest(
             f"The body's arrays and objects are nested more than {limits.depth} deep.",
@@ -71,6 +72,14 @@ def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
         return kind.model_validate_json(data)
     except ValidationError as error:
         raise _refusal(error) from error
+
+
+def _too_large(limits: BodyLimits) -> RequestError:
+    return RequestError(
+        f"The request body is larger than {limits.bytes} bytes.",
+        code="request_too_large",
+        param=None,
+    )
 
 
 def _refusal(error: ValidationError) -> InvalidRequest:

@@ -9,9 +9,13 @@ from proxy.launch.incoming import BoundedIncoming
 from proxy.launch.patience import PatientWriting
 
 
-def http(*, reader_timeout_s: float, sender_timeout_s: float) -> type[HttpToolsProtocol]:
-    """For uvicorn.Config."""
-    limits = {"patience_s": reader_timeout_s, "request_timeout_s": sender_timeout_s}
+def http(*, reader_timeout_s: float, sender_timeout_s: float, most: int) -> type[HttpToolsProtocol]:
+    """For uvicorn.Config. `most`: connections at once, WebSockets among them."""
+    limits = {
+        "patience_s": reader_timeout_s,
+        "request_timeout_s": sender_timeout_s,
+        "most_connections": most,
+    }
     return type("BoundedHttp", (PatientWriting, BoundedIncoming), limits)
 
 

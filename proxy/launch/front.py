@@ -13,7 +13,7 @@ from pathlib import Path
 import uvicorn
 
 from proxy.access.leaving import Leaving
-from proxy.launch import connections
+from proxy.launch import connections, descriptors
 from proxy.launch.draining import DrainingServer
 from proxy.launch.errors import LaunchError
 from proxy.launch.signals import Stop
@@ -85,6 +85,7 @@ def _config(app: object, settings: Settings) -> uvicorn.Config:
         http=connections.http(
             reader_timeout_s=settings.slow_reader_timeout_s,
             sender_timeout_s=settings.slow_sender_timeout_s,
+            most=descriptors.for_clients(),
         ),
         ws=connections.websockets(reader_timeout_s=settings.slow_reader_timeout_s),
         ws_max_size=SOCKET_LIMIT_FACTOR * settings.max_request_bytes,

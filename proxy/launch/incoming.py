@@ -10,7 +10,10 @@ import json
 from http import HTTPStatus
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from proxy.launch.hang_ups import NoticedHangUps
+from proxy.launch.upgrades import OnlyToWebSocket
 
 logger = structlog.get_logger(__name__)
 
@@ -18,12 +21,13 @@ HEADERS = {b"content-type": b"application/json", b"connection": b"close"}
 MOST_HEAD_BYTES = 65_536  # also of what a chunked body has beside its content
 
 
-class BoundedIncoming(HttpToolsProtocol):
+class BoundedIncoming(NoticedHangUps, OnlyToWebSocket):
     """`request_timeout_s`: from a connection, or a request's first byte, to the end of its head;
-    and from there between two pieces of its body.
+    and from there between two pieces of its body. `most_connections`: of this process.
     """
 
     request_timeout_s: float
+    most_connections: int
     _limit: asyncio.TimerHandle | None = None
     _since = 0.0
     _is_websocket = False  # and the connection another protocol's
@@ -32,6 +36,9 @@ class BoundedIncoming(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect()
+        if len(self.connections) > self.most_connections:
+            logger.warning("too many connections", client=self.client, most=self.most_connections)
+            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
@@ -51,6 +58,7 @@ class BoundedIncoming(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._expect()
+        self._idle_bytes += 1  # those that came with another request's end are not counted
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -64,6 +72,10 @@ class BoundedIncoming(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._stop_expecting()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._since = self.loop.time()  # what comes behind it was not read until now
+        super().on_response_complete()
 
     def handle_websocket_upgrade(self) -> None:
         self._is_websocket = True
@@ -99,8 +111,8 @@ class BoundedIncoming(HttpToolsProtocol):
             return
         self._limit = None
         logger.info("slow sender cut off", client=self.client)
-        if self._idle_bytes == 0 and self.cycle is None:
-            self.transport.close()  # it connected, and asked for nothing
+        if self._idle_bytes == 0 and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()  # it asked for nothing, or has its answer
             return
         self._refuse(
             HTTPStatus.REQUEST_TIMEOUT,
@@ -116,7 +128,10 @@ class BoundedIncoming(HttpToolsProtocol):
         return cycle.response_started or not cycle.more_body
 
     def _refuse(self, status: HTTPStatus, code: str, message: str) -> None:
-        """As `api.errors` does, without an application."""
+        """As `api.errors` does, without an application; amid an answer there is no place for it."""
+        if self._answers():
+            self.transport.close()
+            return
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
         body = json.dumps({"error": error}).encode()
         head = {**dict(self.server_state.default_headers), **HEADERS}

@@ -18,11 +18,11 @@ class PatientWriting:
 
     patience_s: float
     transport: asyncio.Transport
-    _limit: asyncio.TimerHandle | None = None
+    _until_cut: asyncio.TimerHandle | None = None
 
     def pause_writing(self) -> None:
         super().pause_writing()  # type: ignore[misc]
-        self._limit = asyncio.get_running_loop().call_later(self.patience_s, self._cut_off)
+        self._until_cut = asyncio.get_running_loop().call_later(self.patience_s, self._cut_off)
 
     def resume_writing(self) -> None:
         self._stop_waiting()
@@ -33,9 +33,9 @@ class PatientWriting:
         super().connection_lost(exc)  # type: ignore[misc]
 
     def _stop_waiting(self) -> None:
-        if self._limit is not None:
-            self._limit.cancel()
-            self._limit = None
+        if self._until_cut is not None:
+            self._until_cut.cancel()
+            self._until_cut = None
 
     def _cut_off(self) -> None:
         """Not `close`, which would wait for the client to read what is left."""

@@ -23,11 +23,13 @@ STARTERS = frozenset(name[:COMM] for name in (*MPIRUN, LLM_API_LAUNCHER, "triton
 
 async def first_death(lifeline: int) -> str:
     """Waits until a process that tritonserver had started is gone, and says which."""
-    stubs = _running(lifeline)
+    stubs: dict[psutil.Process, str] | None = None
     while True:
-        for stub, name in stubs.items():
-            if not _lives(stub):
-                return f"its process {stub.pid} is gone: {name}"
+        with contextlib.suppress(OSError):  # no file descriptor is left to look with
+            stubs = _running(lifeline) if stubs is None else stubs
+            for stub, name in stubs.items():
+                if not _lives(stub):
+                    return f"its process {stub.pid} is gone: {name}"
         await asyncio.sleep(POLL_S)
 
 

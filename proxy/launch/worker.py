@@ -7,11 +7,12 @@ What to do comes over CONTROL as JSON; the process's id goes back when it listen
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import sys
-from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from proxy.launch import front
@@ -31,22 +32,25 @@ def main(listening: socket.socket, control: socket.socket) -> None:
 async def _run(
     settings: Settings, listening: socket.socket, control: socket.socket, shared: Path
 ) -> None:
-    def has_started() -> None:
-        control.sendall(f"{os.getpid()}\n".encode())
-
     with stop_on_signals() as stop:
         await front.run(
             settings,
             listening,
             stop=stop,
             say=lambda _: None,  # the launcher says it
-            has_started=has_started,
+            has_started=partial(tell, control),
             shared=shared,
         )
 
 
+def tell(control: socket.socket) -> None:
+    """That it has started. Nobody hears it where a stop was asked for meanwhile."""
+    with contextlib.suppress(BrokenPipeError):
+        control.sendall(f"{os.getpid()}\n".encode())
+
+
 if __name__ == "__main__":
-    with closing(socket.socket(fileno=int(sys.argv[2]))) as control:
+    with contextlib.closing(socket.socket(fileno=int(sys.argv[2]))) as control:
         try:
             main(socket.socket(fileno=int(sys.argv[1])), control)
         except LaunchError as error:

@@ -36,8 +36,7 @@ class StreamMessage:
 def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """The ensemble's request: the tensors that have a value, and the outputs we read."""
     message = _streamed(_message(request.model.triton_model, request, tensors.INPUTS))
-    if request.constraint is not None:
-        message.parameters["guide_may_be_pending"].bool_param = True  # see turns
+    _guide_may_be_pending(message, request)
     for output in tensors.outputs_of(request.model.facts):
         if output.is_wanted(request):
             message.outputs.add(name=output.name)
@@ -53,6 +52,7 @@ def encode_stop(request: EngineRequest) -> service_pb2.ModelInferRequest:
 def encode_admission(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """The prompt for the tokenizer alone."""
     message = _message(request.model.facts.tokenizer_model, request, tensors.TOKENIZER_INPUTS)
+    _guide_may_be_pending(message, request)
     for output in tensors.TOKENIZER_OUTPUTS:
         message.outputs.add(name=output.name)
     return message
@@ -66,6 +66,12 @@ def encode_detokenization(model: ModelCard, ids: Sequence[int]) -> service_pb2.M
     message.raw_input_contents.append(raw)
     message.outputs.add(name=tensors.TEXT_OUTPUT.name)
     return message
+
+
+def _guide_may_be_pending(message: service_pb2.ModelInferRequest, request: EngineRequest) -> None:
+    """See turns."""
+    if request.constraint is not None:
+        message.parameters["guide_may_be_pending"].bool_param = True
 
 
 def _streamed(message: service_pb2.ModelInferRequest) -> service_pb2.ModelInferRequest:

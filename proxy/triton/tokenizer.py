@@ -10,12 +10,13 @@ import grpc
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import EngineFailed
+from proxy.domain.errors import EngineFailed, GuidePending
 from proxy.domain.model import ModelCard
 from proxy.domain.tokenizer import AdmittedPrompt
 from proxy.triton import codec
 from proxy.triton.client import TritonClient
 from proxy.triton.errors import error_of_call
+from proxy.triton.turns import Turns
 
 DETOKENIZE_TIMEOUT_S = 30.0
 
@@ -27,8 +28,13 @@ class TritonTokenizer:
         self._client = client
 
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
-        message = codec.encode_admission(request)
-        outputs = await self._infer(message, timeout_s=request.timeout_s)
+        message, turns = codec.encode_admission(request), Turns(request.timeout_s)
+        while True:
+            try:
+                outputs = await self._infer(message, timeout_s=turns.left_s)
+                break
+            except GuidePending as error:
+                await turns.wait(error)
         ids = _int32(outputs, "input_ids")
         return AdmittedPrompt(ids=ids, max_tokens=_int32(outputs, "request_output_len")[0])
 

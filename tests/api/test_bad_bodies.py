@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -201,8 +204,9 @@ def test_a_compressed_body_is_415_and_not_called_wrong_json(serve, coding):
     assert repr(coding) in error["message"]
 
 
-def test_a_body_that_says_it_is_not_compressed_is_read(serve):
-    headers = {"content-encoding": "Identity"}
+@pytest.mark.parametrize("coding", ["Identity", ""])
+def test_a_body_that_says_it_is_not_compressed_is_read(serve, coding):
+    headers = {"content-encoding": coding}
     response = serve(ScriptedEngine(deltas("a"))).post(CHAT, json=GOOD, headers=headers)
     assert response.status_code == 200
 
@@ -219,3 +223,18 @@ def test_a_body_over_the_limit_is_413(serve):
     response = client.post(CHAT, json={**GOOD, "user": "x" * 2000})
     assert response.status_code == 413
     assert error_of(response)["code"] == "request_too_large"
+
+
+def test_a_body_that_announces_too_much_is_not_waited_for(serve):
+    def endless() -> Iterator[bytes]:
+        yield b"{"
+        pytest.fail("the rest is read")
+
+    client = serve(ScriptedEngine(), max_request_size_mb=0.001)
+    response = client.post(CHAT, content=endless(), headers={"content-length": "1001"})
+    assert error_of(response)["code"] == "request_too_large"
+
+
+def test_a_byte_order_mark_is_passed_over(serve):
+    content = codecs.BOM_UTF8 + json.dumps(GOOD).encode()
+    assert serve(ScriptedEngine(deltas("a"))).post(CHAT, content=content).status_code == 200

@@ -52,14 +52,17 @@ def slow_schema(least: int) -> dict[str, object]:
 def test_slow_guides_hold_up_nobody_else(stack):
     """As many at once as the tokenizer has instances."""
 
-    def ask(**fields: object) -> tuple[httpx.Response, float]:
+    def ask(path: str = "", **fields: object) -> tuple[httpx.Response, float]:
         began = time.monotonic()
         body = {"model": "demo", "messages": ASKED, "max_tokens": 5, **fields}
-        got = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=60)
+        got = httpx.post(f"{stack.url}/v1/chat/completions{path}", json=body, timeout=60)
         return got, time.monotonic() - began
 
     with ThreadPoolExecutor(2) as pool:
-        slow = [pool.submit(ask, guided_json=slow_schema(200 + i)) for i in range(2)]
+        slow = [
+            pool.submit(ask, path, guided_json=slow_schema(200 + i))
+            for i, path in enumerate(("", "/render"))
+        ]
         time.sleep(0.5)
         others = [ask() for _ in range(10)]
         assert not any(one.done() for one in slow)

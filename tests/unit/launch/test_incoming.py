@@ -17,6 +17,7 @@ from proxy.launch.incoming import MOST_HEAD_BYTES
 from proxy.launch.ports import bind
 
 TIMEOUT_S = 0.3
+MOST = 2  # connections
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -24,6 +25,7 @@ UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(b"k" * 16) + b"\r\n\r\n"
 )
+H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bytes]]
 
 
@@ -35,21 +37,22 @@ async def app(scope, receive, send) -> None:
         await asyncio.sleep(2 * TIMEOUT_S)
         await send({"type": "websocket.send", "text": "still here"})
         return
-    message = {"more_body": True}
-    while message.get("more_body"):
+    body, message = b"", {"more_body": True}
+    while message.get("more_body") and scope["path"] != "/at-once":
         message = await receive()
         if message["type"] == "http.disconnect":
             return
-    await asyncio.sleep(2 * TIMEOUT_S)
+        body += message["body"]
+    await asyncio.sleep(0 if scope["path"] == "/at-once" else 2 * TIMEOUT_S)
     await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"answer"})
+    await send({"type": "http.response.body", "body": b"answer to " + body})
 
 
 async def talked(talk: Talk, timeout_s: float = TIMEOUT_S) -> bytes:
     """What a client of its own server ends up with, which waits so long for senders."""
     config = uvicorn.Config(
         app,
-        http=connections.http(reader_timeout_s=60, sender_timeout_s=timeout_s),
+        http=connections.http(reader_timeout_s=60, sender_timeout_s=timeout_s, most=MOST),
         ws=connections.websockets(reader_timeout_s=60),
         lifespan="off",
         log_config=None,
@@ -165,3 +168,51 @@ def test_what_has_no_end_is_refused_before_it_fills_the_memory(start, more):
 )
 def test_what_is_no_http_is_refused_like_everything_else(nonsense):
     assert refusal(uvloop.run(talked(says(nonsense)))) == (400, "invalid_http")
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize("pause_s", [0, 0.05])
+def test_an_upgrade_to_anything_else_is_ignored_and_the_body_kept(is_chunked, pause_s):
+    """As Java's own client asks for HTTP/2."""
+    if is_chunked:
+        pieces = [HEAD + H2C + b"Transfer-Encoding: chunked\r\n\r\n", b"4\r\nbody\r\n0\r\n\r\n"]
+    else:
+        pieces = [HEAD + H2C + b"Content-Length: 4\r\n\r\n", b"body"]
+    pieces.append(GET.replace(b"Host: a", H2C + b"Connection: close"))
+    sent = pieces if pause_s else [b"".join(pieces)]
+    raw = uvloop.run(talked(says(*sent, pause_s=pause_s), timeout_s=60))
+    assert raw.count(b"HTTP/1.1 200") == 2
+    assert raw.count(b"answer to ") == 2
+    assert b"answer to body" in raw
+
+
+def test_a_websocket_amid_an_answer_ends_the_connection():
+    """The answer would go on for a client that has left."""
+    assert uvloop.run(talked(says(GET, UPGRADE, pause_s=0.05))) == b""
+
+
+def test_what_is_wrong_behind_a_request_does_not_stand_in_its_answer():
+    assert uvloop.run(talked(says(GET, b"\0", pause_s=0.05))) == b""
+
+
+def test_a_body_that_does_not_go_on_after_its_answer_is_not_answered_again():
+    early = HEAD.replace(b"POST /", b"POST /at-once") + b"Content-Length: 10\r\n\r\n"
+    raw = uvloop.run(talked(says(early, b"half", pause_s=0.05)))
+    assert raw.count(b"HTTP/1.1") == 1
+
+
+def test_one_connection_too_many_is_closed_and_room_is_made_by_those_that_leave():
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        address = writer.get_extra_info("peername")
+        others = [await asyncio.open_connection(*address) for _ in range(MOST)]
+        assert await others[-1][0].read() == b""
+        for _, other in others:
+            other.close()
+        await asyncio.sleep(0.05)
+        last, asking = await asyncio.open_connection(*address)
+        asking.write(GET.replace(b"/", b"/at-once", 1))
+        raw = await last.readuntil(b"\r\n")
+        asking.close()
+        return raw
+
+    assert uvloop.run(talked(talk, timeout_s=60)) == b"HTTP/1.1 200 OK\r\n"

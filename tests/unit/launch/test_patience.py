@@ -36,13 +36,16 @@ async def flood(scope, receive, send) -> None:
     await send({"type": "http.response.body", "body": b"end"})
 
 
-async def read(request: bytes, pause_s: float) -> int:
-    """Bytes that came to a client that begins to read after a pause, and leaves with all parts."""
+async def read(request: bytes, pause_s: float, *, more: bytes = b"") -> int:
+    """Bytes that came to a client that begins to read after a pause, and leaves with all parts.
+
+    `more` it says in the midst of the pause.
+    """
     sock = bind("127.0.0.1", 0, "PORT")
     sock.listen()
     config = uvicorn.Config(
         flood,
-        http=connections.http(reader_timeout_s=PATIENCE_S, sender_timeout_s=60),
+        http=connections.http(reader_timeout_s=PATIENCE_S, sender_timeout_s=60, most=1),
         ws=connections.websockets(reader_timeout_s=PATIENCE_S),
         lifespan="off",
         log_config=None,
@@ -53,7 +56,9 @@ async def read(request: bytes, pause_s: float) -> int:
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(sock.getsockname())
     client.sendall(request)
-    await asyncio.sleep(pause_s)
+    await asyncio.sleep(pause_s / 2)
+    client.sendall(more)
+    await asyncio.sleep(pause_s / 2)
     reader, writer = await asyncio.open_connection(sock=client)
     try:
         return len(await reader.readexactly(PARTS * len(PART)))
@@ -70,6 +75,12 @@ async def read(request: bytes, pause_s: float) -> int:
 @pytest.mark.parametrize("request_bytes", [GET, UPGRADE], ids=["http", "websocket"])
 def test_a_client_that_does_not_read_is_cut_off(request_bytes):
     assert asyncio.run(read(request_bytes, pause_s=4 * PATIENCE_S)) < PARTS * len(PART)
+
+
+def test_a_client_that_does_not_read_gains_nothing_by_asking_for_more():
+    again = GET.replace(b"Connection: close\r\n", b"")
+    got = asyncio.run(read(again, pause_s=1.5 * PATIENCE_S, more=b"GET"))
+    assert got < PARTS * len(PART)
 
 
 @pytest.mark.parametrize("request_bytes", [GET, UPGRADE], ids=["http", "websocket"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from proxy.launch import ports, shm
+from proxy.launch import ports, shm, stubs
 from proxy.launch.errors import LaunchError
 from proxy.launch.server import TritonServer
 from tests.unit.launch.doubles import program
@@ -137,6 +138,33 @@ async def main():
     await asyncio.sleep(300)
 asyncio.run(main())
 """
+
+
+def test_running_out_of_descriptors_is_no_death(tmp_path, port):
+    """Nothing can be learned of the Python models then; what happens to them is seen afterwards."""
+
+    async def life() -> str:
+        server = TritonServer(program(tmp_path, "serves", port))
+        await server.start()
+        waiting = asyncio.create_task(server.wait())
+        try:
+            await asyncio.sleep(stubs.POLL_S)
+            await without_descriptors(2 * stubs.POLL_S)
+            os.kill(stub_pid(tmp_path), signal.SIGKILL)
+            return await waiting
+        finally:
+            await server.stop()
+
+    assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} is gone: ")
+
+
+async def without_descriptors(seconds: float) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_launcher_that_is_killed_takes_everything_with_it(tmp_path, port):

@@ -34,18 +34,20 @@ REQUEST = EngineRequest(
 
 
 class AnsweringClient:
-    """A TritonClient whose unary calls give these outputs, or raise; keeps what it was sent."""
+    """A TritonClient whose unary calls raise one by one, then give these outputs; keeps what it is
+    sent.
+    """
 
-    def __init__(self, error: Exception | None = None, **outputs: bytes) -> None:
+    def __init__(self, *errors: Exception, **outputs: bytes) -> None:
         self.stub = self
-        self.error = error
+        self.errors = list(errors)
         self.outputs = outputs
         self.sent: list[service_pb2.ModelInferRequest] = []
 
     async def ModelInfer(self, message, timeout):  # the stub's own name
         self.sent.append(message)
-        if self.error is not None:
-            raise self.error
+        if self.errors:
+            raise self.errors.pop(0)
         response = service_pb2.ModelInferResponse()
         for name, raw in self.outputs.items():
             response.outputs.add(name=name)
@@ -75,7 +77,15 @@ def test_an_admission_sends_what_the_tokenizer_takes_and_reads_ids_and_limit():
         "guided_decoding_guide_type",
         "guided_decoding_guide",
     ]
-    assert not sent.parameters
+    assert sent.parameters["guide_may_be_pending"].bool_param
+
+
+def test_an_admission_is_asked_again_while_its_guide_is_pending():
+    refused = '{"code": "guide_pending", "param": "guided_decoding_guide", "message": "not yet"}'
+    pending = failure(grpc.StatusCode.INVALID_ARGUMENT, refused)
+    client = AnsweringClient(pending, pending, input_ids=int32(4), request_output_len=int32(7))
+    assert asyncio.run(TritonTokenizer(client).admit(REQUEST)).ids == (4,)
+    assert len(client.sent) == 3
 
 
 def test_detokenizing_gives_each_tokens_bytes():

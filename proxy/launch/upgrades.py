@@ -1,0 +1,69 @@
+"""Requests that would rather speak another protocol. For `connections`.
+
+Java's own client asks for h2c with each first request. Whoever does not know a protocol goes on in
+HTTP/1.1 (RFC 9110, 7.8); httptools, told to, leaves out the request's body and takes it for the
+next request.
+"""
+
+from __future__ import annotations
+
+from httptools import HttpParserUpgrade, HttpRequestParser
+from typing_extensions import Buffer
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+
+class OnlyToWebSocket(HttpToolsProtocol):
+    """Any other upgrade is ignored, and a WebSocket amid an answer ends the connection."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self.parser = _Parser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+
+    @property
+    def is_to_be_read_again(self) -> bool:
+        """The parser has stopped behind the head of a request, for an upgrade to nothing of ours.
+
+        CONNECT has no such fields and no body.
+        """
+        return self.parser.should_upgrade() and self._get_upgrade() not in (None, b"websocket")
+
+    def without_upgrade(self) -> bytes:
+        """The head that was read last."""
+        fields = (b"%b: %b\r\n" % field for field in self.headers if field[0] != b"upgrade")
+        version = self.parser.get_http_version().encode()
+        line = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, version)
+        return line + b"".join(fields) + b"\r\n"
+
+    def on_headers_complete(self) -> None:
+        if not self.is_to_be_read_again:
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self.is_to_be_read_again:
+            super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Nothing would tell the answer under way that its client leaves."""
+        if self.cycle is None or self.cycle.response_complete:
+            super().handle_websocket_upgrade()
+        else:
+            self.transport.close()
+
+
+class _Parser(HttpRequestParser):
+    def __init__(self, protocol: OnlyToWebSocket) -> None:
+        super().__init__(protocol)
+        self._protocol = protocol
+
+    def feed_data(self, data: Buffer) -> None:
+        unread = memoryview(data)
+        while True:
+            try:
+                super().feed_data(unread)
+                return
+            except HttpParserUpgrade as stopped:
+                if not self._protocol.is_to_be_read_again:
+                    raise
+                unread = unread[stopped.args[0] :]
+            super().feed_data(self._protocol.without_upgrade())

@@ -1,0 +1,75 @@
+"""hang_ups: who only stops sending is answered; who has left is noticed at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import uvicorn
+import uvloop
+
+from proxy.launch import connections
+from proxy.launch.ports import bind
+
+ANSWER_S = 0.3
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class App:
+    """Answers after a while, unless its client leaves."""
+
+    has_lost_its_client = False
+
+    async def __call__(self, scope, receive, send) -> None:
+        await receive()
+        leaving = asyncio.ensure_future(receive())
+        done, _ = await asyncio.wait({leaving}, timeout=ANSWER_S)
+        self.has_lost_its_client |= bool(done)
+        leaving.cancel()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"answer"})
+
+
+async def asked(request: bytes, app: App, *, leaves: bool = False) -> bytes:
+    """What comes to a client that closes its sending side, or all."""
+    http = connections.http(reader_timeout_s=60, sender_timeout_s=60, most=10)
+    server = uvicorn.Server(uvicorn.Config(app, http=http, lifespan="off", log_config=None))
+    sock = bind("127.0.0.1", 0, "PORT")
+    sock.listen()
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    reader, writer = await asyncio.open_connection(*sock.getsockname())
+    writer.write(request)
+    await asyncio.sleep(ANSWER_S / 6)
+    try:
+        if leaves:
+            writer.close()
+            await asyncio.sleep(ANSWER_S / 3)
+            return b""
+        writer.write_eof()
+        return await asyncio.wait_for(reader.read(), 10)
+    finally:
+        writer.close()
+        server.should_exit = True
+        await serving
+
+
+@pytest.mark.parametrize("more", [b"", GET], ids=["one", "pipelined"])
+def test_who_only_stops_sending_is_answered_and_the_connection_closed(more):
+    raw = uvloop.run(asked(GET + more, App()))
+    *interim, last = raw.split(b"HTTP/1.1 ")[1:]
+    assert interim[-1] == b"100 Continue\r\n\r\n"
+    assert last.startswith(b"200 OK")
+    assert b"connection: close" in last
+    assert b"answer" in last
+    assert raw.count(b"answer") == raw.count(b" 200 OK") == 1 + bool(more)
+
+
+@pytest.mark.parametrize("more", [b"", GET], ids=["one", "pipelined"])
+def test_who_leaves_is_noticed_before_the_answer(more):
+    app = App()
+    uvloop.run(asked(GET + more, app, leaves=True))
+    assert app.has_lost_its_client
+
+
+def test_an_older_client_that_knows_no_interim_responses_is_sent_none():
+    assert uvloop.run(asked(GET.replace(b"1.1", b"1.0"), App())) == b""
