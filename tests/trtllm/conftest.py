@@ -107,9 +107,8 @@ def ask(triton: Stack, stack: Stack) -> Iterator[Callable[..., str]]:
                     **fields,
                 )
             )
-            answer = said(message)
-            while '"guide_pending"' in answer:  # as the proxy does
-                answer = said(message)
+            while '"guide_pending"' in (answer := said(message)):  # as the proxy does
+                continue
             return answer
 
         def said(message) -> str:

@@ -19,6 +19,10 @@ from build_engines.gpu.toolkit import Toolkit
 from build_engines.models_file import ModelsFile
 from tests.fixtures.published import config
 
+INT8_CACHE = {  # without what needs paged prompts
+    "kv_cache": {"dtype": "int8", "reuse": False}, "chunked_prefill": False,
+    "max_num_tokens": 131_072,
+}  # fmt: skip
 H100 = Device(memory_gb=80, architecture="hopper")
 
 
@@ -144,11 +148,7 @@ def test_an_engine_plan_is_converted_and_built(tmp_path, name, gpu, family, flag
             " --gemm_plugin auto",
         ),
         (
-            {
-                "kv_cache": {"dtype": "int8", "reuse": False},
-                "chunked_prefill": False,
-                "max_num_tokens": 131_072,
-            },
+            INT8_CACHE,
             f"--qformat full_prec {CALIBRATED} --kv_cache_dtype int8",
             " --gemm_plugin auto",
         ),
@@ -161,12 +161,12 @@ def test_an_engine_plan_is_converted_and_built(tmp_path, name, gpu, family, flag
 )
 def test_a_quantized_engine_plan_comes_through_quantize(tmp_path, gpu, quantize, plan):
     found = shown(make(tmp_path, "llama-3.1-8b", {"engine": "plan", "tensor_parallel": 2, **gpu}))
+    tokens = str(gpu.get("max_num_tokens", 8192))
     assert found == {
         "checkpoint": "python3 /examples/quantization/quantize.py --model_dir <weights> "
         f"--output_dir <checkpoint> --dtype auto {quantize} --export_format tensorrt_llm "
         "--tp_size 2 --pp_size 1",
-        "plan": PLAN.format(length=131_072).replace("8192", str(gpu.get("max_num_tokens", 8192)))
-        + plan,
+        "plan": PLAN.format(length=131_072).replace("8192", tokens) + plan,
     }
 
 
@@ -185,10 +185,9 @@ def test_lookahead_and_adapters_are_built_in(tmp_path):
 
 def test_the_cpp_backend_gets_its_own_guide_table(tmp_path):
     found = make(tmp_path, "llama-3.1-8b", {}, runtime="tensorrtllm")
-    assert shown(found)["guide_info"] == (
-        "python3 /examples/generate_xgrammar_tokenizer_info.py --model_dir <weights> "
-        "--output_dir <guide_info>"
-    )
+    program = "/examples/generate_xgrammar_tokenizer_info.py"
+    wanted = f"python3 {program} --model_dir <weights> --output_dir <guide_info>"
+    assert shown(found)["guide_info"] == wanted
     without = make(tmp_path, "llama-3.1-8b", {"guided_decoding": "off"}, runtime="tensorrtllm")
     assert "guide_info" not in shown(without)
 
