@@ -282,13 +282,10 @@ def test_changed_weights_change_every_key(tmp_path):
 
 
 def test_a_plan_belongs_to_a_version_and_a_kind_of_gpu(tmp_path):
+    a100 = Device(memory_gb=80, architecture="ampere")
     found = [
         keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}, version=version, device=device))
-        for version, device in (
-            ("1.2.1", H100),
-            ("1.2.0", H100),
-            ("1.2.1", Device(memory_gb=80, architecture="ampere")),
-        )
+        for version, device in (("1.2.1", H100), ("1.2.0", H100), ("1.2.1", a100))
     ]
     assert len({key["plan"] for key in found}) == 3
     assert len({key["checkpoint"] for key in found}) == 2
