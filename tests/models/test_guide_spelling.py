@@ -122,6 +122,11 @@ def test_a_format_takes_what_is_one(compiled, name, said, is_one):
     assert takes(grammar, json.dumps(said)) is is_one
 
 
+def test_a_property_may_have_the_name_of_a_keyword():
+    schema = {"properties": {name: {"pattern": "^a(b+)?$"} for name in ("default", "enum", "a")}}
+    assert spelled(json.dumps(schema)).count("{0,1}") == 3
+
+
 def test_values_and_names_of_properties_stay_as_they_are():
     kept = {
         "properties": {"pattern": {"type": "string"}, "format": {"const": {"format": "date"}}},

@@ -20,6 +20,8 @@ OPTIONAL_GROUP_IN_EBNF = re.compile(
 )
 EBNF_REGEX = re.compile(r'(?<=\bRegex\(")(?:[^"\\]|\\.)*', re.DOTALL)
 VALUES = frozenset({"const", "enum", "default", "examples"})  # no schemas, whatever they look like
+# Schemas by names of the caller's own.
+NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
 _HOUR = "([01][0-9]|2[0-3])"
 _BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -60,7 +62,7 @@ def _spelled(given: Any) -> Any:
         return [_spelled(one) for one in given]
     if not isinstance(given, dict):
         return given
-    found = {key: value if key in VALUES else _spelled(value) for key, value in given.items()}
+    found = {key: _below(key, value) for key, value in given.items()}
     if isinstance(found.get("pattern"), str):
         found["pattern"] = _whole_groups(OPTIONAL_GROUP, found["pattern"])
     if isinstance(found.get("patternProperties"), dict):
@@ -71,6 +73,12 @@ def _spelled(given: Any) -> Any:
     if isinstance(found.get("format"), str) and found["format"] in FORMATS:
         found["pattern"] = FORMATS[found.pop("format")]
     return found
+
+
+def _below(key: str, value: Any) -> Any:
+    if key in NAMED and isinstance(value, dict):
+        return {name: _spelled(one) for name, one in value.items()}
+    return value if key in VALUES else _spelled(value)
 
 
 def _whole_groups(optional: re.Pattern[str], pattern: str) -> str:
