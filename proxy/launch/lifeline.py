@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
@@ -40,12 +41,20 @@ def main(launcher: int, arguments: list[str]) -> int:
     if child == 0:
         _on_parents_death(signal.SIGKILL)
         os.execv(arguments[0], arguments)
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
-    signal.signal(signal.SIGUSR1, lambda *_: os.kill(child, signal.SIGKILL))
+    for told, number in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGUSR1, signal.SIGKILL)):
+        signal.signal(told, partial(_pass_on, child, number))
     _close_what_is_inherited()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for told in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(told, signal.SIG_IGN)
     _end_what_is_left()
     return status
+
+
+def _pass_on(child: int, number: signal.Signals, *_: object) -> None:
+    """The parent's death is told once for each of its threads; the child may be gone by then."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, number)
 
 
 def _end_what_is_left() -> None:

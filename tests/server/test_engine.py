@@ -71,6 +71,7 @@ def ask(stack):
                 )
             )
             del message.outputs[:]  # all of them
+            message.parameters.pop("guide_may_be_pending", None)  # it waits where others ask again
             return Answer(stub.ModelStreamInfer(iter([message])))
 
         yield asked

@@ -107,11 +107,7 @@ def ask(triton: Stack, stack: Stack) -> Iterator[Callable[..., str]]:
                     **fields,
                 )
             )
-            while '"guide_pending"' in (answer := said(message)):  # as the proxy does
-                continue
-            return answer
-
-        def said(message) -> str:
+            message.parameters.pop("guide_may_be_pending", None)  # it waits where others ask again
             text = b""
             for response in stub.ModelStreamInfer(iter([message])):
                 if response.error_message:
