@@ -12,6 +12,7 @@ from http import HTTPStatus
 import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from proxy.domain.errors import RequestError
 from proxy.launch.hang_ups import NoticedHangUps
 from proxy.launch.upgrades import OnlyToWebSocket
 
@@ -128,12 +129,13 @@ class BoundedIncoming(NoticedHangUps, OnlyToWebSocket):
         return cycle.response_started or not cycle.more_body
 
     def _refuse(self, status: HTTPStatus, code: str, message: str) -> None:
-        """As `api.errors` does, without an application; amid an answer there is no place for it."""
+        """Without an application; amid an answer there is no place for it."""
+        from proxy.api.errors import body_of
+
         if self._answers():
             self.transport.close()
             return
-        error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
-        body = json.dumps({"error": error}).encode()
+        body = json.dumps(body_of(RequestError(message, code=code, param=None))).encode()
         head = {**dict(self.server_state.default_headers), **HEADERS}
         fields = b"".join(b"%b: %b\r\n" % field for field in head.items())
         length = b"content-length: %d\r\n\r\n" % len(body)

@@ -14,12 +14,18 @@ for double in ("backend", "packages"):
 import pytest  # noqa: E402
 
 from tests.fixtures.families import build_families, forget_oracles  # noqa: E402
+from tests.fixtures.guide_info import DemoVocabulary  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def artifacts(tmp_path_factory) -> Iterator[Path]:
     yield build_families(tmp_path_factory.mktemp("families"))
     forget_oracles()
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory) -> DemoVocabulary:
+    return DemoVocabulary(tmp_path_factory.mktemp("guides"))
 
 
 @pytest.fixture

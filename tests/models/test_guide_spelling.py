@@ -14,7 +14,7 @@ from port import Guide
 
 from proxy.structured.keywords import FORMATS
 from proxy.structured.lark import to_ebnf
-from tests.fixtures.guide_info import VOCAB_SIZE, DemoVocabulary, walk
+from tests.fixtures.guide_info import VOCAB_SIZE, walk
 
 WALKS = 100
 LENGTHS = {"email"}  # of its parts; and a walk finds no end of it
@@ -28,11 +28,6 @@ PATTERNS = {
     r"^a(xb+)??$": ("axb", "ab"),
     r"^\(?a[)?](b+)?$": ("(a?b", "(ab"),
 }
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory) -> DemoVocabulary:
-    return DemoVocabulary(tmp_path_factory.mktemp("guides"))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from guide_compiler import GuideCompiler, GuideError
 from guide_state import GuideBroken, GuideMask, GuideState
 from port import Guide
 
-from tests.fixtures.guide_info import VOCAB_SIZE, DemoVocabulary, allowed_ids, walk
+from tests.fixtures.guide_info import VOCAB_SIZE, allowed_ids, walk
 
 WALKS = 20
 STALL_AT_MOST_S = 0.15
@@ -39,11 +39,6 @@ TAG = {
         "end": "</call>",
     },
 }
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory) -> DemoVocabulary:
-    return DemoVocabulary(tmp_path_factory.mktemp("guides"))
 
 
 @pytest.fixture(scope="module")

@@ -26,17 +26,12 @@ from proxy.domain.errors import InvalidSchema
 from proxy.structured.keywords import unenforced
 from proxy.structured.schema import SchemaLimits, checked
 from tests.doubles.sink import KeptTokens
-from tests.fixtures.guide_info import DEMO, VOCAB_SIZE, DemoVocabulary, walk
+from tests.fixtures.guide_info import DEMO, VOCAB_SIZE, walk
 
 CASES = json.loads((Path(__file__).parent / "json_schema_cases.json").read_text())
 ANSWERS = int(os.environ.get("SCHEMA_ANSWERS", "1"))
 TOKENS_AT_MOST = 120
 ROWS = 8
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory) -> DemoVocabulary:
-    return DemoVocabulary(tmp_path_factory.mktemp("guides"))
 
 
 @pytest.fixture(scope="module")

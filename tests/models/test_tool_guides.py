@@ -15,15 +15,10 @@ from proxy.domain.tools import Tool, ToolChoice, ToolMode
 from proxy.structured.reasoning_guides import after_reasoning
 from proxy.structured.tool_guides import JSON_LIST, tool_constraint
 from proxy.tools.families import FAMILIES
-from tests.fixtures.guide_info import VOCAB_SIZE, DemoVocabulary, walk
+from tests.fixtures.guide_info import VOCAB_SIZE, walk
 from tests.fixtures.tool_calls import AUTO, OPTIONAL, REQUIRED, TOOLS, assert_conform, read
 
 WALKS = 12
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory) -> DemoVocabulary:
-    return DemoVocabulary(tmp_path_factory.mktemp("guides"))
 
 
 @pytest.fixture(scope="module")

@@ -76,11 +76,8 @@ class Sandbox:
         told = self._line(end)
         return None if told is None else Answer(told["reason"])
 
-    def close(self) -> None:
-        self._end()
-
     def _start(self) -> None:
-        self._end()
+        self.close()
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(self._timeout_s)
         with theirs:
@@ -102,7 +99,7 @@ class Sandbox:
                 return False
             greeting = {"error": f"it took longer than {START_TIMEOUT_S:g} s"}
         if greeting["error"] is not None:
-            self._end()
+            self.close()
             raise RuntimeError(f"the guide checker does not start: {greeting['error']}")
         self._start_by = 0.0
         return True
@@ -112,7 +109,7 @@ class Sandbox:
         try:
             self._socket.sendall(question, socket.MSG_NOSIGNAL)
         except OSError as error:
-            self._end()
+            self.close()
             raise SandboxDied from error
 
     def _line(self, end: float) -> Any:
@@ -132,13 +129,13 @@ class Sandbox:
         try:
             data = connection.recv(RECEIVED_AT_ONCE)
         except OSError as error:
-            self._end()
+            self.close()
             raise SandboxDied from error
         if not data:
-            raise SandboxTimeout if self._end() == -signal.SIGALRM else SandboxDied
+            raise SandboxTimeout if self.close() == -signal.SIGALRM else SandboxDied
         self._heard += data
 
-    def _end(self) -> int | None:
+    def close(self) -> int | None:
         """The child's exit status, if there was one."""
         self._heard, self._unasked, self._start_by = b"", None, 0.0
         if self._socket is not None:
