@@ -69,13 +69,23 @@ async def run(
     server = _Server(_config(app, settings), has_started)
     relaying = asyncio.create_task(_relay(stop, server, app.state.leaving, say))
     try:
-        await server.serve(sockets=[sock, *(sock.dup() for _ in range(ACCEPTS_A_TURN - 1))])
+        await server.serve(sockets=_accepted_from(sock))
     finally:
         relaying.cancel()
     if server.force_exit:
         await _abandon(server)
     if not server.started and not stop.asked.is_set():
         raise LaunchError("the proxy did not start: its log above says why")
+
+
+def _accepted_from(sock: socket.socket) -> list[socket.socket]:
+    """Copies of one socket, for a listener each.
+
+    Whether a call blocks is no copy's own but the socket's, for other processes that accept from
+    it, too; and `dup` sets it anew. An accept that blocked would stop their event loops.
+    """
+    sock.setblocking(False)
+    return [sock, *(sock.dup() for _ in range(ACCEPTS_A_TURN - 1))]
 
 
 def _config(app: object, settings: Settings) -> uvicorn.Config:

@@ -37,6 +37,11 @@ def ask(stack: Stack, **fields: object) -> httpx.Response:
     return httpx.post(f"{stack.url}/v1/chat/completions", json={**ASKED, **fields}, timeout=30)
 
 
+def starts(stack: Stack) -> int:
+    """How often a worker began to listen."""
+    return len(re.findall(r"worker \d is ready", stack.log.read_text()))
+
+
 def test_they_count_together(scripted_stack):
     assert len(workers(scripted_stack)) == WORKERS
     before = answered(scripted_stack)
@@ -60,6 +65,20 @@ def test_one_that_dies_is_started_again_and_what_it_counted_stays(scripted_stack
     eventually(scripted_stack.is_ready, 20, "ready")
     assert ask(scripted_stack).status_code == 200
     eventually(lambda: answered(scripted_stack) >= before + 1, 5, "it is counted")
+
+
+def test_who_asks_while_one_starts_is_answered(scripted_stack):
+    """A worker that starts must not change the socket that the others accept from.
+
+    Each caller is alone: a call of accept that blocks would end with the next connection.
+    """
+    eventually(lambda: starts(scripted_stack) >= WORKERS, 20, "all have started")
+    before = starts(scripted_stack)
+    workers(scripted_stack)[0].kill()
+    until = time.monotonic() + 60
+    while starts(scripted_stack) == before:
+        assert time.monotonic() < until, "it is not started again"
+        assert httpx.get(f"{scripted_stack.url}/health/live", timeout=10).status_code == 200
 
 
 def test_a_limit_is_one_for_all_of_them_and_a_stop_lets_all_drain(scripted_stack, start):
