@@ -37,6 +37,7 @@ from proxy.settings import Settings, environment
 from proxy.structured.schema import SchemaLimits
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
+from proxy.time_limits import TimeLimits
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.target import Target
@@ -80,8 +81,7 @@ def compose(
         Telemetry(metrics),
         Concurrency(settings.concurrent_requests, shared and shared / "permits"),
         HttpTools(policy.secrets(entries, environment())),
-        request_timeout_s=settings.request_timeout_s,
-        stall_timeout_s=settings.stall_timeout_s,
+        limits=TimeLimits(settings.stall_timeout_s, whole_s=settings.request_timeout_s),
     )
 
     leaving = Leaving()

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from typing_extensions import assert_never
 
-from proxy import infilling, parsers, prompting, stalls
+from proxy import infilling, parsers, prompting
 from proxy.access.concurrency import Concurrency
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
@@ -37,6 +37,7 @@ from proxy.server_tools.offer import offered
 from proxy.structured import checks
 from proxy.structured.attempts import Attempts
 from proxy.structured.blame import blamed
+from proxy.time_limits import TimeLimits, limited
 from proxy.timing import Stopwatch
 
 Deltas = AsyncGenerator[TokenDelta, None]
@@ -59,16 +60,14 @@ class Service:
         concurrency: Concurrency,
         tools: ToolRunner,
         *,
-        request_timeout_s: float,
-        stall_timeout_s: float,
+        limits: TimeLimits,
     ) -> None:
         self._registry = registry
         self._engine = engine
         self._watcher = watcher
         self._concurrency = concurrency
         self._tools = tools
-        self._request_timeout_s = request_timeout_s
-        self._stall_timeout_s = stall_timeout_s
+        self._limits = limits
 
     def generate(self, request: GenerationRequest, delivery: Delivery | None = None) -> Events:
         """Events that end with one Finished, or raise a ProxyError.
@@ -182,12 +181,12 @@ class Service:
                         raise EngineFailed("The engine's stream ended without a finish reason.")
 
     def _deltas(self, asked: EngineRequest) -> Deltas:
-        return stalls.watched(self._engine.generate(asked), self._stall_timeout_s)
+        return limited(self._engine.generate(asked), self._limits)
 
     def _asked(self, request: GenerationRequest, card: ModelCard, rules: Rules) -> EngineRequest:
         """Raises InvalidRequest: the model cannot take it."""
         parsers.check(request, card)
-        asked = _engine_request(request, card, self._request_timeout_s)
+        asked = _engine_request(request, card, self._limits.whole_s)
         if (guide := rules.guide(card, asked.text or "")) is not None:
             asked = replace(asked, constraint=guide)
         if missing := sorted(asked.asks_for - card.capabilities):

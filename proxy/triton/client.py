@@ -29,7 +29,12 @@ from proxy.triton.endings import Ending
 from proxy.triton.errors import error_of_message, error_of_status
 from proxy.triton.streams.grpc_aio import GrpcAioStreams
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
-from proxy.triton.streams.port import ResponseStream, StreamFailed, Streams
+from proxy.triton.streams.port import (
+    LET_GO_TIMEOUT_S,
+    ResponseStream,
+    StreamFailed,
+    Streams,
+)
 from proxy.triton.target import Target
 from proxy.triton.turns import Turns
 
@@ -71,10 +76,12 @@ class TritonClient:
         await self._resources.aclose()
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
-        """See domain.engine.Engine."""
+        """See domain.engine.Engine. A call that meets its deadline is cancelled by the server, too,
+        so it has time left for a stop when the request has none.
+        """
         asked, turns = codec.encode(request), Turns(request.timeout_s)
         while True:
-            stream = self._streams.open(asked, timeout_s=turns.left_s)
+            stream = self._streams.open(asked, timeout_s=turns.left_s + LET_GO_TIMEOUT_S)
             ending = Ending(request) if tensors.is_cpp(request.model.facts) else None
             has_begun = has_ended = False  # ended in the engine: nothing is left to stop
             try:

@@ -15,7 +15,7 @@ LAYERS = [
         "proxy.registry",
         "proxy.text",
         "proxy.stops",
-        "proxy.stalls",
+        "proxy.time_limits",
         "proxy.timing",
         "proxy.infilling",
         "proxy.prompt_echo",

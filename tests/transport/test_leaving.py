@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
 from tritonclient.grpc import service_pb2
 
 from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import DeadlineExceeded
+from proxy.domain.output import TokenDelta
 from proxy.domain.request import Sampling
+from proxy.time_limits import TimeLimits, limited
 from proxy.triton.client import TritonClient
 from proxy.triton.target import Target
 from tests.doubles.engine import CARD
@@ -17,7 +21,7 @@ from tests.doubles.http2_peer import Peer, PeerConnection, data
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
 
-REQUEST = EngineRequest(id="r", model=CARD, text="x", timeout_s=10, sampling=Sampling())
+REQUEST = EngineRequest(id="r", model=CARD, text="x", timeout_s=0.5, sampling=Sampling())
 TOKEN = b"\x01\0\0\0a"  # as Triton writes a tensor of strings
 
 
@@ -30,7 +34,28 @@ def answer(*, final: bool) -> bytes:
     return message.SerializeToString()
 
 
-async def test_a_stream_that_is_left_early_ends_by_itself(transport):
+async def leave(deltas: AsyncGenerator[TokenDelta, None]) -> None:
+    assert (await anext(deltas)).token_bytes == (b"a",)
+    await deltas.aclose()
+
+
+async def hang_up(deltas: AsyncGenerator[TokenDelta, None]) -> None:
+    await anext(deltas)
+    waiting = asyncio.ensure_future(anext(deltas))
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def run_out_of_time(deltas: AsyncGenerator[TokenDelta, None]) -> None:
+    with pytest.raises(DeadlineExceeded):
+        async for _ in limited(deltas, TimeLimits(9, whole_s=REQUEST.timeout_s)):
+            pass
+
+
+@pytest.mark.parametrize("end", [leave, hang_up, run_out_of_time])
+async def test_a_stream_that_is_left_early_ends_by_itself(transport, end):
     stopped = []
 
     async def generating(peer: PeerConnection) -> None:
@@ -47,9 +72,7 @@ async def test_a_stream_that_is_left_early_ends_by_itself(transport):
     async with Peer(generating) as peer:
         target = Target(f"localhost:{peer.port}")
         async with TritonClient(target, "grpc" if transport == "grpc" else "lean") as client:
-            deltas = client.generate(REQUEST)
-            assert (await anext(deltas)).token_bytes == (b"a",)
-            await deltas.aclose()
+            await end(client.generate(REQUEST))
         assert stopped == [("r", "stop")]
         assert not peer.connections[0].resets
 

@@ -19,6 +19,7 @@ from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt, TokenPrompt
 from proxy.registry import Registry
 from proxy.service import Service
+from proxy.time_limits import TimeLimits
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.tools import ScriptedTools
 
@@ -55,8 +56,7 @@ def service(
         Unwatched(),
         limit or Concurrency(None),
         ScriptedTools(),
-        request_timeout_s=9,
-        stall_timeout_s=stall_timeout_s,
+        limits=TimeLimits(stall_timeout_s, whole_s=9),
     )
 
 

@@ -22,13 +22,14 @@ class GrpcAioStream:
         self._home = home
         self._call = call
         self._background = background
+        self._reading: asyncio.Task[Any] | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> service_pb2.ModelStreamInferResponse:
         try:
-            response = await self._call.read()
+            response = await self._response()
             if response is None:  # grpc.aio has logged why
                 self._call.cancel()
                 raise StreamFailed(grpc.StatusCode.INTERNAL, "a message cannot be parsed")
@@ -47,6 +48,17 @@ class GrpcAioStream:
 
     def cancel(self) -> None:
         self._call.cancel()
+
+    async def _response(self) -> Any:
+        """One that is cancelled leaves its read to the next: grpc.aio would cancel the call."""
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().create_task(self._call.read())
+        reading = self._reading
+        try:
+            return await asyncio.shield(reading)
+        finally:
+            if reading.done():
+                self._reading = None
 
     def let_go(self) -> None:
         task = asyncio.get_running_loop().create_task(self._drain())

@@ -1,15 +1,18 @@
-"""stalls: what passes, what counts as silence, and who is closed."""
+"""time_limits: what passes, what counts as silence or as too long, and who is closed."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
-from proxy.domain.errors import EngineStalled
-from proxy.stalls import watched
+from proxy.domain.errors import DeadlineExceeded, EngineStalled
+from proxy.time_limits import TimeLimits, limited
 
 SHORT_S = 0.05
+ONLY_SILENCE = TimeLimits(SHORT_S, whole_s=60)
+ONLY_WHOLE = TimeLimits(60, whole_s=SHORT_S)
 
 
 class Items:
@@ -30,9 +33,11 @@ class Items:
             self.is_closed = True
 
 
-async def collected(items: Items, rest_s: float = 0.0) -> list[float]:
+async def collected(
+    items: Items, rest_s: float = 0.0, limits: TimeLimits = ONLY_SILENCE
+) -> list[float]:
     got = []
-    async for item in watched(items.run(), SHORT_S):
+    async for item in limited(items.run(), limits):
         got.append(item)
         await asyncio.sleep(rest_s)
     return got
@@ -60,6 +65,35 @@ def test_silence_is_an_error_and_closes_the_items(pauses_s):
 def test_the_consumers_own_time_does_not_count():
     items = Items(0, 0, 0)
     assert len(asyncio.run(collected(items, rest_s=2 * SHORT_S))) == 3
+
+
+@pytest.mark.parametrize("pauses_s", [(), [0.01] * 20])
+def test_a_request_that_takes_too_long_is_an_error_and_closes_the_items(pauses_s):
+    items = Items(*pauses_s, hangs=True)
+
+    async def run() -> None:
+        began = time.monotonic()
+        with pytest.raises(DeadlineExceeded, match=r"than 0\.05 seconds"):
+            await collected(items, limits=ONLY_WHOLE)
+        assert items.is_closed
+        assert time.monotonic() - began >= SHORT_S
+        await asyncio.sleep(0)  # the task itself is not cancelled
+
+    asyncio.run(run())
+
+
+def test_time_that_is_over_while_the_consumer_is_busy_is_told_when_it_comes_back():
+    items = Items(0, 0, 0)
+
+    async def run() -> None:
+        got = limited(items.run(), ONLY_WHOLE)
+        await anext(got)
+        await asyncio.sleep(2 * SHORT_S)
+        with pytest.raises(DeadlineExceeded):
+            await anext(got)
+        assert items.is_closed
+
+    asyncio.run(run())
 
 
 def test_a_cancel_from_outside_stays_a_cancel():
