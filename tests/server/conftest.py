@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import openai
@@ -13,7 +12,7 @@ import pytest
 import yaml
 
 from tests.fixtures.scripted import scripted
-from tests.fixtures.stack import ROOT, Stack, free_port
+from tests.fixtures.stack import ROOT, Stack, free_port, stopped_at_the_end
 
 ARTIFACTS = ROOT / "artifacts" / "tests"
 ROWS = 8  # of `endless`
@@ -55,7 +54,7 @@ def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
     None takes one of the usual variables away.
     """
-    with ExitStack() as cleanup:
+    with stopped_at_the_end() as stacks:
 
         def run(*command: str, module: str = "proxy.cli", **settings: object) -> Stack:
             environment = {
@@ -71,7 +70,7 @@ def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             given = {name: value for name, value in environment.items() if value is not None}
             text = {name: str(value) for name, value in given.items()}
             stack = Stack([*command], text, log, module)
-            cleanup.callback(stack.stop)
+            stacks.append(stack)
             return stack
 
         yield run

@@ -12,6 +12,7 @@ from proxy.domain.errors import DeadlineExceeded, InvalidRequest, ModelUnavailab
 from proxy.domain.model import ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import Sampling
+from proxy.time_limits import TimeLimits, limited
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.target import Target
@@ -88,8 +89,9 @@ async def test_an_unknown_model(client):
 async def test_a_deadline_ends_the_stream_and_the_engine(client, stack):
     before = stack.settled_engine("endless")
     async with client:
+        running = client.generate(await asked(client, "endless", max_tokens=4000))
         with pytest.raises(DeadlineExceeded):
-            await deltas(client, await asked(client, "endless", max_tokens=4000, timeout_s=0.3))
+            _ = [one async for one in limited(running, TimeLimits(silence_s=9, whole_s=0.3))]
     after = stack.settled_engine("endless")
     assert after["generated_tokens"] - before["generated_tokens"] < 4000
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from proxy.domain.request import Sampling
 from proxy.triton import codec
 from tests.doubles.engine import FACTS
 from tests.fixtures.adapters import write
-from tests.fixtures.stack import Stack, eventually, free_port
+from tests.fixtures.stack import Stack, eventually, free_port, stopped_at_the_end
 from tests.fixtures.trtllm_models import TrtllmModels
 from tests.trtllm.streams import STREAMS
 
@@ -40,7 +39,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> TrtllmModels:
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """run(artifacts) -> a tritonserver over that folder; run(proxy_for=triton) -> a proxy."""
-    with ExitStack() as cleanup:
+    with stopped_at_the_end() as stacks:
 
         def started(artifacts: Path | None = None, proxy_for: Stack | None = None) -> Stack:
             folder = tmp_path_factory.mktemp("run")
@@ -56,7 +55,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
                 environment |= {"MODELS_FILE": str(others)}
                 environment |= {"TRITON_METRICS_PORT": str(proxy_for.triton_metrics_port)}
             stack = Stack(command, environment, folder / "log.txt", module)
-            cleanup.callback(stack.stop)
+            stacks.append(stack)
             return stack
 
         yield started
