@@ -6,6 +6,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from proxy.launch.draining import DrainingWebSocket
 from proxy.launch.incoming import BoundedIncoming
+from proxy.launch.old_clients import UnchunkedForOldClients
 from proxy.launch.patience import PatientWriting
 
 
@@ -16,7 +17,7 @@ def http(*, reader_timeout_s: float, sender_timeout_s: float, most: int) -> type
         "request_timeout_s": sender_timeout_s,
         "most_connections": most,
     }
-    return type("BoundedHttp", (PatientWriting, BoundedIncoming), limits)
+    return type("BoundedHttp", (PatientWriting, UnchunkedForOldClients, BoundedIncoming), limits)
 
 
 def websockets(*, reader_timeout_s: float) -> type[DrainingWebSocket]:
