@@ -177,6 +177,7 @@ def test_a_guide_that_would_be_ignored_is_refused(runtime, parameters, guide, me
     [
         (Guide("json", ""), "json", '{"type": ["object", "array"]}'),
         (Guide("json_schema", "{}"), "json", "{}"),
+        (Guide("json_schema", '{"pattern": "a(b)?"}'), "json", '{"pattern": "a(b){0,1}"}'),
         (Guide("regex", "a+"), "regex", "a+"),
         (Guide("ebnf_grammar", "root ::= 'a'"), "grammar", "root ::= 'a'"),
         (Guide("structural_tag", "{}"), "structural_tag", "{}"),

@@ -25,12 +25,12 @@ LOOSE_CHARACTER, CHARACTER = r"[^\"\\\r\n]", r"[^\0-\x1f\"\\]"
 def _json_schema(compiler: Any, text: str) -> Any:
     from xgrammar import Grammar
 
-    grammar = Grammar.from_json_schema(spelled(text), max_whitespace_cnt=WHITESPACE_AT_MOST)
+    grammar = Grammar.from_json_schema(text, max_whitespace_cnt=WHITESPACE_AT_MOST)
     return compiler.compile_grammar(_tightened(grammar) or grammar)
 
 
 def _structural_tag(compiler: Any, text: str) -> Any:
-    compiled = compiler.compile_structural_tag(spelled(text))
+    compiled = compiler.compile_structural_tag(text)
     tightened = _tightened(compiled.grammar)
     return compiled if tightened is None else compiler.compile_grammar(tightened)
 
@@ -46,17 +46,29 @@ def _tightened(grammar: Any) -> Any:
 
 
 KINDS: dict[str, Callable[[Any, str], Any]] = {
-    "json": lambda compiler, _: _json_schema(compiler, ANY_JSON),
+    "json": _json_schema,
     "json_schema": _json_schema,
     "regex": lambda compiler, text: compiler.compile_regex(text),
-    "ebnf_grammar": lambda compiler, text: compiler.compile_grammar(spelled_ebnf(text)),
+    "ebnf_grammar": lambda compiler, text: compiler.compile_grammar(text),
     "structural_tag": _structural_tag,
 }
 
 
 def compile_guide(compiler: Any, kind: str, text: str) -> Any:
     """xgrammar's CompiledGrammar. It raises whatever xgrammar raises; `kind` is one of KINDS."""
-    return KINDS[kind](compiler, text)
+    return KINDS[kind](compiler, rewritten(kind, text))
+
+
+def rewritten(kind: str, text: str) -> str:
+    """What a compiler gets for the guide: TensorRT-LLM's, too, which is xgrammar as well."""
+    match kind:
+        case "json":
+            return ANY_JSON
+        case "json_schema" | "structural_tag":
+            return spelled(text)
+        case "ebnf_grammar":
+            return spelled_ebnf(text)
+    return text
 
 
 def reason(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from grammars import ANY_JSON
+from grammars import rewritten
 from port import TOP_LOG_PROBS_AT_MOST, BadParameter, GenerationInput, Guide, SamplingParams
 from trtllm_adapters import Adapters
 from trtllm_library import PYTORCH, Library
@@ -112,17 +112,16 @@ class Translator:
                 "guided_decoding_guide_type", "this model was started without guided decoding"
             )
         make = self.library.guided_decoding_params
+        text = rewritten(guide.kind, guide.text)
         match guide.kind:
-            case "json":
-                return make(json=ANY_JSON)
-            case "json_schema":
-                return make(json=guide.text)
+            case "json" | "json_schema":
+                return make(json=text)
             case "regex":
-                return make(regex=guide.text)
+                return make(regex=text)
             case "ebnf_grammar":
-                return make(grammar=guide.text)
+                return make(grammar=text)
             case "structural_tag" if self.backend == PYTORCH:
-                return make(structural_tag=guide.text)
+                return make(structural_tag=text)
         raise BadParameter(
             "guided_decoding_guide_type", f"{guide.kind!r} needs TensorRT-LLM's PyTorch backend"
         )
