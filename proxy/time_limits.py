@@ -60,18 +60,17 @@ class _Watch:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._is_waiting = False
-        self._since = 0.0
-        self._end = self._loop.time() + limits.whole_s
+        self._since = self._loop.time()
+        self._end = self._since + limits.whole_s
         self._over: ServiceError | None = None
-        self._has_cancelled = False
-        first_s = min(limits.silence_s, limits.whole_s)
-        self._timer = self._loop.call_later(first_s, self._look)
+        self._timer: asyncio.Handle = self._loop.call_at(self._due(self._since), self._look)
 
     def wait(self) -> None:
-        if self._over is not None:
-            raise self._over
         self._is_waiting = True
         self._since = self._loop.time()
+        if self._since >= self._end:  # what is here already can still be had
+            self._timer.cancel()
+            self._timer = self._loop.call_soon(self._look)
 
     def rest(self) -> None:
         self._is_waiting = False
@@ -81,31 +80,31 @@ class _Watch:
         self._timer.cancel()
 
     def raise_if_over(self) -> None:
-        if self._over is None or not self._has_cancelled:
+        if self._over is None:
             return
         if self._task is not None and hasattr(self._task, "uncancel"):  # from Python 3.11 on
             self._task.uncancel()
         raise self._over
 
     def _look(self) -> None:
+        """Nothing is over while nobody waits: `wait` looks again."""
         now = self._loop.time()
-        silent_until = (self._since if self._is_waiting else now) + self._limits.silence_s
-        if now >= self._end:
-            limit = f"{self._limits.whole_s:g} seconds"
-            self._give_up(
-                DeadlineExceeded(f"The request took longer than {limit} and was stopped.")
-            )
-        elif now >= silent_until:
-            limit = f"{self._limits.silence_s:g} seconds"
-            self._give_up(
-                EngineStalled(f"The engine said nothing for {limit}, and the request was stopped.")
-            )
-        else:
-            self._timer = self._loop.call_at(min(silent_until, self._end), self._look)
-
-    def _give_up(self, error: ServiceError) -> None:
-        """Now, or when the next item is awaited."""
-        self._over = error
-        if self._is_waiting and self._task is not None:
-            self._has_cancelled = True
+        due = self._due(self._since if self._is_waiting else now)
+        if due > now:
+            self._timer = self._loop.call_at(due, self._look)
+        elif self._is_waiting and self._task is not None:
+            self._over = self._too_long() if now >= self._end else self._too_silent()
             self._task.cancel()
+
+    def _due(self, silent_since: float) -> float:
+        return min(silent_since + self._limits.silence_s, self._end)
+
+    def _too_long(self) -> DeadlineExceeded:
+        limit_s = f"{self._limits.whole_s:g}"
+        return DeadlineExceeded(f"The request took longer than {limit_s} seconds and was stopped.")
+
+    def _too_silent(self) -> EngineStalled:
+        limit_s = f"{self._limits.silence_s:g}"
+        return EngineStalled(
+            f"The engine said nothing for {limit_s} seconds, and the request was stopped."
+        )
