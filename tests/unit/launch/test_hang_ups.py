@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-import uvicorn
 import uvloop
 
-from proxy.launch import connections
-from proxy.launch.ports import bind
+from tests.fixtures.own_server import served
 
 ANSWER_S = 0.3
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -32,25 +30,19 @@ class App:
 
 async def asked(request: bytes, app: App, *, leaves: bool = False) -> bytes:
     """What comes to a client that closes its sending side, or all."""
-    http = connections.http(reader_timeout_s=60, sender_timeout_s=60, most=10)
-    server = uvicorn.Server(uvicorn.Config(app, http=http, lifespan="off", log_config=None))
-    sock = bind("127.0.0.1", 0, "PORT")
-    sock.listen()
-    serving = asyncio.create_task(server.serve(sockets=[sock]))
-    reader, writer = await asyncio.open_connection(*sock.getsockname())
-    writer.write(request)
-    await asyncio.sleep(ANSWER_S / 6)
-    try:
-        if leaves:
+    async with served(app) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(request)
+        await asyncio.sleep(ANSWER_S / 6)
+        try:
+            if leaves:
+                writer.close()
+                await asyncio.sleep(ANSWER_S / 3)
+                return b""
+            writer.write_eof()
+            return await asyncio.wait_for(reader.read(), 10)
+        finally:
             writer.close()
-            await asyncio.sleep(ANSWER_S / 3)
-            return b""
-        writer.write_eof()
-        return await asyncio.wait_for(reader.read(), 10)
-    finally:
-        writer.close()
-        server.should_exit = True
-        await serving
 
 
 @pytest.mark.parametrize("more", [b"", GET], ids=["one", "pipelined"])

@@ -9,12 +9,10 @@ import json
 from collections.abc import Awaitable, Callable
 
 import pytest
-import uvicorn
 import uvloop
 
-from proxy.launch import connections
 from proxy.launch.incoming import MOST_HEAD_BYTES
-from proxy.launch.ports import bind
+from tests.fixtures.own_server import served
 
 TIMEOUT_S = 0.3
 MOST = 2  # connections
@@ -50,23 +48,12 @@ async def app(scope, receive, send) -> None:
 
 async def talked(talk: Talk, timeout_s: float = TIMEOUT_S) -> bytes:
     """What a client of its own server ends up with, which waits so long for senders."""
-    config = uvicorn.Config(
-        app,
-        http=connections.http(reader_timeout_s=60, sender_timeout_s=timeout_s, most=MOST),
-        ws=connections.websockets(reader_timeout_s=60),
-        lifespan="off",
-        log_config=None,
-    )
-    server, sock = uvicorn.Server(config), bind("127.0.0.1", 0, "PORT")
-    sock.listen()
-    serving = asyncio.create_task(server.serve(sockets=[sock]))
-    reader, writer = await asyncio.open_connection(*sock.getsockname())
-    try:
-        return await asyncio.wait_for(talk(reader, writer), 10)
-    finally:
-        writer.close()
-        server.should_exit = True
-        await serving
+    async with served(app, sender_timeout_s=timeout_s, most=MOST) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        try:
+            return await asyncio.wait_for(talk(reader, writer), 10)
+        finally:
+            writer.close()
 
 
 def says(*pieces: bytes, pause_s: float = 0) -> Talk:

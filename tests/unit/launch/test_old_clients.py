@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-import uvicorn
 import uvloop
 
-from proxy.launch import connections
-from proxy.launch.ports import bind
+from tests.fixtures.own_server import served
 
 PIECES = [b"data: 1\n\n", b"", b"data: 2\n\n"]
 
@@ -24,25 +22,18 @@ async def streaming(scope, receive, send) -> None:
 
 async def answer(request: bytes) -> bytes:
     """All that comes until the server closes the connection, or sends nothing more."""
-    http = connections.http(reader_timeout_s=60, sender_timeout_s=60, most=10)
-    config = uvicorn.Config(streaming, http=http, lifespan="off", log_config=None)
-    server = uvicorn.Server(config)
-    sock = bind("127.0.0.1", 0, "PORT")
-    sock.listen()
-    serving = asyncio.create_task(server.serve(sockets=[sock]))
-    reader, writer = await asyncio.open_connection(*sock.getsockname())
-    writer.write(request)
-    came = b""
-    try:
-        while piece := await asyncio.wait_for(reader.read(65_536), 1):
-            came += piece
-        return came + b"<closed>"
-    except asyncio.TimeoutError:
-        return came
-    finally:
-        writer.close()
-        server.should_exit = True
-        await serving
+    async with served(streaming) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(request)
+        came = b""
+        try:
+            while piece := await asyncio.wait_for(reader.read(65_536), 1):
+                came += piece
+            return came + b"<closed>"
+        except asyncio.TimeoutError:
+            return came
+        finally:
+            writer.close()
 
 
 @pytest.mark.parametrize("more", [b"", b"Connection: keep-alive\r\n"])

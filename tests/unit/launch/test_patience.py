@@ -7,10 +7,8 @@ import base64
 import socket
 
 import pytest
-import uvicorn
 
-from proxy.launch import connections
-from proxy.launch.ports import bind
+from tests.fixtures.own_server import served
 
 PATIENCE_S = 0.3
 PART = b"x" * 65_536
@@ -41,35 +39,23 @@ async def read(request: bytes, pause_s: float, *, more: bytes = b"") -> int:
 
     `more` it says in the midst of the pause.
     """
-    sock = bind("127.0.0.1", 0, "PORT")
-    sock.listen()
-    config = uvicorn.Config(
-        flood,
-        http=connections.http(reader_timeout_s=PATIENCE_S, sender_timeout_s=60, most=1),
-        ws=connections.websockets(reader_timeout_s=PATIENCE_S),
-        lifespan="off",
-        log_config=None,
-    )
-    server = uvicorn.Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[sock]))
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    client.connect(sock.getsockname())
-    client.sendall(request)
-    await asyncio.sleep(pause_s / 2)
-    client.sendall(more)
-    await asyncio.sleep(pause_s / 2)
-    reader, writer = await asyncio.open_connection(sock=client)
-    try:
-        return len(await reader.readexactly(PARTS * len(PART)))
-    except asyncio.IncompleteReadError as error:
-        return len(error.partial)
-    except ConnectionError:
-        return 0
-    finally:
-        writer.close()
-        server.should_exit = True
-        await serving
+    async with served(flood, reader_timeout_s=PATIENCE_S, most=1) as address:
+        client.connect(address)
+        client.sendall(request)
+        await asyncio.sleep(pause_s / 2)
+        client.sendall(more)
+        await asyncio.sleep(pause_s / 2)
+        reader, writer = await asyncio.open_connection(sock=client)
+        try:
+            return len(await reader.readexactly(PARTS * len(PART)))
+        except asyncio.IncompleteReadError as error:
+            return len(error.partial)
+        except ConnectionError:
+            return 0
+        finally:
+            writer.close()
 
 
 @pytest.mark.parametrize("request_bytes", [GET, UPGRADE], ids=["http", "websocket"])
