@@ -81,7 +81,7 @@ def compose(
         Telemetry(metrics),
         Concurrency(settings.concurrent_requests, shared and shared / "permits"),
         HttpTools(policy.secrets(entries, environment())),
-        limits=TimeLimits(settings.stall_timeout_s, whole_s=settings.request_timeout_s),
+        limits=TimeLimits(silence_s=settings.stall_timeout_s, whole_s=settings.request_timeout_s),
     )
 
     leaving = Leaving()

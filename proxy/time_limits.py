@@ -18,7 +18,7 @@ from proxy.domain.errors import DeadlineExceeded, EngineStalled, ServiceError
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimits:
     """`silence_s`: in which an item is awaited, before the first too. `whole_s`: from the start."""
 

@@ -85,7 +85,7 @@ class Engine(Protocol):
         Raises:
             InvalidRequest: the tokenizer refused it.
             ModelUnavailable: the engine cannot be reached, or went away.
-            DeadlineExceeded: `timeout_s` is over, and nobody has closed them.
+            DeadlineExceeded: `timeout_s` is over, and nobody has closed the deltas.
             EngineFailed: the engine gave up on this request.
         """
         ...

@@ -50,7 +50,7 @@ async def hang_up(deltas: AsyncGenerator[TokenDelta, None]) -> None:
 
 async def run_out_of_time(deltas: AsyncGenerator[TokenDelta, None]) -> None:
     with pytest.raises(DeadlineExceeded):
-        async for _ in limited(deltas, TimeLimits(9, whole_s=REQUEST.timeout_s)):
+        async for _ in limited(deltas, TimeLimits(silence_s=9, whole_s=REQUEST.timeout_s)):
             pass
 
 

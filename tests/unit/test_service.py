@@ -56,7 +56,7 @@ def service(
         Unwatched(),
         limit or Concurrency(None),
         ScriptedTools(),
-        limits=TimeLimits(stall_timeout_s, whole_s=9),
+        limits=TimeLimits(silence_s=stall_timeout_s, whole_s=9),
     )
 
 

@@ -11,8 +11,8 @@ from proxy.domain.errors import DeadlineExceeded, EngineStalled
 from proxy.time_limits import TimeLimits, limited
 
 SHORT_S = 0.05
-ONLY_SILENCE = TimeLimits(SHORT_S, whole_s=60)
-ONLY_WHOLE = TimeLimits(60, whole_s=SHORT_S)
+ONLY_SILENCE = TimeLimits(silence_s=SHORT_S, whole_s=60)
+ONLY_WHOLE = TimeLimits(silence_s=60, whole_s=SHORT_S)
 
 
 class Items:
