@@ -29,8 +29,10 @@ from proxy.api.openai.limits import Limits
 from proxy.api.plain import routes as plain_routes
 from proxy.api.tokens import routes as tokens_routes
 from proxy.domain.engine import Catalog, Engine
+from proxy.domain.sandbox import Sandbox
 from proxy.domain.tokenizer import Tokenizer
 from proxy.registry import Registry
+from proxy.sandbox import ProcessSandbox
 from proxy.server_tools.http_tools import HttpTools
 from proxy.service import Service
 from proxy.settings import Settings, environment
@@ -62,7 +64,8 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
     client = TritonClient(
         target, settings.triton_transport, max_age_s=settings.triton_connection_age_s
     )
-    return compose(settings, client, TritonCatalog(client), TritonTokenizer(client), shared)
+    tokenizer, sandbox = TritonTokenizer(client), ProcessSandbox()
+    return compose(settings, client, TritonCatalog(client), tokenizer, sandbox, shared)
 
 
 def compose(
@@ -70,6 +73,7 @@ def compose(
     engine: Engine,
     catalog: Catalog,
     tokenizer: Tokenizer,
+    sandbox: Sandbox,
     shared: Path | None = None,
 ) -> FastAPI:
     """The proxy over any engine; tests give their own."""

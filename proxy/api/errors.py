@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from http import HTTPStatus
 from typing import Any
 
@@ -22,11 +23,12 @@ STATUS_BY_CODE = {
     "invalid_schema": 422,
     "schema_violation": 422,
     "rate_limit_exceeded": 429,
+    "queue_full": 429,
     "model_unavailable": 503,
     "deadline_exceeded": 504,
     "engine_stalled": 504,
 }
-RETRY_AFTER_S = 1
+RETRY_AFTER_S = 1.0
 # For a base URL without its /v1 or with two, and for SDKs that ask for /v1/responses by default.
 WHERE_IT_IS = "OpenAI's API is at /v1/chat/completions, /v1/completions and /v1/models."
 
@@ -44,7 +46,8 @@ def response_of(error: Exception) -> Response:
     body = body_of(error)
     default = 400 if isinstance(error, RequestError) else 500
     status = STATUS_BY_CODE.get(body["error"]["code"], default)
-    return JSONResponse(body, status, headers=_retry_headers(status))
+    retry_after_s = error.retry_after_s if isinstance(error, RateLimited) else RETRY_AFTER_S
+    return JSONResponse(body, status, headers=_retry_headers(status, retry_after_s))
 
 
 def install(app: FastAPI) -> None:
@@ -84,11 +87,11 @@ def _body(message: str, kind: str, param: str | None, code: str | None) -> dict[
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def _retry_headers(status: int) -> dict[str, str] | None:
+def _retry_headers(status: int, retry_after_s: float) -> dict[str, str] | None:
     if status in (429, 503):
         return {
-            "Retry-After": str(RETRY_AFTER_S),
-            "retry-after-ms": str(RETRY_AFTER_S * 1000),
+            "Retry-After": str(math.ceil(retry_after_s)),
+            "retry-after-ms": str(math.ceil(retry_after_s * 1000)),
             "x-should-retry": "true",
         }
     return {"x-should-retry": "false"} if status == 504 else None

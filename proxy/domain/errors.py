@@ -66,8 +66,13 @@ class UnknownModel(RequestError):
 
 
 class RateLimited(RequestError):
-    def __init__(self, message: str) -> None:
-        super().__init__(message, code="rate_limit_exceeded", param=None)
+    """`retry_after_s`: when the same request may pass."""
+
+    def __init__(
+        self, message: str, *, retry_after_s: float = 1.0, code: str = "rate_limit_exceeded"
+    ) -> None:
+        super().__init__(message, code=code, param=None)
+        self.retry_after_s = retry_after_s
 
 
 class ServiceError(ProxyError):

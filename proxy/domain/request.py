@@ -132,7 +132,8 @@ class GenerationRequest:
     logs_token_ids: log-probabilities tell the ids of their tokens.
     calls_in_parallel: more than one call may be in an answer. constraint: what the caller wants
     the text to conform to. thinking_budget: tokens of reasoning, at most. offers_server_tools: None
-    to offer those that the model has. priority: a higher one goes first.
+    to offer those that the model has. priority: a higher one goes first. caller: who asks, as
+    far as that is known; what is limited for each caller is counted under this name.
     """
 
     id: str
@@ -163,6 +164,7 @@ class GenerationRequest:
     user: str | None = None
     safety_identifier: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    caller: str = ""
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:

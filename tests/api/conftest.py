@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from proxy.app import compose
 from proxy.settings import Settings
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.tool_server import ToolServer, running
 
@@ -30,7 +31,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             if not none.exists():
                 none.write_text("models: {another: {weights: w}}")
             settings = Settings(**{"models_file": none, **settings})
-            app = compose(settings, engine, catalog or FixedCatalog(), ByteTokenizer())
+            app = compose(settings, engine, catalog or FixedCatalog(), ByteTokenizer(), InProcess())
             return stack.enter_context(TestClient(app))
 
         yield start

@@ -13,6 +13,7 @@ from proxy.domain.output import FinishReason
 from proxy.settings import Settings
 from tests.api.test_tools import CATALOG, CHAT, HI, accumulated
 from tests.doubles.engine import ScriptedEngine, deltas
+from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 
 THEIRS = [{"type": "function", "function": {"name": "theirs"}}]
@@ -248,7 +249,7 @@ def test_a_missing_secret_stops_the_start_by_name(policy, monkeypatch):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     path = policy({"headers": {"Authorization": "Bearer ${NO_SUCH_KEY}"}})
     with pytest.raises(ValueError, match=r"models\.demo\.server_tools\.\w+\.headers.*NO_SUCH_KEY"):
-        compose(Settings(models_file=path), rounds("x"), CATALOG, ByteTokenizer())
+        compose(Settings(models_file=path), rounds("x"), CATALOG, ByteTokenizer(), InProcess())
 
 
 def test_a_secret_reaches_the_tool_only(serve, policy, server, monkeypatch, caplog, capfd):

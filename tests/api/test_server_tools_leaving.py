@@ -13,13 +13,14 @@ from proxy.app import compose
 from proxy.settings import Settings
 from tests.api.test_server_tools import call, rounds
 from tests.api.test_tools import CATALOG, CHAT, HI
+from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_while_a_tool_runs_ends_the_tools_call(policy, server, stream):
     engine = rounds(call("slow"), "never")
-    app = compose(Settings(models_file=policy()), engine, CATALOG, ByteTokenizer())
+    app = compose(Settings(models_file=policy()), engine, CATALOG, ByteTokenizer(), InProcess())
 
     async def leave() -> None:
         body = {"model": "demo", "messages": HI, "stream": stream}

@@ -13,6 +13,7 @@ LAYERS = [
     {
         "proxy.access",
         "proxy.registry",
+        "proxy.sandbox",
         "proxy.text",
         "proxy.stops",
         "proxy.time_limits",

@@ -1,0 +1,125 @@
+"""Child processes with limits on CPU time and memory; see domain.sandbox.Sandbox. Made by `app`.
+
+anyio's process pool, which kills a child that overruns. Nothing starts before the first call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import resource
+import signal
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
+
+from proxy.domain.errors import RateLimited
+from proxy.domain.sandbox import TooCostly
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+MB = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxLimits:
+    """cpu_s, memory_bytes: of one call, beyond what an idle child has. waiting: of one caller.
+
+    wall_s: for a call that waits instead of computing.
+    """
+
+    processes: int = 2
+    cpu_s: float = 2.0
+    memory_bytes: int = 512 * MB
+    wall_s: float = 60.0
+    waiting: int = 16
+
+
+class ProcessSandbox:
+    """Belongs to one event loop, which ends its children."""
+
+    def __init__(self, limits: SandboxLimits | None = None) -> None:
+        self._limits = limits or SandboxLimits()
+        self._limiter: CapacityLimiter | None = None
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._waiting: Counter[str] = Counter()
+
+    async def run(
+        self,
+        caller: str,
+        function: Callable[Arguments, Result],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result:
+        call = functools.partial(function, *args, **kwargs)
+        running = asyncio.ensure_future(self._in_turn(caller, call))
+        running.add_done_callback(_look_at)
+        # a caller that disconnects does not end the child: starting another costs more than most
+        # calls, and the limits end it anyway
+        return await asyncio.shield(running)
+
+    async def _in_turn(self, caller: str, call: Callable[[], Result]) -> Result:
+        async with self._turn(caller):
+            return await self._limited(call)
+
+    @asynccontextmanager
+    async def _turn(self, caller: str) -> AsyncIterator[None]:
+        if self._waiting[caller] >= self._limits.waiting:
+            raise RateLimited("Too many of your requests wait to be checked.")
+        self._waiting[caller] += 1
+        try:
+            async with self._turns[caller]:
+                yield
+        finally:
+            self._waiting[caller] -= 1
+            if not self._waiting[caller]:
+                del self._waiting[caller], self._turns[caller]
+
+    async def _limited(self, call: Callable[[], Result]) -> Result:
+        limits = self._limits
+        if self._limiter is None:
+            self._limiter = CapacityLimiter(limits.processes)
+        try:
+            with fail_after(limits.wall_s):
+                return await to_process.run_sync(
+                    _run_limited,
+                    call,
+                    limits.cpu_s,
+                    limits.memory_bytes,
+                    cancellable=True,
+                    limiter=self._limiter,
+                )
+        except (BrokenWorkerProcess, MemoryError, TimeoutError) as error:
+            raise TooCostly(
+                f"it takes more than {limits.cpu_s:g} s or {limits.memory_bytes // MB} MB to check"
+            ) from error
+
+
+def _look_at(call: asyncio.Future[Result]) -> None:
+    """asyncio logs an exception that nobody looked at, as after a caller has disconnected."""
+    if not call.cancelled():
+        call.exception()
+
+
+def _run_limited(call: Callable[[], Result], cpu_s: float, memory_bytes: int) -> Result:
+    """In the child. SIGPROF's default action ends it, amid C code too."""
+    _limit_memory(memory_bytes)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    try:
+        return call()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+@functools.cache
+def _limit_memory(memory_bytes: int) -> None:
+    """Address space beyond what the process has at its first call; and no core file."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,0 +1,116 @@
+"""Calls in child processes: results, errors, limits, and turns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from proxy.domain.errors import RateLimited
+from proxy.domain.sandbox import TooCostly
+from proxy.sandbox import MB, ProcessSandbox, SandboxLimits
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def process_id() -> int:
+    return os.getpid()
+
+
+def fail(reason: str) -> None:
+    raise ValueError(reason)
+
+
+def burn() -> None:
+    while True:
+        pass
+
+
+def fill(megabytes: int) -> int:
+    return len(bytearray(megabytes * MB))
+
+
+def stamp(seconds: float) -> tuple[float, float]:
+    began = time.monotonic()
+    time.sleep(seconds)
+    return began, time.monotonic()
+
+
+def run(scenario) -> object:
+    return asyncio.run(scenario)
+
+
+def test_the_result_comes_from_another_process():
+    async def scenario():
+        sandbox = ProcessSandbox()
+        return await sandbox.run("a", double, 21), await sandbox.run("a", process_id)
+
+    result, pid = run(scenario())
+    assert result == 42
+    assert pid != os.getpid()
+
+
+def test_what_the_function_raises_is_raised_here():
+    with pytest.raises(ValueError, match="because"):
+        run(ProcessSandbox().run("a", fail, "because"))
+
+
+def test_a_call_over_its_cpu_time_is_ended_and_the_next_one_runs():
+    async def scenario():
+        sandbox = ProcessSandbox(SandboxLimits(cpu_s=0.2))
+        with pytest.raises(TooCostly, match=r"0\.2 s"):
+            await sandbox.run("a", burn)
+        return await sandbox.run("a", double, 1)
+
+    assert run(scenario()) == 2
+
+
+def test_a_call_over_its_memory_is_ended_and_the_next_one_runs():
+    async def scenario():
+        sandbox = ProcessSandbox(SandboxLimits(memory_bytes=100 * MB))
+        with pytest.raises(TooCostly, match="100 MB"):
+            await sandbox.run("a", fill, 200)
+        return await sandbox.run("a", fill, 20)
+
+    assert run(scenario()) == 20 * MB
+
+
+def test_a_caller_takes_turns_with_itself_and_not_with_others():
+    async def scenario():
+        sandbox = ProcessSandbox(SandboxLimits(processes=3))
+        calls = [sandbox.run(caller, stamp, 0.5) for caller in ("a", "a", "b")]
+        return await asyncio.gather(*calls)
+
+    first, second, other = run(scenario())
+    assert second[0] >= first[1]
+    assert other[0] < second[0]
+
+
+def test_a_caller_may_have_so_many_calls_waiting():
+    async def scenario():
+        sandbox = ProcessSandbox(SandboxLimits(waiting=2))
+        calls = [asyncio.ensure_future(sandbox.run("a", double, n)) for n in range(2)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        with pytest.raises(RateLimited):
+            await sandbox.run("a", double, 2)
+        return await asyncio.gather(*calls)
+
+    assert run(scenario()) == [0, 2]
+
+
+def test_a_caller_that_leaves_frees_its_turn_when_its_call_has_ended():
+    async def scenario():
+        sandbox = ProcessSandbox()
+        call = asyncio.ensure_future(sandbox.run("a", stamp, 0.3))
+        await asyncio.sleep(0.05)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        return await sandbox.run("a", double, 4)
+
+    assert run(scenario()) == 8
