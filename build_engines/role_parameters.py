@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from packaging.version import Version
+from typing_extensions import assert_never
 
 from build_engines import triton_models
 from build_engines.facts import Facts
@@ -17,6 +18,7 @@ from build_engines.models_file import GpuEntry, OnnxEntry, OnnxOptions, Scripted
 # A second. Beside an engine that decodes on the same cores, sending takes what decoding needs.
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
+SCRIPTED_ROWS = 256  # it has none; so many streams it keeps at its pace
 Parameters = dict[str, str]
 
 
@@ -93,6 +95,7 @@ def _by_role(
                 f"{role}_model": triton_models.role_name(name, role) for role in triton_models.ROLES
             },
             "runtime": entry.runtime,
+            "rows": str(_rows(entry)),
             **({"lora_adapters": json.dumps(adapters)} if adapters else {}),
             **facts.as_parameters(),
         },
@@ -128,11 +131,28 @@ def _artifacts(name: str) -> Parameters:
     return {"artifacts_dir": f"../../{name}"}
 
 
-def _onnx(options: OnnxOptions) -> Parameters:
+def _rows(entry: OnnxEntry | ScriptedEntry | GpuEntry) -> int:
+    """Requests that the engine decodes at once."""
+    match entry:
+        case OnnxEntry():
+            return _onnx_rows(entry.onnx)
+        case ScriptedEntry():
+            return SCRIPTED_ROWS
+        case GpuEntry():
+            return entry.gpu.max_batch_size
+        case _:
+            assert_never(entry)
+
+
+def _onnx_rows(options: OnnxOptions) -> int:
     """Eight rows a core: beyond that, a CPU's step grows as fast as its rows."""
+    return options.max_rows or min(64, 8 * _cores())
+
+
+def _onnx(options: OnnxOptions) -> Parameters:
     return {
         "threads": str(options.threads or 0),  # 0: one a core
-        "max_rows": str(options.max_rows or min(64, 8 * _cores())),
+        "max_rows": str(_onnx_rows(options)),
         "max_step_tokens": str(options.max_step_tokens),
         "prefill_stall_ms": str(options.prefill_stall_ms or 0),  # 0: worked out as it runs
     }

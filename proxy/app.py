@@ -12,8 +12,13 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from proxy import policy, readiness
+from proxy.access.admission import Admission
+from proxy.access.bounded_tokenizer import BoundedTokenizer
 from proxy.access.concurrency import Concurrency
+from proxy.access.guide_trials import GuideTrials
+from proxy.access.held_log_probs import HeldLogProbs
 from proxy.access.leaving import Leaving
+from proxy.access.products import ProductLimits
 from proxy.api import dynamo, errors, operations
 from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits
@@ -34,7 +39,7 @@ from proxy.domain.tokenizer import Tokenizer
 from proxy.registry import Registry
 from proxy.sandbox import ProcessSandbox
 from proxy.server_tools.http_tools import HttpTools
-from proxy.service import Service
+from proxy.service import Access, Service
 from proxy.settings import Settings, environment
 from proxy.structured.schema import SchemaLimits
 from proxy.telemetry.metrics import Metrics
@@ -83,13 +88,17 @@ def compose(
         registry,
         engine,
         Telemetry(metrics),
-        Concurrency(settings.concurrent_requests, shared and shared / "permits"),
+        _access(settings, tokenizer, shared),
         HttpTools(policy.secrets(entries, environment())),
+        sandbox,
         limits=TimeLimits(silence_s=settings.stall_timeout_s, whole_s=settings.request_timeout_s),
     )
 
     leaving = Leaving()
-    routers = _adapters(settings, service, registry, tokenizer, leaving)
+    asked = BoundedTokenizer(
+        tokenizer, Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
+    )
+    routers = _adapters(settings, service, registry, asked, leaving)
     app = Documented(
         title="triton-openai",
         responses=ERRORS,
@@ -131,9 +140,10 @@ def _adapters(
     """Every protocol over the one service."""
     bodies = BodyLimits(bytes=settings.max_request_bytes, depth=settings.max_json_depth)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
+    sizes = _limits(settings)
     asking = Asking(
         registry,
-        _limits(settings),
+        sizes,
         Annotator(service, tokenizer),
         reasoning_fields=settings.reasoning_fields,
     )
@@ -149,9 +159,25 @@ def _adapters(
         openai_routes.routes(answers, registry, asking, limits=bodies),
         socket,
         openai_render.routes(service, tokenizer, asking, limits=bodies),
-        plain_routes.routes(answers, registry, limits=bodies),
-        tokens_routes.routes(service, tokenizer, registry, limits=bodies),
+        plain_routes.routes(answers, registry, sizes, limits=bodies),
+        tokens_routes.routes(service, tokenizer, registry, sizes, limits=bodies),
         dynamo.routes(registry),
+    )
+
+
+def _access(settings: Settings, tokenizer: Tokenizer, shared: Path | None) -> Access:
+    return Access(
+        admission=Admission(
+            settings.concurrent_requests, per_row=settings.generations_per_row, shared=shared
+        ),
+        trials=GuideTrials(tokenizer),
+        held=HeldLogProbs(settings.max_held_log_probs),
+        products=ProductLimits(
+            copied_bytes=int(settings.max_copied_mb * 1_000_000),
+            log_probs=settings.max_log_probs,
+        ),
+        isolates_caches=settings.isolate_prefix_caches,
+        hides_cached_tokens=not settings.report_cached_tokens,
     )
 
 
@@ -165,6 +191,7 @@ def _limits(settings: Settings) -> Limits:
         choices=settings.max_choices,
         tools=settings.max_tools,
         tools_bytes=settings.max_tools_bytes,
+        priority=settings.max_priority,
         schemas=SchemaLimits(
             size_bytes=settings.max_schema_bytes,
             depth=settings.max_schema_depth,

@@ -10,12 +10,19 @@ from dataclasses import replace
 from proxy.domain.events import Events, Finished, OutputEvent
 from proxy.domain.output import Usage
 
+BEGIN_AT_ONCE = 4  # to begin one takes a third of a millisecond
+REPLAY_AT_ONCE = 256  # events
+
 
 async def interleaved(streams: Sequence[Events]) -> Events:
     """Events of all streams as they come. An error in one ends all; so does closing this."""
     ready: asyncio.Queue[OutputEvent | Exception | None] = asyncio.Queue(len(streams))
-    tasks = [asyncio.ensure_future(_feed(stream, ready)) for stream in streams]
+    tasks: list[asyncio.Future[None]] = []
     try:
+        for number, stream in enumerate(streams, 1):
+            tasks.append(asyncio.ensure_future(_feed(stream, ready)))
+            if number % BEGIN_AT_ONCE == 0:
+                await asyncio.sleep(0)
         running = len(tasks)
         while running:
             event = await ready.get()
@@ -28,7 +35,10 @@ async def interleaved(streams: Sequence[Events]) -> Events:
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        if tasks:
+            await asyncio.wait(tasks)
+        for stream in streams[len(tasks) :]:
+            await stream.aclose()
 
 
 async def _feed(stream: Events, ready: asyncio.Queue[OutputEvent | Exception | None]) -> None:
@@ -60,7 +70,9 @@ async def best(stream: Events, *, candidates: int, choices: int) -> Events:
         )
         for place, candidate in enumerate(ranked[:choices]):
             index = first // candidates * choices + place
-            for event in events[candidate]:
+            for number, event in enumerate(events[candidate], 1):
+                if number % REPLAY_AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 if isinstance(event, Finished):
                     event = replace(event, usage=spent if index == 0 else Usage())
                 yield replace(event, choice=index)

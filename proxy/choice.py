@@ -36,10 +36,11 @@ class Choice:
         index: int = 0,
         *,
         counts_prompt: bool = True,
+        counts_cached: bool = True,
         parser: OutputParser | None = None,
         specials: Mapping[int, bytes] = NO_SPECIALS,
     ) -> None:
-        self._tally = Tally(counts_prompt=counts_prompt)
+        self._tally = Tally(counts_prompt=counts_prompt, counts_cached=counts_cached)
         self._events = ChoiceEvents(request, index, self._tally)
         strips_space = card.facts.strips_leading_space
         self._echo = PromptEcho(request, strips_leading_space=strips_space, specials=specials)

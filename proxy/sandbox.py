@@ -9,16 +9,14 @@ import asyncio
 import functools
 import resource
 import signal
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
-from proxy.domain.errors import RateLimited
+from proxy.access.caller_turns import CallerTurns
 from proxy.domain.sandbox import TooCostly
 
 Arguments = ParamSpec("Arguments")
@@ -37,7 +35,7 @@ class SandboxLimits:
     cpu_s: float = 2.0
     memory_bytes: int = 512 * MB
     wall_s: float = 60.0
-    waiting: int = 16
+    waiting: int = 256
 
 
 class ProcessSandbox:
@@ -46,8 +44,7 @@ class ProcessSandbox:
     def __init__(self, limits: SandboxLimits | None = None) -> None:
         self._limits = limits or SandboxLimits()
         self._limiter: CapacityLimiter | None = None
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._waiting: Counter[str] = Counter()
+        self._turns = CallerTurns(waiting=self._limits.waiting)
 
     async def run(
         self,
@@ -64,21 +61,8 @@ class ProcessSandbox:
         return await asyncio.shield(running)
 
     async def _in_turn(self, caller: str, call: Callable[[], Result]) -> Result:
-        async with self._turn(caller):
+        async with self._turns.turn(caller):
             return await self._limited(call)
-
-    @asynccontextmanager
-    async def _turn(self, caller: str) -> AsyncIterator[None]:
-        if self._waiting[caller] >= self._limits.waiting:
-            raise RateLimited("Too many of your requests wait to be checked.")
-        self._waiting[caller] += 1
-        try:
-            async with self._turns[caller]:
-                yield
-        finally:
-            self._waiting[caller] -= 1
-            if not self._waiting[caller]:
-                del self._waiting[caller], self._turns[caller]
 
     async def _limited(self, call: Callable[[], Result]) -> Result:
         limits = self._limits

@@ -5,33 +5,30 @@ Called by the protocol adapters; knows no protocol.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from typing_extensions import assert_never
-
-from proxy import infilling, parsers, prompting
-from proxy.access.concurrency import Concurrency
+from proxy import parsers
+from proxy.access.admission import Admission
+from proxy.access.guide_trials import GuideTrials
+from proxy.access.held_log_probs import Held, HeldLogProbs
+from proxy.access.products import ProductLimits
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
 from proxy.domain.delivery import Delivery
 from proxy.domain.engine import Engine, EngineRequest
-from proxy.domain.errors import EngineFailed, InvalidRequest
+from proxy.domain.errors import EngineFailed
 from proxy.domain.events import Events
 from proxy.domain.model import ModelCard
 from proxy.domain.output import TokenDelta
-from proxy.domain.request import (
-    ChatPrompt,
-    GenerationRequest,
-    PromptBatch,
-    TextPrompt,
-    TokenPrompt,
-)
+from proxy.domain.request import GenerationRequest
+from proxy.domain.sandbox import Sandbox
 from proxy.domain.server_tools import ToolRunner
+from proxy.preparation import Preparation
 from proxy.registry import Registry
-from proxy.rules import Rules, rules_of
+from proxy.rules import Rules
 from proxy.server_tools.loop import looped
 from proxy.server_tools.offer import offered
 from proxy.structured import checks
@@ -49,6 +46,32 @@ class Watcher(Protocol):
     def watch(self, request: GenerationRequest, card: ModelCard, events: Events) -> Events: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What bounds the requests of all callers together, and of each.
+
+    isolates_caches: callers share no cached prefix. hides_cached_tokens: nobody learns how much of
+    a prompt was cached, which shows what others have sent.
+    """
+
+    admission: Admission
+    trials: GuideTrials
+    held: HeldLogProbs
+    products: ProductLimits = field(default_factory=ProductLimits)
+    isolates_caches: bool = False
+    hides_cached_tokens: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What the choices of one request share."""
+
+    card: ModelCard
+    delivery: Delivery
+    preparation: Preparation
+    held: Held | None  # None: log-probabilities are passed on as they come
+
+
 class Service:
     """Turns a request into events; closing the events early stops the engine."""
 
@@ -57,16 +80,18 @@ class Service:
         registry: Registry,
         engine: Engine,
         watcher: Watcher,
-        concurrency: Concurrency,
+        access: Access,
         tools: ToolRunner,
+        sandbox: Sandbox,
         *,
         limits: TimeLimits,
     ) -> None:
         self._registry = registry
         self._engine = engine
         self._watcher = watcher
-        self._concurrency = concurrency
+        self._access = access
         self._tools = tools
+        self._sandbox = sandbox
         self._limits = limits
 
     def generate(self, request: GenerationRequest, delivery: Delivery | None = None) -> Events:
@@ -80,26 +105,62 @@ class Service:
         events = self._events(request, card, delivery or Delivery())
         return self._watcher.watch(request, card, events)
 
-    def engine_request(self, request: GenerationRequest) -> EngineRequest:
+    async def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
         with blamed(request.constraint):
             request = offered(request, card)
-            return self._asked(request, card, rules_of(request, card))
+            return await self._preparation(card).engine_request(request)
 
     async def _events(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery
     ) -> Events:
         delivery.unenforced = checks.untold(request.constraint, card)
-        choices, stopwatch = self._choices(request, card, delivery), Stopwatch()
-        async with self._concurrency.permit(), aclosing(choices) as events:
-            async for event in events:
-                yield stopwatch.seen(event)
+        is_held = not delivery.is_live or request.constraint is not None
+        if is_held:
+            request = self._access.products.bounded_log_probs(request, card)
+        parts, stopwatch = request.parts(), Stopwatch()
+        with self._access.admission.permits(card, len(parts)), self._holding(is_held) as held:
+            preparation = self._preparation(card)
+            await self._admit(request, parts[0], preparation)
+            run = _Run(card=card, delivery=delivery, preparation=preparation, held=held)
+            async with aclosing(self._choices(request, parts, run)) as events:
+                async for event in events:
+                    yield stopwatch.seen(event)
 
-    def _choices(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Events:
-        parts = request.parts()
+    @contextmanager
+    def _holding(self, is_held: bool) -> Iterator[Held | None]:
+        if not is_held:
+            yield None
+            return
+        with self._access.held.held() as held:
+            yield held
+
+    def _preparation(self, card: ModelCard) -> Preparation:
+        return Preparation(
+            card,
+            self._sandbox,
+            timeout_s=self._limits.whole_s,
+            isolates_caches=self._access.isolates_caches,
+        )
+
+    async def _admit(
+        self, request: GenerationRequest, first: GenerationRequest, preparation: Preparation
+    ) -> None:
+        """Refuses what can be refused before anything is generated. `first`: of its parts."""
+        with blamed(request.constraint):
+            asked = await preparation.engine_request(first)
+            texts = [
+                await preparation.text(replace(first, prompt=prompt)) for prompt in request.prompts
+            ]
+            self._access.products.check_copies(request, texts)
+            await self._access.trials.passed(asked, request.caller)
+
+    def _choices(
+        self, request: GenerationRequest, parts: tuple[GenerationRequest, ...], run: _Run
+    ) -> Events:
         choices = [
-            self._answer(part, card, index, delivery, counts_prompt=index % request.candidates == 0)
+            self._answer(part, index, run, counts_prompt=index % request.candidates == 0)
             for index, part in enumerate(parts)
         ]
         if len(parts) == 1:
@@ -110,35 +171,24 @@ class Service:
         return best(events, candidates=request.candidates, choices=request.choices)
 
     def _answer(
-        self,
-        request: GenerationRequest,
-        card: ModelCard,
-        index: int,
-        delivery: Delivery,
-        *,
-        counts_prompt: bool,
+        self, request: GenerationRequest, index: int, run: _Run, *, counts_prompt: bool
     ) -> Events:
         """One choice, through calls of the server's tools; each of its rounds must conform."""
 
         def round_of(asked: GenerationRequest) -> Events:
             counts = counts_prompt or asked is not request
-            return self._conforming(asked, card, index, delivery, counts_prompt=counts)
+            return self._conforming(asked, index, run, counts_prompt=counts)
 
-        return looped(round_of, request, card.server_tools, self._tools)
+        return looped(round_of, request, run.card.server_tools, self._tools)
 
     def _conforming(
-        self,
-        request: GenerationRequest,
-        card: ModelCard,
-        index: int,
-        delivery: Delivery,
-        *,
-        counts_prompt: bool,
+        self, request: GenerationRequest, index: int, run: _Run, *, counts_prompt: bool
     ) -> Events:
         def generate(request: GenerationRequest, counts_prompt: bool) -> Events:
-            return self._choice(request, card, index, counts_prompt=counts_prompt)
+            return self._choice(request, index, run, counts_prompt=counts_prompt)
 
-        check = rules_of(request, card).check
+        card, delivery = run.card, run.delivery
+        check = run.preparation.rules(request).check
         if check is None:
             return generate(request, counts_prompt)
         attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
@@ -147,23 +197,17 @@ class Service:
         return attempts.held_back(generate, request, counts_prompt=counts_prompt)
 
     async def _choice(
-        self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
+        self, request: GenerationRequest, index: int, run: _Run, *, counts_prompt: bool
     ) -> Events:
         """All of a choice's streams. One generator: each on the way of an event costs as much as
         writing it out.
         """
+        card, held = run.card, run.held
         with blamed(request.constraint):
-            rules = rules_of(request, card)
-            asked = self._asked(request, card, rules)
+            rules = run.preparation.rules(request)
+            asked = await run.preparation.engine_request(request)
             prompt = asked.text or ""
-            choice = Choice(
-                request,
-                card,
-                index,
-                counts_prompt=counts_prompt,
-                parser=parsers.parser_of(request, card, prompt, rules.tool_family),
-                specials=parsers.visible_specials(request, card),
-            )
+            choice = self._new_choice(request, index, card, prompt, rules, counts_prompt)
             while not choice.is_finished:
                 if choice.has_thought_enough:
                     text, events = choice.end_thought(rules.closing)
@@ -173,6 +217,8 @@ class Service:
                         yield event
                 async with aclosing(self._deltas(asked)) as deltas:
                     async for delta in deltas:
+                        if held is not None and delta.log_probs:
+                            held.add(_entries(delta))
                         for event in choice.push(delta):
                             yield event
                         if choice.is_finished or choice.has_thought_enough:
@@ -180,70 +226,29 @@ class Service:
                     else:
                         raise EngineFailed("The engine's stream ended without a finish reason.")
 
+    def _new_choice(
+        self,
+        request: GenerationRequest,
+        index: int,
+        card: ModelCard,
+        prompt: str,
+        rules: Rules,
+        counts_prompt: bool,
+    ) -> Choice:
+        return Choice(
+            request,
+            card,
+            index,
+            counts_prompt=counts_prompt,
+            counts_cached=not self._access.hides_cached_tokens,
+            parser=parsers.parser_of(request, card, prompt, rules.tool_family),
+            specials=parsers.visible_specials(request, card),
+        )
+
     def _deltas(self, asked: EngineRequest) -> Deltas:
         return limited(self._engine.generate(asked), self._limits)
 
-    def _asked(self, request: GenerationRequest, card: ModelCard, rules: Rules) -> EngineRequest:
-        """Raises InvalidRequest: the model cannot take it."""
-        parsers.check(request, card)
-        asked = _engine_request(request, card, self._limits.whole_s)
-        if (guide := rules.guide(card, asked.text or "")) is not None:
-            asked = replace(asked, constraint=guide)
-        if missing := sorted(asked.asks_for - card.capabilities):
-            raise InvalidRequest(
-                f"The model {card.name!r} does not support this parameter.",
-                code="unsupported_parameter",
-                param=missing[0],
-            )
-        return asked
 
-
-def _engine_request(request: GenerationRequest, card: ModelCard, timeout_s: float) -> EngineRequest:
-    adds_special_tokens = request.adds_special_tokens
-    if adds_special_tokens is None:  # a chat template writes its own
-        adds_special_tokens = not isinstance(request.prompt, ChatPrompt)
-    return EngineRequest(
-        id=request.id,
-        model=card,
-        text=_text(request, card),
-        token_ids=request.prompt.ids if isinstance(request.prompt, TokenPrompt) else None,
-        add_special_tokens=adds_special_tokens,
-        max_tokens=request.max_tokens,
-        timeout_s=timeout_s,
-        sampling=request.sampling.with_defaults(card.sampling),
-        prompt_limit=request.prompt_limit,
-        echoes_prompt=request.echoes_tokens,
-        wants_token_ids=request.returns_token_ids
-        or request.logs_token_ids
-        or _hides_stop_tokens(request)
-        or bool(parsers.visible_specials(request, card)),
-        wants_log_prob_ids=request.logs_token_ids,
-        priority=request.priority,
-        cache_salt=request.cache_salt,
-    )
-
-
-def _text(request: GenerationRequest, card: ModelCard) -> str | None:
-    """The prompt's; None where it is given as token ids."""
-    match request.prompt:
-        case ChatPrompt():
-            return prompting.render(
-                request.prompt,
-                card.facts,
-                request.callable_tools,
-                takes_callers_values=card.takes_template_values,
-                takes_templates=card.takes_templates,
-                thinks=parsers.of_card(card).reasoning is not None,
-            )
-        case TextPrompt():
-            return infilling.text_of(request.prompt, card)
-        case TokenPrompt():
-            return None
-        case PromptBatch():
-            raise TypeError("a batch is taken apart before it gets here")
-        case _:
-            assert_never(request.prompt)
-
-
-def _hides_stop_tokens(request: GenerationRequest) -> bool:
-    return bool(request.sampling.stop_token_ids) and not request.includes_stop
+def _entries(delta: TokenDelta) -> int:
+    """Log-probabilities: the tokens' own, and alternatives, which are as many for each."""
+    return len(delta.log_probs) * (1 + len(delta.log_probs[-1].top))

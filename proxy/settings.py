@@ -73,7 +73,15 @@ class Settings(BaseSettings):
     reasoning_fields: Annotated[tuple[ReasoningField, ...], NoDecode] = REASONING_FIELDS
 
     # limits
-    max_concurrent_requests: Annotated[int, Field(ge=1)] | None = None
+    max_concurrent_requests: Annotated[int, Field(ge=1)] | None = None  # of all models together
+    generations_per_row: AtMost = 16  # of a model: choices at once, for each row of its engine
+    max_tokenizer_requests: AtMost = 32  # at once: /tokenize, /detokenize, /render, annotations
+    max_priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0  # that callers may ask for
+    max_copied_mb: Annotated[float, Field(gt=0, le=4096)] = 16.0  # prompt and guide x choices
+    max_log_probs: AtMost = 250_000  # of an answer in one piece: choices x tokens x (1 + top)
+    max_held_log_probs: Annotated[int, Field(ge=1)] = 1_000_000  # of all such answers, a process
+    isolate_prefix_caches: bool = False  # callers share no cached prefix
+    report_cached_tokens: bool = True  # in usage; they show what others have sent
     max_socket_requests: Annotated[int, Field(ge=1)] = 8  # at once on one WebSocket
     request_timeout_s: Seconds = 600.0
     stall_timeout_s: Seconds = 120.0  # the engine may be silent so long, queueing included

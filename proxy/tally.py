@@ -6,12 +6,17 @@ from proxy.domain.output import TokenDelta, Usage
 
 
 class Tally:
-    """`counts_prompt`: the prompt is counted with this choice."""
+    """counts_prompt: the prompt is counted with this choice. counts_cached: and what of it was
+    cached."""
 
-    __slots__ = ("_cached", "_counts_prompt", "_log_prob_sum", "_prompt", "reasoning", "tokens")
+    __slots__ = (
+        *("_cached", "_counts_cached", "_counts_prompt", "_log_prob_sum", "_prompt"),
+        *("reasoning", "tokens"),
+    )
 
-    def __init__(self, *, counts_prompt: bool) -> None:
+    def __init__(self, *, counts_prompt: bool, counts_cached: bool = True) -> None:
         self._counts_prompt = counts_prompt
+        self._counts_cached = counts_cached and counts_prompt
         self._prompt = 0
         self._cached = 0
         self._log_prob_sum = 0.0
@@ -22,6 +27,7 @@ class Tally:
         """`delta` is the first of the choice, which says how long the prompt was."""
         if self._counts_prompt:
             self._prompt = delta.prompt_tokens or 0
+        if self._counts_cached:
             self._cached = delta.cached_tokens or 0
 
     def log_prob(self, value: float | None) -> None:

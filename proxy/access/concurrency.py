@@ -1,42 +1,85 @@
-"""How many requests may run at once. One more is refused, never queued. Held by the service."""
+"""How many generations may run at once. One more is refused, never queued. Held by the service."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from proxy.access.service_rate import ServiceRate
 from proxy.access.slots import OwnSlots, SharedSlots, Slots
-from proxy.domain.errors import RateLimited
+from proxy.domain.errors import InvalidRequest, RateLimited
 
 
 class Concurrency:
-    """`limit` None: as many as come. `shared`: a file, for a limit of all processes together."""
+    """Permits of one kind.
 
-    def __init__(self, limit: int | None, shared: Path | None = None) -> None:
+    Args:
+        limit: None for no limit.
+        shared: a file, for a limit of all processes together.
+        of: what has the limit, in words for the caller.
+        what: what a permit is for, in words for the caller.
+    """
+
+    def __init__(
+        self,
+        limit: int | None,
+        shared: Path | None = None,
+        *,
+        of: str = "This server",
+        what: str = "generations",
+    ) -> None:
         self._limit = limit
+        self._of = of
+        self._what = what
         self._slots = None if limit is None else _slots(limit, shared)
+        self._rate = ServiceRate()
         self.running = 0  # in this process
 
-    @asynccontextmanager
-    async def permit(self) -> AsyncIterator[None]:
-        """Lives as long as the request's stream.
+    @contextmanager
+    def permits(self, count: int = 1) -> Iterator[None]:
+        """So many, which live as long as the request's stream.
 
         Raises:
-            RateLimited: all permits are out.
+            InvalidRequest: there are never so many.
+            RateLimited: too few are left.
         """
-        slot = None if self._slots is None else self._slots.take()
-        if self._slots is not None and slot is None:
-            raise RateLimited(
-                f"This server runs at most {self._limit} requests at once, and all of them are "
-                "under way. Try again in a moment."
-            )
-        self.running += 1
+        taken = self._take(count)
+        self.running += count
         try:
             yield
         finally:
-            self.running -= 1
-            if self._slots is not None and slot is not None:
+            self.running -= count
+            self._rate.returned(count)
+            self._give_back(taken)
+
+    def _take(self, count: int) -> list[int]:
+        if self._slots is None or self._limit is None:
+            return []
+        if count > self._limit:
+            raise InvalidRequest(
+                f"This request is for {count} {self._what} at once (prompts x choices): "
+                f"{self._of} runs at most {self._limit}. Ask for fewer.",
+                code="invalid_parameter",
+                param="choices",
+            )
+        taken: list[int] = []
+        while len(taken) < count:
+            slot = self._slots.take()
+            if slot is None:
+                self._give_back(taken)
+                missing = count - len(taken)
+                raise RateLimited(
+                    f"{self._of} runs at most {self._limit} {self._what} at once, and all of "
+                    "them are under way. Try again in a moment.",
+                    retry_after_s=self._rate.wait_s(missing),
+                )
+            taken.append(slot)
+        return taken
+
+    def _give_back(self, taken: list[int]) -> None:
+        if self._slots is not None:
+            for slot in taken:
                 self._slots.give_back(slot)
 
 

@@ -10,14 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Protocol
 
-from starlette.responses import JSONResponse, Response
+import orjson
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from proxy.api import errors
 from proxy.api.connected import Connected
 from proxy.api.framing import Framing, Part, Payload
 from proxy.api.outgoing import Outgoing, headers_of
-from proxy.domain.completion import Completion, fold
+from proxy.domain.completion import Completion, Fold
 from proxy.domain.delivery import Delivery
 from proxy.domain.errors import ProxyError
 from proxy.domain.events import Events, OutputEvent
@@ -34,7 +35,11 @@ class Renderer(Protocol):
 
     def chunks(self, event: OutputEvent) -> Sequence[Part]: ...
 
-    def full(self, completion: Completion) -> Payload: ...
+    def kept(self, event: OutputEvent) -> OutputEvent:
+        """The event as it is kept for `full`: what is large is rendered as it comes."""
+
+    def full(self, completion: Completion) -> Payload:
+        """The fold of all events that `kept` returned."""
 
 
 class Answers:
@@ -69,10 +74,17 @@ class WholeAnswer(Response):
         completion = None
         with in_words(self._renderer.field_names):
             async with Connected(receive), aclosing(self._events) as events:
-                completion = fold([event async for event in events])
+                completion = await self._folded(events)
         if completion is not None:
             body, headers = self._renderer.full(completion), headers_of(self._delivery)
-            await JSONResponse(body, headers=headers)(scope, receive, send)
+            response = Response(orjson.dumps(body), headers=headers, media_type="application/json")
+            await response(scope, receive, send)
+
+    async def _folded(self, events: Events) -> Completion:
+        folded = Fold()
+        async for event in events:
+            folded.add(self._renderer.kept(event))
+        return folded.completion()
 
 
 class StreamedAnswer(Response):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from io import StringIO
 
 from proxy.domain.events import (
     AnyDelta,
@@ -52,59 +53,104 @@ class Completion:
         return self.choices[0].reason
 
 
-def fold(events: Iterable[OutputEvent]) -> Completion:
-    """The whole answer.
+class Fold:
+    """Events of a request, added up as they come: what the last one leaves to do is little."""
 
-    Raises:
-        ValueError: there is no choice, or one that does not end with exactly one Finished.
-    """
-    by_choice: dict[int, list[OutputEvent]] = {}
-    for event in events:
-        by_choice.setdefault(event.choice, []).append(event)
-    if sorted(by_choice) != list(range(len(by_choice))) or not by_choice:
-        raise ValueError(f"there is no Finished of every choice: {sorted(by_choice)}")
-    folded = [fold_choice(by_choice[choice]) for choice in range(len(by_choice))]
-    usage = sum((finished.usage for _, finished in folded), start=Usage())
-    timings = [finished.timing for _, finished in folded if finished.timing is not None]
-    return Completion(
-        choices=tuple(answer for answer, _ in folded),
-        usage=usage,
-        timing=max(timings, key=lambda timing: timing.total_s, default=None),
-    )
+    def __init__(self) -> None:
+        self._choices: dict[int, ChoiceFold] = {}
+
+    def add(self, event: OutputEvent) -> None:
+        """Raises ValueError: the event comes after its choice's Finished."""
+        choice = self._choices.get(event.choice)
+        if choice is None:
+            choice = self._choices[event.choice] = ChoiceFold()
+        choice.add(event)
+
+    def completion(self) -> Completion:
+        """The whole answer.
+
+        Raises:
+            ValueError: there is no choice, or one that has no Finished at its end.
+        """
+        count = len(self._choices)
+        if sorted(self._choices) != list(range(count)) or not count:
+            raise ValueError(f"there is no Finished of every choice: {sorted(self._choices)}")
+        folded = [self._choices[choice].answer() for choice in range(count)]
+        usage = sum((finished.usage for _, finished in folded), start=Usage())
+        timings = [finished.timing for _, finished in folded if finished.timing is not None]
+        return Completion(
+            choices=tuple(answer for answer, _ in folded),
+            usage=usage,
+            timing=max(timings, key=lambda timing: timing.total_s, default=None),
+        )
 
 
-def fold_choice(events: Sequence[OutputEvent]) -> tuple[Answer, Finished]:
-    """One choice's events, which end with its Finished.
+class ChoiceFold:
+    """One choice's events, added up."""
 
-    Raises:
-        ValueError: they do not.
-    """
-    *before, finished = events
-    if not isinstance(finished, Finished):
-        raise ValueError(f"the events of choice {finished.choice} have no Finished at their end")
-    deltas: list[AnyDelta] = []
-    for event in before:
+    def __init__(self) -> None:
+        self._text = StringIO()
+        self._reasoning = StringIO()
+        self._calls: list[tuple[ToolCallStarted, StringIO]] = []
+        self._server_calls: list[ServerToolCalled] = []
+        self._log_probs: list[LoggedToken] = []
+        self._token_ids: list[int] = []
+        self._finished: Finished | None = None
+
+    def add(self, event: OutputEvent) -> None:
+        """Raises ValueError: the event comes after the Finished."""
+        if self._finished is not None:
+            raise ValueError(f"events come after {self._finished!r}")
         if isinstance(event, Finished):
-            raise ValueError(f"events come after {event!r}")
-        deltas.append(event)
-    answer = Answer(
-        text="".join(delta.text for delta in deltas if isinstance(delta, TextDelta)),
-        reasoning="".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)),
-        calls=_calls(deltas),
-        server_calls=tuple(one for one in deltas if isinstance(one, ServerToolCalled)),
-        reason=finished.reason,
-        log_probs=tuple(token for delta in deltas for token in delta.log_probs),
-        token_ids=tuple(token for delta in deltas for token in delta.token_ids),
-    )
-    return answer, finished
+            self._finished = event
+            return
+        self._add(event)
+        self._log_probs += event.log_probs
+        self._token_ids += event.token_ids
+
+    def _add(self, event: AnyDelta) -> None:
+        match event:
+            case TextDelta():
+                self._text.write(event.text)
+            case ReasoningDelta():
+                self._reasoning.write(event.text)
+            case ToolCallStarted():
+                self._calls.append((event, StringIO()))
+            case ToolCallArguments():
+                self._calls[event.index][1].write(event.fragment)
+            case ServerToolCalled():
+                self._server_calls.append(event)
+
+    def answer(self) -> tuple[Answer, Finished]:
+        """Raises ValueError: there is no Finished yet."""
+        if self._finished is None:
+            raise ValueError("the events of a choice have no Finished at their end")
+        answer = Answer(
+            text=self._text.getvalue(),
+            reasoning=self._reasoning.getvalue(),
+            calls=tuple(
+                ToolCall(id=call.id, name=call.name, arguments=arguments.getvalue())
+                for call, arguments in self._calls
+            ),
+            server_calls=tuple(self._server_calls),
+            reason=self._finished.reason,
+            log_probs=tuple(self._log_probs),
+            token_ids=tuple(self._token_ids),
+        )
+        return answer, self._finished
 
 
-def _calls(deltas: list[AnyDelta]) -> tuple[ToolCall, ...]:
-    started = [delta for delta in deltas if isinstance(delta, ToolCallStarted)]
-    arguments = [""] * len(started)
-    for delta in deltas:
-        if isinstance(delta, ToolCallArguments):
-            arguments[delta.index] += delta.fragment
-    return tuple(
-        ToolCall(id=call.id, name=call.name, arguments=arguments[call.index]) for call in started
-    )
+def fold(events: Iterable[OutputEvent]) -> Completion:
+    """The whole answer. Raises as Fold does."""
+    folded = Fold()
+    for event in events:
+        folded.add(event)
+    return folded.completion()
+
+
+def fold_choice(events: Iterable[OutputEvent]) -> tuple[Answer, Finished]:
+    """One choice's events, which end with its Finished. Raises as ChoiceFold does."""
+    folded = ChoiceFold()
+    for event in events:
+        folded.add(event)
+    return folded.answer()

@@ -18,6 +18,8 @@ ProxyError
 
 from __future__ import annotations
 
+from typing import Any
+
 ECHO_AT_MOST = 200
 
 
@@ -33,6 +35,10 @@ class ProxyError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To come out of a sandbox as it was raised: subclasses take more than a message."""
+        return _restored, (type(self), self.message, self.__dict__)
 
 
 class RequestError(ProxyError):
@@ -101,6 +107,12 @@ class EngineStalled(ServiceError):
 
 class EngineFailed(ServiceError):
     pass
+
+
+def _restored(kind: type[ProxyError], message: str, state: dict[str, Any]) -> ProxyError:
+    error = kind.__new__(kind, message)
+    error.__dict__.update(state)
+    return error
 
 
 def echoed(value: object) -> str:

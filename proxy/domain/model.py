@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields
 from proxy.domain.request import Sampling
 from proxy.domain.server_tools import ServerTools
 
+USUAL_ROWS = 64  # of a model that does not say how many it has
+
 # What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
 # top_log_probs also those of alternatives.
 CAPABILITIES = frozenset(
@@ -36,7 +38,7 @@ class ModelFacts:
     tool_template: for chats with tools, in place of chat_template, where a model has both.
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
-    adapters: names of its LoRA adapters.
+    adapters: names of its LoRA adapters. rows: requests that its engine decodes at once.
     """
 
     context_length: int
@@ -57,6 +59,7 @@ class ModelFacts:
     infilling: tuple[str, str, str] | None = None
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
     adapters: tuple[str, ...] = ()
+    rows: int = USUAL_ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

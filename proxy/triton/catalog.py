@@ -12,7 +12,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 
 from proxy.domain.constraint import GuideKind
 from proxy.domain.engine import NotReady
-from proxy.domain.model import LoadedModel, ModelFacts
+from proxy.domain.model import USUAL_ROWS, LoadedModel, ModelFacts
 from proxy.triton import contract, tensors
 from proxy.triton.client import TritonClient
 
@@ -159,6 +159,7 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
                 for token, text in json.loads(parameters["special_tokens"]).items()
             },
             adapters=tuple(json.loads(parameters.get("lora_adapters", "[]"))),
+            rows=int(parameters.get("rows", USUAL_ROWS)),
         )
     except (KeyError, ValueError) as error:
         raise NotReady(

@@ -31,8 +31,11 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             if not none.exists():
                 none.write_text("models: {another: {weights: w}}")
             settings = Settings(**{"models_file": none, **settings})
-            app = compose(settings, engine, catalog or FixedCatalog(), ByteTokenizer(), InProcess())
-            return stack.enter_context(TestClient(app))
+            sandbox = InProcess()
+            app = compose(settings, engine, catalog or FixedCatalog(), ByteTokenizer(), sandbox)
+            client = stack.enter_context(TestClient(app))
+            client.sandbox = sandbox
+            return client
 
         yield start
 

@@ -21,7 +21,8 @@ ALL = ["request_id", "formatted_prompt", "token_ids", "timing"]
 def post(serve, path: str, body: dict, nvext: dict, **fields):
     """The response, and what the engine got."""
     engine = ScriptedEngine(deltas("ab"))
-    response = serve(engine).post(path, json={**body, **fields, "nvext": nvext})
+    client = serve(engine, max_priority=9)
+    response = client.post(path, json={**body, **fields, "nvext": nvext})
     return response, engine.requests
 
 

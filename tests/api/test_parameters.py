@@ -119,7 +119,8 @@ def test_top_k_minus_one_keeps_all(serve, given, sent):
 
 def test_a_low_priority_is_early_here_and_a_high_one_in_the_engine(serve):
     engine = ScriptedEngine(deltas("a"))
-    serve(engine).post(CHAT, json={**CHAT_BODY, "priority": -3, "cache_salt": "s"})
+    client = serve(engine, max_priority=3)
+    client.post(CHAT, json={**CHAT_BODY, "priority": -3, "cache_salt": "s"})
     assert (engine.requests[0].priority, engine.requests[0].cache_salt) == (3, "s")
 
 

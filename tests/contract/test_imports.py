@@ -27,6 +27,7 @@ LAYERS = [
         "proxy.reasoning",
         "proxy.server_tools",
         "proxy.prompting",
+        "proxy.preparation",
         "proxy.structured",
         "proxy.triton",
     },
@@ -46,7 +47,9 @@ ONLY_IN = {
     "httpx": ("proxy.server_tools",),
     "os": ("proxy.settings", "proxy.launch", "proxy.cli", "build_engines"),
 }
-DOMAIN_MAY = {"proxy.domain", "__future__", "collections", "dataclasses", "enum", "typing"}
+DOMAIN_MAY = {
+    *("proxy.domain", "__future__", "collections", "dataclasses", "enum", "io", "typing"),
+}
 
 
 def modules() -> list[tuple[str, set[str]]]:

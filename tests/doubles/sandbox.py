@@ -4,11 +4,13 @@ from __future__ import annotations
 
 
 class InProcess:
-    """Calls the function where it stands. `callers`: of all calls, in order."""
+    """Calls the function where it stands. callers, functions: of all calls, in order."""
 
     def __init__(self) -> None:
         self.callers: list[str] = []
+        self.functions: list[str] = []
 
     async def run(self, caller, function, *args, **kwargs):
         self.callers.append(caller)
+        self.functions.append(function.__name__)
         return function(*args, **kwargs)

@@ -128,7 +128,7 @@ def test_more_parameters_are_taken(client):
             "repetition_penalty": 1.1,
             "min_tokens": 2,
             "bad_words": ["zebra"],
-            "priority": -3,
+            "priority": 3,
             "cache_salt": "salt",
             "request_id": "mine-1",
         },

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.access.concurrency import Concurrency
+from proxy.access.admission import Admission
+from proxy.access.guide_trials import GuideTrials
+from proxy.access.held_log_probs import HeldLogProbs
 from proxy.domain.completion import fold
 from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited, UnknownModel
 from proxy.domain.events import OutputEvent
@@ -18,9 +20,11 @@ from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt, TokenPrompt
 from proxy.registry import Registry
-from proxy.service import Service
+from proxy.service import Access, Service
 from proxy.time_limits import TimeLimits
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
+from tests.doubles.sandbox import InProcess
+from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
 
 
@@ -47,15 +51,21 @@ def ready() -> Registry:
 def service(
     engine: ScriptedEngine,
     registry: Registry | None = None,
-    limit: Concurrency | None = None,
+    admission: Admission | None = None,
     stall_timeout_s: float = 9,
 ) -> Service:
+    access = Access(
+        admission=admission or Admission(),
+        trials=GuideTrials(ByteTokenizer()),
+        held=HeldLogProbs(1_000_000),
+    )
     return Service(
         registry or ready(),
         engine,
         Unwatched(),
-        limit or Concurrency(None),
+        access,
         ScriptedTools(),
+        InProcess(),
         limits=TimeLimits(silence_s=stall_timeout_s, whole_s=9),
     )
 
@@ -133,8 +143,8 @@ def test_closing_early_closes_the_engine():
 
 def test_a_permit_lives_as_long_as_the_stream():
     async def run():
-        limit = Concurrency(1)
-        serving = service(ScriptedEngine(deltas("abc", None), hangs=True), limit=limit)
+        limit = Admission(1)
+        serving = service(ScriptedEngine(deltas("abc", None), hangs=True), admission=limit)
         events = serving.generate(request())
         assert limit.running == 0
         await anext(events)

@@ -36,12 +36,15 @@ class Asking:
         self._annotator = annotator
         self._reasoning_fields = reasoning_fields
 
-    async def chat(self, body: ChatCompletionBody) -> tuple[GenerationRequest, Renderer]:
+    async def chat(
+        self, body: ChatCompletionBody, caller: str
+    ) -> tuple[GenerationRequest, Renderer]:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt_token_ids")
+        self._limits.check_priority(body)
         offered = self._registry.known(body.model).server_tools.tools
         body.check_choice([tool.name for tool in offered])
-        request = self._constrained(chat.to_domain(body), body)
+        request = self._constrained(replace(chat.to_domain(body), caller=caller), body)
         renderer = ChatRenderer(
             body,
             request,
@@ -50,11 +53,15 @@ class Asking:
         )
         return request, await self._extended(body, request, renderer)
 
-    async def completion(self, body: CompletionBody) -> tuple[GenerationRequest, Renderer]:
+    async def completion(
+        self, body: CompletionBody, caller: str
+    ) -> tuple[GenerationRequest, Renderer]:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt")
+        self._limits.check_priority(body)
         facts = self._registry.known(body.model).facts
-        request = self._constrained(completions.to_domain(body, facts), body)
+        request = replace(completions.to_domain(body, facts), caller=caller)
+        request = self._constrained(request, body)
         fingerprint = self._fingerprint(body.model)
         renderer = CompletionRenderer(body, request, fingerprint=fingerprint)
         return request, await self._extended(body, request, renderer)

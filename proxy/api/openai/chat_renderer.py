@@ -9,7 +9,7 @@ from typing_extensions import assert_never
 from proxy.api.openai.bodies import ChatCompletionBody
 from proxy.api.openai.field_names import FIELD_NAMES
 from proxy.api.openai.head import head
-from proxy.api.openai.log_probs import LogProbs
+from proxy.api.openai.log_probs import KeptLogProbs, LogProbs
 from proxy.api.openai.usage import StreamUsage, usage_body
 from proxy.domain.completion import Answer, Completion
 from proxy.domain.events import (
@@ -41,6 +41,7 @@ class ChatRenderer:
         self.field_names = {**FIELD_NAMES, "prompt": "messages", "max_tokens": limit}
         self._logs = bool(body.logprobs)
         self._log_probs = LogProbs(by_id=bool(body.return_tokens_as_token_ids))
+        self._kept = KeptLogProbs(self._log_probs.of_chat)
         self._tells_ids = bool(body.return_token_ids)
         self._reasoning_fields = reasoning_fields
         self._usage = StreamUsage(body, request.choices)
@@ -63,20 +64,23 @@ class ChatRenderer:
         chunks.append(self._chunk(event, self._with_tokens(choice, event)))
         return chunks
 
+    def kept(self, event: OutputEvent) -> OutputEvent:
+        return self._kept.kept(event) if self._logs else event
+
     def full(self, completion: Completion) -> dict[str, Any]:
-        choices = [
-            self._with_tokens(
-                {
-                    "index": index,
-                    "message": self._message(answer),
-                    "logprobs": None,
-                    "finish_reason": answer.reason.value,
-                },
-                answer,
-            )
-            for index, answer in enumerate(completion.choices)
-        ]
+        choices = [self._whole(index, answer) for index, answer in enumerate(completion.choices)]
         return {**self._head, "choices": choices, "usage": usage_body(completion.usage)}
+
+    def _whole(self, index: int, answer: Answer) -> dict[str, Any]:
+        choice = {
+            "index": index,
+            "message": self._message(answer),
+            "logprobs": self._kept.of_choice(index),
+            "finish_reason": answer.reason.value,
+        }
+        if self._tells_ids:
+            choice["token_ids"] = list(answer.token_ids)
+        return choice
 
     def _openings(self, first: OutputEvent) -> list[dict[str, Any]]:
         """All choices begin before any goes on, in their order.
@@ -129,7 +133,7 @@ class ChatRenderer:
     def _chunk(self, event: OutputEvent, choice: dict[str, Any]) -> dict[str, Any]:
         return self._usage.chunk(self._chunk_head, event, choice)
 
-    def _with_tokens(self, choice: dict[str, Any], part: AnyDelta | Answer) -> dict[str, Any]:
+    def _with_tokens(self, choice: dict[str, Any], part: AnyDelta) -> dict[str, Any]:
         if self._logs and part.log_probs:
             choice["logprobs"] = self._log_probs.of_chat(part.log_probs)
         if self._tells_ids:

@@ -8,7 +8,7 @@ from typing import Any
 from proxy.api.openai.bodies import CompletionBody
 from proxy.api.openai.field_names import COMPLETION_NAMES
 from proxy.api.openai.head import head
-from proxy.api.openai.log_probs import LogProbs
+from proxy.api.openai.log_probs import KeptLogProbs, LogProbs
 from proxy.api.openai.usage import StreamUsage, usage_body
 from proxy.domain.completion import Answer, Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
@@ -69,6 +69,7 @@ class CompletionRenderer:
     ) -> None:
         self._logs = body.logprobs is not None
         self._log_probs = LogProbs(by_id=bool(body.return_tokens_as_token_ids))
+        self._kept = KeptLogProbs(self._log_probs.of_completion)
         self._tells_ids = bool(body.return_token_ids)
         self._usage = StreamUsage(body, request.choices * len(request.prompts))
         self._head = head(body, request, "text_completion", fingerprint)
@@ -87,14 +88,21 @@ class CompletionRenderer:
             case _:
                 raise TypeError(f"nobody looks for {event!r} in a text completion")
 
+    def kept(self, event: OutputEvent) -> OutputEvent:
+        return self._kept.kept(event) if self._logs else event
+
     def full(self, completion: Completion) -> dict[str, Any]:
-        choices = [
-            self._with_tokens(_choice(index, answer.text, answer.reason.value), answer)
-            for index, answer in enumerate(completion.choices)
-        ]
+        choices = [self._whole(index, answer) for index, answer in enumerate(completion.choices)]
         return {**self._head, "choices": choices, "usage": usage_body(completion.usage)}
 
-    def _with_tokens(self, choice: dict[str, Any], part: TextDelta | Answer) -> dict[str, Any]:
+    def _whole(self, index: int, answer: Answer) -> dict[str, Any]:
+        choice = _choice(index, answer.text, answer.reason.value)
+        choice["logprobs"] = self._kept.of_choice(index)
+        if self._tells_ids:
+            choice["token_ids"] = list(answer.token_ids)
+        return choice
+
+    def _with_tokens(self, choice: dict[str, Any], part: TextDelta) -> dict[str, Any]:
         if self._logs and part.log_probs:
             choice["logprobs"] = self._log_probs.of_completion(part.log_probs)
         if self._tells_ids:

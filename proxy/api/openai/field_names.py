@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 FIELD_NAMES = {
+    "choices": "n",
     "log_probs": "logprobs",
     "top_log_probs": "top_logprobs",
     "num_top_log_probs": "top_logprobs",

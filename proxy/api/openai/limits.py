@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field
 
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
+from proxy.api.openai.tool_bodies import ToolBody
 from proxy.domain.errors import InvalidRequest
 from proxy.structured.schema import SchemaLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Numbers of elements, and bytes of UTF-8. `choices`: prompts times the candidates of each."""
+    """Numbers of elements, and bytes of UTF-8. choices: prompts times the candidates of each.
+
+    priority: the highest that a caller may ask for; higher ones go first.
+    """
 
     stops: int = 16
     stop_bytes: int = 4096
@@ -22,6 +26,7 @@ class Limits:
     choices: int = 128
     tools: int = 128
     tools_bytes: int = 256_000
+    priority: int = 0
     schemas: SchemaLimits = field(default_factory=SchemaLimits)
 
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
@@ -34,16 +39,36 @@ class Limits:
         _check("logit_bias", body.logit_bias, self.logit_bias)
         _check("allowed_token_ids", body.allowed_token_ids, self.allowed_token_ids)
         if isinstance(body, ChatCompletionBody):
-            _check("messages", body.messages, self.messages)
+            self.check_chat(body.messages, body.tools)
             _check_count("n", body.n or 1, self.choices)
-            self._check_tools(body)
         else:
             self._check_choices(body)
 
-    def _check_tools(self, body: ChatCompletionBody) -> None:
-        _check("tools", body.tools, self.tools)
-        tools_bytes = sum(len(tool.model_dump_json().encode()) for tool in body.tools or ())
+    def check_chat(self, messages: Sized | None, tools: Sequence[ToolBody] | None) -> None:
+        """Of whatever takes a chat. Raises InvalidRequest."""
+        _check("messages", messages, self.messages)
+        _check("tools", tools, self.tools)
+        tools_bytes = sum(len(tool.model_dump_json().encode()) for tool in tools or ())
         _check_count("tools", tools_bytes, self.tools_bytes, of="bytes ")
+
+    def check_priority(self, body: ChatCompletionBody | CompletionBody) -> None:
+        """Of a body with nvext's values in its own fields, where a lower number goes first.
+
+        Raises:
+            InvalidRequest: it is more than a caller may ask for.
+        """
+        if body.priority is None or -body.priority <= self.priority:
+            return
+        hints = None if body.nvext is None else body.nvext.agent_hints
+        is_hint = hints is not None and hints.priority is not None
+        field = "nvext.agent_hints.priority" if is_hint else "priority"
+        most = f"{self.priority} at most" if is_hint else f"{-self.priority} at least"
+        given = -body.priority if is_hint else body.priority
+        raise InvalidRequest(
+            f"Invalid value for '{field}': {given}; this server lets callers ask for {most}.",
+            code="invalid_parameter",
+            param=field,
+        )
 
     def _check_choices(self, body: CompletionBody) -> None:
         first = body.prompt[0] if body.prompt else ""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
-from proxy.domain.events import LoggedToken
+import orjson
+
+from proxy.domain.events import Finished, LoggedToken, OutputEvent
 from proxy.domain.output import Alternative, TokenLogProb
 
 LEAST = -9999.0  # OpenAI's word for a probability of 0, which JSON has no number for
@@ -55,6 +58,39 @@ class LogProbs:
     def _name(self, data: bytes, value: Alternative | TokenLogProb) -> str:
         """A part of a character has no text: U+FFFD."""
         return f"token_id:{value.token_id}" if self._by_id else data.decode(errors="replace")
+
+
+class KeptLogProbs:
+    """Log-probabilities of answers in one piece: each token's as JSON text as soon as it is there.
+
+    As objects they would take five times the memory, and at the end the event loop's time.
+    """
+
+    def __init__(self, render: Callable[[Iterable[LoggedToken]], dict[str, Any]]) -> None:
+        """`render`: tokens -> the lists of LogProbs' two forms."""
+        self._render = render
+        self._kept: dict[int, dict[str, Any]] = {}
+
+    def kept(self, event: OutputEvent) -> OutputEvent:
+        """The event without what was taken from it."""
+        if isinstance(event, Finished) or not event.log_probs:
+            return event
+        rendered = self._render(event.log_probs)
+        kept = self._kept.setdefault(event.choice, {})
+        for name, value in rendered.items():
+            if isinstance(value, list):
+                kept.setdefault(name, []).extend(map(_as_text, value))
+            else:
+                kept[name] = value
+        return replace(event, log_probs=())
+
+    def of_choice(self, choice: int) -> dict[str, Any] | None:
+        """None where there are none."""
+        return self._kept.get(choice)
+
+
+def _as_text(value: Any) -> Any:
+    return orjson.Fragment(orjson.dumps(value)) if isinstance(value, dict) else value
 
 
 def _finite(value: float | None) -> float | None:

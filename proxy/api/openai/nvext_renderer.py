@@ -56,6 +56,9 @@ class NvExtRenderer:
             parts.append(Annotation("timing", self._timing(event.timing, self._usage)))
         return [*before, *parts]
 
+    def kept(self, event: OutputEvent) -> OutputEvent:
+        return self._inner.kept(event)
+
     def full(self, completion: Completion) -> Payload:
         whole = self._inner.full(completion)
         return {**whole, **self._extra(completion.timing, completion.usage)}

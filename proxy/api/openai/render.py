@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from proxy.api import body
 from proxy.api.answer import in_words
 from proxy.api.body import BodyLimits
+from proxy.api.caller import caller_of
 from proxy.api.document import documented
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.bodies import ChatCompletionBody
@@ -31,9 +32,9 @@ def routes(
         would refuse.
         """
         asked = await body.read(http, ChatCompletionBody, limits=limits)
-        generation, renderer = await asking.chat(asked)
-        request = service.engine_request(generation)
+        generation, renderer = await asking.chat(asked, caller_of(http.scope))
         with in_words(renderer.field_names), blamed(generation.constraint):
+            request = await service.engine_request(generation)
             admitted = await tokenizer.admit(request)
         return JSONResponse(
             {

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 from proxy.api import body, sse
 from proxy.api.answer import Answers, Renderer
 from proxy.api.body import BodyLimits
+from proxy.api.caller import caller_of
 from proxy.api.document import documented
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
@@ -29,12 +30,14 @@ def routes(
     @router.post("/chat/completions", openapi_extra=documented(ChatCompletionBody, streams=True))
     async def create_chat_completion(http: Request) -> Response:
         asked = await body.read(http, ChatCompletionBody, limits=limits)
-        return answer(*await asking.chat(asked), streams=bool(asked.stream))
+        request, renderer = await asking.chat(asked, caller_of(http.scope))
+        return answer(request, renderer, streams=bool(asked.stream))
 
     @router.post("/completions", openapi_extra=documented(CompletionBody, streams=True))
     async def create_completion(http: Request) -> Response:
         asked = await body.read(http, CompletionBody, limits=limits)
-        return answer(*await asking.completion(asked), streams=bool(asked.stream))
+        request, renderer = await asking.completion(asked, caller_of(http.scope))
+        return answer(request, renderer, streams=bool(asked.stream))
 
     @router.get("/models")
     async def list_models() -> Response:

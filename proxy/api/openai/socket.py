@@ -15,6 +15,7 @@ from proxy.access.leaving import Leaving
 from proxy.api import body, errors
 from proxy.api.answer import in_words
 from proxy.api.body import BodyLimits
+from proxy.api.caller import caller_of
 from proxy.api.framing import Annotation, Part, Payload
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.socket_bodies import CancelBody, SocketChatBody, SocketMessage
@@ -68,6 +69,7 @@ class ChatSocket:
         self._websocket = websocket
         self._service = service
         self._asking = asking
+        self._caller = caller_of(websocket.scope)
         self._leaving = leaving
         self._max_requests = max_requests
         self._body_limits = body_limits
@@ -163,7 +165,7 @@ class ChatSocket:
     async def _streamed(self, asked: SocketChatBody) -> Payload:
         """Sends the chunks; what remains to be said at the end."""
         try:
-            request, renderer = await self._asking.chat(asked)
+            request, renderer = await self._asking.chat(asked, self._caller)
             with in_words(renderer.field_names):
                 async with aclosing(
                     self._service.generate(request, Delivery(is_live=True))

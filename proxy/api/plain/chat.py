@@ -53,6 +53,9 @@ class PlainRenderer:
             case _:  # reasoning has no place in this dialect
                 return []
 
+    def kept(self, event: OutputEvent) -> OutputEvent:
+        return event
+
     def full(self, completion: Completion) -> dict[str, Any]:
         return {**self._head, "message": _message(completion.text), "done": True}
 

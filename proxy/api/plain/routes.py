@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from proxy.api import body, ndjson, sse
 from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits
+from proxy.api.caller import caller_of
 from proxy.api.document import documented
+from proxy.api.openai.limits import Limits
 from proxy.api.plain import chat
 from proxy.api.plain.chat import PlainChatBody, PlainRenderer
 from proxy.domain.request import GenerationRequest
@@ -21,13 +25,15 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
 
-def routes(answers: Answers, registry: Registry, *, limits: BodyLimits) -> APIRouter:
+def routes(answers: Answers, registry: Registry, sizes: Limits, *, limits: BodyLimits) -> APIRouter:
     router = APIRouter(prefix="/chat")
     takes = documented(PlainChatBody)
 
     async def asked(http: Request) -> GenerationRequest:
         given = await body.read(http, PlainChatBody, limits=limits)
-        return chat.to_domain(given, registry.default().name)
+        sizes.check_chat(given.messages, None)
+        request = chat.to_domain(given, registry.default().name)
+        return replace(request, caller=caller_of(http.scope))
 
     @router.post("/json", openapi_extra=takes)
     async def chat_json(http: Request) -> Response:

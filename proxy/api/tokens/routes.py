@@ -11,7 +11,9 @@ from starlette.responses import JSONResponse, Response
 from proxy.api import body
 from proxy.api.answer import in_words
 from proxy.api.body import BodyLimits
+from proxy.api.caller import caller_of
 from proxy.api.document import documented
+from proxy.api.openai.limits import Limits
 from proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
@@ -22,7 +24,12 @@ from proxy.text import TextDecoder
 
 
 def routes(
-    service: Service, tokenizer: Tokenizer, registry: Registry, *, limits: BodyLimits
+    service: Service,
+    tokenizer: Tokenizer,
+    registry: Registry,
+    sizes: Limits,
+    *,
+    limits: BodyLimits,
 ) -> APIRouter:
     router = APIRouter()
 
@@ -30,7 +37,9 @@ def routes(
     async def tokenize(http: Request) -> Response:
         """Text or messages -> token ids and their count. What cannot be served is refused."""
         asked = await body.read(http, TokenizeBody, limits=limits)
-        request = service.engine_request(asked.to_domain(registry.default().name))
+        sizes.check_chat(asked.messages, asked.tools)
+        generation = asked.to_domain(registry.default().name)
+        request = await service.engine_request(replace(generation, caller=caller_of(http.scope)))
         if asked.add_special_tokens is not None:
             request = replace(request, add_special_tokens=asked.add_special_tokens)
         with in_words({"prompt": "prompt" if asked.messages is None else "messages"}):

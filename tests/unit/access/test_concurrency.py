@@ -1,50 +1,91 @@
-"""Concurrency: a permit lives as long as its stream."""
+"""Concurrency and Admission: permits live as long as their stream, and count choices."""
 
 from __future__ import annotations
 
-import asyncio
+from dataclasses import replace
 
 import pytest
 
+from proxy.access.admission import Admission
 from proxy.access.concurrency import Concurrency
-from proxy.domain.errors import RateLimited
-
-
-def run(main) -> None:
-    asyncio.run(main())
+from proxy.domain.errors import InvalidRequest, RateLimited
+from tests.doubles.engine import CARD, FACTS
 
 
 def test_one_more_than_the_limit_is_refused_until_one_ends():
-    async def main():
-        limit = Concurrency(2)
-        async with limit.permit():
-            async with limit.permit():
-                with pytest.raises(RateLimited, match="at most 2 requests"):
-                    async with limit.permit():
-                        pass
-                assert limit.running == 2
-            async with limit.permit():
+    limit = Concurrency(2)
+    with limit.permits():
+        with limit.permits():
+            with pytest.raises(RateLimited, match="at most 2 generations"), limit.permits():
                 pass
-        assert limit.running == 0
-
-    run(main)
+            assert limit.running == 2
+        with limit.permits():
+            pass
+    assert limit.running == 0
 
 
 def test_a_permit_comes_back_when_its_request_fails():
-    async def main():
-        limit = Concurrency(1)
-        with pytest.raises(ValueError, match="broken"):
-            async with limit.permit():
-                raise ValueError("broken")
-        assert limit.running == 0
-
-    run(main)
+    limit = Concurrency(1)
+    with pytest.raises(ValueError, match="broken"), limit.permits():
+        raise ValueError("broken")
+    assert limit.running == 0
+    with limit.permits():
+        pass
 
 
 def test_without_a_limit_nobody_is_refused():
-    async def main():
-        limit = Concurrency(None)
-        async with limit.permit(), limit.permit(), limit.permit():
-            assert limit.running == 3
+    limit = Concurrency(None)
+    with limit.permits(), limit.permits(2):
+        assert limit.running == 3
 
-    run(main)
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_request_takes_all_its_permits_or_none(tmp_path, is_shared):
+    limit = Concurrency(5, tmp_path / "permits" if is_shared else None)
+    with limit.permits(3):
+        with pytest.raises(RateLimited), limit.permits(3):
+            pass
+        with limit.permits(2):
+            assert limit.running == 5
+
+
+def test_what_never_fits_is_the_callers_mistake():
+    with pytest.raises(InvalidRequest, match="for 4 generations at once") as refused:
+        Concurrency(3)._take(4)
+    assert (refused.value.param, refused.value.code) == ("choices", "invalid_parameter")
+
+
+def test_models_have_limits_of_their_own_by_their_rows():
+    admission = Admission(per_row=2)
+    small = replace(CARD, triton_model="small", facts=replace(FACTS, rows=1))
+    large = replace(CARD, triton_model="large", facts=replace(FACTS, rows=4))
+    with admission.permits(small, 2), admission.permits(large, 8):
+        assert admission.running == 10
+        for card in (small, large):
+            with pytest.raises(RateLimited), admission.permits(card, 1):
+                pass
+
+
+def test_an_adapter_shares_the_rows_of_its_model():
+    admission = Admission(per_row=1)
+    model = replace(CARD, facts=replace(FACTS, rows=1))
+    adapter = replace(model, name="adapter", parent="demo")
+    with (
+        admission.permits(model, 1),
+        pytest.raises(RateLimited, match="'demo'"),
+        admission.permits(adapter, 1),
+    ):
+        pass
+
+
+def test_the_limit_of_all_models_holds_beside_theirs():
+    admission = Admission(3, per_row=16)
+    other = replace(CARD, triton_model="other")
+    with (
+        admission.permits(CARD, 2),
+        pytest.raises(RateLimited, match="This server"),
+        admission.permits(other, 2),
+    ):
+        pass
+    with admission.permits(other, 3):  # what the refused one had taken of its model came back
+        pass

@@ -1,0 +1,49 @@
+"""How many generations each model takes, and all of them together. Held by the service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from proxy.access.concurrency import Concurrency
+from proxy.domain.model import ModelCard
+
+
+class Admission:
+    """A model's limit is `per_row` for each row that its engine decodes at once.
+
+    Args:
+        most: generations of all models together; None for no limit.
+        per_row: rows may be few and prompts short, so it is generous: what it bounds is a flood.
+        shared: a folder, for limits of all processes together.
+    """
+
+    def __init__(
+        self, most: int | None = None, *, per_row: int = 16, shared: Path | None = None
+    ) -> None:
+        self._all = Concurrency(most, shared and shared / "permits")
+        self._per_row = per_row
+        self._shared = shared
+        self._models: dict[tuple[str, int], Concurrency] = {}
+
+    @property
+    def running(self) -> int:
+        """Generations in this process."""
+        return self._all.running
+
+    @contextmanager
+    def permits(self, card: ModelCard, count: int) -> Iterator[None]:
+        """Raises as Concurrency.permits does."""
+        with self._of(card).permits(count), self._all.permits(count):
+            yield
+
+    def _of(self, card: ModelCard) -> Concurrency:
+        """An adapter decodes in the rows of its model."""
+        limit = card.facts.rows * self._per_row
+        key = card.triton_model, limit
+        if key not in self._models:
+            file = self._shared and self._shared / f"permits-{card.triton_model}-{limit}"
+            of = f"The model {card.parent or card.name!r}"
+            self._models[key] = Concurrency(limit, file, of=of)
+        return self._models[key]

@@ -1,0 +1,61 @@
+"""A guide is tried alone before a request is sent with it: one guide of each caller at a time.
+
+A guide may take seconds to compile, and the tokenizer compiles few at once. Without turns one
+caller's slow guides would hold up everybody's, and a long prompt, or many choices, would be sent
+again and again while a guide is pending.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from proxy.access.caller_turns import CallerTurns
+from proxy.domain.engine import EngineRequest
+from proxy.domain.request import Sampling
+from proxy.domain.tokenizer import Tokenizer
+from proxy.structured.recent import Recent
+
+REMEMBERED = 4096  # as many as the tokenizer remembers
+
+
+class GuideTrials:
+    """One for the application."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._turns = CallerTurns()
+        self._passed: Recent[tuple[str, int, bytes]] = Recent(REMEMBERED)
+
+    async def passed(self, request: EngineRequest, caller: str) -> None:
+        """Returns at once for a request without a guide, or with one that passed lately.
+
+        Raises:
+            InvalidRequest: the guide cannot be used.
+            GuidePending: it could not be tried in time.
+            RateLimited: too many guides of this caller wait for their trial.
+        """
+        constraint = request.constraint
+        if constraint is None:
+            return
+        digest = hashlib.sha256(f"{constraint.kind.value}\0{constraint.text}".encode()).digest()
+        key = request.model.triton_model, request.model.facts.created, digest
+        if key in self._passed:
+            return
+        async with self._turns.turn(caller):
+            if key not in self._passed:
+                await self._tokenizer.admit(_trial(request))
+                self._passed.add(key)
+
+
+def _trial(request: EngineRequest) -> EngineRequest:
+    """The guide with the shortest prompt there is."""
+    return replace(
+        request,
+        text="a",
+        token_ids=None,
+        max_tokens=1,
+        sampling=Sampling(),
+        prompt_limit=None,
+        echoes_prompt=False,
+    )

@@ -1,0 +1,170 @@
+"""What the choices of one request share, made once: rules, and prompts as text. For the service."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from typing_extensions import assert_never
+
+from proxy import infilling, parsers, prompting
+from proxy.domain.engine import EngineRequest
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.model import ModelCard
+from proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    Message,
+    PromptBatch,
+    TextPrompt,
+    TokenPrompt,
+)
+from proxy.domain.sandbox import Sandbox, TooCostly
+from proxy.rules import Rules, rules_of
+
+# What is rendered on the event loop: a template takes some 20 microseconds a message.
+FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 64, 16, 65_536
+
+
+class Preparation:
+    """Of one request, whose later rounds may have other prompts and tools."""
+
+    def __init__(
+        self, card: ModelCard, sandbox: Sandbox, *, timeout_s: float, isolates_caches: bool = False
+    ) -> None:
+        """isolates_caches: callers share no cached prefix, where the engine can keep them apart."""
+        self._card = card
+        self._sandbox = sandbox
+        self._timeout_s = timeout_s
+        self._isolates_caches = isolates_caches
+        self._rules: dict[object, Rules] = {}
+        self._texts: dict[object, str | None] = {}
+        self._kept: list[GenerationRequest] = []  # so that the ids below stay theirs
+
+    def rules(self, request: GenerationRequest) -> Rules:
+        """Raises InvalidRequest: the model cannot be held to them."""
+        begun = request.prompt.begun if isinstance(request.prompt, ChatPrompt) else None
+        key = (type(request.prompt), begun, id(request.constraint), *_tools_key(request))
+        if key not in self._rules:
+            self._kept.append(request)
+            self._rules[key] = rules_of(request, self._card)
+        return self._rules[key]
+
+    async def text(self, request: GenerationRequest) -> str | None:
+        """The prompt's text; None where it is given as token ids.
+
+        Raises:
+            InvalidRequest: it cannot be rendered.
+        """
+        key = (id(request.prompt), *_tools_key(request))
+        if key not in self._texts:
+            self._kept.append(request)
+            self._texts[key] = await self._written(request)
+        return self._texts[key]
+
+    async def engine_request(self, request: GenerationRequest) -> EngineRequest:
+        """Raises InvalidRequest: the model cannot take it."""
+        card = self._card
+        parsers.check(request, card)
+        text = await self.text(request)
+        asked = EngineRequest(
+            id=request.id,
+            model=card,
+            text=text,
+            token_ids=request.prompt.ids if isinstance(request.prompt, TokenPrompt) else None,
+            add_special_tokens=_adds_special_tokens(request),
+            max_tokens=request.max_tokens,
+            timeout_s=self._timeout_s,
+            sampling=request.sampling.with_defaults(card.sampling),
+            constraint=self.rules(request).guide(card, text or ""),
+            prompt_limit=request.prompt_limit,
+            echoes_prompt=request.echoes_tokens,
+            wants_token_ids=_wants_token_ids(request, card),
+            wants_log_prob_ids=request.logs_token_ids,
+            priority=request.priority,
+            cache_salt=self._cache_salt(request),
+        )
+        if missing := sorted(asked.asks_for - card.capabilities):
+            raise InvalidRequest(
+                f"The model {card.name!r} does not support this parameter.",
+                code="unsupported_parameter",
+                param=missing[0],
+            )
+        return asked
+
+    def _cache_salt(self, request: GenerationRequest) -> str | None:
+        """A caller's own begins with who it is, so that it cannot name another's."""
+        if not self._isolates_caches or "cache_salt" not in self._card.capabilities:
+            return request.cache_salt
+        caller = hashlib.sha256(request.caller.encode()).hexdigest()[:16]
+        return f"{caller}:{request.cache_salt or ''}"
+
+    async def _written(self, request: GenerationRequest) -> str | None:
+        match request.prompt:
+            case ChatPrompt():
+                return await self._rendered(request, request.prompt)
+            case TextPrompt():
+                return infilling.text_of(request.prompt, self._card)
+            case TokenPrompt():
+                return None
+            case PromptBatch():
+                raise TypeError("a batch is taken apart before it gets here")
+            case _:
+                assert_never(request.prompt)
+
+    async def _rendered(self, request: GenerationRequest, prompt: ChatPrompt) -> str:
+        card, tools = self._card, request.callable_tools
+        options = {
+            "takes_callers_values": card.takes_template_values,
+            "takes_templates": card.takes_templates,
+            "thinks": parsers.of_card(card).reasoning is not None,
+        }
+        if _is_small(prompt) and len(tools) <= FEW_TOOLS:
+            return prompting.render(prompt, card.facts, tools, **options)
+        try:
+            return await self._sandbox.run(
+                request.caller, prompting.render, prompt, card.facts, tools, **options
+            )
+        except TooCostly as error:
+            raise InvalidRequest(
+                f"The chat template cannot render this request: {error}. Send less.",
+                code="invalid_messages",
+                param="messages",
+            ) from error
+
+
+def _tools_key(request: GenerationRequest) -> tuple[Any, ...]:
+    return id(request.tools), request.tool_choice
+
+
+def _adds_special_tokens(request: GenerationRequest) -> bool:
+    """A chat template writes its own."""
+    if request.adds_special_tokens is None:
+        return not isinstance(request.prompt, ChatPrompt)
+    return request.adds_special_tokens
+
+
+def _wants_token_ids(request: GenerationRequest, card: ModelCard) -> bool:
+    hides_stop_tokens = bool(request.sampling.stop_token_ids) and not request.includes_stop
+    return (
+        request.returns_token_ids
+        or request.logs_token_ids
+        or hides_stop_tokens
+        or bool(parsers.visible_specials(request, card))
+    )
+
+
+def _is_small(prompt: ChatPrompt) -> bool:
+    """Whether rendering takes little. A caller's template is a program, which may take any time."""
+    if prompt.template is not None or len(prompt.messages) > FEW_MESSAGES:
+        return False
+    if any(isinstance(value, (list, dict)) for value in prompt.callers_values.values()):
+        return False
+    if any(isinstance(value, (list, dict)) for value in prompt.template_values.values()):
+        return False
+    return sum(map(_characters, prompt.messages)) <= FEW_CHARACTERS
+
+
+def _characters(message: Message) -> int:
+    arguments = sum(len(call.arguments) for call in message.tool_calls)
+    return len(message.content or "") + len(message.reasoning or "") + arguments

@@ -1,0 +1,176 @@
+"""What one request may take of the server: choices count, products are bounded, turns are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
+from tests.api.test_errors import error_of
+from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
+PROMPT = {"model": "demo", "prompt": "hi"}
+LONG_CHAT = {"model": "demo", "messages": [{"role": "user", "content": "hi"}] * 70}
+
+
+def one_row() -> FixedCatalog:
+    return FixedCatalog(facts=replace(FACTS, rows=1))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (CHAT, {**BODY, "n": 5}, "n"),
+        (TEXT, {**PROMPT, "best_of": 5}, "n"),
+        (TEXT, {**PROMPT, "prompt": ["a"] * 5}, "n"),
+    ],
+)
+def test_a_request_for_more_generations_than_a_model_runs_is_a_400(serve, path, body, param):
+    engine = ScriptedEngine(deltas("a"))
+    response = serve(engine, one_row(), generations_per_row=4).post(path, json=body)
+    assert (response.status_code, error_of(response)["param"]) == (400, param)
+    assert "at most 4" in error_of(response)["message"]
+    assert not engine.requests
+
+
+def test_generations_over_the_limit_get_429_with_the_time_to_wait(serve):
+    engine = ScriptedEngine(deltas("a"), hangs=True)
+    client = serve(engine, one_row(), generations_per_row=3)
+    with client.websocket_connect("/v1/chat/completions/ws") as socket:
+        socket.send_json({**BODY, "n": 2, "stream": True})
+        assert socket.receive_json()["object"] == "chat.completion.chunk"
+        refused = client.post(CHAT, json={**BODY, "n": 2})
+    assert (refused.status_code, error_of(refused)["code"]) == (429, "rate_limit_exceeded")
+    assert float(refused.headers["retry-after-ms"]) > 0
+    assert int(refused.headers["retry-after"]) >= 1
+    assert refused.headers["x-should-retry"] == "true"
+
+
+def test_a_prompt_of_many_choices_is_rendered_once(serve):
+    engine = ScriptedEngine(deltas("a"))
+    client = serve(engine)
+    assert client.post(CHAT, json={**LONG_CHAT, "n": 16}).status_code == 200
+    assert len(engine.requests) == 16
+    assert client.sandbox.functions == ["render"]
+
+
+def test_a_short_chat_is_rendered_without_a_sandbox(serve):
+    client = serve(ScriptedEngine(deltas("a")))
+    assert client.post(CHAT, json=BODY).status_code == 200
+    assert client.sandbox.functions == []
+
+
+@pytest.mark.parametrize("path", ["/chat/json", "/chat/stream", "/chat/sse", "/tokenize"])
+def test_messages_are_limited_on_every_path(serve, path):
+    client = serve(ScriptedEngine(deltas("a")), max_messages=2)
+    body = {"messages": BODY["messages"] * 3}
+    assert error_of(client.post(path, json=body))["param"] == "messages"
+    assert client.post(path, json={"messages": BODY["messages"] * 2}).status_code == 200
+
+
+def test_tools_are_limited_where_they_are_only_counted(serve):
+    tool = {"type": "function", "function": {"name": "f"}}
+    body = {"messages": BODY["messages"], "tools": [tool] * 3}
+    response = serve(ScriptedEngine(), max_tools=2).post("/tokenize", json=body)
+    assert (response.status_code, error_of(response)["param"]) == (400, "tools")
+
+
+def test_a_prompt_times_its_choices_is_limited(serve):
+    client = serve(ScriptedEngine(deltas("a")), max_copied_mb=0.001)
+    body = {**PROMPT, "prompt": "x" * 300}
+    assert client.post(TEXT, json=body).status_code == 200
+    response = client.post(TEXT, json={**body, "n": 4})
+    assert (response.status_code, error_of(response)["param"]) == (400, "n")
+
+
+def test_log_probs_of_an_unstreamed_answer_are_limited_and_a_streams_are_not(serve):
+    client = serve(ScriptedEngine(deltas("a")), max_log_probs=100)
+    body = {**BODY, "logprobs": True, "top_logprobs": 4, "max_tokens": 21}
+    response = client.post(CHAT, json=body)
+    assert (response.status_code, error_of(response)["param"]) == (400, "max_tokens")
+    assert client.post(CHAT, json={**body, "stream": True}).status_code == 200
+    assert client.post(CHAT, json={**body, "max_tokens": 20}).status_code == 200
+
+
+def test_without_max_tokens_the_answer_ends_where_the_log_probs_do(serve):
+    engine = ScriptedEngine(deltas("a"))
+    serve(engine, max_log_probs=100).post(CHAT, json={**BODY, "logprobs": True, "top_logprobs": 4})
+    assert engine.requests[0].max_tokens == 20
+
+
+def scored(tokens: int, top: int) -> list[TokenDelta]:
+    """Tokens with log-probabilities, a delta each."""
+    alternatives = tuple(Alternative(b"w%d" % at, -1.0 - at) for at in range(top))
+    return [
+        TokenDelta(
+            (b"w",),
+            prompt_tokens=1 if at == 0 else None,
+            finish=FinishReason.LENGTH if at == tokens - 1 else None,
+            log_probs=(TokenLogProb(-0.5, alternatives),),
+        )
+        for at in range(tokens)
+    ]
+
+
+def test_held_log_probs_are_limited_over_all_requests(serve):
+    client = serve(ScriptedEngine(scored(20, 4)), max_held_log_probs=99)
+    body = {**BODY, "logprobs": True, "top_logprobs": 4}
+    refused = client.post(CHAT, json=body)
+    assert refused.status_code == 429
+    assert "stream" in error_of(refused)["message"]
+    assert client.post(CHAT, json={**body, "stream": True}).status_code == 200
+
+
+def test_the_log_probs_of_a_whole_answer_are_those_of_its_stream(serve):
+    client = serve(ScriptedEngine(scored(5, 3)))
+    whole = client.post(CHAT, json={**BODY, "logprobs": True, "top_logprobs": 3, "n": 2}).json()
+    (first, second) = whole["choices"]
+    assert first["logprobs"] == second["logprobs"]
+    content = first["logprobs"]["content"]
+    assert [entry["token"] for entry in content] == ["w"] * 5
+    assert content[0]["top_logprobs"][2] == {"token": "w2", "logprob": -3.0, "bytes": [119, 50]}
+    text = client.post(TEXT, json={**PROMPT, "logprobs": 3}).json()["choices"][0]["logprobs"]
+    assert text["tokens"] == ["w"] * 5
+    assert text["top_logprobs"][0] == {"w0": -1.0, "w1": -2.0, "w2": -3.0, "w": -0.5}
+    assert text["text_offset"] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"priority": -1}, "priority"),
+        ({"nvext": {"agent_hints": {"priority": 1}}}, "nvext.agent_hints.priority"),
+    ],
+)
+def test_nobody_goes_before_others_without_leave(serve, given, field):
+    engine = ScriptedEngine(deltas("a"))
+    response = serve(engine).post(CHAT, json={**BODY, **given})
+    assert (response.status_code, error_of(response)["param"]) == (400, field)
+    assert not engine.requests
+    assert serve(engine).post(CHAT, json={**BODY, "priority": 5}).status_code == 200
+
+
+def test_cached_tokens_can_be_kept_to_the_server(serve):
+    def cached(**settings) -> int:
+        usage = serve(ScriptedEngine(deltas("a")), **settings).post(CHAT, json=BODY).json()["usage"]
+        return usage["prompt_tokens_details"]["cached_tokens"]
+
+    assert cached() == 4
+    assert cached(report_cached_tokens=False) == 0
+
+
+def test_callers_can_be_kept_from_sharing_a_prefix_cache(serve):
+    def salts(*given: str | None) -> list[str | None]:
+        engine = ScriptedEngine(deltas("a"))
+        client = serve(engine, isolate_prefix_caches=True)
+        for salt in given:
+            client.post(CHAT, json={**BODY, "cache_salt": salt})
+        return [seen.cache_salt for seen in engine.requests]
+
+    own, named = salts(None, "mine")
+    assert own
+    assert named == f"{own}mine"
+    assert salts(own) != [own], "a caller that names another's salt does not get it"
