@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
@@ -37,7 +37,7 @@ from proxy.domain.engine import Catalog, Engine
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.tokenizer import Tokenizer
 from proxy.registry import Registry
-from proxy.sandbox import ProcessSandbox
+from proxy.sandbox import MB, ProcessSandbox, SandboxLimits
 from proxy.server_tools.http_tools import HttpTools
 from proxy.service import Access, Service
 from proxy.settings import Settings, environment
@@ -69,8 +69,17 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
     client = TritonClient(
         target, settings.triton_transport, max_age_s=settings.triton_connection_age_s
     )
-    tokenizer, sandbox = TritonTokenizer(client), ProcessSandbox()
+    tokenizer, sandbox = TritonTokenizer(client), ProcessSandbox(_sandbox_limits(settings))
     return compose(settings, client, TritonCatalog(client), tokenizer, sandbox, shared)
+
+
+def _sandbox_limits(settings: Settings) -> SandboxLimits:
+    return SandboxLimits(
+        processes=settings.sandbox_processes,
+        cpu_s=settings.sandbox_cpu_s,
+        memory_bytes=settings.sandbox_memory_mb * MB,
+        imports=("proxy.prompting", "proxy.structured.checks"),
+    )
 
 
 def compose(
@@ -102,7 +111,7 @@ def compose(
     app = Documented(
         title="triton-openai",
         responses=ERRORS,
-        lifespan=lambda _: _running(engine, catalog, registry, metrics),
+        lifespan=lambda _: _running(engine, catalog, registry, metrics, sandbox),
         middleware=[
             *_cors(settings.cors_origins),
             Middleware(HeadAsGet),
@@ -119,15 +128,18 @@ def compose(
 
 @asynccontextmanager
 async def _running(
-    engine: Engine, catalog: Catalog, registry: Registry, metrics: Metrics
+    engine: Engine, catalog: Catalog, registry: Registry, metrics: Metrics, sandbox: Sandbox
 ) -> AsyncIterator[None]:
     async with engine:
         await readiness.refresh(catalog, registry)  # before it listens: others may listen with it
-        watching = asyncio.create_task(readiness.watch(catalog, registry, metrics))
+        beside = [
+            asyncio.create_task(readiness.watch(catalog, registry, metrics)),
+            asyncio.create_task(sandbox.start()),
+        ]
         yield
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
 
 
 def _adapters(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import resource
 import signal
 from collections.abc import Callable
@@ -14,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import structlog
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
 from proxy.access.caller_turns import CallerTurns
 from proxy.domain.sandbox import TooCostly
+
+logger = structlog.get_logger(__name__)
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -28,7 +32,7 @@ MB = 1_000_000
 class SandboxLimits:
     """cpu_s, memory_bytes: of one call, beyond what an idle child has. waiting: of one caller.
 
-    wall_s: for a call that waits instead of computing.
+    wall_s: for a call that waits instead of computing. imports: modules that calls need.
     """
 
     processes: int = 2
@@ -36,6 +40,7 @@ class SandboxLimits:
     memory_bytes: int = 512 * MB
     wall_s: float = 60.0
     waiting: int = 256
+    imports: tuple[str, ...] = ()
 
 
 class ProcessSandbox:
@@ -45,6 +50,13 @@ class ProcessSandbox:
         self._limits = limits or SandboxLimits()
         self._limiter: CapacityLimiter | None = None
         self._turns = CallerTurns(waiting=self._limits.waiting)
+
+    async def start(self) -> None:
+        """One child, with what its calls import."""
+        try:
+            await self.run("", _import_all, self._limits.imports)
+        except TooCostly:
+            logger.exception("the sandbox does not start: what needs it will be refused")
 
     async def run(
         self,
@@ -82,6 +94,11 @@ class ProcessSandbox:
             raise TooCostly(
                 f"it takes more than {limits.cpu_s:g} s or {limits.memory_bytes // MB} MB to check"
             ) from error
+
+
+def _import_all(names: tuple[str, ...]) -> None:
+    for name in names:
+        importlib.import_module(name)
 
 
 def _look_at(call: asyncio.Future[Result]) -> None:

@@ -76,6 +76,10 @@ class Settings(BaseSettings):
     max_concurrent_requests: Annotated[int, Field(ge=1)] | None = None  # of all models together
     generations_per_row: AtMost = 16  # of a model: choices at once, for each row of its engine
     max_tokenizer_requests: AtMost = 32  # at once: /tokenize, /detokenize, /render, annotations
+    # child processes that examine schemas and grammars, check answers, render long chats
+    sandbox_processes: Annotated[int, Field(ge=1, le=64)] = 2
+    sandbox_cpu_s: Annotated[float, Field(gt=0, le=600)] = 2.0  # of one call
+    sandbox_memory_mb: Annotated[int, Field(ge=64, le=65_536)] = 512  # of one call
     max_priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0  # that callers may ask for
     max_copied_mb: Annotated[float, Field(gt=0, le=4096)] = 16.0  # prompt and guide x choices
     max_log_probs: AtMost = 250_000  # of an answer in one piece: choices x tokens x (1 + top)

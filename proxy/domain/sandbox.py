@@ -16,6 +16,10 @@ class TooCostly(Exception):
 class Sandbox(Protocol):
     """Runs pure functions, with limits on CPU time and memory."""
 
+    async def start(self) -> None:
+        """Makes the first call as fast as the later ones; calls may come before it returns."""
+        ...
+
     async def run(
         self,
         caller: str,

@@ -10,6 +10,9 @@ class InProcess:
         self.callers: list[str] = []
         self.functions: list[str] = []
 
+    async def start(self):
+        pass
+
     async def run(self, caller, function, *args, **kwargs):
         self.callers.append(caller)
         self.functions.append(function.__name__)
