@@ -36,6 +36,8 @@ from proxy.sandbox import ProcessSandbox
 from proxy.server_tools.http_tools import HttpTools
 from proxy.service import Service
 from proxy.settings import Settings, environment
+from proxy.structured.asked import GuideLimits
+from proxy.structured.examiner import Examiner
 from proxy.structured.schema import SchemaLimits
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
@@ -85,11 +87,12 @@ def compose(
         Telemetry(metrics),
         Concurrency(settings.concurrent_requests, shared and shared / "permits"),
         HttpTools(policy.secrets(entries, environment())),
+        sandbox,
         limits=TimeLimits(silence_s=settings.stall_timeout_s, whole_s=settings.request_timeout_s),
     )
 
     leaving = Leaving()
-    routers = _adapters(settings, service, registry, tokenizer, leaving)
+    routers = _adapters(settings, service, registry, tokenizer, sandbox, leaving)
     app = Documented(
         title="triton-openai",
         responses=ERRORS,
@@ -126,6 +129,7 @@ def _adapters(
     service: Service,
     registry: Registry,
     tokenizer: Tokenizer,
+    sandbox: Sandbox,
     leaving: Leaving,
 ) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
@@ -134,6 +138,7 @@ def _adapters(
     asking = Asking(
         registry,
         _limits(settings),
+        Examiner(sandbox, _guide_limits(settings)),
         Annotator(service, tokenizer),
         reasoning_fields=settings.reasoning_fields,
     )
@@ -165,11 +170,21 @@ def _limits(settings: Settings) -> Limits:
         choices=settings.max_choices,
         tools=settings.max_tools,
         tools_bytes=settings.max_tools_bytes,
-        schemas=SchemaLimits(
-            size_bytes=settings.max_schema_bytes,
-            depth=settings.max_schema_depth,
-            properties=settings.max_schema_properties,
-        ),
+    )
+
+
+def _guide_limits(settings: Settings) -> GuideLimits:
+    schemas = SchemaLimits(
+        size_bytes=settings.max_schema_bytes,
+        depth=settings.max_schema_depth,
+        properties=settings.max_schema_properties,
+    )
+    return GuideLimits(
+        schemas=schemas,
+        grammar_bytes=settings.max_grammar_bytes,
+        regex_bytes=settings.max_regex_bytes,
+        choices=settings.max_guided_choices,
+        choices_bytes=settings.max_guided_choices_bytes,
     )
 
 

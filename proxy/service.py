@@ -29,14 +29,16 @@ from proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
+from proxy.domain.sandbox import Sandbox
 from proxy.domain.server_tools import ToolRunner
 from proxy.registry import Registry
-from proxy.rules import Rules, rules_of
+from proxy.rules import RuleBook, Rules
 from proxy.server_tools.loop import looped
 from proxy.server_tools.offer import offered
 from proxy.structured import checks
 from proxy.structured.attempts import Attempts
 from proxy.structured.blame import blamed
+from proxy.structured.checker import Checker
 from proxy.time_limits import TimeLimits, limited
 from proxy.timing import Stopwatch
 
@@ -59,6 +61,7 @@ class Service:
         watcher: Watcher,
         concurrency: Concurrency,
         tools: ToolRunner,
+        sandbox: Sandbox,
         *,
         limits: TimeLimits,
     ) -> None:
@@ -67,6 +70,8 @@ class Service:
         self._watcher = watcher
         self._concurrency = concurrency
         self._tools = tools
+        self._rule_book = RuleBook(sandbox)
+        self._checker = Checker(sandbox)
         self._limits = limits
 
     def generate(self, request: GenerationRequest, delivery: Delivery | None = None) -> Events:
@@ -80,26 +85,32 @@ class Service:
         events = self._events(request, card, delivery or Delivery())
         return self._watcher.watch(request, card, events)
 
-    def engine_request(self, request: GenerationRequest) -> EngineRequest:
+    async def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
         with blamed(request.constraint):
             request = offered(request, card)
-            return self._asked(request, card, rules_of(request, card))
+            return self._asked(request, card, await self._rule_book.rules(request, card))
 
     async def _events(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery
     ) -> Events:
         delivery.unenforced = checks.untold(request.constraint, card)
-        choices, stopwatch = self._choices(request, card, delivery), Stopwatch()
-        async with self._concurrency.permit(), aclosing(choices) as events:
-            async for event in events:
-                yield stopwatch.seen(event)
+        stopwatch = Stopwatch()
+        async with self._concurrency.permit():
+            rules = await self._rule_book.rules(request, card)
+            async with aclosing(self._choices(request, card, rules, delivery)) as events:
+                async for event in events:
+                    yield stopwatch.seen(event)
 
-    def _choices(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Events:
+    def _choices(
+        self, request: GenerationRequest, card: ModelCard, rules: Rules, delivery: Delivery
+    ) -> Events:
         parts = request.parts()
         choices = [
-            self._answer(part, card, index, delivery, counts_prompt=index % request.candidates == 0)
+            self._answer(
+                part, card, rules, index, delivery, counts_prompt=index % request.candidates == 0
+            )
             for index, part in enumerate(parts)
         ]
         if len(parts) == 1:
@@ -113,6 +124,7 @@ class Service:
         self,
         request: GenerationRequest,
         card: ModelCard,
+        rules: Rules,
         index: int,
         delivery: Delivery,
         *,
@@ -121,39 +133,63 @@ class Service:
         """One choice, through calls of the server's tools; each of its rounds must conform."""
 
         def round_of(asked: GenerationRequest) -> Events:
-            counts = counts_prompt or asked is not request
-            return self._conforming(asked, card, index, delivery, counts_prompt=counts)
+            if asked is not request:
+                return self._later_round(asked, card, index, delivery)
+            return self._conforming(
+                asked, card, rules, index, delivery, counts_prompt=counts_prompt
+            )
 
         return looped(round_of, request, card.server_tools, self._tools)
+
+    async def _later_round(
+        self, request: GenerationRequest, card: ModelCard, index: int, delivery: Delivery
+    ) -> Events:
+        """After calls of the server's tools: other tools may or must be called now."""
+        rules = await self._rule_book.rules(request, card)
+        events = self._conforming(request, card, rules, index, delivery, counts_prompt=True)
+        async with aclosing(events):
+            async for event in events:
+                yield event
 
     def _conforming(
         self,
         request: GenerationRequest,
         card: ModelCard,
+        rules: Rules,
         index: int,
         delivery: Delivery,
         *,
         counts_prompt: bool,
     ) -> Events:
         def generate(request: GenerationRequest, counts_prompt: bool) -> Events:
-            return self._choice(request, card, index, counts_prompt=counts_prompt)
+            return self._choice(request, card, rules, index, counts_prompt=counts_prompt)
 
-        check = rules_of(request, card).check
-        if check is None:
+        if rules.check is None:
             return generate(request, counts_prompt)
-        attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
+        attempts = Attempts(
+            check=rules.check,
+            checker=self._checker,
+            caller=request.caller,
+            at_most=card.max_retries + 1,
+            delivery=delivery,
+        )
         if delivery.is_live and card.streams_unchecked:
             return attempts.live(generate(request, counts_prompt))
         return attempts.held_back(generate, request, counts_prompt=counts_prompt)
 
     async def _choice(
-        self, request: GenerationRequest, card: ModelCard, index: int, *, counts_prompt: bool
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        rules: Rules,
+        index: int,
+        *,
+        counts_prompt: bool,
     ) -> Events:
         """All of a choice's streams. One generator: each on the way of an event costs as much as
         writing it out.
         """
         with blamed(request.constraint):
-            rules = rules_of(request, card)
             asked = self._asked(request, card, rules)
             prompt = asked.text or ""
             choice = Choice(
@@ -167,7 +203,7 @@ class Service:
             while not choice.is_finished:
                 if choice.has_thought_enough:
                     text, events = choice.end_thought(rules.closing)
-                    guide = rules.guide(card, prompt, has_thought=True)
+                    guide = rules.guide(prompt, has_thought=True)
                     asked = asked.continued(text, choice.tokens, guide)
                     for event in events:
                         yield event
@@ -187,7 +223,7 @@ class Service:
         """Raises InvalidRequest: the model cannot take it."""
         parsers.check(request, card)
         asked = _engine_request(request, card, self._limits.whole_s)
-        if (guide := rules.guide(card, asked.text or "")) is not None:
+        if (guide := rules.guide(asked.text or "")) is not None:
             asked = replace(asked, constraint=guide)
         if missing := sorted(asked.asks_for - card.capabilities):
             raise InvalidRequest(

@@ -18,6 +18,8 @@ ProxyError
 
 from __future__ import annotations
 
+from typing import Any
+
 ECHO_AT_MOST = 200
 
 
@@ -33,6 +35,17 @@ class ProxyError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors come back from a sandbox; pickle alone knows nothing of keyword arguments."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[ProxyError], args: tuple[Any, ...], state: dict[str, Any]) -> ProxyError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class RequestError(ProxyError):

@@ -21,6 +21,7 @@ from proxy.registry import Registry
 from proxy.service import Service
 from proxy.time_limits import TimeLimits
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
+from tests.doubles.sandbox import InProcess
 from tests.doubles.tools import ScriptedTools
 
 
@@ -56,6 +57,7 @@ def service(
         Unwatched(),
         limit or Concurrency(None),
         ScriptedTools(),
+        InProcess(),
         limits=TimeLimits(silence_s=stall_timeout_s, whole_s=9),
     )
 

@@ -29,7 +29,7 @@ class Annotator:
         if "request_id" in names:
             found.append(Annotation("request_id", request.id))
         asked = [
-            self._service.engine_request(replace(request, prompt=prompt))
+            await self._service.engine_request(replace(request, prompt=prompt))
             for prompt in request.prompts
         ]
         if "formatted_prompt" in names:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
 from proxy.domain.errors import InvalidRequest
-from proxy.structured.schema import SchemaLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +21,6 @@ class Limits:
     choices: int = 128
     tools: int = 128
     tools_bytes: int = 256_000
-    schemas: SchemaLimits = field(default_factory=SchemaLimits)
 
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
         """Raises InvalidRequest."""

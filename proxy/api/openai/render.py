@@ -32,7 +32,7 @@ def routes(
         """
         asked = await body.read(http, ChatCompletionBody, limits=limits)
         generation, renderer = await asking.chat(asked)
-        request = service.engine_request(generation)
+        request = await service.engine_request(generation)
         with in_words(renderer.field_names), blamed(generation.constraint):
             admitted = await tokenizer.admit(request)
         return JSONResponse(

@@ -30,7 +30,7 @@ def routes(
     async def tokenize(http: Request) -> Response:
         """Text or messages -> token ids and their count. What cannot be served is refused."""
         asked = await body.read(http, TokenizeBody, limits=limits)
-        request = service.engine_request(asked.to_domain(registry.default().name))
+        request = await service.engine_request(asked.to_domain(registry.default().name))
         if asked.add_special_tokens is not None:
             request = replace(request, add_special_tokens=asked.add_special_tokens)
         with in_words({"prompt": "prompt" if asked.messages is None else "messages"}):
