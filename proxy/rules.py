@@ -103,7 +103,7 @@ def _order(request: GenerationRequest, card: ModelCard) -> GuideOrder:
     """`card`: as it can be guided."""
     families, is_chat = parsers.of_card(card), isinstance(request.prompt, ChatPrompt)
     can_guide_calls = is_chat and "constraint" in card.capabilities
-    has_calls = can_guide_calls and parsers.looks_for_calls(request)
+    has_calls = can_guide_calls and parsers.looks_for_calls(request) and _holds_calls(request)
     reasoning = families.reasoning_family if is_chat else None
     return GuideOrder(
         constraint=checks.guided(request.constraint, card),
@@ -114,6 +114,13 @@ def _order(request: GenerationRequest, card: ModelCard) -> GuideOrder:
         reasoning=None if reasoning is None else _marks(reasoning.parser_type),
         special_tokens=card.facts.special_tokens,
     )
+
+
+def _holds_calls(request: GenerationRequest) -> bool:
+    """Whether the model is not free to call the tools as it likes."""
+    must_call = request.tool_choice.mode is ToolMode.REQUIRED
+    is_strict = any(tool.is_strict for tool in request.callable_tools)
+    return must_call or is_strict or request.constraint is not None
 
 
 def _marks(reasoning: type[ReasoningParser]) -> ReasoningMarks:

@@ -26,8 +26,8 @@ class GuideBuilder:
             InvalidRequest: also where it takes too much time or memory.
             RateLimited: as the sandbox.
         """
-        if not order.tools and order.reasoning is None:
-            return guides_of(order)  # the constraint as it is
+        if order.is_plain:
+            return guides_of(order)
         key = _key(order)
         found = self._recent.get(key)
         if found is None:

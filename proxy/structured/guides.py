@@ -30,8 +30,8 @@ class ReasoningMarks:
 class GuideOrder:
     """All that guides depend on. constraint: what the engine is to be given of the caller's.
 
-    family: the model's own syntax of calls. tools: those that may be called, if calls are looked
-    for. reasoning: None where none comes before the answer.
+    family: the model's own syntax of calls. tools: those that may be called, if guides depend on
+    them. reasoning: None where none comes before the answer.
     """
 
     constraint: Constraint | None
@@ -41,6 +41,11 @@ class GuideOrder:
     family: str | None
     reasoning: ReasoningMarks | None
     special_tokens: Mapping[int, bytes]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the engine gets the caller's constraint as it is, or nothing."""
+        return not self.tools and (self.constraint is None or self.reasoning is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
