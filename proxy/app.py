@@ -41,6 +41,8 @@ from proxy.sandbox import MB, ProcessSandbox, SandboxLimits
 from proxy.server_tools.http_tools import HttpTools
 from proxy.service import Access, Service
 from proxy.settings import Settings, environment
+from proxy.structured.asked import GuideLimits
+from proxy.structured.examiner import Examiner
 from proxy.structured.schema import SchemaLimits
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
@@ -107,7 +109,7 @@ def compose(
     asked = BoundedTokenizer(
         tokenizer, Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
     )
-    routers = _adapters(settings, service, registry, asked, leaving)
+    routers = _adapters(settings, service, registry, asked, sandbox, leaving)
     app = Documented(
         title="triton-openai",
         responses=ERRORS,
@@ -147,6 +149,7 @@ def _adapters(
     service: Service,
     registry: Registry,
     tokenizer: Tokenizer,
+    sandbox: Sandbox,
     leaving: Leaving,
 ) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
@@ -156,6 +159,7 @@ def _adapters(
     asking = Asking(
         registry,
         sizes,
+        Examiner(sandbox, _guide_limits(settings)),
         Annotator(service, tokenizer),
         reasoning_fields=settings.reasoning_fields,
     )
@@ -204,11 +208,21 @@ def _limits(settings: Settings) -> Limits:
         tools=settings.max_tools,
         tools_bytes=settings.max_tools_bytes,
         priority=settings.max_priority,
-        schemas=SchemaLimits(
-            size_bytes=settings.max_schema_bytes,
-            depth=settings.max_schema_depth,
-            properties=settings.max_schema_properties,
-        ),
+    )
+
+
+def _guide_limits(settings: Settings) -> GuideLimits:
+    schemas = SchemaLimits(
+        size_bytes=settings.max_schema_bytes,
+        depth=settings.max_schema_depth,
+        properties=settings.max_schema_properties,
+    )
+    return GuideLimits(
+        schemas=schemas,
+        grammar_bytes=settings.max_grammar_bytes,
+        regex_bytes=settings.max_regex_bytes,
+        choices=settings.max_guided_choices,
+        choices_bytes=settings.max_guided_choices_bytes,
     )
 
 

@@ -20,7 +20,7 @@ from proxy.domain.request import (
     TokenPrompt,
 )
 from proxy.domain.sandbox import Sandbox, TooCostly
-from proxy.rules import Rules, rules_of
+from proxy.rules import RuleBook, Rules
 
 # What is rendered on the event loop: a template takes some 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 64, 16, 65_536
@@ -30,25 +30,35 @@ class Preparation:
     """Of one request, whose later rounds may have other prompts and tools."""
 
     def __init__(
-        self, card: ModelCard, sandbox: Sandbox, *, timeout_s: float, isolates_caches: bool = False
+        self,
+        card: ModelCard,
+        sandbox: Sandbox,
+        rule_book: RuleBook,
+        *,
+        timeout_s: float,
+        isolates_caches: bool = False,
     ) -> None:
         """isolates_caches: callers share no cached prefix, where the engine can keep them apart."""
         self._card = card
         self._sandbox = sandbox
+        self._rule_book = rule_book
         self._timeout_s = timeout_s
         self._isolates_caches = isolates_caches
         self._rules: dict[object, Rules] = {}
         self._texts: dict[object, str | None] = {}
         self._kept: list[GenerationRequest] = []  # so that the ids below stay theirs
 
-    def rules(self, request: GenerationRequest) -> Rules:
+    async def rules(self, request: GenerationRequest) -> Rules:
         """Raises InvalidRequest: the model cannot be held to them."""
-        begun = request.prompt.begun if isinstance(request.prompt, ChatPrompt) else None
-        key = (type(request.prompt), begun, id(request.constraint), *_tools_key(request))
+        key = _rules_key(request)
         if key not in self._rules:
             self._kept.append(request)
-            self._rules[key] = rules_of(request, self._card)
+            self._rules[key] = await self._rule_book.rules(request, self._card)
         return self._rules[key]
+
+    def known_rules(self, request: GenerationRequest) -> Rules:
+        """Of a request that `rules` was asked about, or of another of its choices."""
+        return self._rules[_rules_key(request)]
 
     async def text(self, request: GenerationRequest) -> str | None:
         """The prompt's text; None where it is given as token ids.
@@ -66,6 +76,7 @@ class Preparation:
         """Raises InvalidRequest: the model cannot take it."""
         card = self._card
         parsers.check(request, card)
+        rules = await self.rules(request)
         text = await self.text(request)
         asked = EngineRequest(
             id=request.id,
@@ -76,7 +87,7 @@ class Preparation:
             max_tokens=request.max_tokens,
             timeout_s=self._timeout_s,
             sampling=request.sampling.with_defaults(card.sampling),
-            constraint=self.rules(request).guide(card, text or ""),
+            constraint=rules.guide(text or ""),
             prompt_limit=request.prompt_limit,
             echoes_prompt=request.echoes_tokens,
             wants_token_ids=_wants_token_ids(request, card),
@@ -131,6 +142,11 @@ class Preparation:
                 code="invalid_messages",
                 param="messages",
             ) from error
+
+
+def _rules_key(request: GenerationRequest) -> tuple[Any, ...]:
+    begun = request.prompt.begun if isinstance(request.prompt, ChatPrompt) else None
+    return type(request.prompt), begun, id(request.constraint), *_tools_key(request)
 
 
 def _tools_key(request: GenerationRequest) -> tuple[Any, ...]:

@@ -11,63 +11,74 @@ from proxy.domain.constraint import Constraint
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.request import ChatPrompt, GenerationRequest
+from proxy.domain.sandbox import Sandbox
 from proxy.domain.tools import ToolMode
 from proxy.reasoning.parser import ReasoningParser
 from proxy.structured import checks
 from proxy.structured.calls import call_check
 from proxy.structured.checks import Check
-from proxy.structured.keywords import unenforced
-from proxy.structured.reasoning_guides import after_reasoning, after_text
-from proxy.structured.special_tokens import Untranslatable, in_tokens
-from proxy.structured.tool_guides import ToolGuide, text_or_calls, tool_constraint
+from proxy.structured.guide_builder import GuideBuilder
+from proxy.structured.guides import GuideOrder, Guides, ReasoningMarks, guides_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """constraint: of the answer behind its reasoning. tool_family: of the parser of its calls.
+    """guides: of the answer, for each state of the reasoning. check: of what they do not enforce.
 
     reasoning: what the model's reasoning looks like, where it may come first. begun: the first
-    words of the answer, which the prompt ends with. is_of_calls: the constraint has calls in it.
+    words of the answer, which the prompt ends with. tool_family: of the parser of its calls.
     """
 
-    constraint: Constraint | None = None
+    guides: Guides
     check: Check | None = None
     reasoning: type[ReasoningParser] | None = None
     begun: str = ""
     tool_family: str | None = None
-    is_of_calls: bool = False
 
     @property
     def closing(self) -> str:
         """What ends the reasoning in the model's place."""
         if self.reasoning is None:
             return ""
-        return self.reasoning.end_of_thought() if self.is_of_calls else self.reasoning.closing
+        is_of_calls = self.guides.family is not None
+        return self.reasoning.end_of_thought() if is_of_calls else self.reasoning.closing
 
-    def guide(
-        self, card: ModelCard, prompt: str, *, has_thought: bool = False
-    ) -> Constraint | None:
+    def guide(self, prompt: str, *, has_thought: bool = False) -> Constraint | None:
         """What the engine is given behind this prompt. has_thought: it ends with the reasoning."""
-        constraint = self.constraint
-        if constraint is None:
-            return None
-        if self.reasoning is not None and not has_thought:
-            if not self.is_of_calls:
-                constraint = after_text(constraint, self.reasoning.before_answer)
-            is_thinking = self.reasoning.behind(prompt, self.begun).is_thinking
-            begin = "" if is_thinking else self.reasoning.starts[0]
-            constraint = after_reasoning(constraint, begin, self.reasoning.end_of_thought())
-        is_ours = constraint is not self.constraint or self.is_of_calls
-        return in_tokens(constraint, card.facts.special_tokens) if is_ours else constraint
+        if self.reasoning is None or has_thought or self.guides.answer is None:
+            return self.guides.answer
+        if self.reasoning.behind(prompt, self.begun).is_thinking:
+            return self.guides.in_reasoning
+        return self.guides.before_reasoning
+
+
+class RuleBook:
+    """Makes the rules of requests; equal tools and constraints cost their guides once."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._builder = GuideBuilder(sandbox)
+
+    async def rules(self, request: GenerationRequest, card: ModelCard) -> Rules:
+        """As `rules_of`.
+
+        Raises:
+            InvalidRequest: also where the guides take too much time or memory.
+            RateLimited: as the sandbox.
+        """
+        card = _as_it_can_be_guided(request, card)
+        guides = await self._builder.guides(_order(request, card), request.caller)
+        return _rules(request, card, guides)
 
 
 def rules_of(request: GenerationRequest, card: ModelCard) -> Rules:
     """Raises InvalidRequest: the model cannot be held to it."""
     card = _as_it_can_be_guided(request, card)
-    rules = Rules(
-        constraint=checks.guided(request.constraint, card),
-        check=checks.check_of(request.constraint, card),
-    )
+    return _rules(request, card, guides_of(_order(request, card)))
+
+
+def _rules(request: GenerationRequest, card: ModelCard, guides: Guides) -> Rules:
+    """`card`: as it can be guided."""
+    rules = Rules(guides=guides, check=checks.check_of(request.constraint, card))
     if not isinstance(request.prompt, ChatPrompt):
         return rules
     families = parsers.of_card(card)
@@ -76,10 +87,7 @@ def rules_of(request: GenerationRequest, card: ModelCard) -> Rules:
         rules = replace(rules, reasoning=kind, begun=request.prompt.begun)
     if not parsers.looks_for_calls(request):
         return rules
-    family = families.tools
-    guide = _guide(request, card, family)
-    if guide is not None:
-        family = guide.family
+    family = guides.family or families.tools
     if family is None:
         raise InvalidRequest(
             f"The model {card.name!r} has no tool parser: its chat template shows none that is "
@@ -87,12 +95,39 @@ def rules_of(request: GenerationRequest, card: ModelCard) -> Rules:
             code="unsupported_parameter",
             param="tools",
         )
-    return replace(
-        rules,
-        constraint=rules.constraint if guide is None else guide.constraint,
-        check=_check(request, card, is_guided=guide is not None),
-        tool_family=family,
-        is_of_calls=guide is not None,
+    check = _check(request, card, is_guided=guides.family is not None)
+    return replace(rules, check=check, tool_family=family)
+
+
+def _order(request: GenerationRequest, card: ModelCard) -> GuideOrder:
+    """`card`: as it can be guided."""
+    families, is_chat = parsers.of_card(card), isinstance(request.prompt, ChatPrompt)
+    can_guide_calls = is_chat and "constraint" in card.capabilities
+    has_calls = can_guide_calls and parsers.looks_for_calls(request) and _holds_calls(request)
+    reasoning = families.reasoning_family if is_chat else None
+    return GuideOrder(
+        constraint=checks.guided(request.constraint, card),
+        tools=request.callable_tools if has_calls else (),
+        choice=request.tool_choice,
+        in_parallel=request.calls_in_parallel,
+        family=families.tools,
+        reasoning=None if reasoning is None else _marks(reasoning.parser_type),
+        special_tokens=card.facts.special_tokens,
+    )
+
+
+def _holds_calls(request: GenerationRequest) -> bool:
+    """Whether the model is not free to call the tools as it likes."""
+    must_call = request.tool_choice.mode is ToolMode.REQUIRED
+    is_strict = any(tool.is_strict for tool in request.callable_tools)
+    return must_call or is_strict or request.constraint is not None
+
+
+def _marks(reasoning: type[ReasoningParser]) -> ReasoningMarks:
+    return ReasoningMarks(
+        begin=reasoning.starts[0],
+        end=reasoning.end_of_thought(),
+        before_answer=reasoning.before_answer,
     )
 
 
@@ -106,46 +141,34 @@ def _as_it_can_be_guided(request: GenerationRequest, card: ModelCard) -> ModelCa
     return replace(card, capabilities=card.capabilities - {"constraint"})
 
 
-def _guide(request: GenerationRequest, card: ModelCard, family: str | None) -> ToolGuide | None:
-    """None where the engine cannot, or the model is free."""
-    if "constraint" not in card.capabilities:
-        return None
-    tools, choice = request.callable_tools, request.tool_choice
-    in_parallel = request.calls_in_parallel
-    if request.constraint is not None and choice.mode is ToolMode.AUTO:
-        return text_or_calls(request.constraint, family, tools, in_parallel=in_parallel)
-    guide = tool_constraint(family, tools, choice, in_parallel=in_parallel)
-    if guide is None:
-        return None
-    try:
-        in_tokens(guide.constraint, card.facts.special_tokens)
-    except Untranslatable:
-        return None
-    return guide
-
-
 def _check(request: GenerationRequest, card: ModelCard, *, is_guided: bool) -> Check | None:
     """Of what the guide does not hold the answer to."""
     must_call = request.tool_choice.mode is ToolMode.REQUIRED
     tools = [tool for tool in request.callable_tools if must_call or tool.is_strict]
     if is_guided:
-        tools = [tool for tool in tools if tool.is_strict and unenforced(tool.parameters or {})]
+        tools = [tool for tool in tools if tool.is_strict and tool.unenforced]
     found: list[Check] = []
     if tools:
         found.append(call_check(tools, must_call=must_call and not is_guided))
     if not must_call and (of_text := checks.check_of(request.constraint, card)) is not None:
         found.append(of_text)
-    return found[0] if len(found) == 1 else _Both(found) if found else None
+    return found[0] if len(found) == 1 else _Both(tuple(found)) if found else None
 
 
+@dataclass(frozen=True, slots=True)
 class _Both:
     """The text of an answer without calls, and the calls of one that has them."""
 
-    def __init__(self, checks: Sequence[Check]) -> None:
-        self._checks = checks
-        self.field = checks[0].field
-        self.wanted = ", or with ".join(check.wanted for check in checks)
+    checks: Sequence[Check]
+
+    @property
+    def field(self) -> str:
+        return self.checks[0].field
+
+    @property
+    def wanted(self) -> str:
+        return ", or with ".join(check.wanted for check in self.checks)
 
     def of(self, answer: Answer) -> str | None:
-        found = (check.of(answer) for check in self._checks)
+        found = (check.of(answer) for check in self.checks)
         return next((one for one in found if one is not None), None)

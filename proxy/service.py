@@ -28,12 +28,13 @@ from proxy.domain.sandbox import Sandbox
 from proxy.domain.server_tools import ToolRunner
 from proxy.preparation import Preparation
 from proxy.registry import Registry
-from proxy.rules import Rules
+from proxy.rules import RuleBook, Rules
 from proxy.server_tools.loop import looped
 from proxy.server_tools.offer import offered
 from proxy.structured import checks
 from proxy.structured.attempts import Attempts
 from proxy.structured.blame import blamed
+from proxy.structured.checker import Checker
 from proxy.time_limits import TimeLimits, limited
 from proxy.timing import Stopwatch
 
@@ -92,6 +93,8 @@ class Service:
         self._access = access
         self._tools = tools
         self._sandbox = sandbox
+        self._rule_book = RuleBook(sandbox)
+        self._checker = Checker(sandbox)
         self._limits = limits
 
     def generate(self, request: GenerationRequest, delivery: Delivery | None = None) -> Events:
@@ -140,6 +143,7 @@ class Service:
         return Preparation(
             card,
             self._sandbox,
+            self._rule_book,
             timeout_s=self._limits.whole_s,
             isolates_caches=self._access.isolates_caches,
         )
@@ -176,10 +180,19 @@ class Service:
         """One choice, through calls of the server's tools; each of its rounds must conform."""
 
         def round_of(asked: GenerationRequest) -> Events:
-            counts = counts_prompt or asked is not request
-            return self._conforming(asked, index, run, counts_prompt=counts)
+            if asked is not request:
+                return self._later_round(asked, index, run)
+            return self._conforming(asked, index, run, counts_prompt=counts_prompt)
 
         return looped(round_of, request, run.card.server_tools, self._tools)
+
+    async def _later_round(self, request: GenerationRequest, index: int, run: _Run) -> Events:
+        """After calls of the server's tools: other tools may or must be called now."""
+        await run.preparation.rules(request)
+        events = self._conforming(request, index, run, counts_prompt=True)
+        async with aclosing(events):
+            async for event in events:
+                yield event
 
     def _conforming(
         self, request: GenerationRequest, index: int, run: _Run, *, counts_prompt: bool
@@ -188,10 +201,16 @@ class Service:
             return self._choice(request, index, run, counts_prompt=counts_prompt)
 
         card, delivery = run.card, run.delivery
-        check = run.preparation.rules(request).check
+        check = run.preparation.known_rules(request).check
         if check is None:
             return generate(request, counts_prompt)
-        attempts = Attempts(check=check, at_most=card.max_retries + 1, delivery=delivery)
+        attempts = Attempts(
+            check=check,
+            checker=self._checker,
+            caller=request.caller,
+            at_most=card.max_retries + 1,
+            delivery=delivery,
+        )
         if delivery.is_live and card.streams_unchecked:
             return attempts.live(generate(request, counts_prompt))
         return attempts.held_back(generate, request, counts_prompt=counts_prompt)
@@ -204,14 +223,14 @@ class Service:
         """
         card, held = run.card, run.held
         with blamed(request.constraint):
-            rules = run.preparation.rules(request)
+            rules = await run.preparation.rules(request)
             asked = await run.preparation.engine_request(request)
             prompt = asked.text or ""
             choice = self._new_choice(request, index, card, prompt, rules, counts_prompt)
             while not choice.is_finished:
                 if choice.has_thought_enough:
                     text, events = choice.end_thought(rules.closing)
-                    guide = rules.guide(card, prompt, has_thought=True)
+                    guide = rules.guide(prompt, has_thought=True)
                     asked = asked.continued(text, choice.tokens, guide)
                     for event in events:
                         yield event

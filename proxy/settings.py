@@ -109,6 +109,10 @@ class Settings(BaseSettings):
     max_schema_bytes: AtMost = 256_000  # of one JSON Schema
     max_schema_depth: Annotated[int, Field(ge=1, le=128)] = 64  # in levels of JSON
     max_schema_properties: AtMost = 5_000
+    max_grammar_bytes: AtMost = 256_000  # of one grammar in EBNF or Lark's syntax
+    max_regex_bytes: AtMost = 16_384  # of one regular expression
+    max_guided_choices: AtMost = 1_024  # texts of one list of choices
+    max_guided_choices_bytes: AtMost = 65_536  # of all of them together
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal

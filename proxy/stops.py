@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.parsing.delimiters import Delimiters
+from proxy.parsing.automaton import ROOT, automaton
 
 
 class StopMatcher:
@@ -16,12 +16,13 @@ class StopMatcher:
     on how the text is cut. Text that may be the start of a stop string is held back.
     """
 
-    __slots__ = ("_held", "_includes_stop", "_marks", "_stops", "is_stopped")
+    __slots__ = ("_automaton", "_held", "_includes_stop", "_node", "is_stopped")
 
     def __init__(self, stops: Sequence[str], *, includes_stop: bool = False) -> None:
+        marks = tuple(stop for stop in stops if stop)
         self._includes_stop = includes_stop
-        self._stops = tuple(stop for stop in stops if stop)
-        self._marks = Delimiters(self._stops)
+        self._automaton = automaton(marks) if marks else None
+        self._node = ROOT
         self._held = ""
         self.is_stopped = False
 
@@ -29,15 +30,15 @@ class StopMatcher:
         """Text that is safe to send. Nothing comes after `is_stopped`."""
         if self.is_stopped:
             return ""
-        if not self._stops:
+        if self._automaton is None:
             return text
-        buffer = self._held + text
-        if found := self._first_stop(buffer):
-            end, start = found
+        self._node, length = self._automaton.read(self._node, text)
+        buffer = self._held + text[:length]
+        if stop := self._automaton.complete[self._node]:
             self.is_stopped = True
             self._held = ""
-            return buffer[: end if self._includes_stop else start]
-        safe = len(buffer) - self._marks.possible_start(buffer, 0)
+            return buffer if self._includes_stop else buffer[:-stop]
+        safe = len(buffer) - self._automaton.depth[self._node]
         self._held = buffer[safe:]
         return buffer[:safe]
 
@@ -45,10 +46,3 @@ class StopMatcher:
         """What was held back, when the text ends without a stop string."""
         held, self._held = self._held, ""
         return held
-
-    def _first_stop(self, buffer: str) -> tuple[int, int] | None:
-        """End and start of the stop string that ends first."""
-        ends = [
-            (start + len(stop), start) for stop in self._stops if (start := buffer.find(stop)) >= 0
-        ]
-        return min(ends) if ends else None

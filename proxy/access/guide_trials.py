@@ -16,7 +16,7 @@ from proxy.domain.request import Sampling
 from proxy.domain.tokenizer import Tokenizer
 from proxy.structured.recent import Recent
 
-REMEMBERED = 4096  # as many as the tokenizer remembers
+REMEMBERED_BYTES = 4_000_000  # some 8,000 guides; the tokenizer remembers 4,096
 
 
 class GuideTrials:
@@ -25,7 +25,7 @@ class GuideTrials:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._turns = CallerTurns()
-        self._passed: Recent[tuple[str, int, bytes]] = Recent(REMEMBERED)
+        self._passed: Recent[tuple[str, int, bytes], bool] = Recent(REMEMBERED_BYTES)
 
     async def passed(self, request: EngineRequest, caller: str) -> None:
         """Returns at once for a request without a guide, or with one that passed lately.
@@ -40,12 +40,12 @@ class GuideTrials:
             return
         digest = hashlib.sha256(f"{constraint.kind.value}\0{constraint.text}".encode()).digest()
         key = request.model.triton_model, request.model.facts.created, digest
-        if key in self._passed:
+        if self._passed.get(key):
             return
         async with self._turns.turn(caller):
-            if key not in self._passed:
+            if not self._passed.get(key):
                 await self._tokenizer.admit(_trial(request))
-                self._passed.add(key)
+                self._passed.put(key, True)
 
 
 def _trial(request: EngineRequest) -> EngineRequest:

@@ -21,10 +21,15 @@ class Constraint:
     """`text`: a JSON Schema, regex, EBNF or structural tag; empty for any JSON.
 
     field: the caller's path of what asked for it, for errors. is_strict: what a grammar cannot
-    hold of it is checked in the answer.
+    hold of it is checked in the answer. unenforced: keywords of a schema that a grammar does not
+    enforce. unchecked: those that the check of an answer passes over, too. check_error: why an
+    answer cannot be checked, None if it can.
     """
 
     kind: GuideKind
     text: str = ""
     field: str = "constraint"
     is_strict: bool = False
+    unenforced: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    check_error: str | None = None

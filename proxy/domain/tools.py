@@ -12,7 +12,8 @@ from typing import Any
 class Tool:
     """A function of the caller's. `parameters`: a JSON Schema; None for no arguments.
 
-    is_strict: arguments must conform to the schema, not only aim at it. runs_here: it is the
+    is_strict: arguments must conform to the schema, not only aim at it. unenforced: keywords of
+    `parameters` that a grammar does not enforce. runs_here: it is the
     proxy's own, see domain.server_tools. returns: what is said of its results, for templates, by
     the name that the caller has for it.
     """
@@ -21,6 +22,7 @@ class Tool:
     description: str | None = None
     parameters: Mapping[str, Any] | None = None
     is_strict: bool = False
+    unenforced: tuple[str, ...] = ()
     runs_here: bool = False
     returns: Mapping[str, Any] = field(default_factory=dict)
 

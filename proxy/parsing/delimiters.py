@@ -1,4 +1,6 @@
-"""Marks in a stream of text: where the first one stands, and what may still become one."""
+"""The marks of a parser's syntax in a stream of text: where the first one stands, and what may
+still become one. A caller's strings are for `automaton`.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,15 @@ class Delimiters:
     `first` is the same for every cut only if no mark stands inside another but at its end.
     """
 
-    __slots__ = ("_longest", "_pattern", "_prefixes")
+    __slots__ = ("_begin", "_longest", "_marks", "_pattern")
 
     def __init__(self, marks: Sequence[str]) -> None:
         known = sorted({mark for mark in marks if mark}, key=len, reverse=True)
+        begins = "".join(sorted({mark[0] for mark in known}))
         self._pattern = re.compile("|".join(map(re.escape, known)) if known else r"(?!)")
-        self._prefixes = {mark[:n] for mark in known for n in range(1, len(mark))}
+        self._begin = re.compile(f"[{re.escape(begins)}]" if known else r"(?!)")
         self._longest = len(known[0]) if known else 0
+        self._marks = known
 
     def first(self, text: str, start: int) -> re.Match[str] | None:
         """The first mark in `text` at or after `start`."""
@@ -26,7 +30,10 @@ class Delimiters:
 
     def possible_start(self, text: str, start: int) -> int:
         """Length of the longest end of `text[start:]` that begins a mark."""
-        for length in range(min(self._longest - 1, len(text) - start), 0, -1):
-            if text[-length:] in self._prefixes:
-                return length
+        at = max(start, len(text) - self._longest + 1)
+        while found := self._begin.search(text, at):
+            tail = text[found.start() :]
+            if any(len(tail) < len(mark) and mark.startswith(tail) for mark in self._marks):
+                return len(tail)
+            at = found.start() + 1
         return 0

@@ -1,9 +1,14 @@
-"""What callers ask for -> one Constraint. Called by the adapters in api/."""
+"""What callers ask for -> one Constraint with all facts that are needed of it later.
+
+`constraint` and `tool_facts` do what a caller's text can make expensive: they run in a sandbox, see
+`examiner`.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -11,8 +16,9 @@ from typing_extensions import assert_never
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest
-from proxy.structured import grammar_text, structural_tags
-from proxy.structured.schema import SchemaLimits, checked
+from proxy.structured import checks, grammar_text, structural_tags
+from proxy.structured.keywords import uncheckable, unenforced
+from proxy.structured.schema import SchemaLimits, checked, parsed
 
 ANY_OBJECT = '{"type": "object"}'
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")
@@ -40,30 +46,107 @@ class Asked:
     is_strict: bool = False
 
 
-def constraint(asked: Asked, limits: SchemaLimits) -> Constraint:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuideLimits:
+    """Bytes are of UTF-8. schemas: of each schema, and of the text of a structural tag."""
+
+    schemas: SchemaLimits = field(default_factory=SchemaLimits)
+    grammar_bytes: int = 256_000
+    regex_bytes: int = 16_384
+    choices: int = 1_024
+    choices_bytes: int = 65_536
+
+    def check(self, asked: Asked) -> None:
+        """Of what has a size before it is read.
+
+        Raises:
+            InvalidRequest: the value is larger than allowed.
+        """
+        match asked.form:
+            case Form.REGEX:
+                _check_count(asked.field, _size(asked.value), self.regex_bytes, "bytes")
+            case Form.GRAMMAR:
+                _check_count(asked.field, _size(asked.value), self.grammar_bytes, "bytes")
+            case Form.CHOICE:
+                _check_count(asked.field, len(asked.value), self.choices, "choices")
+                size = sum(map(_size, asked.value))
+                _check_count(asked.field, size, self.choices_bytes, "bytes")
+            case Form.JSON_OBJECT | Form.SCHEMA | Form.STRUCTURAL_TAG:
+                pass
+            case _:
+                assert_never(asked.form)
+
+
+def constraint(asked: Asked, limits: GuideLimits) -> Constraint:
     """What the engine is given.
 
     Raises:
-        InvalidSchema: a schema is none, or more than `limits` allows.
-        InvalidRequest: the value is malformed otherwise.
+        InvalidSchema: a schema is invalid, or exceeds `limits`.
+        InvalidRequest: another value is malformed, or exceeds `limits`.
     """
-    field, value = asked.field, asked.value
+    limits.check(asked)
+    path, value = asked.field, asked.value
     match asked.form:
         case Form.JSON_OBJECT:
-            return Constraint(GuideKind.JSON_SCHEMA, ANY_OBJECT, field)
+            return Constraint(GuideKind.JSON_SCHEMA, ANY_OBJECT, path)
         case Form.SCHEMA:
-            text = checked(value, field, limits)
-            return Constraint(GuideKind.JSON_SCHEMA, text, field, asked.is_strict)
+            return _of_schema(asked, limits.schemas)
         case Form.REGEX:
-            return Constraint(GuideKind.REGEX, value, field)
+            return _of_regex(value, path)
         case Form.CHOICE:
-            return Constraint(GuideKind.REGEX, "|".join(map(_literally, value)), field)
+            return _of_regex("|".join(map(_literally, value)), path)
         case Form.GRAMMAR:
-            return Constraint(GuideKind.GRAMMAR, _ebnf(value, field), field)
+            return Constraint(GuideKind.GRAMMAR, _ebnf(value, path), path)
         case Form.STRUCTURAL_TAG:
-            return structural_tags.guide(structural_tags.checked(value, field, limits), field)
+            return _of_tag(value, path, limits.schemas)
         case _:
             assert_never(asked.form)
+
+
+def tool_facts(schemas: Sequence[tuple[str, Any]], limits: SchemaLimits) -> list[tuple[str, ...]]:
+    """Checks the schemas of tools.
+
+    Args:
+        schemas: the caller's path of each, and the schema.
+
+    Returns:
+        The keywords of each that a grammar does not enforce.
+
+    Raises:
+        InvalidSchema: one of them is invalid, or exceeds `limits`.
+    """
+    found = []
+    for path, schema in schemas:
+        checked(schema, path, limits)
+        found.append(unenforced(schema))
+    return found
+
+
+def _of_schema(asked: Asked, limits: SchemaLimits) -> Constraint:
+    schema = parsed(asked.value, asked.field)
+    return Constraint(
+        GuideKind.JSON_SCHEMA,
+        checked(schema, asked.field, limits),
+        asked.field,
+        asked.is_strict,
+        unenforced=unenforced(schema),
+        unchecked=uncheckable(schema),
+    )
+
+
+def _of_tag(value: Any, path: str, limits: SchemaLimits) -> Constraint:
+    found = structural_tags.guide(structural_tags.checked(value, path, limits), path)
+    _check_count(path, _size(found.text), limits.size_bytes, "bytes")
+    return found
+
+
+def _of_regex(pattern: str, path: str) -> Constraint:
+    """xgrammar and the check of answers do not know the same expressions."""
+    try:
+        checks.compiled_regex(pattern)
+    except ValueError as error:
+        return Constraint(GuideKind.REGEX, pattern, path, check_error=str(error))
+    return Constraint(GuideKind.REGEX, pattern, path)
 
 
 def _literally(text: str) -> str:
@@ -72,12 +155,25 @@ def _literally(text: str) -> str:
     return "".join(_CONTROL.get(char, char) for char in escaped)
 
 
-def _ebnf(text: str, field: str) -> str:
+def _ebnf(text: str, path: str) -> str:
     try:
         return grammar_text.as_ebnf(text)
     except grammar_text.Untranslatable as error:
         raise InvalidRequest(
-            f"Invalid value for '{field}': this Lark grammar cannot be brought to EBNF: {error}",
+            f"Invalid value for '{path}': this Lark grammar cannot be brought to EBNF: {error}",
             code="invalid_parameter",
-            param=field,
+            param=path,
         ) from error
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))
+
+
+def _check_count(path: str, count: int, most: int, unit: str) -> None:
+    if count > most:
+        raise InvalidRequest(
+            f"Invalid value for '{path}': it has {count} {unit}, more than {most}.",
+            code="invalid_parameter",
+            param=path,
+        )

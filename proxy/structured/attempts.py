@@ -16,6 +16,7 @@ from proxy.domain.errors import InvalidRequest, SchemaViolation
 from proxy.domain.events import Events, Finished, OutputEvent
 from proxy.domain.output import Usage
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message
+from proxy.structured.checker import Checker
 from proxy.structured.checks import Check
 
 SEED_STEP = 1000  # more than a request has choices
@@ -26,9 +27,11 @@ Generate = Callable[[GenerationRequest, bool], Events]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
-    """What one choice's answer must be, and how often it is tried."""
+    """What one choice's answer must be, and how often it is tried. `caller`: for the checker."""
 
     check: Check
+    checker: Checker
+    caller: str
     at_most: int
     delivery: Delivery
 
@@ -44,7 +47,9 @@ class Attempts:
             async for event in events:
                 seen.append(event)
                 if isinstance(event, Finished):
-                    self._settle(fold_choice(seen)[0], attempts=1)
+                    violation = await self._violation(fold_choice(seen)[0])
+                    if violation is not None:
+                        raise self._error(violation, attempts=1)
                 yield event
 
     async def held_back(
@@ -55,21 +60,21 @@ class Attempts:
         Raises:
             SchemaViolation: none did.
         """
-        spent, asked = Usage(), request
+        spent, asked, violation = Usage(), request, None
         for number in range(1, self.at_most + 1):
             self.delivery.attempted(number)
             events = await self._attempt(generate(asked, counts_prompt or number > 1), number)
             if events is None:
                 break
             answer, finished = fold_choice(events)
-            violation = self.check.of(answer)
+            violation = await self._violation(answer)
             if violation is None:
                 for event in events:
                     yield _with_spent(event, spent)
                 return
             spent += finished.usage
             asked = self._again(request, answer, violation, number)
-        self._settle(answer, attempts=number)
+        raise self._error(str(violation), attempts=number)
 
     async def _attempt(self, events: Events, number: int) -> list[OutputEvent] | None:
         """None where the model cannot be asked again, for what was added to the prompt."""
@@ -100,14 +105,16 @@ class Attempts:
             prompt = replace(prompt, messages=(*prompt.messages, *turns))
         return replace(request, id=f"{request.id}-again{number}", prompt=prompt, sampling=sampling)
 
-    def _settle(self, answer: Answer, *, attempts: int) -> None:
-        if (violation := self.check.of(answer)) is not None:
-            times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-            raise SchemaViolation(
-                f"The model's answer does not conform to '{self.check.field}' after {times}: "
-                f"{violation}.",
-                param=self.check.field,
-            )
+    async def _violation(self, answer: Answer) -> str | None:
+        return await self.checker.violation(self.check, answer, self.caller)
+
+    def _error(self, violation: str, *, attempts: int) -> SchemaViolation:
+        times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        return SchemaViolation(
+            f"The model's answer does not conform to '{self.check.field}' after {times}: "
+            f"{violation}.",
+            param=self.check.field,
+        )
 
 
 def _said(answer: Answer) -> str:

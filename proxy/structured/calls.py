@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from proxy.domain.completion import Answer
 from proxy.domain.output import FinishReason
@@ -16,12 +17,17 @@ from proxy.structured.tool_guides import schemas_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCheck:
-    """See checks.Check. `arguments`: what is wrong with a tool's, where they must conform."""
+    """See checks.Check. `schemas`: by tool, of the arguments that must conform."""
 
-    wanted: str
     must_call: bool
-    arguments: Mapping[str, Callable[[str], str | None]]
+    schemas: Mapping[str, Any]
     field: str = TOOLS
+
+    @property
+    def wanted(self) -> str:
+        listed = json.dumps(self.schemas, ensure_ascii=False)
+        calls = "at least one call" if self.must_call else "calls"
+        return f"{calls} whose arguments conform to these JSON Schemas: {listed}"
 
     def of(self, answer: Answer) -> str | None:
         if answer.reason is FinishReason.LENGTH:
@@ -32,18 +38,12 @@ class CallCheck:
         return next((one for one in found if one is not None), None)
 
     def _violation(self, call: ToolCall) -> str | None:
-        violation = self.arguments.get(call.name)
-        told = None if violation is None else violation(call.arguments)
-        return None if told is None else f"arguments of {call.name!r}: {told}"
+        if call.name not in self.schemas:
+            return None
+        violation = schema_violation(self.schemas[call.name], call.arguments)
+        return None if violation is None else f"arguments of {call.name!r}: {violation}"
 
 
 def call_check(tools: Sequence[Tool], *, must_call: bool) -> CallCheck:
     """`tools`: those whose arguments must conform."""
-    schemas = schemas_of(tools)
-    listed = json.dumps(schemas, ensure_ascii=False)
-    calls = "at least one call" if must_call else "calls"
-    return CallCheck(
-        wanted=f"{calls} whose arguments conform to these JSON Schemas: {listed}",
-        must_call=must_call,
-        arguments={name: schema_violation(schema) for name, schema in schemas.items()},
-    )
+    return CallCheck(must_call=must_call, schemas=schemas_of(tools))

@@ -8,7 +8,7 @@ from proxy.structured.lark import to_ebnf
 from proxy.structured.lark_tokens import Untranslatable as Untranslatable
 
 _LARK_LINE = re.compile(
-    r"^\s*(?:[?!]*\w+(?:\.-?\d+)?\s*:(?!:=)|%(?:import|ignore|declare)\b)", re.MULTILINE
+    r"^[^\S\n]*(?:[?!]*\w+(?:\.-?\d+)?\s*:(?!:=)|%(?:import|ignore|declare)\b)", re.MULTILINE
 )
 
 

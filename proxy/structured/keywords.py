@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import combinations
-from typing import Any
 
 import jsonschema_rs
 
-from proxy.structured.schema_tree import Schema, followed, is_pointer, schemas
+from proxy.structured.disjoint import are_disjoint
+from proxy.structured.schema_tree import Schema, is_pointer, schemas
 
 _ANNOTATIONS = ("contentEncoding", "contentMediaType", "contentSchema")
 # Nothing of them is enforced, wherever they stand.
@@ -49,12 +48,14 @@ _MEANS_A_TYPE = frozenset({"properties", "additionalProperties", "items", "prefi
 _MORE = ("additionalProperties", "unevaluatedProperties")
 # A pattern that may match a control character, which JSON has no place for, or has an escape that
 # xgrammar takes for the letter itself.
-LOOSE_PATTERN = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW]|\\[Az]|\\x\{)|\[[^\]]*\\[sSDW]")
+_LOOSE = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW]|\\[Az]|\\x\{)")
+_LOOSE_IN_CLASS = re.compile(r"\\[sSDW]")
 # What a string has as an escape only, quotation marks and backslashes with it, written raw.
 _RAW = re.compile(
     r"[\"\x00-\x1f]|\\(?:[\\nrtfv0c]|x(?:[01][0-9a-fA-F]|22|5[cC])|u00(?:[01][0-9a-fA-F]|22|5[cC]))"
 )
-_ESCAPE_OR_CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+# A class that is not closed ends with the pattern: else each of its brackets would be tried.
+_ESCAPE_OR_CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)", re.DOTALL)
 # Passed over: a look at what is around, and an anchor that is not at the edge of a branch.
 _PASSED_OVER = re.compile(r"\(\?<?[=!]|(?<!^)(?<![|(])(?<!\(\?:)\^|\$(?![|)]|$)")
 
@@ -83,7 +84,7 @@ def _loose(one: Schema, root: Schema) -> Iterator[str]:
             yield "$ref"
         case "allOf" if len(one["allOf"]) > 1:
             yield "allOf"
-        case "oneOf" if not _are_apart(one["oneOf"], root):
+        case "oneOf" if not are_disjoint(one["oneOf"], root):
             yield "oneOf"
         case None:
             yield from _loose_of_type(one)
@@ -96,7 +97,7 @@ def _beside(alone: str, one: Schema) -> Iterator[str]:
             continue
         if name == "type" and alone in ("const", "enum"):
             values = one["enum"] if alone == "enum" else [one["const"]]
-            if all(jsonschema_rs.is_valid({"type": one["type"]}, value) for value in values):
+            if jsonschema_rs.is_valid({"items": {"type": one["type"]}}, values):
                 continue
         yield name
 
@@ -126,7 +127,13 @@ def _loose_of_type(one: Schema) -> Iterator[str]:
 
 def _is_loose(pattern: str) -> bool:
     plain = _ESCAPE_OR_CLASS.sub("x", pattern)
-    return any((LOOSE_PATTERN.search(pattern), _RAW.search(pattern), _PASSED_OVER.search(plain)))
+    return any((is_wide(pattern), _RAW.search(pattern), _PASSED_OVER.search(plain)))
+
+
+def is_wide(pattern: str) -> bool:
+    """Whether it may match what JSON has no place for in a string, see `_LOOSE`."""
+    in_classes = (piece[at:] for piece in pattern.split("]") if (at := piece.find("[")) >= 0)
+    return bool(_LOOSE.search(pattern)) or any(map(_LOOSE_IN_CLASS.search, in_classes))
 
 
 def _is_half_open(one: Schema) -> bool:
@@ -146,39 +153,3 @@ def _is_told_otherwise(one: Schema) -> bool:
     takes_more = any(one.get(name, False) is not False for name in _MORE)
     none_listed = {"patternProperties": dict.fromkeys(patterns, False)}
     return bool(listed) and (takes_more or not jsonschema_rs.is_valid(none_listed, listed))
-
-
-def _are_apart(branches: list[Any], root: Schema) -> bool:
-    """Whether no value can be of two of them."""
-    seen = [followed(branch, root) for branch in branches]
-    return all(_is_apart(one, other) for one, other in combinations(seen, 2))
-
-
-def _is_apart(one: Schema, other: Schema) -> bool:
-    ours, theirs = _values(one), _values(other)
-    if ours is not None and theirs is not None:
-        return not any(value in theirs for value in ours)
-    types, others = _types(one), _types(other)
-    if types and others and not types & others:
-        return True
-    if types != {"object"} or others != {"object"}:
-        return False
-    shared = set(one.get("required", ())) & set(other.get("required", ()))
-    properties, more = one.get("properties", {}), other.get("properties", {})
-    return any(
-        _is_apart(properties[name], more[name])
-        for name in shared & set(properties) & set(more)
-        if isinstance(properties[name], dict) and isinstance(more[name], dict)
-    )
-
-
-def _values(schema: Schema) -> list[Any] | None:
-    """`1`, `1.0` and `true` are kept from being equal; where numbers are, they are equal."""
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    return None if values is None else [(isinstance(one, bool), one) for one in values]
-
-
-def _types(schema: Schema) -> frozenset[str]:
-    named = schema.get("type", ())
-    types = {named} if isinstance(named, str) else set(named)
-    return frozenset(types | ({"integer"} if "number" in types else set()))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import OrderedDict
+from functools import cache, lru_cache
 
 from proxy.structured.lark_tokens import Token, Untranslatable, statements
 
@@ -15,7 +17,8 @@ DEPTH_AT_MOST = 64
 _IGNORED = "lark_ignored"
 # Look-around, back references, groups with flags.
 _BEYOND_REGULAR = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?!:)|\\[1-9bB])")
-_CLASS_OR_DOT = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\.", re.DOTALL)
+# A class that is not closed ends with the pattern: else each of its brackets would be tried.
+_CLASS_OR_DOT = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\\?\Z)|\.", re.DOTALL)
 # Of Lark's own common.lark, with the same texts.
 _COMMON = r"""
 DIGIT: "0".."9"
@@ -83,7 +86,7 @@ def _definition(statement: list[Token]) -> tuple[str, list[Token]]:
 
 def _imported(names: list[Token]) -> Rules:
     """`common.NAME`, `common.NAME -> OTHER`, `common (NAME, …)`, with what they are made of."""
-    common = dict(map(_definition, statements(_COMMON)))
+    common = _common()
     words = [token.text for token in names]
     if words[:1] != ["common"]:
         raise Untranslatable(f"%import {''.join(words)}: only 'common' can be imported from")
@@ -97,6 +100,11 @@ def _imported(names: list[Token]) -> Rules:
     return common
 
 
+@cache
+def _common() -> Rules:
+    return dict(map(_definition, statements(_COMMON)))
+
+
 class _Writer:
     """Writes the rules that `root` needs. Ignored texts may follow each terminal of a rule."""
 
@@ -107,7 +115,8 @@ class _Writer:
         self._at = 0
         self._depth = 0
         self._is_terminal = False
-        self._needed: dict[str, None] = {}
+        self._needed: OrderedDict[str, None] = OrderedDict()  # and not yet written
+        self._written: set[str] = set()
 
     def written(self) -> str:
         lines = ["root ::= start"]
@@ -117,12 +126,11 @@ class _Writer:
             alternatives = [self._expansions_of(tokens) for tokens in self._ignored]
             lines.append(f"{_IGNORED} ::= ({' | '.join(alternatives)})*")
         self._needed["start"] = None
-        done: set[str] = set()
-        while waiting := [name for name in self._needed if name not in done]:
-            for name in waiting:
-                done.add(name)
-                self._is_terminal = name.isupper()
-                lines.append(f"{_named(name)} ::= {self._expansions_of(self._rules[name])}")
+        while self._needed:
+            name, _ = self._needed.popitem(last=False)
+            self._written.add(name)
+            self._is_terminal = name.isupper()
+            lines.append(f"{_named(name)} ::= {self._expansions_of(self._rules[name])}")
         return "\n".join(lines) + "\n"
 
     def _expansions_of(self, tokens: list[Token]) -> str:
@@ -189,7 +197,8 @@ class _Writer:
             raise Untranslatable(f"{name!r} is not defined")
         if self._next() == "{":
             raise Untranslatable(f"{name!r} is a template")
-        self._needed[name] = None
+        if name not in self._written:
+            self._needed[name] = None
         return self._terminal(_named(name)) if name.isupper() else _named(name)
 
     def _terminal(self, text: str) -> str:
@@ -237,6 +246,7 @@ def _string(literal: str) -> str:
     return " ".join(_either_case(char) for char in text) or '""'
 
 
+@lru_cache(maxsize=256)
 def _either_case(char: str) -> str:
     cases = {char.lower(), char.upper()}
     if len(cases) == 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 import jsonschema_rs
 
 from proxy.domain.errors import InvalidSchema, echoed, in_short
-from proxy.structured.recent import Recent
 from proxy.structured.schema_tree import REFERENCES, in_place, schemas
 from proxy.structured.unfolding import References, unfolding
 
@@ -30,9 +28,6 @@ class SchemaLimits:
     unfolded: int = 50_000
 
 
-_GOOD: Recent[tuple[bytes, SchemaLimits]] = Recent(4096)
-
-
 def checked(value: Any, field: str, limits: SchemaLimits) -> str:
     """The schema as JSON. `value`: a schema, or the text of one; `field`: the caller's path of it.
 
@@ -42,13 +37,9 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> str:
     """
     schema = parsed(value, field)
     text = as_json(schema, field)
-    data = text.encode()
-    if len(data) > limits.size_bytes:
-        raise _invalid(field, f"it has more than {limits.size_bytes} bytes")
-    key = hashlib.sha256(data).digest(), limits
-    if key not in _GOOD:  # agents send the same tools with each request
-        _check(schema, field, limits)
-        _GOOD.add(key)
+    if len(text.encode()) > limits.size_bytes:
+        raise too_long(field, limits.size_bytes)
+    _check(schema, field, limits)
     return text
 
 
@@ -144,6 +135,10 @@ def _check_circles(schema: Any, field: str) -> None:
         circle = [by_id[node] for node in error.args[1] if node in by_id]
         named = next(one[name] for one in circle for name in REFERENCES if name in one)
         raise _invalid(field, f"the reference {echoed(named)} leads only to itself") from None
+
+
+def too_long(field: str, most: int) -> InvalidSchema:
+    return _invalid(field, f"it has more than {most} bytes")
 
 
 def _invalid(field: str, reason: str) -> InvalidSchema:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from proxy.structured.keywords import LOOSE_PATTERN
+from proxy.structured.keywords import is_wide
 from proxy.structured.schema_tree import DEFINITIONS, followed, schemas
 from proxy.structured.structural_tags import Format, json_format
 from proxy.tools.markup_calls import Markup
@@ -109,7 +109,7 @@ def _is_plain(schema: Any) -> bool:
 def _is_plain_text(schema: Mapping[str, Any]) -> bool:
     """Whether a bare string can be held to it, and cannot end its element."""
     pattern = schema.get("pattern", "")
-    is_loose = "<" in pattern or LOOSE_PATTERN.search(pattern)
+    is_loose = "<" in pattern or is_wide(pattern)
     is_short = not pattern or not set(_LENGTHS) & set(schema)
     values = _values(schema)
     has_values = values is None or (bool(values) and "<" not in "".join(values))

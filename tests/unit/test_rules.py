@@ -45,21 +45,21 @@ def answer(*calls: tuple[str, str], text: str = "", reason=FinishReason.TOOL_CAL
     return Answer(text=text, reason=reason, calls=made)
 
 
-def tag(rules, of: ModelCard, prompt: str = "", **fields) -> dict:
-    guide = rules.guide(of, prompt, **fields)
+def tag(rules, prompt: str = "", **fields) -> dict:
+    guide = rules.guide(prompt, **fields)
     assert guide.kind is GuideKind.STRUCTURAL_TAG
     return json.loads(guide.text)["format"]
 
 
 def test_tools_that_may_be_called_leave_the_model_free():
     rules = rules_of(asked(), card())
-    assert (rules.guide(card(), ""), rules.check, rules.tool_family) == (None, None, "hermes")
+    assert (rules.guide(""), rules.check, rules.tool_family) == (None, None, "hermes")
 
 
 def test_calls_that_must_be_are_guided_in_the_models_syntax():
     rules = rules_of(asked(tool_choice=REQUIRED), card())
     assert (rules.tool_family, rules.check) == ("hermes", None)
-    found = json.dumps(tag(rules, card()))
+    found = json.dumps(tag(rules))
     assert "<tool_call>" in found
     assert '\\"f\\"' in found
     assert '\\"g\\"' in found
@@ -67,7 +67,7 @@ def test_calls_that_must_be_are_guided_in_the_models_syntax():
 
 def test_a_named_function_is_the_only_one_in_the_guide():
     choice = ToolChoice(mode=ToolMode.REQUIRED, allowed=("g",), is_named=True)
-    found = json.dumps(tag(rules_of(asked(tool_choice=choice), card()), card()))
+    found = json.dumps(tag(rules_of(asked(tool_choice=choice), card())))
     assert '\\"g\\"' in found
     assert '\\"f\\"' not in found
 
@@ -83,18 +83,18 @@ def test_a_model_without_a_known_syntax_is_not_left_free():
 
 
 def test_strict_tools_are_guided_where_they_are_called():
-    found = tag(rules_of(asked(tools=STRICT), card()), card())
+    found = tag(rules_of(asked(tools=STRICT), card()))
     assert found["type"] == "triggered_tags"
 
 
 def test_a_format_beside_tools_is_the_text_or_calls():
     rules = rules_of(asked(constraint=FORMAT), card())
-    assert (tag(rules, card())["type"], rules.tool_family) == ("or", "hermes")
+    assert (tag(rules)["type"], rules.tool_family) == ("or", "hermes")
 
 
 def test_a_format_beside_calls_that_must_be_says_nothing():
     rules = rules_of(asked(constraint=FORMAT, tool_choice=REQUIRED), card())
-    assert tag(rules, card()) == tag(rules_of(asked(tool_choice=REQUIRED), card()), card())
+    assert tag(rules) == tag(rules_of(asked(tool_choice=REQUIRED), card()))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_format_beside_calls_that_must_be_says_nothing():
 def test_an_engine_that_cannot_is_checked(given, violation):
     of = card(capabilities=UNGUIDED)
     rules = rules_of(asked(tool_choice=REQUIRED), of)
-    assert rules.guide(of, "") is None
+    assert rules.guide("") is None
     told = rules.check.of(given)
     assert (told is None) is (violation is None)
     assert violation is None or violation in told
@@ -125,7 +125,7 @@ def test_strict_tools_are_checked_where_they_are_called():
 
 def test_what_a_grammar_does_not_hold_of_a_strict_tool_is_checked():
     schema = {"type": "object", "properties": {"x": {"type": "array", "uniqueItems": True}}}
-    tools = (Tool(name="f", parameters=schema, is_strict=True),)
+    tools = (Tool(name="f", parameters=schema, is_strict=True, unenforced=("uniqueItems",)),)
     rules = rules_of(asked(tools=tools), card())
     assert rules.check.of(answer(("f", '{"x": [1, 1]}'))) is not None
     assert rules.check.of(answer(("f", '{"x": [1, 2]}'))) is None
@@ -143,10 +143,10 @@ def test_text_and_calls_are_both_checked():
 def test_a_format_begins_behind_the_reasoning():
     of = card(reasoning="qwen3")
     rules = rules_of(asked(tools=(), constraint=FORMAT), of)
-    told = json.dumps(tag(rules, of, "…<think>\n"))
+    told = json.dumps(tag(rules, "…<think>\n"))
     assert '"</think>"' in told
     assert '"<think>"' not in told
-    assert rules.guide(of, "…", has_thought=True) == FORMAT
+    assert rules.guide("…", has_thought=True) == FORMAT
 
 
 def test_a_format_begins_behind_a_thought_that_is_continued():
@@ -155,7 +155,7 @@ def test_a_format_begins_behind_a_thought_that_is_continued():
         messages=(Message(role="assistant", content="<think>\nOkay"),), continues_last=True
     )
     rules = rules_of(asked(tools=(), constraint=FORMAT, prompt=prompt), of)
-    told = json.dumps(tag(rules, of, "…<think>\nOkay"))
+    told = json.dumps(tag(rules, "…<think>\nOkay"))
     assert '"</think>"' in told
     assert '"<think>"' not in told
 
@@ -163,15 +163,15 @@ def test_a_format_begins_behind_a_thought_that_is_continued():
 def test_a_text_completion_has_no_reasoning():
     of = card(reasoning="qwen3")
     request = asked(tools=(), prompt=TextPrompt(text="a"), constraint=FORMAT)
-    assert rules_of(request, of).guide(of, "a") == FORMAT
+    assert rules_of(request, of).guide("a") == FORMAT
 
 
 def test_harmonys_answer_has_a_header_and_its_calls_another():
     of = card("harmony", "harmony")
-    text = json.dumps(tag(rules_of(asked(tools=(), constraint=FORMAT), of), of))
+    text = json.dumps(tag(rules_of(asked(tools=(), constraint=FORMAT), of)))
     assert "<|channel|>final<|message|>" in text
     calls = rules_of(asked(tool_choice=REQUIRED), of)
-    assert "final" not in json.dumps(tag(calls, of))
+    assert "final" not in json.dumps(tag(calls))
     assert calls.closing == "<|end|><|start|>assistant"
 
 
@@ -182,7 +182,7 @@ def untagged(**fields) -> ModelCard:
 
 def test_without_structural_tags_calls_are_checked_instead():
     rules = rules_of(asked(tool_choice=REQUIRED), untagged())
-    assert rules.guide(untagged(), "") is None
+    assert rules.guide("") is None
     assert rules.check.of(answer(("f", '{"x": "no"}'))) is not None
     assert rules.check.of(answer(("f", '{"x": 1}'))) is None
 
@@ -191,7 +191,7 @@ def test_without_structural_tags_an_answer_behind_reasoning_is_checked_instead()
     given = {"constraint": FORMAT, "tools": ()}
     thinking = untagged(reasoning="qwen3")
     rules = rules_of(asked(**given), thinking)
-    assert rules.guide(thinking, "") is None
+    assert rules.guide("") is None
     assert rules.check.of(answer(text="no", reason=FinishReason.STOP)) is not None
     plain = rules_of(asked(**given), untagged())
-    assert plain.guide(untagged(), "") == FORMAT
+    assert plain.guide("") == FORMAT

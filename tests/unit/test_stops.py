@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,3 +74,32 @@ def test_an_included_stop_string_ends_the_text(data, text, stops):
     assert matcher.is_stopped is is_stopped
     assert text.startswith(sent)
     assert any(sent == before + stop for stop in stops) if is_stopped else sent == text
+
+
+def test_the_choices_of_a_request_share_what_their_stop_strings_cost():
+    """With every prefix stored for every choice this was 1 GB."""
+    stops = ["\U0001f600" + letter * 1020 for letter in "abcd"]
+    tracemalloc.start()
+    try:
+        matchers = [StopMatcher(stops) for _ in range(128)]
+        for matcher in matchers:
+            matcher.push("\U0001f600aaaa")
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("stop", "piece"), [("a" * 1023 + "b", "a"), ("ab" * 511 + "c", "ab"), ("a" * 1023 + "b", "ca")]
+)
+def test_text_that_nearly_is_a_stop_string_costs_the_same_for_each_character(stop, piece):
+    def spent(pieces: int) -> float:
+        matcher, start = StopMatcher([stop]), time.thread_time()
+        for _ in range(pieces):
+            matcher.push(piece)
+        return time.thread_time() - start
+
+    spent(10)  # builds what later matchers share
+    short = min(spent(500) for _ in range(3))  # shorter than the stop string
+    assert min(spent(5_000) for _ in range(3)) < 40 * short + 0.01

@@ -15,24 +15,25 @@ from proxy.api.openai.limits import Limits
 from proxy.api.openai.nvext_renderer import NvExtRenderer
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
-from proxy.structured.asked import constraint
-from proxy.structured.schema import checked
+from proxy.structured.examiner import Examiner
 
 
 class Asking:
     """Shared by all routes that take OpenAI's bodies. Both verbs raise as `limits`, the
-    registry and `structured.asked` do."""
+    registry and `structured.examiner` do."""
 
     def __init__(
         self,
         registry: Registry,
         limits: Limits,
+        examiner: Examiner,
         annotator: Annotator,
         *,
         reasoning_fields: tuple[str, ...],
     ) -> None:
         self._registry = registry
         self._limits = limits
+        self._examiner = examiner
         self._annotator = annotator
         self._reasoning_fields = reasoning_fields
 
@@ -44,7 +45,7 @@ class Asking:
         self._limits.check_priority(body)
         offered = self._registry.known(body.model).server_tools.tools
         body.check_choice([tool.name for tool in offered])
-        request = self._constrained(replace(chat.to_domain(body), caller=caller), body)
+        request = await self._constrained(replace(chat.to_domain(body), caller=caller), body)
         renderer = ChatRenderer(
             body,
             request,
@@ -61,7 +62,7 @@ class Asking:
         self._limits.check_priority(body)
         facts = self._registry.known(body.model).facts
         request = replace(completions.to_domain(body, facts), caller=caller)
-        request = self._constrained(request, body)
+        request = await self._constrained(request, body)
         fingerprint = self._fingerprint(body.model)
         renderer = CompletionRenderer(body, request, fingerprint=fingerprint)
         return request, await self._extended(body, request, renderer)
@@ -77,14 +78,15 @@ class Asking:
         card = self._registry.known(body.model)
         return NvExtRenderer(renderer, body.nvext, request, card, before)
 
-    def _constrained(self, request: GenerationRequest, body: GenerationBody) -> GenerationRequest:
-        """With what the caller wants of the answer; the schemas of its tools are checked, too."""
-        for at, tool in enumerate(request.tools):
-            if tool.parameters is not None:
-                checked(tool.parameters, f"tools[{at}].function.parameters", self._limits.schemas)
+    async def _constrained(
+        self, request: GenerationRequest, body: GenerationBody
+    ) -> GenerationRequest:
+        """With the caller's constraint of the answer, and its tools, both examined."""
+        tools = await self._examiner.tools(request.tools, request.caller)
         if (asked := body.asked_format) is None:
-            return request
-        return replace(request, constraint=constraint(asked, self._limits.schemas))
+            return replace(request, tools=tools)
+        constraint = await self._examiner.constraint(asked, request.caller)
+        return replace(request, tools=tools, constraint=constraint)
 
     def _fingerprint(self, model: str) -> str:
         return fingerprint_of(self._registry.known(model))

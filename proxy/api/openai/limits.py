@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
 from proxy.api.openai.tool_bodies import ToolBody
 from proxy.domain.errors import InvalidRequest
-from proxy.structured.schema import SchemaLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +26,6 @@ class Limits:
     tools: int = 128
     tools_bytes: int = 256_000
     priority: int = 0
-    schemas: SchemaLimits = field(default_factory=SchemaLimits)
 
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
         """Raises InvalidRequest."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import replace
 
 import pytest
 
 from proxy.domain.completion import Answer
-from proxy.domain.constraint import Constraint, GuideKind
+from proxy.domain.constraint import Constraint
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.output import FinishReason
 from proxy.domain.tools import ToolCall
+from proxy.structured.asked import Asked, Form, GuideLimits, constraint
 from proxy.structured.checks import check_of, guided, untold
 from tests.doubles.engine import CARD
 
@@ -20,21 +20,27 @@ WITHOUT = replace(CARD, capabilities=CARD.capabilities - {"constraint"})
 
 
 def schema(value: object, *, is_strict: bool = False) -> Constraint:
-    return Constraint(GuideKind.JSON_SCHEMA, json.dumps(value), "guided_json", is_strict)
+    asked = Asked(field="guided_json", form=Form.SCHEMA, value=value, is_strict=is_strict)
+    return constraint(asked, GuideLimits())
 
 
-def wrong(constraint: Constraint, text: str) -> str | None:
-    check = check_of(constraint, WITHOUT)
+def regex(pattern: str) -> Constraint:
+    asked = Asked(field="guided_regex", form=Form.REGEX, value=pattern)
+    return constraint(asked, GuideLimits())
+
+
+def wrong(wanted: Constraint, text: str) -> str | None:
+    check = check_of(wanted, WITHOUT)
     return check.of(Answer(text=text, reason=FinishReason.STOP))
 
 
 def test_each_violation_is_told_with_its_path():
     inner = {"type": "object", "properties": {"n": {"maximum": 3}}, "required": ["n"]}
-    constraint = schema({"type": "object", "properties": {"list": {"items": inner}}})
-    said = wrong(constraint, '{"list": [{"n": 1}, {"n": 5}, {}]}')
+    wanted = schema({"type": "object", "properties": {"list": {"items": inner}}})
+    said = wrong(wanted, '{"list": [{"n": 1}, {"n": 5}, {}]}')
     assert "at $.list[1].n: 5 is greater than the maximum of 3" in said
     assert 'at $.list[2]: "n" is a required property' in said
-    assert wrong(constraint, '{"list": []}') is None
+    assert wrong(wanted, '{"list": []}') is None
 
 
 @pytest.mark.parametrize("text", ["", "```json\n1\n```", "1 2", "NaN", "[1,]"])
@@ -43,15 +49,14 @@ def test_what_is_no_json_does_not_conform(text):
 
 
 def test_a_regular_expression_must_match_in_full():
-    constraint = Constraint(GuideKind.REGEX, "a|bc", "regex")
-    assert wrong(constraint, "bc") is None
+    assert wrong(regex("a|bc"), "bc") is None
     for text in ("abc", "ab", "a\n", ""):
-        assert wrong(constraint, text)
+        assert wrong(regex("a|bc"), text)
 
 
 def test_a_regular_expression_that_cannot_be_checked_is_the_callers_mistake():
     with pytest.raises(InvalidRequest) as caught:
-        check_of(Constraint(GuideKind.REGEX, "(a", "guided_regex"), WITHOUT)
+        check_of(regex("(a"), WITHOUT)
     assert caught.value.param == "guided_regex"
 
 
@@ -65,22 +70,22 @@ def test_calls_in_place_of_text_and_an_answer_that_was_cut_are_not_to_blame():
 def test_a_recursive_schema_and_a_deep_answer_cost_little():
     """Telling each way in which it is wrong would take 2 ** 60 of them."""
     array = {"type": "array", "items": {"$ref": "#"}}
-    constraint = schema({"anyOf": [array, {**array, "maxItems": 1}]})
+    wanted = schema({"anyOf": [array, {**array, "maxItems": 1}]})
     start = time.perf_counter()
-    assert "does not conform" in wrong(constraint, "[" * 60 + "1" + "]" * 60)
+    assert "does not conform" in wrong(wanted, "[" * 60 + "1" + "]" * 60)
     assert time.perf_counter() - start < 1
 
 
 def test_who_holds_the_answer_to_what():
     unique = {"type": "array", "uniqueItems": True}
-    for constraint, is_guided, is_checked, names in [
+    for wanted, is_guided, is_checked, names in [
         (schema({"type": "null"}, is_strict=True), True, False, ()),
         (schema(unique), True, False, ("uniqueItems",)),
         (schema(unique, is_strict=True), True, True, ()),
     ]:
-        assert (guided(constraint, CARD) is not None) is is_guided
-        assert (check_of(constraint, CARD) is not None) is is_checked
-        assert untold(constraint, CARD) == names
-        assert guided(constraint, WITHOUT) is None
-        assert check_of(constraint, WITHOUT) is not None
-        assert untold(constraint, WITHOUT) == ()
+        assert (guided(wanted, CARD) is not None) is is_guided
+        assert (check_of(wanted, CARD) is not None) is is_checked
+        assert untold(wanted, CARD) == names
+        assert guided(wanted, WITHOUT) is None
+        assert check_of(wanted, WITHOUT) is not None
+        assert untold(wanted, WITHOUT) == ()

@@ -1,19 +1,37 @@
+"""Recent: keeps what was used last, within its bytes."""
+
 from __future__ import annotations
 
-from proxy.structured.recent import Recent
+import pytest
+
+from proxy.structured.recent import ENTRY_BYTES, Recent, fingerprint
 
 
-def test_it_forgets_what_nobody_asked_for():
-    recent = Recent(2)
-    recent.add("a")
-    recent.add("b")
-    assert "a" in recent
-    recent.add("c")
-    assert [key in recent for key in "abc"] == [True, False, True]
+def test_the_least_recently_used_values_are_forgotten_first():
+    recent: Recent[str, int] = Recent(3 * (ENTRY_BYTES + 10))
+    for key, value in (("a", 1), ("b", 2), ("c", 3)):
+        recent.put(key, value, 10)
+    assert recent.get("a") == 1
+    recent.put("d", 4, 10)
+    assert [recent.get(key) for key in "abcd"] == [1, None, 3, 4]
 
 
-def test_to_add_again_forgets_nothing():
-    recent = Recent(2)
-    for key in "abab":
-        recent.add(key)
-    assert [key in recent for key in "ab"] == [True, True]
+def test_a_value_that_is_put_again_counts_once():
+    recent: Recent[str, int] = Recent(2 * ENTRY_BYTES)
+    for value in range(9):
+        recent.put("a", value)
+    recent.put("b", 0)
+    assert (recent.get("a"), recent.get("b")) == (8, 0)
+
+
+def test_a_value_larger_than_the_bound_is_not_kept():
+    recent: Recent[str, int] = Recent(1_000)
+    recent.put("a", 1, 1_000)
+    recent.put("b", 2)
+    assert (recent.get("a"), recent.get("b")) == (None, 2)
+
+
+@pytest.mark.parametrize("other", [{"b": [1]}, {"a": [1.0]}, {"a": [True]}, {"a": 1}, {"a": ["1"]}])
+def test_values_that_differ_have_other_fingerprints(other):
+    assert fingerprint({"a": [1]}) == fingerprint({"a": [2 - 1]})
+    assert fingerprint({"a": [1]}) != fingerprint(other)

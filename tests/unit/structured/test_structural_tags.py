@@ -7,7 +7,7 @@ import json
 import pytest
 
 from proxy.domain.errors import InvalidSchema
-from proxy.structured.asked import Asked, Form, constraint
+from proxy.structured.asked import Asked, Form, GuideLimits, constraint
 from proxy.structured.schema import SchemaLimits
 from proxy.structured.structural_tags import WHITESPACE_AT_MOST, checked
 
@@ -56,5 +56,5 @@ def test_a_schema_as_deep_as_it_may_be_stands_in_formats():
 def test_a_text_that_no_engine_could_be_given_is_refused(text, said):
     asked = Asked(field="structural_tag", form=Form.STRUCTURAL_TAG, value=text)
     with pytest.raises(InvalidSchema, match=said) as caught:
-        constraint(asked, SchemaLimits())
+        constraint(asked, GuideLimits())
     assert caught.value.param == "structural_tag"

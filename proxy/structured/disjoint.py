@@ -1,0 +1,105 @@
+"""Whether no value can be of two branches of a `oneOf`, as far as that is easy to see."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from proxy.structured.schema_tree import Schema, followed
+
+PAIRS_AT_MOST = 64  # branches that are compared one by one; more need one fact that parts them all
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """values: those that it lists. types: with `integer` for `number`; empty where it has none."""
+
+    schema: Schema
+    values: frozenset[Hashable] | None
+    types: frozenset[str]
+
+    @property
+    def is_object(self) -> bool:
+        return self.types == {"object"}
+
+    @property
+    def needed(self) -> dict[str, Any]:
+        """The properties that it always has, if their schemas are objects."""
+        properties = self.schema.get("properties", {})
+        return {
+            name: properties[name]
+            for name in self.schema.get("required", ())
+            if isinstance(properties.get(name), dict)
+        }
+
+
+def are_disjoint(branches: Sequence[Any], root: Schema) -> bool:
+    return _are_apart([_branch(followed(branch, root)) for branch in branches])
+
+
+def _are_apart(branches: Sequence[_Branch]) -> bool:
+    if len(branches) <= PAIRS_AT_MOST:
+        return all(_is_apart(one, other) for one, other in combinations(branches, 2))
+    return _share_no_value(branches) or _share_no_type(branches) or _has_discriminator(branches)
+
+
+def _is_apart(one: _Branch, other: _Branch) -> bool:
+    if one.values is not None and other.values is not None:
+        return one.values.isdisjoint(other.values)
+    if one.types and other.types and not one.types & other.types:
+        return True
+    if not (one.is_object and other.is_object):
+        return False
+    ours, theirs = one.needed, other.needed
+    return any(
+        _is_apart(_branch(schema), _branch(theirs[name]))
+        for name, schema in ours.items()
+        if name in theirs
+    )
+
+
+def _share_no_value(branches: Sequence[_Branch]) -> bool:
+    seen: set[Hashable] = set()
+    for branch in branches:
+        if branch.values is None or not seen.isdisjoint(branch.values):
+            return False
+        seen |= branch.values
+    return True
+
+
+def _share_no_type(branches: Sequence[_Branch]) -> bool:
+    seen: set[str] = set()
+    for branch in branches:
+        if not branch.types or seen & branch.types:
+            return False
+        seen |= branch.types
+    return True
+
+
+def _has_discriminator(branches: Sequence[_Branch]) -> bool:
+    """Whether one property that all of them need is of disjoint schemas."""
+    if not all(branch.is_object for branch in branches):
+        return False
+    needed = [branch.needed for branch in branches]
+    shared = set(needed[0]).intersection(*needed[1:])
+    return any(_are_apart([_branch(one[name]) for one in needed]) for name in shared)
+
+
+def _branch(schema: Schema) -> _Branch:
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    values = None if listed is None else frozenset(map(_key, listed))
+    named = schema.get("type", ())
+    types = {named} if isinstance(named, str) else set(named)
+    more = {"integer"} if "number" in types else set()
+    return _Branch(schema, values, frozenset(types | more))
+
+
+def _key(value: Any) -> Hashable:
+    """Equal for equal JSON values: `1` and `1.0` are, `1` and `true` are not."""
+    if isinstance(value, list):
+        return ("array", *map(_key, value))
+    if isinstance(value, dict):
+        return frozenset((name, _key(one)) for name, one in value.items())
+    return isinstance(value, bool), value
