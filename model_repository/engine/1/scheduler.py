@@ -26,6 +26,7 @@ from sequence import Sequence
 from stats import Stats
 
 WAITING_LOOK_S = 0.05
+WAITING_LOOKS = 500  # a tenth of a millisecond
 COUNT_EVERY_S = 0.05
 Ids = npt.NDArray[np.int64]
 Logits = npt.NDArray[np.float32]
@@ -100,7 +101,7 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        return next(iter(self._roster), None) is not None
+        return not self._roster.is_empty
 
     def add(self, job: Job) -> None:
         """A new job; its guide starts to compile at once."""
@@ -118,7 +119,7 @@ class Scheduler:
         sequence = Sequence(job, self._arrivals, sampler, guide)
         self._roster.waiting.add(sequence)
         if guide is not None:
-            self._compiling.add(sequence)
+            self._compiling.add(sequence, guide)
 
     def step(self) -> bool:
         """One step of everything; False when all there is waits for guides to compile."""
@@ -142,12 +143,12 @@ class Scheduler:
             self._emission.fail(sequence, error)
 
     def _leave(self) -> None:
-        """At every step from the rows; those who wait are looked at 20 times a second."""
+        """At every step from the rows; 20 times a second some of those who wait are looked at."""
         now = time.monotonic()
         looked_at = self._batch.running
         if now >= self._look_at_waiting_at:
             self._look_at_waiting_at = now + WAITING_LOOK_S
-            looked_at += self._roster.waiting
+            looked_at += self._roster.waiting.some(WAITING_LOOKS)
         for sequence in looked_at:
             if sequence.is_over():
                 self._emission.cancel(sequence)
@@ -155,7 +156,10 @@ class Scheduler:
     def _take_guides(self) -> None:
         """Guides that are compiled by now; one that cannot be ends its job."""
         for sequence, error in self._compiling.take():
-            self._emission.refuse(sequence, "guided_decoding_guide", str(error))
+            if error is None:
+                self._roster.waiting.guide_arrived(sequence)
+            else:
+                self._emission.refuse(sequence, "guided_decoding_guide", str(error))
 
     def _prefill(self) -> None:
         left = self._budget.tokens(is_decoding=bool(self._batch.decoding))
