@@ -63,6 +63,7 @@ class Rules:
 
 def rules_of(request: GenerationRequest, card: ModelCard) -> Rules:
     """Raises InvalidRequest: the model cannot be held to it."""
+    _check_kind(checks.guided(request.constraint, card), card)
     card = _as_it_can_be_guided(request, card)
     rules = Rules(
         constraint=checks.guided(request.constraint, card),
@@ -96,6 +97,20 @@ def rules_of(request: GenerationRequest, card: ModelCard) -> Rules:
     )
 
 
+def _check_kind(constraint: Constraint | None, card: ModelCard) -> None:
+    """Raises InvalidRequest: the engine, or its operator, does not accept this kind of guide."""
+    kinds = card.facts.guide_kinds
+    if constraint is None or constraint.kind in kinds:
+        return
+    accepted = ", ".join(kind.value for kind in kinds) or "none at all"
+    raise InvalidRequest(
+        f"The model {card.name!r} does not accept guides of the kind {constraint.kind.value!r}, "
+        f"which '{constraint.field}' asks for. It accepts: {accepted}.",
+        code="unsupported_parameter",
+        param=constraint.field,
+    )
+
+
 def _as_it_can_be_guided(request: GenerationRequest, card: ModelCard) -> ModelCard:
     """Behind reasoning, and for calls, a guide is a structural tag: without them it is checked."""
     if card.facts.has_structural_tags or not isinstance(request.prompt, ChatPrompt):
@@ -115,7 +130,7 @@ def _guide(request: GenerationRequest, card: ModelCard, family: str | None) -> T
     if request.constraint is not None and choice.mode is ToolMode.AUTO:
         return text_or_calls(request.constraint, family, tools, in_parallel=in_parallel)
     guide = tool_constraint(family, tools, choice, in_parallel=in_parallel)
-    if guide is None:
+    if guide is None or guide.constraint.kind not in card.facts.guide_kinds:
         return None
     try:
         in_tokens(guide.constraint, card.facts.special_tokens)
