@@ -18,11 +18,12 @@ from compiling import Compiling
 from emission import Emission
 from guide_compiler import CompiledGuide
 from kv_rows import KvRows
-from port import BadParameter, Guide, Job
+from port import GUIDE_TOO_SLOW, BadParameter, Guide, Job
 from prefill_budget import PrefillBudget
 from roster import Roster
 from sampler_state import SamplerState
 from sequence import Sequence
+from slow_guides import PARAM, SlowGuides, message
 from stats import Stats
 
 WAITING_LOOK_S = 0.05
@@ -93,7 +94,8 @@ class Scheduler:
         self._roster = Roster(
             decoder.kv, self.stats, rows=limits.rows, kv_tokens=kv_tokens, ended=ended
         )
-        self._emission = Emission(self._roster, decoder.vocab_size)
+        self._slow_guides = SlowGuides()
+        self._emission = Emission(self._roster, self._slow_guides, decoder.vocab_size)
         self._batch = self._roster.batch
         self._budget = PrefillBudget(
             step_tokens=min(limits.step_tokens, decoder.most_tokens), stall_s=limits.stall_s
@@ -107,6 +109,10 @@ class Scheduler:
         """A new job; its guide starts to compile at once."""
         self._arrivals += 1
         wanted = job.input
+        if wanted.guide is not None and wanted.guide in self._slow_guides:
+            self._ended(job)
+            job.sink.refuse(PARAM, message(wanted.guide), code=GUIDE_TOO_SLOW)
+            return
         try:
             sampler = SamplerState(
                 wanted.sampling, wanted.prompt_ids, self._end_ids, self._decoder.vocab_size
@@ -136,6 +142,7 @@ class Scheduler:
         """Every job ends as cancelled."""
         for sequence in list(self._roster):
             self._emission.cancel(sequence)
+        self._emission.close()
 
     def fail_all(self, error: Exception) -> None:
         """Every job at work ends with an error."""
@@ -157,9 +164,10 @@ class Scheduler:
         """Guides that are compiled by now; one that cannot be ends its job."""
         for sequence, error in self._compiling.take():
             if error is None:
+                self._emission.prepare([sequence])
                 self._roster.waiting.guide_arrived(sequence)
             else:
-                self._emission.refuse(sequence, "guided_decoding_guide", str(error))
+                self._emission.refuse(sequence, PARAM, str(error))
 
     def _prefill(self) -> None:
         left = self._budget.tokens(is_decoding=bool(self._batch.decoding))
@@ -192,7 +200,7 @@ class Scheduler:
         sequence.computed += len(ids)
         if not sequence.missing and not self._emission.echo(sequence):
             self._batch.promote(sequence)
-            self._emission.sample([sequence], logits[-1:])
+            self._sample([sequence], logits[-1:])
         self._roster.keep(sequence)
 
     def _decode(self) -> None:
@@ -207,13 +215,18 @@ class Scheduler:
             logits = self._decoder.decode(ids, past)
             for sequence in rows:
                 sequence.computed += 1
-            self._emission.sample(rows, logits)
+            self._sample(rows, logits)
         except Exception as error:
             for sequence in set(rows) & set(self._batch.decoding):
                 self._emission.fail(sequence, error)
         seconds = time.perf_counter() - began
         self._budget.decoded(seconds)
         self.stats.decoded(len(rows), seconds)
+
+    def _sample(self, sequences: list[Sequence], logits: Logits) -> None:
+        """A sequence whose guide is late feeds its last token again at the next step."""
+        for sequence in self._emission.sample(sequences, logits):
+            sequence.computed -= 1
 
     def _count_present(self, now: float) -> None:
         """Twenty times a second, and when nothing is left to do."""
