@@ -22,6 +22,8 @@ from build_engines.server_tool_entry import ServerToolEntry, ToolName
 from build_engines.weights import WeightsField
 from build_engines.yaml_marks import MarkedYaml
 
+GuideKind = Literal["json", "json_schema", "regex", "ebnf_grammar", "structural_tag"]
+
 
 class ModelsFileError(ValueError):
     """models.yaml is missing or wrong; the message names the file, the line and the value."""
@@ -72,6 +74,10 @@ class ModelEntry(Section):
     max_tool_rounds: Annotated[int, Field(ge=1, le=100)] = 5  # answers whose calls are run
     max_tool_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0  # of running them
     hold_ms: Annotated[float, Field(ge=0, le=1000)] = 25.0  # no token waits longer to be sent
+    # requests that wait for a row; one more gets 429; by default 16 a row, and 256 at least
+    max_queue: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    # kinds of guides that callers may not use; json is a schema for any JSON
+    disabled_guides: tuple[GuideKind, ...] = ()
     # what no grammar holds an answer to is checked, and tried again so often
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
     stream_mode: Literal["buffered", "optimistic"] = "buffered"  # checked before it goes out?

@@ -4,33 +4,42 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from packaging.version import Version
 from typing_extensions import assert_never
 
 from build_engines import triton_models
+from build_engines.engine_limits import EVERY_KIND
 from build_engines.facts import Facts
 from build_engines.gpu import adapter, backend_parameters, llm_args, served_engine
 from build_engines.gpu.architecture import Architecture
-from build_engines.models_file import GpuEntry, OnnxEntry, OnnxOptions, ScriptedEntry
+from build_engines.models_file import GpuEntry, ModelEntry, OnnxEntry, OnnxOptions, ScriptedEntry
 
 # A second. Beside an engine that decodes on the same cores, sending takes what decoding needs.
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
-SCRIPTED_ROWS = 256  # it has none; so many streams it keeps at its pace
+QUEUE_A_ROW, QUEUE_AT_LEAST = 16, 256
+SCRIPTED_ROWS = 1024  # it has none; so many streams it keeps at its pace
 Parameters = dict[str, str]
 
 
 def on_cpu(name: str, entry: OnnxEntry, facts: Facts, kv_bytes: int) -> dict[str, Parameters]:
     """By role. Paths are relative to a Triton model's folder."""
-    engine = {"kv_cache_bytes": str(kv_bytes), **_onnx(entry.onnx)}
-    return _by_role(name, entry, facts, {}, {**_python_engine(name, entry, facts), **engine})
+    rows = _rows(entry)
+    engine = {
+        **_python_engine(name, entry, facts, rows),
+        "kv_cache_bytes": str(kv_bytes),
+        **_onnx(entry.onnx, rows),
+    }
+    return _by_role(name, entry, facts, _guides(entry, EVERY_KIND), engine)
 
 
 def scripted(name: str, entry: ScriptedEntry, facts: Facts) -> dict[str, Parameters]:
-    """The same."""
-    return _by_role(name, entry, facts, {}, _python_engine(name, entry, facts))
+    """The same. Every request has a row, so that the queue bounds them all."""
+    engine = _python_engine(name, entry, facts, 0 if entry.max_queue else _rows(entry))
+    return _by_role(name, entry, facts, _guides(entry, EVERY_KIND), engine)
 
 
 def on_gpus(
@@ -46,17 +55,21 @@ def on_gpus(
     config = json.loads((beside["weights"] / "config.json").read_text(encoding="utf-8"))
     logits_size = {"logits_size": str(Architecture.read(config).vocabulary)}
     limits = served_engine.of(entry, facts, version)
-    tokenizer = {"guide_kinds": ",".join(limits.guide_kinds)}
+    tokenizer = _guides(entry, limits.guide_kinds)
+    rows = _rows(entry)
     if limits.backend == "cpp":
         end_ids = {"executor_end_ids": ",".join(map(str, facts.end_ids))}
-        engine = backend_parameters.of(entry.gpu, beside["engine"], beside)
+        engine = {
+            **backend_parameters.of(entry.gpu, beside["engine"], beside),
+            triton_models.MAX_QUEUE: str(_queue(entry, rows)),
+        }
         return _by_role(name, entry, facts, {**tokenizer, **end_ids, **logits_size}, engine)
     adapters = {name: beside[llm_args.LORA + name] for name in _adapters(entry)}
     arguments = llm_args.of(
         entry.gpu, beside, version=version, lora_modules=adapter.modules(list(adapters.values()))
     )
     engine = {
-        **_python_engine(name, entry, facts),
+        **_python_engine(name, entry, facts, rows),
         **logits_size,
         "trtllm_backend": limits.backend,
         "llm_args": json.dumps(arguments, sort_keys=True),
@@ -113,8 +126,18 @@ def _by_role(
     }
 
 
+def _guides(entry: ModelEntry, kinds: Collection[str]) -> Parameters:
+    """The kinds that the engine can hold an answer to, less those that models.yaml disables."""
+    return {"guide_kinds": ",".join(kind for kind in kinds if kind not in entry.disabled_guides)}
+
+
+def _queue(entry: ModelEntry, rows: int) -> int:
+    """Requests that may wait for a row."""
+    return entry.max_queue or max(QUEUE_AT_LEAST, QUEUE_A_ROW * rows)
+
+
 def _python_engine(
-    name: str, entry: OnnxEntry | ScriptedEntry | GpuEntry, facts: Facts
+    name: str, entry: OnnxEntry | ScriptedEntry | GpuEntry, facts: Facts, rows: int
 ) -> Parameters:
     """What the engine's shell needs, whatever its runtime."""
     return {
@@ -124,6 +147,7 @@ def _python_engine(
         "end_ids": ",".join(map(str, facts.end_ids)),
         "responses_per_s": str(RESPONSES_A_CORE[entry.runtime] * _cores()),
         "hold_ms": str(entry.hold_ms),
+        "max_unfinished": str(rows + _queue(entry, rows)),
     }
 
 
@@ -134,8 +158,8 @@ def _artifacts(name: str) -> Parameters:
 def _rows(entry: OnnxEntry | ScriptedEntry | GpuEntry) -> int:
     """Requests that the engine decodes at once."""
     match entry:
-        case OnnxEntry():
-            return _onnx_rows(entry.onnx)
+        case OnnxEntry():  # beyond eight a core, a CPU's step grows as fast as its rows
+            return entry.onnx.max_rows or min(64, 8 * _cores())
         case ScriptedEntry():
             return SCRIPTED_ROWS
         case GpuEntry():
@@ -144,15 +168,10 @@ def _rows(entry: OnnxEntry | ScriptedEntry | GpuEntry) -> int:
             assert_never(entry)
 
 
-def _onnx_rows(options: OnnxOptions) -> int:
-    """Eight rows a core: beyond that, a CPU's step grows as fast as its rows."""
-    return options.max_rows or min(64, 8 * _cores())
-
-
-def _onnx(options: OnnxOptions) -> Parameters:
+def _onnx(options: OnnxOptions, rows: int) -> Parameters:
     return {
         "threads": str(options.threads or 0),  # 0: one a core
-        "max_rows": str(_onnx_rows(options)),
+        "max_rows": str(rows),
         "max_step_tokens": str(options.max_step_tokens),
         "prefill_stall_ms": str(options.prefill_stall_ms or 0),  # 0: worked out as it runs
     }

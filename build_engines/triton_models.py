@@ -16,6 +16,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 TEMPLATES = Path(__file__).resolve().parent.parent / "model_repository"
 ROLES = ("tokenizer", "engine", "detokenizer")
 CONTRACT_VERSION = "2"
+MAX_QUEUE = "max_queue"  # of an engine whose queue is a policy of Triton's
 # What fills the engine role: our Python model, or NVIDIA's C++ backend.
 EngineModel = Literal["engine", "tensorrt_llm"]
 
@@ -66,6 +67,9 @@ def render(
             step.model_name = role_name(model, step.model_name)
         for key, value in parameters.get(role, {}).items():
             config.parameters[key].string_value = value
+        if config.HasField("dynamic_batching"):
+            policy = config.dynamic_batching.default_queue_policy
+            policy.max_queue_size = int(parameters.get(role, {}).get(MAX_QUEUE, 0))
         folder = repository / config.name
         _copy_code(role if role != "engine" else engine, folder / "1")
         (folder / "config.pbtxt").write_text(text_format.MessageToString(config), encoding="utf-8")

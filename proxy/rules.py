@@ -65,6 +65,7 @@ class RuleBook:
             InvalidRequest: also where the guides take too much time or memory.
             RateLimited: as the sandbox.
         """
+        _check_kind(checks.guided(request.constraint, card), card)
         card = _as_it_can_be_guided(request, card)
         guides = await self._builder.guides(_order(request, card), request.caller)
         return _rules(request, card, guides)
@@ -72,6 +73,7 @@ class RuleBook:
 
 def rules_of(request: GenerationRequest, card: ModelCard) -> Rules:
     """Raises InvalidRequest: the model cannot be held to it."""
+    _check_kind(checks.guided(request.constraint, card), card)
     card = _as_it_can_be_guided(request, card)
     return _rules(request, card, guides_of(_order(request, card)))
 
@@ -128,6 +130,20 @@ def _marks(reasoning: type[ReasoningParser]) -> ReasoningMarks:
         begin=reasoning.starts[0],
         end=reasoning.end_of_thought(),
         before_answer=reasoning.before_answer,
+    )
+
+
+def _check_kind(constraint: Constraint | None, card: ModelCard) -> None:
+    """Raises InvalidRequest: the engine, or its operator, does not accept this kind of guide."""
+    kinds = card.facts.guide_kinds
+    if constraint is None or constraint.kind in kinds:
+        return
+    accepted = ", ".join(kind.value for kind in kinds) or "none at all"
+    raise InvalidRequest(
+        f"The model {card.name!r} does not accept guides of the kind {constraint.kind.value!r}, "
+        f"which '{constraint.field}' asks for. It accepts: {accepted}.",
+        code="unsupported_parameter",
+        param=constraint.field,
     )
 
 

@@ -22,6 +22,7 @@ STATUS_BY_CODE = {
     "unsupported_encoding": 415,
     "invalid_schema": 422,
     "schema_violation": 422,
+    "guide_too_slow": 422,
     "rate_limit_exceeded": 429,
     "queue_full": 429,
     "model_unavailable": 503,

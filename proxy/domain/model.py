@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from proxy.domain.constraint import GuideKind
 from proxy.domain.request import Sampling
 from proxy.domain.server_tools import ServerTools
 
@@ -34,7 +35,7 @@ class ModelFacts:
 
     end_ids: the tokens that end an answer. default_max_tokens: new ones where nobody says how many;
     None for what the context leaves. runtime: what decodes, as Triton or we call it.
-    has_structural_tags: its guides may be such.
+    guide_kinds: those that the tokenizer accepts; models.yaml may disable some.
     tool_template: for chats with tools, in place of chat_template, where a model has both.
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
@@ -54,12 +55,16 @@ class ModelFacts:
     end_ids: tuple[int, ...] = ()
     default_max_tokens: int | None = None
     runtime: str = "onnx"
-    has_structural_tags: bool = True
+    guide_kinds: tuple[GuideKind, ...] = tuple(GuideKind)
     tool_template: str | None = None
     infilling: tuple[str, str, str] | None = None
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
     adapters: tuple[str, ...] = ()
     rows: int = USUAL_ROWS
+
+    @property
+    def has_structural_tags(self) -> bool:
+        return GuideKind.STRUCTURAL_TAG in self.guide_kinds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,14 +120,15 @@ def _misfit(config: model_config_pb2.ModelConfig, differences: Collection[str]) 
 
 
 def _admission(tokenizer: Mapping[str, str]) -> dict[str, Any]:
-    """What the tokenizer does with a request that does not say, and which guides it lets through.
+    """The tokenizer's default for max_tokens, and the kinds of guides that it accepts.
 
-    One that does not list their kinds lets all through.
+    A tokenizer that does not list the kinds accepts all of them.
     """
-    tag = GuideKind.STRUCTURAL_TAG.value
+    kinds = tokenizer.get("guide_kinds")
+    accepted = [kind.value for kind in GuideKind] if kinds is None else kinds.split(",")
     return {
         "default_max_tokens": int(tokenizer.get("default_max_tokens", 0)) or None,
-        "has_structural_tags": tag in tokenizer.get("guide_kinds", tag).split(","),
+        "guide_kinds": tuple(kind for kind in GuideKind if kind.value in accepted),
     }
 
 

@@ -14,12 +14,15 @@ from proxy.domain.errors import (
     InvalidRequest,
     ModelUnavailable,
     ProxyError,
+    RateLimited,
 )
 
 UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 NOT_LOADED = re.compile(
     r"unknown model|is not ready|is not healthy|no available versions|Server is stopping"
 )
+# Triton's queue policy, and TensorRT-LLM's executor, which the C++ backend hands the limit to.
+QUEUE_FULL = re.compile(r"maximum queue size", re.IGNORECASE)
 
 
 def error_of_status(code: grpc.StatusCode, details: str) -> ProxyError:
@@ -43,6 +46,10 @@ def error_of_message(message: str) -> ProxyError:
     """What Triton says inside a stream; a refusal of our tokenizer is JSON behind a prefix."""
     if refusal := _refusal(message):
         return refusal
+    if QUEUE_FULL.search(message):
+        return RateLimited(
+            "The queue of this model is full. Send the request again later.", code="queue_full"
+        )
     if NOT_LOADED.search(message):
         return ModelUnavailable(f"The model is not available at present: {message}")
     return EngineFailed(f"The model server failed: {message}")
@@ -52,6 +59,8 @@ def _refusal(message: str) -> ProxyError | None:
     """`in ensemble 'demo', {"code": …, "param": …, "message": …}`"""
     try:
         fields = json.loads(message[message.index("{") :])
+        if fields["code"] == "queue_full":
+            return RateLimited(fields["message"], code="queue_full")
         if fields["code"] == "guide_pending":
             return GuidePending(f"Too much is asked for at once: {fields['message']}.")
         return InvalidRequest(fields["message"], code=fields["code"], param=fields["param"])

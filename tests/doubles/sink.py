@@ -17,7 +17,7 @@ class KeptTokens:
         self.echoed: list | None = None
         self.cached_tokens: int | None = None
         self.end: str | None = None
-        self.message = ""
+        self.message = self.code = ""
         self.is_over = threading.Event()
         self.is_gone = False
         self._after = after
@@ -47,7 +47,8 @@ class KeptTokens:
     def finished(self, finish) -> None:
         self._finish(finish)
 
-    def refuse(self, param, message) -> None:
+    def refuse(self, param, message, *, code="invalid_parameter") -> None:
+        self.code = code
         self._finish("refused", f"{param}: {message}")
 
     def fail(self, message) -> None:

@@ -8,9 +8,11 @@ import jsonschema_rs
 import numpy as np
 import pytest
 from guide_compiler import GuideCompiler
+from guide_mask import GuideMask
 from guide_spelling import spelled, spelled_ebnf
-from guide_state import GuideMask, GuideState
+from guide_state import GuideState
 from port import Guide
+from xgrammar import GrammarMatcher
 
 from proxy.structured.keywords import FORMATS
 from proxy.structured.lark import to_ebnf
@@ -43,7 +45,7 @@ def compiled(vocabulary):
 
 
 def takes(grammar, said: str) -> bool:
-    matcher = GuideState(grammar).matcher
+    matcher = GrammarMatcher(grammar.grammar)
     return matcher.accept_string(said) and matcher.is_completed()
 
 

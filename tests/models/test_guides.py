@@ -7,15 +7,18 @@ import re
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from guide_compiler import GuideCompiler, GuideError
-from guide_state import GuideBroken, GuideMask, GuideState
+from guide_mask import GuideMask
+from guide_state import GuideBroken, GuideState
 from port import Guide
 
-from tests.fixtures.guide_info import VOCAB_SIZE, allowed_ids, walk
+from tests.fixtures.guide_info import VOCAB_SIZE, allowed_ids, filled, walk
+from tests.fixtures.stack import eventually
 
 WALKS = 20
 STALL_AT_MOST_S = 0.15
@@ -101,33 +104,39 @@ def test_whatever_is_sampled_under_the_mask_conforms(guide, is_right, compiler, 
     assert [text for text in ended if not conforms(guide, is_right, text)] == []
 
 
-def test_a_batch_is_filled_as_its_rows_one_by_one_and_free_rows_are_all_ones(compiler, vocabulary):
+def _is_ready(mask: GuideMask, states: list) -> bool:
+    return not mask.late(states)
+
+
+def test_threads_fill_a_batch_as_its_rows_one_by_one_and_free_rows_are_all_ones(
+    compiler, vocabulary
+):
     compiled = [compiler.compile(guide).result() for guide, _ in GUIDES]
-    states = [GuideState(c) if c else None for c in [*compiled, None, *compiled, None]]
+    rows = [*compiled, None, *compiled, None]
+    states, alone = ([GuideState(c) if c else None for c in rows] for _ in range(2))
     random = np.random.default_rng(1)
-    serial, parallel = GuideMask(VOCAB_SIZE, threads=1), GuideMask(VOCAB_SIZE, threads=2)
-    single = GuideMask(VOCAB_SIZE, threads=1)
+    together, single = GuideMask(VOCAB_SIZE, threads=2), GuideMask(VOCAB_SIZE, threads=1)
     for _ in range(15):
-        parallel._last_s = 1.0  # as if the last step had been slow
-        together = serial.fill(states)
-        np.testing.assert_array_equal(together, parallel.fill(states))
-        for state, row in zip(states, together, strict=True):
-            if state is None:
+        eventually(partial(_is_ready, together, states), 10, "all masks are ready")
+        for row, mine, theirs in zip(together.of(states), states, alone, strict=True):
+            if mine is None:
                 assert (row == -1).all()
                 continue
-            np.testing.assert_array_equal(single.fill([state])[0], row)
+            np.testing.assert_array_equal(filled(single, [theirs])[0], row)
             choices = allowed_ids(row)
-            state.accept(int(random.choice(choices[choices != vocabulary.end_id])))
-        states = states[1:] + states[:1]  # rows move as others leave
-        if any(s is not None and len(allowed_ids(single.fill([s])[0])) < 2 for s in states):
+            token = int(random.choice(choices[choices != vocabulary.end_id]))
+            mine.take(token), theirs.take(token)
+        states, alone = states[1:] + states[:1], alone[1:] + alone[:1]  # as others leave
+        if any(s is not None and len(allowed_ids(filled(single, [s])[0])) < 2 for s in alone):
             break
+    together.close()
 
 
 def test_without_a_guide_there_is_no_mask_and_xgrammar_is_not_imported():
     code = (
-        "import sys, guide_compiler, guide_state, pathlib\n"
+        "import sys, guide_compiler, guide_mask, pathlib\n"
         "c = guide_compiler.GuideCompiler(pathlib.Path('none'), cache_bytes=1, threads=1)\n"
-        "assert guide_state.GuideMask(100, threads=1).fill([None, None]) is None\n"
+        "assert guide_mask.GuideMask(100, threads=1).of([None, None]) is None\n"
         "c.close()\n"
         "assert not {'torch', 'xgrammar'} & set(sys.modules)\n"
     )
@@ -139,17 +148,19 @@ def test_a_token_that_does_not_follow_is_an_error_and_so_is_one_after_the_end(
 ):
     state = GuideState(compiler.compile(Guide("regex", "ab")).result())
     a, b = vocabulary.table.index(b"a"), vocabulary.table.index(b"b")
+    filled(mask, [state])
     with pytest.raises(GuideBroken, match=f"token {b} does not follow"):
-        state.accept(b)
+        state.take(b)
     for token in (a, b):
-        state.accept(token)
+        filled(mask, [state])
+        state.take(token)
     assert not state.is_terminated
-    assert allowed_ids(mask.fill([state])[0]).tolist() == [vocabulary.end_id]
-    state.accept(vocabulary.end_id)
+    assert allowed_ids(filled(mask, [state])[0]).tolist() == [vocabulary.end_id]
+    state.take(vocabulary.end_id)
     assert state.is_terminated
-    assert mask.fill([state]) is None
+    assert filled(mask, [state]) is None
     with pytest.raises(GuideBroken):
-        state.accept(a)
+        state.take(a)
 
 
 def test_the_name_of_a_special_token_is_text_and_the_token_itself_is_not_allowed(
@@ -158,7 +169,7 @@ def test_the_name_of_a_special_token_is_text_and_the_token_itself_is_not_allowed
     special = [i for i, value in enumerate(vocabulary.table) if not value]
     assert vocabulary.end_id in special
     state = GuideState(compiler.compile(Guide("regex", r"<\|im_start\|>")).result())
-    assert not set(special) & set(allowed_ids(mask.fill([state])[0]).tolist())
+    assert not set(special) & set(allowed_ids(filled(mask, [state])[0]).tolist())
 
 
 def test_all_who_ask_for_a_guide_share_one_compile(compiler):

@@ -158,3 +158,18 @@ def test_a_sender_that_breaks_takes_no_other_stream_with_it(outbox):
     eventually(stream.is_abandoned, 10, "the runtime is told")
     outbox.open(sound, 1).token(Token(1), "stop")
     assert sound.is_over.wait(10)
+
+
+def test_a_rejected_request_gets_its_reason_and_is_never_unfinished(outbox):
+    sender = Sender()
+    outbox.reject(sender, "queue_full", "come back later")
+    assert outbox.unfinished == 0
+    assert sender.is_over.wait(5)
+    (_, tensors, error, flags) = sender.sent[0]
+    assert (tensors, flags) == ({}, FINAL)
+    assert json.loads(str(error)) == {
+        "code": "queue_full",
+        "param": None,
+        "message": "come back later",
+    }
+    assert outbox.totals["refused"] == 1

@@ -7,8 +7,10 @@ import json
 import numpy as np
 import pytest
 from guide_compiler import GuideCompiler
-from guide_state import GuideMask, GuideState
+from guide_mask import GuideMask
+from guide_state import GuideState
 from port import Guide
+from xgrammar import GrammarMatcher
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.tools import Tool, ToolChoice, ToolMode
@@ -70,8 +72,8 @@ def accepts(guide, compiler, text: str) -> bool:
     """Whether the whole text can be an answer."""
     constraint = guide.constraint if hasattr(guide, "constraint") else guide
     compiled = compiler.compile(Guide(constraint.kind.value, constraint.text)).result()
-    state = GuideState(compiled)
-    return state.matcher.accept_string(text) and state.matcher.is_completed()
+    matcher = GrammarMatcher(compiled.grammar)
+    return matcher.accept_string(text) and matcher.is_completed()
 
 
 def test_with_auto_text_is_free_and_calls_conform_as_soon_as_they_begin(compiler):

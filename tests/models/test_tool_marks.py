@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from guide_compiler import GuideCompiler
-from guide_state import GuideMask, GuideState
+from guide_mask import GuideMask
+from guide_state import GuideState
 from port import Guide
 
 from build_engines.tokenizer_tables import guide_info

@@ -177,7 +177,7 @@ def test_harmonys_answer_has_a_header_and_its_calls_another():
 
 def untagged(**fields) -> ModelCard:
     """On an engine that honours no structural tags."""
-    return card(facts=replace(CARD.facts, has_structural_tags=False), **fields)
+    return card(facts=replace(CARD.facts, guide_kinds=tuple(GuideKind)[:-1]), **fields)
 
 
 def test_without_structural_tags_calls_are_checked_instead():
@@ -195,3 +195,16 @@ def test_without_structural_tags_an_answer_behind_reasoning_is_checked_instead()
     assert rules.check.of(answer(text="no", reason=FinishReason.STOP)) is not None
     plain = rules_of(asked(**given), untagged())
     assert plain.guide("") == FORMAT
+
+
+@pytest.mark.parametrize("disabled", list(GuideKind))
+def test_a_guide_of_a_disabled_kind_is_refused_by_name(disabled):
+    of = card(
+        facts=replace(CARD.facts, guide_kinds=tuple(k for k in GuideKind if k is not disabled))
+    )
+    with pytest.raises(InvalidRequest) as caught:
+        rules_of(asked(constraint=Constraint(disabled, "a", "guided_x"), tools=()), of)
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "guided_x")
+    assert disabled.value in caught.value.message
+    other = next(kind for kind in GuideKind if kind is not disabled)
+    rules_of(asked(constraint=Constraint(other, "{}", "guided_x"), tools=()), of)

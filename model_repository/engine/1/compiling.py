@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import queue
+from concurrent.futures import Future
+from functools import partial
+
+from guide_compiler import CompiledGuide
 from guide_state import GuideState
 from sequence import Sequence
 
 
 class Compiling:
-    """Those that leave meanwhile are forgotten."""
+    """Compiles that end are queued by their own thread, so that nobody looks at all of them."""
 
     def __init__(self) -> None:
-        self._sequences: list[Sequence] = []
+        self._done: queue.SimpleQueue[tuple[Sequence, Future[CompiledGuide]]] = queue.SimpleQueue()
 
-    def add(self, sequence: Sequence) -> None:
-        self._sequences.append(sequence)
+    def add(self, sequence: Sequence, guide: Future[CompiledGuide]) -> None:
+        guide.add_done_callback(partial(self._arrived, sequence))
 
-    def take(self) -> list[tuple[Sequence, Exception]]:
-        """Gives each its guide where it is ready; those whose guide cannot be compiled, and why."""
-        failed: list[tuple[Sequence, Exception]] = []
-        for sequence in self._sequences:
-            coming = sequence.guide_to_come
-            if coming is None or sequence.is_gone or not coming.done():
+    def take(self) -> list[tuple[Sequence, Exception | None]]:
+        """Sequences whose compile has ended since the last time, and why it failed if it did.
+
+        A sequence that is over by now is forgotten.
+        """
+        found: list[tuple[Sequence, Exception | None]] = []
+        while not self._done.empty():
+            sequence, guide = self._done.get()
+            if sequence.is_gone:
                 continue
             try:
-                sequence.guide, sequence.guide_to_come = GuideState(coming.result()), None
+                sequence.guide, sequence.guide_to_come = GuideState(guide.result()), None
+                found.append((sequence, None))
             except Exception as error:
-                failed.append((sequence, error))
-        over = {sequence for sequence, _ in failed}
-        self._sequences = [
-            one
-            for one in self._sequences
-            if one.guide_to_come and not one.is_gone and one not in over
-        ]
-        return failed
+                found.append((sequence, error))
+        return found
+
+    def _arrived(self, sequence: Sequence, guide: Future[CompiledGuide]) -> None:
+        self._done.put((sequence, guide))

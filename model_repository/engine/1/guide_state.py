@@ -1,18 +1,24 @@
-"""How far one sequence has come in its guide, and which tokens may follow, for a whole batch."""
+"""How far one sequence has come in its guide, and which tokens may follow.
+
+Following a token, and filling the mask of the next one, may take long for an ambiguous grammar:
+both are done by GuideWorkers, beside the decode loop, and their CPU time is charged to the state.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from guide_compiler import CompiledGuide
 
-ALL = np.int32(-1)
 BITS = 32
-PARALLEL_PAYS_S = 0.0005  # starting the threads costs 0.1 ms a step
+# CPU time that a guide may take: in all, and for each token. Sound guides take a tenth of a
+# millisecond a token, or with a vocabulary of 150,000 tokens one or two.
+BURST_S, TOKEN_S = 0.5, 0.005
+# How long a step may wait for the guide's mask, all steps together; see GuideMask.
+PATIENCE_S, PATIENCE_A_TOKEN_S = 0.1, 0.001
 
 
 class GuideBroken(Exception):
@@ -20,66 +26,77 @@ class GuideBroken(Exception):
 
 
 class GuideState:
-    """Begins before the first output token. It outlives preemption: it depends on tokens only."""
+    """Begins before the first output token. It outlives preemption: it depends on tokens only.
+
+    `take` is called by the decode loop, `work` by one worker at a time. In between the state is
+    due: its mask is not that of the next token yet.
+    """
 
     def __init__(self, compiled: CompiledGuide) -> None:
-        from xgrammar import GrammarMatcher
-
-        self.matcher: Any = GrammarMatcher(compiled.grammar)
+        words = -(-compiled.grammar.tokenizer_info.vocab_size // BITS)
+        self.mask: npt.NDArray[np.int32] = np.zeros((1, words), dtype=np.int32)
         self.is_terminated = False  # an end token was accepted: the sequence is over
+        self.is_ready = self.is_under_way = False
+        self.error: Exception | None = None
+        self.spent_s = 0.0  # CPU time
+        self.waited_s = 0.0  # of steps
+        self.last_s = 0.0  # CPU time of the last mask
+        self._compiled = compiled
+        self._matcher: Any = None
+        self._stop_ids: frozenset[int] = frozenset()
+        self._untaken: int | None = None
+        self._tokens = 0
 
-    def accept(self, token_id: int) -> None:
-        """Takes the sampled token, also the end token.
+    @property
+    def is_due(self) -> bool:
+        return not (self.is_ready or self.is_under_way or self.is_terminated)
+
+    @property
+    def is_unready(self) -> bool:
+        """Whether its next token cannot be chosen yet."""
+        return not (self.is_ready or self.is_terminated)
+
+    @property
+    def patience_s(self) -> float:
+        """How long steps may still wait for it."""
+        return PATIENCE_S + PATIENCE_A_TOKEN_S * self._tokens - self.waited_s
+
+    def is_too_slow(self, running_s: float = 0.0) -> bool:
+        """`running_s`: CPU time of the work under way."""
+        return self.spent_s + running_s > BURST_S + TOKEN_S * self._tokens
+
+    def take(self, token_id: int) -> None:
+        """The sampled token, also the end token. A worker follows it before the next mask.
 
         Raises:
             GuideBroken: the mask did not allow it, or the sequence is over.
         """
-        if self.is_terminated or not self.matcher.accept_token(token_id):
+        word, bit = divmod(token_id, BITS)
+        if self.is_terminated or not (self.is_ready and self.mask[0, word] >> bit & 1):
             raise GuideBroken(f"token {token_id} does not follow the guide")
-        self.is_terminated = self.matcher.is_terminated()
+        self.is_terminated = token_id in self._stop_ids
+        self._untaken, self.is_ready = token_id, False
+        self._tokens += 1
 
+    def work(self) -> None:
+        """Follows the token that was taken, and fills `mask`. Errors are kept in `error`."""
+        began = time.thread_time()
+        try:
+            self._follow()
+            self._matcher.fill_next_token_bitmask(self.mask)
+        except Exception as error:
+            self.error = error
+        self.last_s = time.thread_time() - began
+        self.spent_s += self.last_s
+        self.is_ready = True  # first, so that it is never due in between
+        self.is_under_way = False
 
-class GuideMask:
-    """Which tokens each row of a batch may go on with. For one thread."""
+    def _follow(self) -> None:
+        if self._matcher is None:
+            from xgrammar import GrammarMatcher
 
-    def __init__(self, vocab_size: int, *, threads: int) -> None:
-        """`vocab_size` is the width of the logits, which guide.json was made with."""
-        self._words = -(-vocab_size // BITS)
-        self._buffer = np.full((0, self._words), ALL, dtype=np.int32)
-        self._threads = threads
-        self._matchers: dict[int, Any] = {}
-        self._last_s = 0.0
-
-    def fill(self, states: Sequence[GuideState | None]) -> npt.NDArray[np.int32] | None:
-        """[rows, ceil(vocab_size / 32)], token t allowed where bit t % 32 of word t // 32 is set.
-
-        Rows without a guide are all ones, as are those whose guide is terminated; None where
-        there are only such. A row of zeros is a dead end: no token of the vocabulary can follow.
-        The array is valid until the next call.
-        """
-        guided = [
-            (row, state.matcher)
-            for row, state in enumerate(states)
-            if state is not None and not state.is_terminated
-        ]
-        if not guided:
-            return None
-        if len(states) > len(self._buffer):
-            self._buffer = np.empty((len(states), self._words), dtype=np.int32)
-        mask = self._buffer[: len(states)]
-        if len(guided) < len(states):
-            mask.fill(ALL)
-        start = time.perf_counter()
-        batch = self._batch(self._threads if self._last_s > PARALLEL_PAYS_S else 1)
-        batch.batch_fill_next_token_bitmask(
-            [matcher for _, matcher in guided], mask, [row for row, _ in guided]
-        )
-        self._last_s = time.perf_counter() - start
-        return mask
-
-    def _batch(self, threads: int) -> Any:
-        if threads not in self._matchers:
-            from xgrammar import BatchGrammarMatcher
-
-            self._matchers[threads] = BatchGrammarMatcher(threads)
-        return self._matchers[threads]
+            self._matcher = GrammarMatcher(self._compiled.grammar)
+            self._stop_ids = frozenset(self._matcher.stop_token_ids)
+        token, self._untaken = self._untaken, None
+        if token is not None and not self._matcher.accept_token(token):
+            raise GuideBroken(f"token {token} does not follow the guide")

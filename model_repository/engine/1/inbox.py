@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 
 from port import Job
 
@@ -13,12 +14,8 @@ class Inbox:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.is_closing = False
-        self._arrived: list[Job] = []
+        self._arrived: deque[Job] = deque()
         self._by_id: dict[str, list[Job]] = {}
-
-    def __len__(self) -> int:
-        """Jobs that have not ended."""
-        return sum(map(len, self._by_id.values()))
 
     @property
     def has_arrived(self) -> bool:
@@ -43,11 +40,11 @@ class Inbox:
             self.is_closing = True
             self.changed.notify()
 
-    def take(self) -> list[Job]:
-        """What has arrived since the last time."""
+    def take(self, at_most: int | None = None) -> list[Job]:
+        """What has arrived since the last time, the first ones if there are more than that."""
         with self.changed:
-            arrived, self._arrived = self._arrived, []
-        return arrived
+            count = len(self._arrived) if at_most is None else min(at_most, len(self._arrived))
+            return [self._arrived.popleft() for _ in range(count)]
 
     def forget(self, job: Job) -> None:
         """It has ended."""

@@ -19,7 +19,7 @@ import triton_python_backend_utils as pb_utils
 from counters import Counters
 from early_stops import EarlyStops
 from outbox import Outbox
-from port import BadParameter, Job, Runtime
+from port import QUEUE_FULL, BadParameter, Job, Runtime
 from request_tensors import generation_input, prompt_tokens, scalar
 
 # How long a thread waits before it demands the GIL. The onnx runtime's decode loop gives it up for
@@ -66,6 +66,7 @@ class TritonPythonModel:
             responses_per_s=float(parameters["responses_per_s"]),
             hold_s=float(parameters["hold_ms"]) / 1000,
         )
+        self._most_unfinished = int(parameters["max_unfinished"])
         self._runtime = RUNTIMES[parameters["runtime"]](parameters, artifacts, self._die)
         self._counters = Counters(pb_utils, config["name"])
         metrics.add_all(self._counters, self._outbox, self._runtime.stats)
@@ -88,6 +89,9 @@ class TritonPythonModel:
 
     def _start(self, request: Any) -> None:
         request_id = request.request_id()
+        if self._outbox.unfinished >= self._most_unfinished:
+            self._outbox.reject(request.get_response_sender(), QUEUE_FULL, self._queue_is_full())
+            return
         stream = self._outbox.open(request.get_response_sender(), prompt_tokens(request))
         try:
             job = Job(request_id, generation_input(request), stream)
@@ -98,6 +102,12 @@ class TritonPythonModel:
             stream.cancelled()
             return
         self._runtime.submit(job)
+
+    def _queue_is_full(self) -> str:
+        return (
+            f"The queue of this model is full: {self._most_unfinished} requests are at work or "
+            "waiting, and no more are taken. Send the request again later."
+        )
 
     def _stop(self, request_id: str) -> None:
         if request_id and not self._runtime.cancel(request_id):

@@ -20,6 +20,7 @@ from stats import Stats
 logger = logging.getLogger(__name__)
 
 GUIDE_POLL_S = 0.005
+ARRIVALS_A_STEP = 32  # a long prompt with penalties takes part of a millisecond
 GUIDE_CACHE_BYTES = 200_000_000
 GUIDE_THREADS = 2  # a hard guide leaves one for the others
 
@@ -85,14 +86,14 @@ class OnnxRuntime:
         pause_s: float | None = None
         while self._wait(pause_s):
             try:
-                self._take_arrived()
+                self._take_arrived(ARRIVALS_A_STEP)
                 is_working = self._scheduler.step()
             except Exception as error:  # a mistake of ours: the rows end, the thread goes on
                 logger.exception("the step failed")
                 self._scheduler.fail_all(error)
                 is_working = True
             pause_s = None if is_working else GUIDE_POLL_S
-        self._take_arrived()
+        self._take_arrived(None)
         self._scheduler.end_all()
 
     def _wait(self, pause_s: float | None) -> bool:
@@ -105,6 +106,6 @@ class OnnxRuntime:
                 inbox.changed.wait()
             return not inbox.is_closing
 
-    def _take_arrived(self) -> None:
-        for job in self._inbox.take():
+    def _take_arrived(self, at_most: int | None) -> None:
+        for job in self._inbox.take(at_most):
             self._scheduler.add(job)

@@ -54,6 +54,11 @@ class Outbox:
         self.totals["prompt_tokens"] += prompt_tokens
         return stream
 
+    def reject(self, sender: Any, code: str, message: str) -> None:
+        """Ends a request that is not admitted, and so is never among the unfinished ones."""
+        self.totals["refused"] += 1
+        Stream(sender, 0, self._posted.put).refuse("", message, code=code)
+
     def close(self) -> None:
         """After everything that waits has been sent."""
         self._posted.put(None)

@@ -21,6 +21,8 @@ GUIDE_KINDS: tuple[GuideKind, ...] = (
     "structural_tag",
 )
 TOP_LOG_PROBS_AT_MOST = 20
+# Codes of refusals, which the proxy turns into the API's error.
+INVALID_PARAMETER, GUIDE_TOO_SLOW, QUEUE_FULL = "invalid_parameter", "guide_too_slow", "queue_full"
 
 
 class BadParameter(ValueError):
@@ -149,7 +151,7 @@ class TokenSink(Protocol):
     def finished(self, finish: FinishReason) -> None:
         """The job ends without one more token."""
 
-    def refuse(self, param: str, message: str) -> None:
+    def refuse(self, param: str, message: str, *, code: str = INVALID_PARAMETER) -> None:
         """The job ends because of what the caller asked for."""
 
     def fail(self, message: str) -> None:

@@ -5,16 +5,18 @@ Rows come before the prefix cache, higher priorities before lower ones, earlier 
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterator
 
 from batch import Batch
 from kv_rows import KvRows
 from port import Job
-from prefix_cache import BLOCK, PrefixCache
+from prefix_cache import BLOCK, BlockKey, PrefixCache
 from sequence import Sequence
 from stats import Stats
 from waiting import Waiting
 
+LOOKS_A_STEP = 32  # at waiting sequences: hashing a long prompt takes part of a millisecond
 GROWTH = 32  # tokens that each row may grow by before an admission proves to be too early
 
 
@@ -31,6 +33,10 @@ class Roster:
         self._kv_tokens = kv_tokens
         self._token_bytes = kv.shape.token_bytes
         self._ended = ended
+
+    @property
+    def is_empty(self) -> bool:
+        return not (len(self.waiting) or self.batch.running)
 
     def __iter__(self) -> Iterator[Sequence]:
         yield from self.waiting
@@ -52,13 +58,17 @@ class Roster:
 
     def admit(self) -> None:
         """Gives rows to those who wait, in order, as long as there are rows and memory."""
-        for sequence in self.waiting:
-            if sequence.guide_to_come is not None or self._is_being_prefilled(sequence):
-                continue
-            if not self._make_room(sequence):
+        self.waiting.release(self.batch.prefilling)
+        for _ in range(LOOKS_A_STEP):
+            sequence = self.waiting.first()
+            if sequence is None or not self._can_make_room(sequence):
                 return
-            self.waiting.remove(sequence)
-            self._start(sequence)
+            if (computing := self._prefill_of_next_block(sequence)) is not None:
+                self.waiting.park_first(*computing)
+            elif self._make_room(sequence):
+                self._start(self.waiting.take_first())
+            else:
+                return
 
     def make_room_for_growth(self) -> None:
         """Every decoding row takes one token more; the last in order give way where that is
@@ -70,14 +80,25 @@ class Roster:
             self._preempt(last)
         self._limit_cache()
 
-    def _is_being_prefilled(self, sequence: Sequence) -> bool:
-        """Whether a running prefill computes the very block that this one needs next."""
+    def _prefill_of_next_block(self, sequence: Sequence) -> tuple[Sequence, int] | None:
+        """The running prefill that computes the very block that this one needs next.
+
+        With the number of tokens that both have in common: so many are worth waiting for.
+        """
         if not self.batch.prefilling:
-            return False
+            return None
         keys = sequence.reusable_keys()
         found = self.cache.match(keys)
-        return found < len(keys) and any(
-            keys[found] in other.reusable_keys() for other in self.batch.prefilling
+        for other in self.batch.prefilling if found < len(keys) else ():
+            theirs = other.reusable_keys()
+            if found < len(theirs) and theirs[found] == keys[found]:
+                return other, BLOCK * _equal_keys(keys, theirs)
+        return None
+
+    def _can_make_room(self, wanted: Sequence) -> bool:
+        last = self._last_in_order()
+        return self._has_room(wanted) or (
+            last is not None and last.job.input.priority < wanted.job.input.priority
         )
 
     def _make_room(self, wanted: Sequence) -> bool:
@@ -132,3 +153,10 @@ class Roster:
     def _limit_cache(self) -> None:
         free = self._kv_tokens - self.batch.held_tokens()
         self.cache.limit(max(0, free) * self._token_bytes)
+
+
+def _equal_keys(one: list[BlockKey], other: list[BlockKey]) -> int:
+    """How many leading keys are equal. A key stands for all tokens before it, too."""
+    return bisect.bisect_left(
+        range(min(len(one), len(other))), True, key=lambda at: one[at] != other[at]
+    )

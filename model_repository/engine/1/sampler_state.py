@@ -78,7 +78,7 @@ class SamplerState:
         """The tokens that would complete a bad word now."""
         if not self._bad_words:
             return _ids(())
-        return _ids(token for token in self._bad_words.banned() if 0 <= token < self.vocab_size)
+        return self._bad_words.banned()
 
     def too_early_ids(self) -> TokenIds:
         """The tokens that would end the sequence before min_tokens."""
@@ -104,7 +104,7 @@ class SamplerState:
 
     def _make_bad_words(self, prompt_ids: Sequence[int]) -> BadWords | None:
         words = [word for word in self.params.bad_words if word]
-        return BadWords(words, prompt_ids) if words else None
+        return BadWords(words, prompt_ids, self.vocab_size) if words else None
 
     def _make_seen(self, prompt_ids: Sequence[int]) -> SeenTokens | None:
         """Only repetition_penalty looks at the prompt."""

@@ -18,14 +18,16 @@ from compiling import Compiling
 from emission import Emission
 from guide_compiler import CompiledGuide
 from kv_rows import KvRows
-from port import BadParameter, Guide, Job
+from port import GUIDE_TOO_SLOW, BadParameter, Guide, Job
 from prefill_budget import PrefillBudget
 from roster import Roster
 from sampler_state import SamplerState
 from sequence import Sequence
+from slow_guides import PARAM, SlowGuides, message
 from stats import Stats
 
 WAITING_LOOK_S = 0.05
+WAITING_LOOKS = 500  # a tenth of a millisecond
 COUNT_EVERY_S = 0.05
 Ids = npt.NDArray[np.int64]
 Logits = npt.NDArray[np.float32]
@@ -92,7 +94,8 @@ class Scheduler:
         self._roster = Roster(
             decoder.kv, self.stats, rows=limits.rows, kv_tokens=kv_tokens, ended=ended
         )
-        self._emission = Emission(self._roster, decoder.vocab_size)
+        self._slow_guides = SlowGuides()
+        self._emission = Emission(self._roster, self._slow_guides, decoder.vocab_size)
         self._batch = self._roster.batch
         self._budget = PrefillBudget(
             step_tokens=min(limits.step_tokens, decoder.most_tokens), stall_s=limits.stall_s
@@ -100,12 +103,16 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        return next(iter(self._roster), None) is not None
+        return not self._roster.is_empty
 
     def add(self, job: Job) -> None:
         """A new job; its guide starts to compile at once."""
         self._arrivals += 1
         wanted = job.input
+        if wanted.guide is not None and wanted.guide in self._slow_guides:
+            self._ended(job)
+            job.sink.refuse(PARAM, message(wanted.guide), code=GUIDE_TOO_SLOW)
+            return
         try:
             sampler = SamplerState(
                 wanted.sampling, wanted.prompt_ids, self._end_ids, self._decoder.vocab_size
@@ -118,7 +125,7 @@ class Scheduler:
         sequence = Sequence(job, self._arrivals, sampler, guide)
         self._roster.waiting.add(sequence)
         if guide is not None:
-            self._compiling.add(sequence)
+            self._compiling.add(sequence, guide)
 
     def step(self) -> bool:
         """One step of everything; False when all there is waits for guides to compile."""
@@ -135,6 +142,7 @@ class Scheduler:
         """Every job ends as cancelled."""
         for sequence in list(self._roster):
             self._emission.cancel(sequence)
+        self._emission.close()
 
     def fail_all(self, error: Exception) -> None:
         """Every job at work ends with an error."""
@@ -142,12 +150,12 @@ class Scheduler:
             self._emission.fail(sequence, error)
 
     def _leave(self) -> None:
-        """At every step from the rows; those who wait are looked at 20 times a second."""
+        """At every step from the rows; 20 times a second some of those who wait are looked at."""
         now = time.monotonic()
         looked_at = self._batch.running
         if now >= self._look_at_waiting_at:
             self._look_at_waiting_at = now + WAITING_LOOK_S
-            looked_at += self._roster.waiting
+            looked_at += self._roster.waiting.some(WAITING_LOOKS)
         for sequence in looked_at:
             if sequence.is_over():
                 self._emission.cancel(sequence)
@@ -155,7 +163,11 @@ class Scheduler:
     def _take_guides(self) -> None:
         """Guides that are compiled by now; one that cannot be ends its job."""
         for sequence, error in self._compiling.take():
-            self._emission.refuse(sequence, "guided_decoding_guide", str(error))
+            if error is None:
+                self._emission.prepare([sequence])
+                self._roster.waiting.guide_arrived(sequence)
+            else:
+                self._emission.refuse(sequence, PARAM, str(error))
 
     def _prefill(self) -> None:
         left = self._budget.tokens(is_decoding=bool(self._batch.decoding))
@@ -188,7 +200,7 @@ class Scheduler:
         sequence.computed += len(ids)
         if not sequence.missing and not self._emission.echo(sequence):
             self._batch.promote(sequence)
-            self._emission.sample([sequence], logits[-1:])
+            self._sample([sequence], logits[-1:])
         self._roster.keep(sequence)
 
     def _decode(self) -> None:
@@ -203,13 +215,18 @@ class Scheduler:
             logits = self._decoder.decode(ids, past)
             for sequence in rows:
                 sequence.computed += 1
-            self._emission.sample(rows, logits)
+            self._sample(rows, logits)
         except Exception as error:
             for sequence in set(rows) & set(self._batch.decoding):
                 self._emission.fail(sequence, error)
         seconds = time.perf_counter() - began
         self._budget.decoded(seconds)
         self.stats.decoded(len(rows), seconds)
+
+    def _sample(self, sequences: list[Sequence], logits: Logits) -> None:
+        """A sequence whose guide is late feeds its last token again at the next step."""
+        for sequence in self._emission.sample(sequences, logits):
+            sequence.computed -= 1
 
     def _count_present(self, now: float) -> None:
         """Twenty times a second, and when nothing is left to do."""

@@ -69,7 +69,7 @@ class Sequence:
         self.sampler.append(token_id)
         self.tokens.append(token_id)
         if self.guide is not None:
-            self.guide.accept(token_id)
+            self.guide.take(token_id)
             is_end = is_end or self.guide.is_terminated
         if is_end:
             return "stop"

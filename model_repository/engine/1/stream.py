@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
-from port import FinishReason, Token
+from port import INVALID_PARAMETER, FinishReason, Token
 
 End = Literal["finished", "cancelled", "failed", "refused"]
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
@@ -61,8 +61,8 @@ class Stream:
         self._finish = finish
         self._close("finished")
 
-    def refuse(self, param: str, message: str) -> None:
-        refusal = {"code": "invalid_parameter", "param": param, "message": message}
+    def refuse(self, param: str, message: str, *, code: str = INVALID_PARAMETER) -> None:
+        refusal = {"code": code, "param": param or None, "message": message}
         self._close("refused", json.dumps(refusal), pb_utils.TritonError.INVALID_ARG)
 
     def fail(self, message: str) -> None:

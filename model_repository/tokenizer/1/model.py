@@ -16,7 +16,6 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 from admission import Admission, Refusal
 from executor_inputs import ExecutorInputs
-from grammars import KINDS
 from guide_check import KIND_PARAM, MB, TEXT_PARAM, GuideCheck
 from prompt_cut import START_CHARACTERS_A_TOKEN, PromptCut
 from tokenizers import Tokenizer
@@ -46,7 +45,7 @@ class TritonPythonModel:
             artifacts / "guide.json",
             timeout_s=float(parameters["guide_timeout_s"]),
             memory_bytes=int(parameters["guide_memory_mb"]) * MB,
-            kinds=tuple(parameters.get("guide_kinds", ",".join(KINDS)).split(",")),
+            kinds=[kind for kind in parameters["guide_kinds"].split(",") if kind],
         )
         self._executor_inputs = (
             ExecutorInputs(

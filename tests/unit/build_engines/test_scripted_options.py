@@ -39,3 +39,20 @@ def test_its_engine_is_told_nothing_of_an_onnx_model():
     engine = role_parameters.scripted("m", entry, FACTS)["engine"]
     assert (engine["runtime"], engine["hold_ms"]) == ("scripted", "0.0")
     assert not {"kv_cache_bytes", "threads", "max_rows"} & {*engine}
+
+
+def test_the_queue_is_bounded_and_the_bound_may_be_given():
+    def most(**fields) -> str:
+        entry = ScriptedEntry(weights=Path("w"), runtime="scripted", scripted=SCRIPT, **fields)
+        return role_parameters.scripted("m", entry, FACTS)["engine"]["max_unfinished"]
+
+    assert most(max_queue=7) == "7"
+    assert int(most()) > 10_000
+
+
+def test_disabled_kinds_of_guides_are_not_among_those_that_the_tokenizer_accepts():
+    entry = ScriptedEntry(
+        weights=Path("w"), runtime="scripted", scripted=SCRIPT, disabled_guides=("ebnf_grammar",)
+    )
+    kinds = role_parameters.scripted("m", entry, FACTS)["tokenizer"]["guide_kinds"]
+    assert kinds == "json,json_schema,regex,structural_tag"

@@ -13,6 +13,7 @@ from proxy.domain.errors import (
     GuidePending,
     InvalidRequest,
     ModelUnavailable,
+    RateLimited,
 )
 from proxy.triton.errors import error_of_message, error_of_status
 
@@ -57,3 +58,17 @@ def test_other_messages(message, kind):
 def test_statuses(code, kind):
     error = error_of_status(code, "why")
     assert type(error) is kind
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'in ensemble \'demo\', {"code": "queue_full", "param": null, "message": "Full."}',
+        "in ensemble 'demo', Maximum queue size of 9 has been reached, please try again later",
+        "Exceeds maximum queue size",
+    ],
+)
+def test_a_full_queue_is_a_rate_limit_of_its_own_code(message):
+    error = error_of_message(message)
+    assert isinstance(error, RateLimited)
+    assert error.code == "queue_full"
