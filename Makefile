@@ -14,7 +14,7 @@ PYTEST ?=
 VENV := $(CURDIR)/.venv
 RUN := "$(VENV)/bin/python" -m
 
-.PHONY: serve build doctor check test fuzz schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine clean
+.PHONY: serve build doctor check test fuzz schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -71,6 +71,16 @@ bench-transport: .venv/.installed
 # In-flight batching in figures; starts and stops a server of its own. Minutes.
 bench-engine: .venv/.installed
 	@exec $(RUN) tests.bench.engine
+
+# After a change of a version in requirements.lock: asks pip's index for the hashes of its files.
+lock-hashes: .venv/.installed
+	@$(RUN) supply_chain.lock_hashes
+
+# What is in .venv, as CycloneDX JSON. SBOM=path names another file.
+SBOM ?= artifacts/sbom.cdx.json
+
+sbom: .venv/.installed
+	@$(RUN) supply_chain.sbom "$(SBOM)"
 
 clean:
 	rm -rf .venv artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis

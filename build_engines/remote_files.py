@@ -5,6 +5,7 @@ huggingface_hub reads HF_TOKEN, obstore AWS_*, GOOGLE_APPLICATION_CREDENTIALS an
 
 from __future__ import annotations
 
+import json
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from build_engines.weights import HubRepository, StoredObjects
 NOT_FETCHED = ("original/*", "metal/*", "onnx/*", "consolidated*", "*.pth", "*.gguf")
 CHUNK_BYTES = 16_000_000
 PART = ".part"
+ORIGIN = "fetched_from.json"  # source and commit of a hub repository, beside its files
 
 
 def fetch(source: HubRepository | StoredObjects, target: Path, say: Say) -> None:
@@ -31,7 +33,7 @@ def fetch(source: HubRepository | StoredObjects, target: Path, say: Say) -> None
     with _errors_of(source):
         match source:
             case HubRepository():
-                _repository(source, target)
+                _repository(source, target, say)
             case StoredObjects(is_archive=True):
                 _archive(source, target)
             case StoredObjects():
@@ -77,13 +79,30 @@ def _object(source: StoredObjects, name: str) -> bytes | None:
         return None
 
 
-def _repository(source: HubRepository, target: Path) -> None:
+def _repository(source: HubRepository, target: Path, say: Say) -> None:
+    """All files of one commit, which stands in ORIGIN; an interrupted fetch continues with it."""
     from huggingface_hub import snapshot_download
 
+    commit = _commit(source, target / ORIGIN)
+    pinned = "" if source.revision == commit else f"; to pin it: hf://{source.name}@{commit}"
+    say(f"commit {commit} of {source.name}{pinned}")
     snapshot_download(
-        source.name, revision=source.revision, local_dir=target, ignore_patterns=list(NOT_FETCHED)
+        source.name, revision=commit, local_dir=target, ignore_patterns=list(NOT_FETCHED)
     )
     shutil.rmtree(target / ".cache", ignore_errors=True)
+
+
+def _commit(source: HubRepository, origin: Path) -> str:
+    """What the revision, or the default branch, stands for now; in `origin` from the first time."""
+    from huggingface_hub import HfApi
+
+    if origin.is_file():
+        return str(json.loads(origin.read_text())["commit"])
+    commit = HfApi().repo_info(source.name, revision=source.revision).sha
+    if commit is None:
+        raise ValueError("the hub names no commit")
+    origin.write_text(json.dumps({"source": str(source), "commit": commit}, indent=2) + "\n")
+    return commit
 
 
 def _objects(source: StoredObjects, target: Path, say: Say) -> None:

@@ -1,9 +1,12 @@
-# Everything on a CPU: embedded tritonserver, ONNX engine, the demo model, and the proxy.
+# A demonstration, all on a CPU: embedded tritonserver, ONNX engine, the demo model, and the proxy.
+# The embedded tritonserver is release 24.10, which has known security bugs: docs/security.md.
 #   docker build -f docker/cpu.Dockerfile -t triton-openai/cpu .
 #   docker run --shm-size=1g -p 127.0.0.1:9000:9000 triton-openai/cpu
+# PYTHON_DIGEST pins the base image (sha256:…); docs/security.md says where to get it.
 ARG PYTHON_TAG=3.12-slim-bookworm
+ARG PYTHON_DIGEST
 
-FROM python:${PYTHON_TAG} AS build
+FROM python:${PYTHON_TAG}${PYTHON_DIGEST:+@${PYTHON_DIGEST}} AS build
 ARG TORCH_VERSION=2.13.0
 ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
 WORKDIR /build
@@ -15,7 +18,14 @@ RUN /venv/bin/python docker/install.py lock \
     proxy "embedded tritonserver" "models inside Triton, and build" \
     && /venv/bin/python -m pip uninstall --yes pip
 
-FROM python:${PYTHON_TAG}
+FROM python:${PYTHON_TAG}${PYTHON_DIGEST:+@${PYTHON_DIGEST}}
+ARG PYTHON_TAG
+ARG PYTHON_DIGEST
+LABEL org.opencontainers.image.title="triton-openai CPU demonstration" \
+    org.opencontainers.image.description="For trying it out, not for serving strangers: tritonserver 24.10 has known security bugs" \
+    org.opencontainers.image.base.name="docker.io/library/python:${PYTHON_TAG}" \
+    org.opencontainers.image.base.digest="${PYTHON_DIGEST}" \
+    triton-openai.purpose="demonstration"
 ENV PATH=/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     HOST=0.0.0.0 \

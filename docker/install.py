@@ -20,14 +20,15 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+CONTINUED = re.compile(r"\s*\\\n\s*")
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==")
 
 
 def sections(lock: str) -> dict[str, list[str]]:
-    """`# heading` -> the pinned packages under it."""
+    """`# heading` -> the pinned packages under it, each on one line with its hashes."""
     found: dict[str, list[str]] = {}
     heading = ""
-    for line in lock.splitlines():
+    for line in CONTINUED.sub(" ", lock).splitlines():
         if line.startswith("# "):
             heading = line.removeprefix("# ")
         elif PIN.match(line):
@@ -67,7 +68,7 @@ def arguments(mode: str, *names: str) -> list[str]:
     """
     if mode == "lock":
         lines = from_lock((ROOT / "requirements.lock").read_text(), names)
-        return ["--no-deps", "--requirement", _file(lines)]
+        return ["--no-deps", "--require-hashes", "--requirement", _file(lines)]
     if mode == "beside":
         lines = dependencies((ROOT / "pyproject.toml").read_text(), *names)
         return ["--constraint", _file(installed()), "--requirement", _file(lines)]

@@ -1,9 +1,11 @@
 # The proxy alone, for a Triton elsewhere: no torch, no tokenizer, no weights.
 #   docker build -f docker/proxy.Dockerfile -t triton-openai/proxy .
 # Run it with --read-only; with WORKERS above 1 also with --tmpfs /tmp, where they count together.
+# PYTHON_DIGEST pins the base image (sha256:…); docs/security.md says where to get it.
 ARG PYTHON_TAG=3.12-slim-bookworm
+ARG PYTHON_DIGEST
 
-FROM python:${PYTHON_TAG} AS build
+FROM python:${PYTHON_TAG}${PYTHON_DIGEST:+@${PYTHON_DIGEST}} AS build
 RUN python -m venv /venv
 WORKDIR /build
 COPY requirements.lock pyproject.toml ./
@@ -12,7 +14,12 @@ RUN /venv/bin/python docker/install.py lock proxy \
     && /venv/bin/python -m pip check \
     && /venv/bin/python -m pip uninstall --yes pip
 
-FROM python:${PYTHON_TAG}
+FROM python:${PYTHON_TAG}${PYTHON_DIGEST:+@${PYTHON_DIGEST}}
+ARG PYTHON_TAG
+ARG PYTHON_DIGEST
+LABEL org.opencontainers.image.title="triton-openai proxy" \
+    org.opencontainers.image.base.name="docker.io/library/python:${PYTHON_TAG}" \
+    org.opencontainers.image.base.digest="${PYTHON_DIGEST}"
 ENV PATH=/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     HOST=0.0.0.0 \

@@ -2,12 +2,20 @@
 #   docker build -f docker/triton.Dockerfile --target triton -t triton-openai/triton .
 #   docker build -f docker/triton.Dockerfile --target multi-node -t triton-openai/triton-multi-node .
 # The container is pinned here and nowhere else; 26.07 holds TensorRT-LLM 1.2.1.
+# TRITON_DIGEST and KUBECTL_DIGEST pin the base images (sha256:…): docs/security.md.
 ARG TRITON_TAG=26.07-trtllm-python-py3
+ARG TRITON_DIGEST
 ARG KUBECTL_TAG=v1.33.4
+ARG KUBECTL_DIGEST
 
-FROM registry.k8s.io/kubectl:${KUBECTL_TAG} AS kubectl
+FROM registry.k8s.io/kubectl:${KUBECTL_TAG}${KUBECTL_DIGEST:+@${KUBECTL_DIGEST}} AS kubectl
 
-FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG} AS triton
+FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG}${TRITON_DIGEST:+@${TRITON_DIGEST}} AS triton
+ARG TRITON_TAG
+ARG TRITON_DIGEST
+LABEL org.opencontainers.image.title="triton-openai Triton" \
+    org.opencontainers.image.base.name="nvcr.io/nvidia/tritonserver:${TRITON_TAG}" \
+    org.opencontainers.image.base.digest="${TRITON_DIGEST}"
 WORKDIR /app
 COPY requirements.lock pyproject.toml ./
 COPY docker/install.py docker/
@@ -17,7 +25,6 @@ ENV PYTHONDONTWRITEBYTECODE=1 \
     HF_HOME=/artifacts/huggingface \
     HOME=/home/triton-server \
     TRITON_HOST=0.0.0.0 \
-    TRITON_HTTP_PORT=8000 \
     TRITON_METRICS_PORT=8002 \
     TRITON_START_TIMEOUT_S=1800
 COPY build_engines build_engines
@@ -34,9 +41,9 @@ RUN python3 -c "import build_engines.build, proxy.launch.run, tritonclient.grpc"
     && install --directory --owner=1000 --group=1000 /artifacts "$HOME"
 USER 1000:1000
 VOLUME /artifacts
-EXPOSE 8000 8001 8002
+EXPOSE 8001 8002
 HEALTHCHECK --interval=10s --timeout=3s --start-period=1800s --retries=3 \
-    CMD ["python3", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['TRITON_HTTP_PORT']}/v2/health/ready\", timeout=2)"]
+    CMD ["python3", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['TRITON_METRICS_PORT']}/metrics\", timeout=2)"]
 # NVIDIA's entry point stays: it checks driver and GPU, then runs this.
 CMD ["triton-openai", "triton"]
 

@@ -67,7 +67,12 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
     Raises:
         ModelsFileError, UnservableFolder: what the settings name is there but wrong.
     """
-    target = Target(settings.triton_target, settings.triton_is_tls, settings.triton_ca_file)
+    target = Target(
+        settings.triton_target,
+        settings.triton_is_tls,
+        settings.triton_ca_file,
+        settings.triton_secret_value,
+    )
     client = TritonClient(
         target, settings.triton_transport, max_age_s=settings.triton_connection_age_s
     )

@@ -33,7 +33,9 @@ app = typer.Typer(
 Host = Annotated[str | None, typer.Option(help="Address the proxy listens on.")]
 Port = Annotated[int | None, typer.Option(help="Port the proxy listens on.")]
 GrpcPort = Annotated[int | None, typer.Option(help="gRPC port of the tritonserver.")]
-HttpPort = Annotated[int | None, typer.Option(help="HTTP port of the tritonserver.")]
+HttpPort = Annotated[
+    int | None, typer.Option(help="HTTP port of the tritonserver.", show_default="off")
+]
 MetricsPort = Annotated[int | None, typer.Option(help="Metrics port of the tritonserver.")]
 Workers = Annotated[int | None, typer.Option(help="Processes of the proxy.", show_default="1")]
 Models = Annotated[Path | None, typer.Option(help="Models file.", show_default="models.yaml")]
@@ -52,7 +54,7 @@ def serve(
     artifacts_dir: Artifacts = None,
 ) -> None:
     """Build what is missing, start tritonserver and the proxy."""
-    from proxy.launch import choice, machine, ports, run
+    from proxy.launch import choice, machine, ports, run, secret
 
     say = _say("serve")
     settings = _settings(
@@ -65,6 +67,7 @@ def serve(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     ).model_copy(update={"triton_url": None})
+    settings = secret.settled(settings)
     _check_secrets(settings)
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
@@ -93,6 +96,11 @@ def triton(
         artifacts_dir=artifacts_dir,
     )
     models = _ready_to_start(settings, say)
+    if settings.triton_secret is None:
+        say(
+            "TRITON_SECRET is not set: a proxy in another process cannot list this Triton's "
+            "models; set it to the same value there and here"
+        )
     _loop(run.triton(settings, choice.server(settings, models), say))
 
 

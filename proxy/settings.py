@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, FilePath, field_validator, model_validator
+from pydantic import (
+    Field,
+    FilePath,
+    SecretStr,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from build_engines.section import ModelName
@@ -25,6 +32,7 @@ ReasoningField = Literal["reasoning", "reasoning_content"]
 REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning", "reasoning_content")
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
+TRITON_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
 
 
@@ -51,10 +59,12 @@ class Settings(BaseSettings):
     # the tritonserver that is started here, or the remote one that `proxy --triton` names
     triton_host: Literal["127.0.0.1", "0.0.0.0"] = "127.0.0.1"  # it has no access control
     triton_grpc_port: Port = 8001
-    triton_http_port: Port = 8000
+    triton_http_port: Port | None = None  # on loopback only, and restricted; None: HTTP is off
     triton_metrics_port: Port = 8002
     triton_url: str | None = None  # grpc://host:port, or grpcs:// for TLS
     triton_ca_file: FilePath | None = None  # PEM, in place of the system's certificates
+    # opens what the launcher restricts in Triton; None: the launcher makes one for each start
+    triton_secret: SecretStr | None = None
     # token streams: our own HTTP/2 reader, or grpc.aio; all other calls go over grpc.aio
     triton_transport: Literal["lean", "grpc"] = "lean"
     triton_connection_age_s: Seconds | None = None  # then another takes over; lean only
@@ -158,6 +168,21 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _secret_is_long_and_plain(self) -> Settings:
+        """It is part of an option of tritonserver and a header; the message does not show it."""
+        if self.triton_secret and not TRITON_SECRET.fullmatch(self.triton_secret_value or ""):
+            raise ValueError(
+                "TRITON_SECRET must have 16 to 256 letters, digits, '-' and '_' (such as "
+                '`python3 -c "import secrets; print(secrets.token_urlsafe())"` prints)'
+            )
+        return self
+
+    @field_serializer("triton_secret", when_used="json")
+    def _secret_for_workers(self, secret: SecretStr | None) -> str | None:
+        """Settings travel as JSON over the pipe between the launcher and its workers only."""
+        return None if secret is None else secret.get_secret_value()
+
+    @model_validator(mode="after")
     def _ca_file_has_tls(self) -> Settings:
         if self.triton_ca_file is not None and not self.triton_is_tls:
             raise ValueError(
@@ -191,6 +216,10 @@ class Settings(BaseSettings):
         """gRPC target, `host:port`."""
         url = self.triton_url or f"127.0.0.1:{self.triton_grpc_port}"
         return url.removeprefix("grpc://").removeprefix("grpcs://")
+
+    @property
+    def triton_secret_value(self) -> str | None:
+        return None if self.triton_secret is None else self.triton_secret.get_secret_value()
 
     @property
     def triton_is_tls(self) -> bool:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from build_engines.models_file import GpuEntry, ModelsFile
-from proxy.launch import command, container, folder, libpython, shm, wheel
+from proxy.launch import command, container, folder, libpython, secret, shm, wheel
 from proxy.launch.command import Place, Ports
 from proxy.launch.errors import LaunchError
 from proxy.launch.folder import RunFolder
@@ -70,8 +70,12 @@ def _place(settings: Settings) -> Place:
         http=settings.triton_http_port,
         metrics=settings.triton_metrics_port,
     )
-    prefix = shm.this_launcher().prefix(ports.grpc)
-    return Place(host=settings.triton_host, ports=ports, shm_prefix=prefix)
+    return Place(
+        host=settings.triton_host,
+        ports=ports,
+        shm_prefix=shm.this_launcher().prefix(ports.grpc),
+        secret=secret.of(settings),
+    )
 
 
 def _server(

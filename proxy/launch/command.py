@@ -3,33 +3,51 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from proxy.launch import ranks
 from proxy.launch.folder import RunFolder
 from proxy.launch.ranks import World
 from proxy.launch.wheel import Wheel
+from proxy.triton.target import RESTRICTED_KEY
 
 LOOPBACK = "127.0.0.1"
+# The protocol groups of Triton that change or read the server itself. perf_analyzer and other
+# clients of the ensemble need health, metadata, model-config, statistics and inference.
+RESTRICTED = ("shared-memory", "model-repository", "trace", "logging")
+RESTRICTED_OVER_HTTP = (*RESTRICTED, "metadata", "model-config", "statistics", "inference")
+# What huggingface_hub and obstore read during a build, and our own secret.
+CREDENTIALS = re.compile(
+    r"HF_TOKEN(_PATH)?|HUGGING_FACE_HUB_TOKEN|AWS_\w*(KEY|TOKEN)\w*"
+    r"|AZURE_\w*(KEY|SECRET|TOKEN|SAS)\w*|GOOGLE_(APPLICATION_CREDENTIALS|SERVICE_ACCOUNT\w*)"
+    r"|TRITON_SECRET"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
+    """`http`: None where Triton's HTTP API is off."""
+
     grpc: int
-    http: int
+    http: int | None
     metrics: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a server listens. `shm_prefix`: of its Python models' shared memory."""
+    """Where a server listens. `shm_prefix`: of its Python models' shared memory.
+
+    `secret`: opens the restricted protocols.
+    """
 
     host: str
     ports: Ports
     shm_prefix: str
+    secret: str = field(repr=False)
 
 
 def embedded(wheel: Wheel, folder: RunFolder, place: Place, *, exit_timeout_s: int) -> list[str]:
@@ -64,8 +82,8 @@ def _options(folder: RunFolder, place: Place, exit_timeout_s: int) -> list[str]:
         f"--exit-timeout-secs={exit_timeout_s}",
         f"--grpc-address={place.host}",
         f"--grpc-port={place.ports.grpc}",
-        f"--http-address={place.host}",
-        f"--http-port={place.ports.http}",
+        f"--grpc-restricted-protocol={_restricted(RESTRICTED, place)}",
+        *_http(place),
         f"--metrics-address={place.host}",
         f"--metrics-port={place.ports.metrics}",
         "--log-info=false",
@@ -73,11 +91,33 @@ def _options(folder: RunFolder, place: Place, exit_timeout_s: int) -> list[str]:
     ]
 
 
+def _http(place: Place) -> list[str]:
+    """Triton's HTTP server is off unless its port is set: it has had the worst of Triton's security
+    bugs (docs/security.md), and nothing of ours needs it. It never listens beyond loopback.
+    """
+    if place.ports.http is None:
+        return ["--allow-http=false"]
+    return [
+        f"--http-address={LOOPBACK}",
+        f"--http-port={place.ports.http}",
+        f"--http-restricted-api={_restricted(RESTRICTED_OVER_HTTP, place)}",
+    ]
+
+
+def _restricted(protocols: Sequence[str], place: Place) -> str:
+    """With a colon: `tritonserver --help` shows a comma there, which it does not accept."""
+    return f"{','.join(protocols)}:{RESTRICTED_KEY}={place.secret}"
+
+
 def environment(
     base: Mapping[str, str], *, bin_folder: Path, libraries: Sequence[Path | None] = ()
 ) -> dict[str, str]:
-    """The stub ignores PYTHONPATH: it finds its packages through the first `python3` on PATH."""
-    found = {**base, "PATH": _joined(bin_folder, before=base.get("PATH"))}
+    """Without the credentials that only a build or the proxy needs.
+
+    The stub ignores PYTHONPATH: it finds its packages through the first `python3` on PATH.
+    """
+    kept = {name: value for name, value in base.items() if not CREDENTIALS.fullmatch(name)}
+    found = {**kept, "PATH": _joined(bin_folder, before=base.get("PATH"))}
     if libraries:
         found["LD_LIBRARY_PATH"] = _joined(*libraries, before=base.get("LD_LIBRARY_PATH"))
     return found

@@ -40,22 +40,21 @@ def room(settings: Settings) -> list[Check]:
 
 
 def triton_ports(settings: Settings) -> list[Check]:
-    return checks.triton_ports(
-        {
-            "TRITON_GRPC_PORT": settings.triton_grpc_port,
-            "TRITON_HTTP_PORT": settings.triton_http_port,
-            "TRITON_METRICS_PORT": settings.triton_metrics_port,
-        }
-    )
+    return checks.triton_ports(_triton_ports(settings))
 
 
 def proxy_port(settings: Settings) -> Check:
-    others = {
+    return checks.port("PORT", settings.host, settings.port, _triton_ports(settings))
+
+
+def _triton_ports(settings: Settings) -> dict[str, int]:
+    """By setting; HTTP is off where its port is not set."""
+    ports = {
         "TRITON_GRPC_PORT": settings.triton_grpc_port,
         "TRITON_HTTP_PORT": settings.triton_http_port,
         "TRITON_METRICS_PORT": settings.triton_metrics_port,
     }
-    return checks.port("PORT", settings.host, settings.port, others)
+    return {name: port for name, port in ports.items() if port is not None}
 
 
 def models(settings: Settings) -> list[Check]:

@@ -108,9 +108,12 @@ class TritonServer:
             await asyncio.sleep(POLL_S)
 
     async def _answers(self) -> bool:
-        """Over HTTP: tritonserver opens it after gRPC, and both after all models are loaded."""
+        """tritonserver opens its metrics port last: after gRPC, and after all models are loaded.
+
+        One that cannot load a model ends before (its default, --exit-on-error=true).
+        """
         try:
-            status, _ = await probe.get(LOOPBACK, self._launch.ports.http, "/v2/health/ready")
+            status, _ = await probe.get(LOOPBACK, self._launch.ports.metrics, "/metrics")
         except OSError:
             return False
         return status == 200

@@ -15,6 +15,7 @@ from proxy.domain.engine import NotReady
 from proxy.domain.model import USUAL_ROWS, LoadedModel, ModelFacts
 from proxy.triton import contract, tensors
 from proxy.triton.client import TritonClient
+from proxy.triton.target import RESTRICTED_HEADER
 
 CALL_TIMEOUT_S = 5.0
 
@@ -36,9 +37,7 @@ class TritonCatalog:
 
     async def load(self) -> tuple[LoadedModel, ...]:
         await self.check_ready(())
-        index = await self._call(
-            self._client.stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(ready=True)
-        )
+        index = await self._index()
         configs = [await self._config(model.name) for model in index.models]
         ours = [config for config in configs if "contract_version" in config.parameters]
         if not ours:
@@ -46,6 +45,12 @@ class TritonCatalog:
         models = tuple([await self._loaded(config) for config in ours])
         _check_names(models)
         return models
+
+    async def _index(self) -> Any:
+        """The only call of ours to a protocol that the launcher restricts."""
+        request = service_pb2.RepositoryIndexRequest(ready=True)
+        metadata = self._client.restricted_metadata
+        return await self._call(self._client.stub.RepositoryIndex, request, metadata=metadata)
 
     async def _config(self, name: str) -> model_config_pb2.ModelConfig:
         request = service_pb2.ModelConfigRequest(name=name)
@@ -85,9 +90,9 @@ class TritonCatalog:
         )
         return metadata
 
-    async def _call(self, method: Any, request: Any) -> Any:
+    async def _call(self, method: Any, request: Any, **options: Any) -> Any:
         try:
-            return await method(request, timeout=CALL_TIMEOUT_S)
+            return await method(request, timeout=CALL_TIMEOUT_S, **options)
         except grpc.aio.AioRpcError as error:
             raise NotReady(f"Triton at {self._client.target}: {_in_words(error)}") from error
 
@@ -106,6 +111,11 @@ def _check_names(models: Collection[LoadedModel]) -> None:
 
 
 def _in_words(error: grpc.aio.AioRpcError) -> str:
+    if RESTRICTED_HEADER in (error.details() or ""):
+        return (
+            "refuses to list its models: set TRITON_SECRET to the value that this Triton was "
+            "started with"
+        )
     if error.code() == grpc.StatusCode.UNAVAILABLE:
         return "cannot be reached"
     return f"{error.code().name}: {error.details()}"

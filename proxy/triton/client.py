@@ -54,6 +54,7 @@ class TritonClient:
         self, target: Target, transport: Transport, *, max_age_s: float | None = None
     ) -> None:
         self.target = target.address
+        self.restricted_metadata = target.restricted_metadata
         self._target = target
         self._transport: Transport = transport
         self._max_age_s = max_age_s

@@ -80,7 +80,7 @@ def test_triton_and_the_proxy_read_the_same_models(name):
         for mount in own.get("volumes", [])
         if ":/app/models.yaml:" in mount
     }
-    assert set(sources) == {"triton", "proxy"}
+    assert set(sources) == {"build", "triton", "proxy"}
     assert len(set(sources.values())) == 1
 
 
@@ -115,7 +115,58 @@ def test_the_proxy_writes_nothing_and_has_time_to_drain(name):
 
 @each_file
 def test_only_what_somebody_talks_to_is_there(name):
-    assert set(services(name)) == {"triton", "proxy", "prometheus", "grafana"}
+    assert set(services(name)) == {"build", "triton", "proxy", "prometheus", "grafana"}
+    assert services(name)["build"]["profiles"] == ["build"]
+
+
+@each_file
+def test_triton_reaches_nothing_outside_and_no_caller_reaches_it(name):
+    [document] = documents(DOCKER / name)
+    found, networks = services(name), document["networks"]
+    internal = {each for each, own in networks.items() if (own or {}).get("internal")}
+    assert set(found["triton"]["networks"]) <= internal
+    assert not {"clients", "operators"} & set(found["triton"]["networks"])
+    assert "ports" not in found["triton"]
+    shared = {
+        each: set(own["networks"]) & set(found["triton"]["networks"]) for each, own in found.items()
+    }
+    assert {each for each, common in shared.items() if common} == {"triton", "proxy", "prometheus"}
+    assert shared["prometheus"] == {"metrics"}
+
+
+@each_file
+def test_a_published_port_needs_a_network_that_is_not_internal(name):
+    [document] = documents(DOCKER / name)
+    for each, own in services(name).items():
+        if "ports" in own:
+            open_ones = [one for one in own["networks"] if document["networks"][one] is None]
+            assert open_ones, each
+
+
+@each_file
+def test_every_service_has_a_memory_limit_and_gains_no_rights(name):
+    for each, own in services(name).items():
+        assert re.search(r"\d+(mb|gb)", own["mem_limit"]), each
+        assert own["cap_drop"] == ["ALL"], each
+        assert own["security_opt"] == ["no-new-privileges:true"], each
+    assert all(services(name)[each]["read_only"] for each in ("triton", "proxy", "prometheus"))
+
+
+@each_file
+def test_only_the_build_has_the_hubs_token(name):
+    holders = {e for e, own in services(name).items() if "HF_TOKEN" in own.get("environment", {})}
+    assert holders == {"build"}
+
+
+@each_file
+def test_compose_refuses_to_start_without_secrets(name):
+    found = services(name)
+    for each, variable, given in (
+        ("triton", "TRITON_SECRET", "TRITON_SECRET"),
+        ("proxy", "TRITON_SECRET", "TRITON_SECRET"),
+        ("grafana", "GF_SECURITY_ADMIN_PASSWORD", "GRAFANA_PASSWORD"),
+    ):
+        assert found[each]["environment"][variable].startswith(f"${{{given}:?")
 
 
 def test_prometheus_scrapes_services_of_both_files():

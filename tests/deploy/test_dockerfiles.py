@@ -92,10 +92,34 @@ def test_nvidias_container_is_named_once():
         for line in path.read_text().splitlines()
         if "nvcr.io" in line or re.search(r"\d\d\.\d\d-trtllm", line)
     ]
-    assert named == [
-        "ARG TRITON_TAG=26.07-trtllm-python-py3",
-        "FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG} AS triton",
-    ]
+    tag, image, label = named
+    assert tag == "ARG TRITON_TAG=26.07-trtllm-python-py3"
+    assert image.startswith("FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG}")
+    assert 'base.name="nvcr.io/nvidia/tritonserver:${TRITON_TAG}"' in label
+
+
+@each_dockerfile
+def test_every_base_image_can_be_pinned_and_is_recorded(dockerfile):
+    """By an argument: a digest that nobody could check would be worse than none."""
+    outside = [rest for rest in told(dockerfile, "FROM") if not rest.startswith("triton ")]
+    arguments = [rest.split("=")[0] for rest in told(dockerfile, "ARG")]
+    for image in outside:
+        [digest] = re.findall(r"\$\{\w+_TAG\}\$\{(\w+_DIGEST):\+@\$\{\1\}\}", image)
+        assert digest in arguments
+    labels = " ".join(told(dockerfile, "LABEL"))
+    assert re.search(r'image\.base\.digest="\$\{\w+_DIGEST\}"', labels)
+
+
+def test_the_cpu_image_says_that_it_is_a_demonstration():
+    labels = " ".join(told(DOCKER / "cpu.Dockerfile", "LABEL"))
+    assert 'triton-openai.purpose="demonstration"' in labels
+    assert "known security bugs" in labels
+
+
+def test_no_image_opens_tritons_http_port():
+    for dockerfile in DOCKERFILES:
+        assert "TRITON_HTTP_PORT" not in dockerfile.read_text()
+        assert "8000" not in " ".join(told(dockerfile, "EXPOSE")).split()
 
 
 def test_the_gpu_image_compiles_its_own_folders_and_nothing_of_nvidias():
@@ -138,9 +162,9 @@ def test_the_health_check_asks_the_port_of_the_settings(dockerfile, status, is_h
     with http.server.HTTPServer(("127.0.0.1", 0), Health) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
         port = str(server.server_port)
-        environment = {"PORT": port, "TRITON_HTTP_PORT": port}
+        environment = {"PORT": port, "TRITON_METRICS_PORT": port}
         result = subprocess.run(
             [sys.executable, *arguments], env=environment, capture_output=True, timeout=20
         )
     assert (result.returncode == 0) is is_healthy
-    assert asked in (["/health/live"], ["/v2/health/ready"])
+    assert asked in (["/health/live"], ["/metrics"])

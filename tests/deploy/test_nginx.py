@@ -22,9 +22,9 @@ def parsed(path: str) -> list[dict[str, Any]]:
 
 
 def block(directives: list[dict[str, Any]], *path: str) -> list[dict[str, Any]]:
-    """What stands under `http`, `server`, …; a location by its last word."""
+    """What stands under `http`, `server`, …; a location by its last word. The last of several."""
     for name in path:
-        [directives] = [
+        *_, directives = [
             each["block"]
             for each in directives
             if each["directive"] == name or each["args"][-1:] == [name]
@@ -62,6 +62,32 @@ def test_nginx_waits_longer_and_takes_as_much_as_the_proxy(server):
     assert read_s > fields["request_timeout_s"].default
     size_mb = float(rules["client_max_body_size"][0].removesuffix("m"))
     assert size_mb >= fields["max_request_size_mb"].default
+
+
+def test_strangers_are_limited(server):
+    rules, http = told(server), told(block(parsed(str(CONFIG)), "http"))
+    zone = rules["limit_req"][0].removeprefix("zone=")
+    assert any(f"zone={zone}:" in word for word in http["limit_req_zone"])
+    assert any(f"zone={rules['limit_conn'][0]}:" in word for word in http["limit_conn_zone"])
+    assert http["limit_req_zone"][0] == http["limit_conn_zone"][0] == "$binary_remote_addr"
+    assert http["limit_req_status"] == http["limit_conn_status"] == ["429"]
+    for name in ("client_header_timeout", "client_body_timeout", "send_timeout"):
+        assert 0 < float(rules[name][0].removesuffix("s")) <= 60, name
+    assert http["server_tokens"] == ["off"]
+
+
+def test_requests_are_taken_over_tls_only(server):
+    rules = told(server)
+    assert rules["listen"][-1] == "ssl"
+    assert {"ssl_certificate", "ssl_certificate_key"} <= set(rules)
+    assert set(rules["ssl_protocols"]) == {"TLSv1.2", "TLSv1.3"}
+    plain, _ = (
+        each["block"]
+        for each in block(parsed(str(CONFIG)), "http")
+        if each["directive"] == "server"
+    )
+    assert {each["directive"] for each in plain} == {"listen", "return"}
+    assert told(plain)["return"] == ["308", "https://$host$request_uri"]
 
 
 def test_the_websockets_are_upgraded(server):

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.fixtures.scripted import scripted
-from tests.fixtures.stack import ROOT, Stack, free_port, stopped_at_the_end
+from tests.fixtures.stack import ROOT, SECRET, Stack, free_port, stopped_at_the_end
 
 ARTIFACTS = ROOT / "artifacts" / "tests"
 ROWS = 8  # of `endless`
@@ -64,6 +64,7 @@ def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 "TRITON_GRPC_PORT": free_port(),
                 "TRITON_HTTP_PORT": free_port(),
                 "TRITON_METRICS_PORT": free_port(),
+                "TRITON_SECRET": SECRET,
                 **settings,
             }
             log = tmp_path_factory.mktemp("log") / "log.txt"

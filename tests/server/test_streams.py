@@ -16,7 +16,7 @@ from proxy.time_limits import TimeLimits, limited
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.target import Target
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import SECRET, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,8 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(params=["lean", "grpc"])
 def client(stack, request) -> TritonClient:
-    return TritonClient(Target(f"127.0.0.1:{stack.triton_grpc_port}"), request.param)
+    target = Target(f"127.0.0.1:{stack.triton_grpc_port}", secret=SECRET)
+    return TritonClient(target, request.param)
 
 
 async def asked(client: TritonClient, model: str = "demo", **fields) -> EngineRequest:

@@ -50,6 +50,8 @@ def test_the_other_names_of_host_and_port(settings):
             {"TRITON_CONNECTION_AGE_S": "300", "TRITON_TRANSPORT": "grpc"},
             "TRITON_CONNECTION_AGE_S=300 goes with TRITON_TRANSPORT=lean only",
         ),
+        ({"TRITON_SECRET": "short"}, "TRITON_SECRET must have 16 to 256 letters"),
+        ({"TRITON_SECRET": "has,commas=and spaces"}, "TRITON_SECRET must have 16 to 256 letters"),
         ({"CORS_ORIGINS": "a.example"}, "CORS_ORIGINS=a.example"),
     ],
 )
@@ -87,3 +89,16 @@ def test_origins_stand_between_commas(settings):
 def test_where_triton_is(settings, url, target, is_tls):
     read = settings() if url is None else settings(TRITON_URL=url)
     assert (read.triton_target, read.triton_is_tls) == (target, is_tls)
+
+
+def test_the_message_about_a_wrong_secret_does_not_show_it(settings):
+    with pytest.raises(ValidationError) as refused:
+        settings(TRITON_SECRET="wrong, and secret")
+    assert "and secret" not in (explain(refused.value) or "")
+
+
+def test_the_secret_is_shown_nowhere_but_reaches_workers(settings):
+    made = settings(TRITON_SECRET="a-long-enough-secret")
+    assert "a-long-enough" not in repr(made) + str(made)
+    sent = made.model_dump(mode="json", exclude_unset=True)
+    assert Settings(**sent).triton_secret_value == "a-long-enough-secret"

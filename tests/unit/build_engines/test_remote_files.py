@@ -33,7 +33,8 @@ try:
         fetch_said = []
         step.run(fetch_said.append)
         ahead = fetch.config(step)
-    print(json.dumps({"config": ahead, "folder": str(step.folder), "done": step.is_done}))
+    told = {"config": ahead, "folder": str(step.folder), "done": step.is_done}
+    print(json.dumps({**told, "said": fetch_said if sys.argv[3] == "fetch" else []}))
 except BuildError as error:
     print(json.dumps({"error": str(error)}))
 """
@@ -85,6 +86,36 @@ def test_a_repository_is_fetched_once_without_the_copies_of_its_weights(ask, sto
     store.asked.clear()
     assert ask("hf://org/name@main", "ahead")["done"]
     assert store.asked == []
+
+
+@pytest.mark.parametrize("source", ["hf://org/name", "hf://org/name@main"])
+def test_the_commit_is_logged_and_kept_with_the_weights(ask, source):
+    found = ask(source)
+    origin = json.loads((Path(found["folder"]) / "fetched_from.json").read_text())
+    assert origin == {"source": source, "commit": file_servers.COMMIT}
+    assert any(
+        file_servers.COMMIT in line and f"hf://org/name@{file_servers.COMMIT}" in line
+        for line in found["said"]
+    )
+
+
+def test_every_file_is_asked_for_at_the_commit(ask, store):
+    ask("hf://org/name")
+    files = [asked for asked in store.asked if "safetensors" in asked]
+    assert files
+    assert all(f"/{file_servers.COMMIT}/" in asked for asked in files)
+
+
+def test_an_interrupted_fetch_continues_with_its_commit(ask, store, tmp_path):
+    """The branch may have moved meanwhile: files of two commits would not fit each other."""
+    half = Path(ask("hf://org/name", "ahead")["folder"] + ".unfinished")
+    half.mkdir(parents=True)
+    before = "b" * 40
+    (half / "fetched_from.json").write_text(json.dumps({"source": "x", "commit": before}))
+    ask("hf://org/name")
+    asked = [asked for asked in store.asked if "/" + before in asked]
+    print(store.asked)
+    assert asked
 
 
 def test_the_config_is_read_ahead_of_a_repositorys_weights(ask, store):

@@ -86,13 +86,20 @@ def test_each_answer_becomes_a_result_in_words(server, path, status, words):
     assert result.response_bytes < 200_000
 
 
-def test_a_slow_tool_is_given_up_and_its_connection_closed(server):
+@pytest.mark.parametrize("path", ["/slow", "/drip"])
+def test_a_slow_tool_is_given_up_and_its_connection_closed(server, path):
+    """Bytes that keep coming do not extend its time."""
     server.left.clear()
     began = time.monotonic()
-    result = run(tool(server.url("/slow")), timeout_s=0.2)
+    result = run(tool(server.url(path)), timeout_s=0.2)
     assert (result.status, time.monotonic() - began < 3) == (CallStatus.TIMEOUT, True)
     assert "within 0.2 s" in result.text
     assert server.left.wait(5)
+
+
+def test_a_head_without_end_is_not_read_to_its_end(server):
+    result = run(tool(server.url("/endless-head")))
+    assert (result.status, "cannot be reached" in result.text) == (CallStatus.FAILED, True)
 
 
 def test_a_tool_that_is_not_there_is_a_result(server):
@@ -100,7 +107,11 @@ def test_a_tool_that_is_not_there_is_a_result(server):
     assert (result.status, "cannot be reached" in result.text) == (CallStatus.FAILED, True)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001", "0", "[::1]",
+     "[::ffff:127.0.0.1]", "[::127.0.0.1]", "[64:ff9b:1::7f00:1]", "[fec0::1]"],
+)  # fmt: skip
 def test_a_private_address_is_refused_by_default(server, host):
     result = run(tool(server.url("/weather", host), allows_private_addresses=False))
     assert (result.status, server.seen) == (CallStatus.REFUSED_ADDRESS, [])

@@ -41,6 +41,7 @@ class Server:
     """A client whose server has one model, `demo`, that declares all tensors but some."""
 
     target = "here"
+    restricted_metadata = (("its", "secret"),)
 
     def __init__(self, *, without: set[str] = frozenset(), **tokenizer: str) -> None:
         self.stub = self
@@ -50,7 +51,8 @@ class Server:
     async def ServerReady(self, request, timeout):
         return service_pb2.ServerReadyResponse(ready=True)
 
-    async def RepositoryIndex(self, request, timeout):
+    async def RepositoryIndex(self, request, timeout, metadata):
+        assert metadata == self.restricted_metadata
         index = service_pb2.RepositoryIndexResponse()
         index.models.add(name="demo")
         index.models.add(name="demo_engine")

@@ -1,0 +1,1 @@
+"""What this project is made of: hashes of its packages, and its bill of materials."""
