@@ -202,6 +202,8 @@ def main() -> None:
     watched = processes.Processes(tuple(plan["proxies"]), tuple(plan["triton"]))
     sampler = Sampler(watched, plan["guard_bytes"])
     stream = Stream(target, json.dumps(plan["body"]).encode())
+    while not sampler.samples:
+        time.sleep(SAMPLE_S)
     while line := sys.stdin.readline():
         answer = figures(sampler, stream, json.loads(line)["since"])
         sys.stdout.write(json.dumps(asdict(answer)) + "\n")

@@ -6,90 +6,27 @@ Without a URL it starts and stops a stack of its own, and starts it again where 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from tests.fixtures.stack import ROOT
-from tests.hostile import processes, stand, trial
-from tests.hostile.attack import Attack, Target
+from tests.hostile import trial
+from tests.hostile.arena import Arena
+from tests.hostile.attack import Attack
 from tests.hostile.catalogue import EVERY
-from tests.hostile.processes import Processes
-from tests.hostile.trial import MB, Result
-from tests.hostile.watch import Watch
+from tests.hostile.trial import Result
 
 HEAD = ("attack", "#", "status", "wall s", "CPU s", "proxy MB", "triton MB", "gap ms", "verdict")
-SETTLED_BYTES = 1_500 * MB  # a stack of our own that is larger is started anew
 
 
-class Server:
-    """The server under attack, which `start` brings up again after its end."""
-
-    def __init__(self, given: argparse.Namespace) -> None:
-        self._given = given
-        self._stack = contextlib.ExitStack()
-        self._watches: dict[bool, Watch] = {}
-        self.target = Target(host="127.0.0.1", port=0, timeout_s=given.timeout)
-        self.watched = Processes(())
-
-    def start(self) -> None:
-        self.stop()
-        port = self._port()
-        host = urlsplit(self._given.url).hostname if self._given.url else "127.0.0.1"
-        self.target = Target(host=host, port=port, timeout_s=self._given.timeout)
-        pids = self._given.pid
-        self.watched = processes.of_pids(pids) if pids else processes.of_port(port)
-
-    def _port(self) -> int:
-        if self._given.url:
-            return urlsplit(self._given.url).port or 80
-        return self._stack.enter_context(stand.running(self._given.root)).port
-
-    def stop(self) -> None:
-        self._stack.close()
-        self._watches.clear()
-
-    def watch(self, attack: Attack) -> Watch:
-        """Raises RuntimeError where its stream does not get to its pace."""
-        if attack.is_on_engine not in self._watches:
-            watch = Watch(
-                self.target,
-                self.watched,
-                is_on_engine=attack.is_on_engine,
-                guard_bytes=int(self._given.guard_mb * MB),
-            )
-            self._watches[attack.is_on_engine] = self._stack.enter_context(watch)
-        watch = self._watches[attack.is_on_engine]
-        if not watch.wait_flowing():
-            raise RuntimeError("the bystander's stream does not flow")
-        return watch
-
-    @property
-    def needs_restart(self) -> bool:
-        if self._given.url:
-            return False
-        return (
-            not self.watched.proxies
-            or not self.watched.are_alive
-            or processes.tree_rss(self.watched.proxies) > SETTLED_BYTES
-        )
-
-
-def results(server: Server, attacks: list[Attack]) -> Iterator[Result]:
+def results(arena: Arena, attacks: list[Attack]) -> Iterator[Result]:
     for attack in attacks:
-        if not server.watched.proxies or server.needs_restart:
-            server.start()
-        try:
-            watch = server.watch(attack)
-        except (RuntimeError, OSError, ValueError):
-            server.start()
-            watch = server.watch(attack)
-        result = trial.run(attack, server.target, watch)
-        if not server.watched.are_alive:
+        watch = arena.ready_for(attack)
+        result = trial.run(attack, arena.target, watch)
+        if not arena.is_alive:
             result.faults.append("the proxy was ended")
         yield result
 
@@ -136,15 +73,21 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     given = arguments()
     attacks = [attack for attack in EVERY if given.only in attack.name]
-    server, found = Server(given), []
-    try:
-        for result in results(server, attacks):
+    attacks.sort(key=lambda attack: attack.is_on_engine)
+    arena = Arena(
+        given.url,
+        given.pid,
+        root=given.root,
+        timeout_s=given.timeout,
+        guard_mb=given.guard_mb,
+    )
+    found = []
+    with arena:
+        for result in results(arena, attacks):
             found.append(result)
             print(table([row(result)]).splitlines()[1], flush=True)  # noqa: T201  # progress
             if given.json:
                 given.json.write_text(json.dumps([asdict(one) for one in found], indent=1))
-    finally:
-        server.stop()
     failed = sum(bool(result.faults) for result in found)
     print(f"\n{table(list(map(row, found)))}\n")  # noqa: T201  # a command's output
     print(f"{len(found)} attacks, {failed} of them harm")  # noqa: T201  # a command's output

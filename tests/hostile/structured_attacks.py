@@ -40,8 +40,8 @@ def one(name: str, finding: int, send: Send, **more: Any) -> Attack:
 
 
 GRAMMARS = [
-    one("grammar: 20 KB of newlines", 1, grammar("\n" * 20_000 + 'root ::= "a"')),
-    one("grammar: 200 KB of blank lines", 1, grammar(" \n" * 100_000 + 'root ::= "a"')),
+    one("grammar: 20 KB of newlines", 1, grammar("\n" * 20_000 + "root")),
+    one("grammar: 200 KB of blank lines", 1, grammar(" \n" * 100_000 + "root")),
     one(
         "render: a grammar of 20 KB of newlines", 1,
         post(chat(guided_grammar="\n" * 20_000), RENDER),
@@ -62,6 +62,7 @@ GRAMMARS = [
         "lark: 10,000 rules", 0,
         grammar("start: r0\n" + "\n".join(f'r{i}: "a" | r{i + 1}' for i in range(10_000))),
     ),
+    one("ebnf: 20 KB of newlines", 0, grammar("\n" * 20_000 + 'root ::= "a"')),
     one("ebnf: a string of 1 MB", 0, grammar('root ::= "' + "a" * 1_000_000 + '"')),
     one("ebnf: a class of 100,000 ranges", 0, grammar("root ::= [" + "a-z" * 100_000 + "]")),
     one("ebnf: parentheses 20,000 deep", 0, grammar("root ::= " + "(" * 20_000 + ")" * 20_000)),
