@@ -51,6 +51,7 @@ class Attack:
     answers: statuses that are right. wall_s: of each reply at most, in seconds.
     cpu_s: CPU of the proxy's processes, without its sandboxes. growth_mb: of their memory.
     is_on_engine: the bystander is a row of the same engine, else of another model.
+    connections: how many it opens, where `send` is no Burst, which has a count of its own.
     """
 
     name: str
@@ -61,3 +62,8 @@ class Attack:
     cpu_s: float = 1.0
     growth_mb: float = 100.0
     is_on_engine: bool = False
+    connections: int = 1
+
+    @property
+    def requests(self) -> int:
+        return getattr(self.send, "count", self.connections)

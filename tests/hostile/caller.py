@@ -65,14 +65,21 @@ def post(
     return send
 
 
-def burst(body: Body, path: str = CHAT, *, count: int, at_once: int | None = None) -> Send:
-    """Sends the same request many times, each on a connection of its own."""
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Sends the same request many times, each on a connection of its own, all at once."""
 
-    def send(target: Target) -> list[Reply]:
-        request = message(target, encoded(body(target)), path)
-        return many(target, [request] * count, at_once or count)
+    body: Body
+    path: str
+    count: int
 
-    return send
+    def __call__(self, target: Target) -> list[Reply]:
+        request = message(target, encoded(self.body(target)), self.path)
+        return many(target, [request] * self.count, self.count)
+
+
+def burst(body: Body, path: str = CHAT, *, count: int) -> Burst:
+    return Burst(body, path, count)
 
 
 def exchange(target: Target, request: bytes) -> Reply:

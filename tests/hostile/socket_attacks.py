@@ -134,22 +134,56 @@ MANY_ARRAYS = frame(TEXT, b'{"x":[' + b"[1]," * 470_000 + b"[1]]}")
 
 ATTACKS = [
     one("websocket: a foreign page", 9, foreign_page, answers=frozenset({400, 403, 421})),
-    one("websocket: 5,000 wrong messages", 7, flood(WRONG * 5_000), answers=OPEN, wall_s=20,
-        cpu_s=4),
+    one(
+        "websocket: 5,000 wrong messages", 7, flood(WRONG * 5_000), answers=OPEN, wall_s=20, cpu_s=4
+    ),
     one("websocket: 20,000 cancels", 7, flood(CANCEL * 20_000), answers=OPEN, wall_s=20, cpu_s=4),
-    one("websocket: 50,000 pings", 7, flood(frame(PING) * 50_000), answers=OPEN, wall_s=20,
-        cpu_s=4),
-    one("websocket: 200,000 empty fragments", 12, flood(FIRST + EMPTY * 200_000), answers=OPEN,
-        wall_s=20, cpu_s=4),
-    one("websocket: 200,000 fragments of one byte", 7, flood(FIRST + FRAGMENT * 200_000),
-        answers=OPEN, wall_s=20, cpu_s=4),
-    one("websocket: 50 messages 100,000 deep", 7, flood(DEEP * 50), answers=OPEN, wall_s=20,
-        cpu_s=3),
+    one(
+        "websocket: 50,000 pings", 7, flood(frame(PING) * 50_000), answers=OPEN, wall_s=20, cpu_s=4
+    ),
+    one(
+        "websocket: 200,000 empty fragments",
+        12,
+        flood(FIRST + EMPTY * 200_000),
+        answers=OPEN,
+        wall_s=20,
+        cpu_s=4,
+    ),
+    one(
+        "websocket: 200,000 fragments of one byte",
+        7,
+        flood(FIRST + FRAGMENT * 200_000),
+        answers=OPEN,
+        wall_s=20,
+        cpu_s=4,
+    ),
+    one(
+        "websocket: 50 messages 100,000 deep", 7, flood(DEEP * 50), answers=OPEN, wall_s=20, cpu_s=3
+    ),
     one("websocket: 1.9 MB of [[1],…", 7, flood(MANY_ARRAYS), answers=OPEN),
-    one("websocket: one frame of 40 MB", 7, flood(frame(TEXT, b" " * 40_000_000)), answers=OPEN,
-        growth_mb=60),
-    one("websocket: 200 messages that do not end", 7, unfinished_messages, answers=OPEN,
-        wall_s=30, cpu_s=2),
-    one("websocket: 40 sockets with 8 requests of 16 choices", 4, many_requests, answers=OPEN,
-        wall_s=30, cpu_s=6),
-]  # fmt: skip
+    one(
+        "websocket: one frame of 40 MB",
+        7,
+        flood(frame(TEXT, b" " * 40_000_000)),
+        answers=OPEN,
+        growth_mb=60,
+    ),
+    one(
+        "websocket: 200 messages that do not end",
+        7,
+        unfinished_messages,
+        connections=200,
+        answers=OPEN,
+        wall_s=30,
+        cpu_s=2,
+    ),
+    one(
+        "websocket: 40 sockets with 8 requests of 16 choices",
+        4,
+        many_requests,
+        connections=320,
+        answers=OPEN,
+        wall_s=30,
+        cpu_s=6,
+    ),
+]
