@@ -106,8 +106,9 @@ class Sampler:
 
     def between(self, start: float, end: float) -> list[Sample]:
         """With the last one before and the first one after."""
-        inside = [sample for sample in self.samples if start - 0.05 <= sample.at <= end + 0.05]
-        return inside or [self.samples[-1]]
+        known = list(self.samples)  # at once: the sampling thread appends to it
+        inside = [sample for sample in known if start - 0.05 <= sample.at <= end + 0.05]
+        return inside or [known[-1]]
 
     def gap(self, start: float, end: float) -> Gap:
         inside = self.between(start, end)

@@ -31,6 +31,12 @@ def results(arena: Arena, attacks: list[Attack]) -> Iterator[Result]:
         yield result
 
 
+def _kept(given: argparse.Namespace) -> list[Result]:
+    if given.json is None or not given.json.exists():
+        return []
+    return [Result(**one) for one in json.loads(given.json.read_text())]
+
+
 def row(result: Result) -> tuple[str, ...]:
     statuses = " ".join(
         f"{count}x{status}" if count > 1 else str(status)
@@ -65,6 +71,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--root", type=Path, default=ROOT, help="the code that is served")
     parser.add_argument("--only", default="", help="a part of an attack's name")
     parser.add_argument("--json", type=Path, help="where the results are written, too")
+    parser.add_argument("--resume", action="store_true", help="keep what the file has already")
     parser.add_argument("--timeout", type=float, default=30, help="seconds a caller waits")
     parser.add_argument("--guard-mb", type=float, default=4_000, help="the proxy is killed above")
     return parser.parse_args()
@@ -81,7 +88,9 @@ def main() -> None:
         timeout_s=given.timeout,
         guard_mb=given.guard_mb,
     )
-    found = []
+    found = _kept(given) if given.resume else []
+    known = {result.attack for result in found}
+    attacks = [attack for attack in attacks if attack.name not in known]
     with arena:
         for result in results(arena, attacks):
             found.append(result)

@@ -21,7 +21,14 @@ def models(root: Path) -> dict[str, Any]:
     weights = str(root / "build_engines" / "demo" / "model")
     script = {"text": STORY, "repeats": True, "step_ms": STEP_MS}
     return {
-        "steady": {"weights": weights, "runtime": "scripted", "scripted": script},
+        "steady": {
+            "weights": weights,
+            "runtime": "scripted",
+            "scripted": script,
+            # callers may send templates and values: the attacks on those must get to them
+            "chat_template": True,
+            "chat_template_kwargs": True,
+        },
         "demo": {
             "weights": weights,
             "runtime": "onnx",

@@ -57,7 +57,9 @@ class Watch:
     def figures(self, since: float) -> dict[str, Any]:
         """See bystander.Figures. since: CLOCK_MONOTONIC, which all processes share."""
         self._send({"since": since})
-        return json.loads(self._process.stdout.readline())
+        if not (line := self._process.stdout.readline()):
+            raise RuntimeError("the bystander's process has ended; its error is above")
+        return json.loads(line)
 
     def wait_flowing(self, within_s: float = 20) -> bool:
         """Whether the stream has half its pace at least within that time."""
