@@ -80,7 +80,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     given = arguments()
     attacks = [attack for attack in EVERY if given.only in attack.name]
-    attacks.sort(key=lambda attack: attack.is_on_engine)
+    attacks.sort(key=lambda attack: (attack.is_on_engine, attack.finding == 0))
     arena = Arena(
         given.url,
         given.pid,
