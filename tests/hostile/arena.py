@@ -13,6 +13,7 @@ import psutil
 from tests.fixtures.stack import ROOT
 from tests.hostile import processes, stand
 from tests.hostile.attack import Attack, Target
+from tests.hostile.caller import allow_many_connections
 from tests.hostile.processes import Processes
 from tests.hostile.trial import MB
 from tests.hostile.watch import Watch
@@ -82,6 +83,7 @@ class Arena:
 
     def _start(self) -> None:
         self._stop()
+        allow_many_connections()
         if self._url is None:
             stack = self._stack.enter_context(stand.running(self._root))
             host, port = "127.0.0.1", stack.port

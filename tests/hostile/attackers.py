@@ -17,6 +17,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.hostile.attack import Attack, Target
+from tests.hostile.caller import allow_many_connections
 from tests.hostile.catalogue import EVERY
 
 AT_ONCE = 64  # attacks; where all of them wait for answers, the rate is not reached
@@ -66,6 +67,7 @@ class Attackers:
 
 def main() -> None:
     plan = json.load(sys.stdin)
+    allow_many_connections()
     attackers = Attackers(Target(**plan["target"]), plan["seed"])
     began = time.monotonic()
     attackers.run(plan["rate"], plan["seconds"])

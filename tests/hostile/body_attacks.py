@@ -8,7 +8,8 @@ from typing import Any
 
 from tests.hostile.attack import ANY, Target
 from tests.hostile.caller import RENDER, Body, Reply, burst, encoded, exchange, message, post
-from tests.hostile.structured_attacks import HI, chat, one
+from tests.hostile.schema_attacks import PATTERNS, properties
+from tests.hostile.structured_attacks import HI, chat, fresh, one
 
 REFUSED_BODY = frozenset({400, 413, 415, 422, 429})
 FOREIGN = {"Origin": "http://evil.example"}
@@ -31,10 +32,16 @@ def raw(tail: str) -> Body:
 
 
 def tools(count: int, parameters: Any) -> list[Any]:
+    """`parameters` of the first one has a mark of its own; see structured_attacks.fresh."""
+    given = [{**parameters, "title": fresh()}, *[parameters] * (count - 1)]
     return [
-        {"type": "function", "function": {"name": f"f{i}", "parameters": parameters}}
-        for i in range(count)
+        {"type": "function", "function": {"name": f"f{i}", "parameters": one}}
+        for i, one in enumerate(given)
     ]
+
+
+def with_tools(count: int, parameters: Any, **fields: Any) -> Body:
+    return lambda target: chat(tools=tools(count, parameters), **fields)(target)
 
 
 def calls(arguments: str) -> list[dict[str, Any]]:
@@ -126,19 +133,17 @@ TEMPLATES = [
 
 TOOLS = [
     one("tools: 128 with schemas 25 deep", 4,
-        post(chat(tools=tools(128, schema_tower(25)), tool_choice="required"))),
+        post(with_tools(128, schema_tower(25), tool_choice="required"))),
     one("tools: 128 with 10 enums", 4,
-        post(chat(tools=tools(128, wide(10)), tool_choice="required"))),
+        post(with_tools(128, wide(10), tool_choice="required"))),
     one("tools: 4,000 for /tokenize", 4,
         post(lambda _: {"messages": HI, "tools": tools(4_000, wide(1))}, "/tokenize")),
     one("tools: 128 rendered for 128 choices", 4,
-        post(chat(tools=tools(128, wide(8)), n=128))),
+        post(with_tools(128, wide(8), n=128))),
     one("tools: one with 80 patterns (a{500}){500}", 3,
-        post(chat(tool_choice="required", tools=tools(1, {"type": "object", "properties": {
-            f"p{i}": {"type": "string", "pattern": f"(a{{500}}){{500}}{i}"} for i in range(80)}})))
-        ),
+        post(with_tools(1, properties(PATTERNS), tool_choice="required"))),
     one("render: 128 tools with schemas 25 deep", 4,
-        post(chat(tools=tools(128, schema_tower(25)), tool_choice="required"), RENDER)),
+        post(with_tools(128, schema_tower(25), tool_choice="required"), RENDER)),
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import selectors
 import socket
 import time
@@ -18,6 +19,12 @@ TEXT = "/v1/completions"
 RENDER = "/v1/chat/completions/render"
 SOCKET = "/v1/chat/completions/ws"
 Body = Callable[[Target], Any]
+
+
+def allow_many_connections() -> None:
+    """Raises this process's limit of open files as far as it may."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def encoded(body: Any) -> bytes:

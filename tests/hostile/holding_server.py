@@ -6,6 +6,7 @@ usage: python -m tests.hostile.holding_server      prints its port
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
 
@@ -13,11 +14,13 @@ STEP_S = 0.02
 HOLD_S = 0.6
 GROWN_BYTES = 200_000_000
 SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+MOST_TOKENS = re.compile(rb'"max_tokens": (\d+)')
 GROWN: list[bytearray] = []
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    path = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1]
+    head = await reader.readuntil(b"\r\n\r\n")
+    path = head.split(b" ", 2)[1]
     if path == b"/hold":
         ends_at = time.thread_time() + HOLD_S
         while time.thread_time() < ends_at:
@@ -27,12 +30,22 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     elif path == b"/silent":
         await asyncio.sleep(3_600)
     elif path == b"/v1/chat/completions":
-        writer.write(SSE)
-        while not writer.is_closing():
-            writer.write(b'data: {"content":"a"}\n\n')
-            await asyncio.sleep(STEP_S)
+        await stream(reader, writer)
+        return
     status, body = (b"500", b'Traceback, "error"') if path == b"/leak" else (b"200", b"ok")
     writer.write(b"HTTP/1.1 " + status + b" x\r\n\r\n" + body)
+    writer.close()
+
+
+async def stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    most = MOST_TOKENS.search(await reader.read(10_000))
+    writer.write(SSE)
+    for _ in range(int(most[1]) if most else 16):
+        writer.write(b'data: {"content":"a"}\n\n')
+        await asyncio.sleep(STEP_S)
+        if writer.is_closing():
+            return
+    writer.write(b"data: [DONE]\n\n")
     writer.close()
 
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.hostile.attack import Send
-from tests.hostile.caller import RENDER, post
-from tests.hostile.structured_attacks import chat, one
+from tests.hostile.attack import Send, Target
+from tests.hostile.caller import CHAT, RENDER, post
+from tests.hostile.structured_attacks import chat, fresh, one
 
 FORMATS = ("date-time", "uuid", "email", "ipv4", "ipv6", "uri", "hostname", "duration", "date")
 
 
-def schema(given: Any, **more: Any) -> Send:
-    wanted = {"name": "s", "schema": given, "strict": True}
-    return post(chat(response_format={"type": "json_schema", "json_schema": wanted}, **more))
+def schema(given: Any) -> Send:
+    def body(target: Target) -> dict[str, Any]:
+        wanted = {"name": "s", "schema": {**given, "title": fresh()}, "strict": True}
+        return chat(response_format={"type": "json_schema", "json_schema": wanted})(target)
+
+    return post(body)
+
+
+def guided(given: Any, path: str = CHAT) -> Send:
+    return post(lambda target: chat(guided_json={**given, "title": fresh()})(target), path)
 
 
 def properties(values: dict[str, Any]) -> dict[str, Any]:
@@ -113,8 +120,8 @@ ATTACKS = [
             f"^(k{{9}}{i}){{9}}": {"type": "string"} for i in range(300)}})),
     one("schema: 1,500 formats", 0, schema(properties(FLOOD))),
     one("render: oneOf of 3,000 consts", 1,
-        post(chat(guided_json=consts(3_000)), RENDER)),
+        guided(consts(3_000), RENDER)),
     one("render: 80 patterns (a{500}){500}", 3,
-        post(chat(guided_json=properties(PATTERNS)), RENDER)),
-    one("schema: oneOf of 1,500 consts, not strict", 1, post(chat(guided_json=consts(1_500)))),
+        guided(properties(PATTERNS), RENDER)),
+    one("schema: oneOf of 1,500 consts, not strict", 1, guided(consts(1_500))),
 ]  # fmt: skip

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from tests.hostile.attack import Attack, Send, Target
-from tests.hostile.caller import RENDER, Body, burst, post
+from tests.hostile.caller import CHAT, RENDER, Body, burst, post
 
 HI = [{"role": "user", "content": "Hello! Who are you?"}]
 AMBIGUOUS = 'root ::= s\ns ::= s s | "a" | ""'
@@ -27,12 +28,22 @@ def on_engine(**fields: Any) -> Body:
     return body
 
 
-def grammar(text: str, **fields: Any) -> Send:
-    return post(chat(guided_grammar=text, **fields))
+def fresh() -> str:
+    """A mark that no earlier request had: the server may keep what it has checked once."""
+    return secrets.token_hex(4)
+
+
+def grammar(text: str, path: str = CHAT) -> Send:
+    comment = "#" if "::=" in text else "//"
+
+    def body(target: Target) -> dict[str, Any]:
+        return chat(guided_grammar=f"{text}\n{comment} {fresh()}")(target)
+
+    return post(body, path)
 
 
 def regex(text: str) -> Send:
-    return post(chat(guided_regex=text))
+    return post(lambda target: chat(guided_regex=f"{text}(?:x{fresh()})?")(target))
 
 
 def one(name: str, finding: int, send: Send, **more: Any) -> Attack:
@@ -44,7 +55,7 @@ GRAMMARS = [
     one("grammar: 200 KB of blank lines", 1, grammar(" \n" * 100_000 + "root")),
     one(
         "render: a grammar of 20 KB of newlines", 1,
-        post(chat(guided_grammar="\n" * 20_000), RENDER),
+        grammar("\n" * 20_000 + "root", RENDER),
     ),
     one("lark: 5,000 open brackets", 1, grammar("start: /" + "[" * 5_000 + "/")),
     one("lark: 40,000 open brackets", 1, grammar("start: /" + "[" * 40_000 + "/")),
