@@ -9,7 +9,8 @@ from tests.hostile.caller import RENDER, Body, Reply, burst, encoded, many, mess
 from tests.hostile.structured_attacks import HI, chat, on_engine, one
 
 OVERLOADED = ANY | {503}
-EMOJI_STOPS = [f"{'x' * 1_019}{i}\U0001f600" for i in range(4)]
+# the emoji comes first: each prefix of the text then takes four bytes a character
+EMOJI_STOPS = [f"\U0001f600{i}{'x' * 1_019}" for i in range(4)]
 WORDS = " ".join(f"word{i}" for i in range(16))
 
 

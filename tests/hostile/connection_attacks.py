@@ -97,21 +97,21 @@ def stopped_bodies(target: Target) -> list[Reply]:
 
 def tiny_chunks(target: Target) -> list[Reply]:
     """A body of 300,000 chunks of one byte."""
-    with opened(target, 1) as (sock,):
+    with connected(target) as sock:
         began = head(target, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
         sent(sock, began + b"1\r\n \r\n" * 300_000 + b"0\r\n\r\n")
         return [answered(sock, target.timeout_s)]
 
 
 def endless_chunk_extension(target: Target) -> list[Reply]:
-    with opened(target, 1) as (sock,):
+    with connected(target) as sock:
         began = head(target, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
         sent(sock, began + b"1;" + b"a=b;" * 1_000_000 + b"\r\n \r\n0\r\n\r\n")
         return [answered(sock, target.timeout_s)]
 
 
 def both_lengths(target: Target) -> list[Reply]:
-    with opened(target, 1) as (sock,):
+    with connected(target) as sock:
         body = encoded(chat()(target))
         sent(sock, head(target, len(body), "Transfer-Encoding: chunked") + body)
         return [answered(sock, 3)]
@@ -120,7 +120,7 @@ def both_lengths(target: Target) -> list[Reply]:
 def pipelined(target: Target) -> list[Reply]:
     """2,000 requests in one write, of which no answer is read."""
     ask = f"GET /health/live HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n\r\n".encode()
-    with opened(target, 1) as (sock,):
+    with connected(target) as sock:
         sock.settimeout(5)
         sent(sock, ask * 2_000)
         return [answered(sock, target.timeout_s)]
@@ -128,20 +128,20 @@ def pipelined(target: Target) -> list[Reply]:
 
 def pipelined_chats(target: Target) -> list[Reply]:
     body = encoded(chat(max_tokens=1)(target))
-    with opened(target, 1) as (sock,):
+    with connected(target) as sock:
         sock.settimeout(5)
         sent(sock, (head(target, len(body)) + body) * 500)
         return [answered(sock, target.timeout_s)]
 
 
 def many_headers(target: Target) -> list[Reply]:
-    with opened(target, 1) as (sock,):
+    with connected(target) as sock:
         sent(sock, head(target, 2, *(f"x-{i}: {'v' * 50}" for i in range(20_000))) + b"{}")
         return [answered(sock, target.timeout_s)]
 
 
 def one_long_header(target: Target) -> list[Reply]:
-    with opened(target, 1) as (sock,):
+    with connected(target) as sock:
         sent(sock, head(target, 2, "x-long: " + "v" * 2_000_000) + b"{}")
         return [answered(sock, target.timeout_s)]
 
@@ -149,7 +149,7 @@ def one_long_header(target: Target) -> list[Reply]:
 def old_http2(target: Target) -> list[Reply]:
     """HTTP/2 with prior knowledge, then endless empty CONTINUATION frames."""
     headers = b"\x00\x00\x00\x01\x00\x00\x00\x00\x01"
-    with opened(target, 1) as (sock,):
+    with connected(target) as sock:
         sent(sock, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00" + b"\x00" * 4)
         sent(sock, headers + b"\x00\x00\x00\x09\x00\x00\x00\x00\x01" * 20_000)
         return [answered(sock, 3)]

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tests.hostile.attack import SILENT, Attack, Reply, Target
+from tests.hostile.attack import CLOSED, SILENT, Attack, Reply, Target
 from tests.hostile.bystander import own_gap_s
 from tests.hostile.watch import Watch
 
@@ -42,7 +42,10 @@ class Result:
 def run(attack: Attack, target: Target, watch: Watch) -> Result:
     """Sends it, and judges the answers and what the bystander saw."""
     since = time.monotonic()
-    replies = attack.send(target)
+    try:
+        replies = attack.send(target)
+    except OSError:  # nobody listens any more, or the connection is reset
+        replies = [Reply(status=CLOSED)]
     sent_s = time.monotonic() - since
     time.sleep(AFTER_S)
     return judged(attack, replies, sent_s, watch.figures(since))
