@@ -1,7 +1,8 @@
 """`python -m tests.fuzz.cost [seconds]`: requests that cost the event loop more than they may.
 
-Changes requests at random, keeps the costliest for their size of each kind, and goes on from those.
-One over a threshold is made small and printed as a test's input; then the run ends with an error.
+It changes requests at random, keeps the costliest of each kind for their size, and changes those
+again. A request over a threshold is made small and printed as input for a test; the run then ends
+with an error.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return changed
 
 
-def told(found: Found) -> str:
+def described(found: Found) -> str:
     cost, size = found.cost, len(found.case.data)
     grown = cost.grown_bytes / 1e6
     return (
@@ -165,10 +166,14 @@ def main() -> None:
     try:
         fuzzer.run(given.seconds)
         lines = [f"{fuzzer.tried} requests (seed {given.seed}); the costliest for their size:"]
-        lines += [told(found) for found in fuzzer.top()]
+        lines += [described(found) for found in fuzzer.top()]
         for number, found in enumerate(fuzzer.offenders.values()):
             small = fuzzer.small(found)
-            lines += ["", f"over the threshold: {told(small)}", f"Case(**{small.case.written()})"]
+            lines += [
+                "",
+                f"over the threshold: {described(small)}",
+                f"Case(**{small.case.written()})",
+            ]
             if given.keep:
                 given.keep.mkdir(parents=True, exist_ok=True)
                 (given.keep / f"offender-{number}.json").write_text(small.case.written())

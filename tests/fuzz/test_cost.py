@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fuzz.cases import MOST_BYTES, Case, mutated, seeds
-from tests.fuzz.cost import Fuzzer, Thresholds, told
+from tests.fuzz.cost import Fuzzer, Thresholds, described
 from tests.fuzz.cost_meter import CostMeter
 
 SECONDS, TRIES, SEED = 60, 150, 16
@@ -27,7 +27,7 @@ def test_no_small_request_holds_the_loop_or_takes_much_memory(meter):
     fuzzer = Fuzzer(meter, WIDE, SEED)
     fuzzer.run(SECONDS, TRIES)
     assert fuzzer.tried > len(list(seeds()))
-    found = [told(fuzzer.small(offender)) for offender in fuzzer.offenders.values()]
+    found = [described(fuzzer.small(offender)) for offender in fuzzer.offenders.values()]
     assert not found, "\n".join(found)
 
 

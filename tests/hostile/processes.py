@@ -87,22 +87,6 @@ def pressure_s() -> float:
     return 0.0
 
 
-def sandboxes_rss(pids: tuple[int, ...]) -> int:
-    """Memory of the proxies' other children: their sandboxes."""
-    total = 0
-    for pid in pids:
-        with contextlib.suppress(psutil.Error):
-            children = psutil.Process(pid).children(recursive=True)
-            total += sum(rss(child.pid) for child in children if "anyio" in _command(child))
-    return total
-
-
-def _command(process: psutil.Process) -> str:
-    with contextlib.suppress(psutil.Error):
-        return " ".join(process.cmdline())
-    return ""
-
-
 def _is_zombie(pid: int) -> bool:
     with contextlib.suppress(psutil.Error):
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

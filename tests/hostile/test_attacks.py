@@ -12,7 +12,7 @@ from tests.hostile.attack import Attack
 from tests.hostile.catalogue import EVERY
 
 LIMIT_MB = 1_500
-# Those beside a bystander on the engine come last: it takes CPU itself.
+# Attacks with a bystander on the engine come last: that stream takes CPU itself.
 IN_ORDER = sorted(EVERY, key=lambda attack: attack.is_on_engine)
 
 
