@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from asyncio import events
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -29,6 +30,15 @@ STEP_S = 1e-6  # tokens come in steps of the loop, as they do from a real engine
 MEMORY_BYTES = 3_000_000_000
 SANDBOX = SandboxLimits(cpu_s=0.5)  # what runs there costs the loop nothing: do not wait for long
 POLICY = "models: {demo: {weights: w, chat_template: true, chat_template_kwargs: true}}"
+# with a place for everything that a caller can send to a template
+TEMPLATE = (
+    "{% for tool in tools or [] %}{{ tool | tojson }}<tool_call>{% endfor %}"
+    "{% for document in documents or [] %}{{ document }}{% endfor %}{{ a or '' }}"
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content or '' }}"
+    "{% for call in m.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>"
+    "{% endfor %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+MODEL = replace(FACTS, chat_template=TEMPLATE, context_length=100_000)
 HEADERS = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
 
 
@@ -152,10 +162,12 @@ async def serve(answers: TextIO) -> None:
         engine = ScriptedEngine(deltas("abab" * 4), pause_s=STEP_S)
         meter = Meter()
         settings = Settings(models_file=file, log_level="error")
-        catalog = FixedCatalog(facts=FACTS)
+        catalog = FixedCatalog(facts=MODEL)
         app = compose(settings, engine, catalog, ByteTokenizer(), ProcessSandbox(SANDBOX))
         async with app.router.lifespan_context(app):
             loop = asyncio.get_running_loop()
+            gc.collect()
+            gc.freeze()  # what the imports made is not looked through for each case
             while line := await loop.run_in_executor(None, sys.stdin.readline):
                 found = await measured(app, meter, Case(**json.loads(line)))
                 engine.requests.clear()

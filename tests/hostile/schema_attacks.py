@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.hostile.attack import Send, Target
 from tests.hostile.caller import CHAT, RENDER, post
-from tests.hostile.structured_attacks import chat, fresh, one
+from tests.hostile.structured_attacks import fresh, on_engine, one
 
 FORMATS = ("date-time", "uuid", "email", "ipv4", "ipv6", "uri", "hostname", "duration", "date")
 
@@ -14,13 +14,13 @@ FORMATS = ("date-time", "uuid", "email", "ipv4", "ipv6", "uri", "hostname", "dur
 def schema(given: Any) -> Send:
     def body(target: Target) -> dict[str, Any]:
         wanted = {"name": "s", "schema": {**given, "title": fresh()}, "strict": True}
-        return chat(response_format={"type": "json_schema", "json_schema": wanted})(target)
+        return on_engine(response_format={"type": "json_schema", "json_schema": wanted})(target)
 
     return post(body)
 
 
 def guided(given: Any, path: str = CHAT) -> Send:
-    return post(lambda target: chat(guided_json={**given, "title": fresh()})(target), path)
+    return post(lambda target: on_engine(guided_json={**given, "title": fresh()})(target), path)
 
 
 def properties(values: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +97,7 @@ ATTACKS = [
     one("schema: properties fanning out 12 levels", 0, schema(fan(12))),
     one("schema: objects 60 deep", 0, schema(deep(60))),
     one("schema: objects 3,000 deep in JSON text", 0,
-        post(chat(guided_json='{"properties":{"a":' * 3_000 + "{}" + "}}" * 3_000))),
+        post(on_engine(guided_json='{"properties":{"a":' * 3_000 + "{}" + "}}" * 3_000))),
     one("schema: maxLength of a billion", 0, schema({"type": "string", "maxLength": 10**9})),
     one("schema: minLength of 100,000", 0,
         schema(properties({f"p{i}": {"type": "string", "minLength": 100_000} for i in range(40)}))),

@@ -37,13 +37,13 @@ def grammar(text: str, path: str = CHAT) -> Send:
     comment = "#" if "::=" in text else "//"
 
     def body(target: Target) -> dict[str, Any]:
-        return chat(guided_grammar=f"{text}\n{comment} {fresh()}")(target)
+        return on_engine(guided_grammar=f"{text}\n{comment} {fresh()}")(target)
 
     return post(body, path)
 
 
 def regex(text: str) -> Send:
-    return post(lambda target: chat(guided_regex=f"{text}(?:x{fresh()})?")(target))
+    return post(lambda target: on_engine(guided_regex=f"{text}(?:x{fresh()})?")(target))
 
 
 def one(name: str, finding: int, send: Send, **more: Any) -> Attack:
@@ -118,12 +118,12 @@ REGEXES = [
 ]  # fmt: skip
 
 OTHERS = [
-    one("choice: 50,000 texts", 0, post(chat(guided_choice=[f"w{i}" for i in range(50_000)]))),
+    one("choice: 50,000 texts", 0, post(on_engine(guided_choice=[f"w{i}" for i in range(50_000)]))),
     one("choice: 500 texts of 10 KB with a common head", 0,
-        post(chat(guided_choice=["a" * 10_000 + str(i) for i in range(500)]))),
+        post(on_engine(guided_choice=["a" * 10_000 + str(i) for i in range(500)]))),
     one(
         "structural tag: 3,000 structures", 0,
-        post(chat(response_format={
+        post(on_engine(response_format={
             "type": "structural_tag",
             "structures": [
                 {"begin": f"<t{i}>", "schema": {"type": "object"}, "end": f"</t{i}>"}
@@ -134,7 +134,7 @@ OTHERS = [
     ),
     one(
         "structural tag: 20,000 triggers", 0,
-        post(chat(response_format={
+        post(on_engine(response_format={
             "type": "structural_tag",
             "structures": [{"begin": "<t>", "schema": {}, "end": "</t>"}],
             "triggers": ["<" + "t" * (i % 50) for i in range(20_000)],
@@ -153,11 +153,11 @@ def nested_tag(depth: int) -> dict[str, Any]:
 TAGS = [
     one(
         "structural tag: sequences 40 deep", 0,
-        post(chat(response_format={"type": "structural_tag", "format": nested_tag(40)})),
+        post(on_engine(response_format={"type": "structural_tag", "format": nested_tag(40)})),
     ),
     one(
         "guides: 64 slow ones at once from one caller", 5,
-        burst(chat(guided_regex="(a{200}){200}"), count=64), wall_s=20, cpu_s=2,
+        burst(on_engine(guided_regex="(a{200}){200}"), count=64), wall_s=20, cpu_s=2,
     ),
 ]  # fmt: skip
 
