@@ -14,7 +14,7 @@ PYTEST ?=
 VENV := $(CURDIR)/.venv
 RUN := "$(VENV)/bin/python" -m
 
-.PHONY: serve build doctor check test fuzz schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom clean
+.PHONY: serve build doctor check test fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -37,11 +37,24 @@ check: .venv/.installed
 test: check
 	@exec $(RUN) pytest tests $(PYTEST)
 
-# The parsers, over random texts; stops at the first that breaks one. `make test` runs a few seconds.
+# The parsers, over random texts; stops at the first that breaks one. Then random requests, and what
+# each costs the proxy; ends with an error if one costs too much. `make test` runs a few seconds.
 FUZZ_SECONDS ?= 600
 
 fuzz: .venv/.installed
-	@exec $(RUN) tests.fuzz $(FUZZ_SECONDS)
+	@$(RUN) tests.fuzz $(FUZZ_SECONDS)
+	@exec $(RUN) tests.fuzz.cost $(FUZZ_SECONDS)
+
+# Every attack of tests/hostile beside a stream that must keep its pace, as a table. HOSTILE_URL is a
+# running server of this machine; without it, one is started and stopped.
+HOSTILE_URL ?=
+
+hostile: .venv/.installed
+	@exec $(RUN) tests.hostile.report $(HOSTILE_URL)
+
+# Five minutes of the same attacks, 20 requests a second, beside 16 honest streams.
+siege: .venv/.installed
+	@exec $(RUN) tests.hostile.siege --baseline $(HOSTILE_URL)
 
 # Twenty answers of each model to every schema of the JSON Schema test suite. Minutes.
 schemas: .venv/.installed
