@@ -16,9 +16,11 @@ from proxy.access.concurrency import Concurrency
 from proxy.access.leaving import Leaving
 from proxy.api import dynamo, errors, operations
 from proxy.api.answer import Answers
-from proxy.api.body import BodyLimits
+from proxy.api.body import BodyLimits, BodyReader
+from proxy.api.bytes_in_flight import BytesInFlight
 from proxy.api.direct import Direct
 from proxy.api.document import ERRORS, Documented
+from proxy.api.json_shape import JsonLimits
 from proxy.api.middleware import HeadAsGet, RequestContext
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
@@ -89,7 +91,9 @@ def compose(
     )
 
     leaving = Leaving()
-    routers = _adapters(settings, service, registry, tokenizer, leaving)
+    in_flight = BytesInFlight(settings.max_bodies_bytes)
+    bodies = BodyReader(_body_limits(settings), sandbox, in_flight)
+    routers = _adapters(settings, service, registry, tokenizer, leaving, bodies)
     app = Documented(
         title="triton-openai",
         responses=ERRORS,
@@ -102,6 +106,7 @@ def compose(
         ],
     )
     app.state.leaving = leaving
+    app.state.in_flight = in_flight
     errors.install(app)
     for router in (*routers, operations.routes(registry, metrics)):
         app.include_router(router)
@@ -127,9 +132,9 @@ def _adapters(
     registry: Registry,
     tokenizer: Tokenizer,
     leaving: Leaving,
+    bodies: BodyReader,
 ) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
-    bodies = BodyLimits(bytes=settings.max_request_bytes, depth=settings.max_json_depth)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     asking = Asking(
         registry,
@@ -143,15 +148,22 @@ def _adapters(
         leaving,
         origins=settings.cors_origins,
         max_requests=settings.max_socket_requests,
-        body_limits=bodies,
+        bodies=bodies,
     )
     return (
-        openai_routes.routes(answers, registry, asking, limits=bodies),
+        openai_routes.routes(answers, registry, asking, bodies=bodies),
         socket,
-        openai_render.routes(service, tokenizer, asking, limits=bodies),
-        plain_routes.routes(answers, registry, limits=bodies),
-        tokens_routes.routes(service, tokenizer, registry, limits=bodies),
+        openai_render.routes(service, tokenizer, asking, bodies=bodies),
+        plain_routes.routes(answers, registry, bodies=bodies),
+        tokens_routes.routes(service, tokenizer, registry, bodies=bodies),
         dynamo.routes(registry),
+    )
+
+
+def _body_limits(settings: Settings) -> BodyLimits:
+    return BodyLimits(
+        bytes=settings.max_request_bytes,
+        json=JsonLimits(depth=settings.max_json_depth, values=settings.max_json_values),
     )
 
 

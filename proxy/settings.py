@@ -84,7 +84,10 @@ class Settings(BaseSettings):
     idle_connection_timeout_s: Seconds = 120.0
     drain_timeout_s: Seconds = 30.0
     triton_start_timeout_s: Seconds = 120.0
-    max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 10.0
+    request_body_timeout_s: Seconds = 60.0  # from a request's head to the end of its body
+    max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 2.0
+    max_bodies_mb: Annotated[float, Field(gt=0, le=65_536)] = 64.0  # all bodies of one process
+    max_json_values: AtMost = 200_000  # list items and object members of one body
     max_json_depth: Annotated[int, Field(ge=4, le=150)] = 100  # arrays and objects in each other
     max_stops: AtMost = 16  # stop strings, and stop token ids
     max_stop_bytes: AtMost = 4096  # of all stop strings together, in UTF-8
@@ -159,6 +162,15 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _a_body_fits_among_all(self) -> Settings:
+        if self.max_bodies_mb < self.max_request_size_mb:
+            raise ValueError(
+                f"MAX_BODIES_MB={self.max_bodies_mb:g} is less than one body of "
+                f"MAX_REQUEST_SIZE_MB={self.max_request_size_mb:g}: raise it, or lower the other"
+            )
+        return self
+
     @property
     def concurrent_requests(self) -> int | None:
         """At most; None is no limit. One folder on one CPU has one by default, a registry none."""
@@ -169,6 +181,10 @@ class Settings(BaseSettings):
     @property
     def max_request_bytes(self) -> int:
         return int(self.max_request_size_mb * 1_000_000)
+
+    @property
+    def max_bodies_bytes(self) -> int:
+        return int(self.max_bodies_mb * 1_000_000)
 
     @property
     def triton_target(self) -> str:

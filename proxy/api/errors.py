@@ -19,7 +19,9 @@ logger = structlog.get_logger(__name__)
 STATUS_BY_CODE = {
     "model_not_found": 404,
     "request_too_large": 413,
+    "request_timeout": 408,
     "unsupported_encoding": 415,
+    "unsupported_content_type": 415,
     "invalid_schema": 422,
     "schema_violation": 422,
     "rate_limit_exceeded": 429,

@@ -12,14 +12,20 @@ from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from proxy.access.leaving import Leaving
-from proxy.api import body, errors
+from proxy.api import errors
 from proxy.api.answer import in_words
-from proxy.api.body import BodyLimits
+from proxy.api.body import BodyReader
 from proxy.api.framing import Annotation, Part, Payload
 from proxy.api.openai.asking import Asking
-from proxy.api.openai.socket_bodies import CancelBody, SocketChatBody, SocketMessage
+from proxy.api.openai.socket_bodies import AnyMessage, CancelBody, SocketChatBody, SocketMessage
 from proxy.domain.delivery import Delivery
-from proxy.domain.errors import InvalidRequest, RateLimited, ShuttingDown, echoed
+from proxy.domain.errors import (
+    InvalidRequest,
+    RateLimited,
+    RequestError,
+    ShuttingDown,
+    echoed,
+)
 from proxy.service import Service
 from proxy.telemetry import line
 
@@ -34,7 +40,7 @@ def routes(
     *,
     origins: tuple[str, ...],
     max_requests: int,
-    body_limits: BodyLimits,
+    bodies: BodyReader,
 ) -> APIRouter:
     """`origins`: web pages that may connect, beside those of this server itself."""
     router = APIRouter()
@@ -45,7 +51,7 @@ def routes(
             await websocket.close(FORBIDDEN_ORIGIN)  # before it is accepted: a 403
             return
         socket = ChatSocket(
-            websocket, service, asking, leaving, max_requests=max_requests, body_limits=body_limits
+            websocket, service, asking, leaving, max_requests=max_requests, bodies=bodies
         )
         await socket.serve()
 
@@ -63,14 +69,16 @@ class ChatSocket:
         leaving: Leaving,
         *,
         max_requests: int,
-        body_limits: BodyLimits,
+        bodies: BodyReader,
     ) -> None:
         self._websocket = websocket
         self._service = service
         self._asking = asking
         self._leaving = leaving
         self._max_requests = max_requests
-        self._body_limits = body_limits
+        self._bodies = bodies
+        client = websocket.client
+        self._caller = client.host if client else ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: dict[str | None, asyncio.Task[None]] = {}  # by request_id
 
@@ -112,7 +120,7 @@ class ChatSocket:
 
     async def _take(self, data: bytes) -> None:
         try:
-            asked = body.parse(data, SocketMessage, limits=self._body_limits).root
+            asked = (await self._bodies.parse(data, SocketMessage, self._caller)).root
             if isinstance(asked, CancelBody):
                 await self._cancel(asked.request_id)
             else:
@@ -121,7 +129,7 @@ class ChatSocket:
             raise
         except Exception as error:
             with line.written(method="WEBSOCKET", path=PATH):
-                await self._send(_error_message(error), _request_id_in(data))
+                await self._send(_error_message(error), await self._request_id_in(data))
 
     def _begin(self, asked: SocketChatBody) -> None:
         """Raises ProxyError: its id is taken, too many run, or the server is about to stop."""
@@ -142,6 +150,13 @@ class ChatSocket:
         self._running[key] = task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _request_id_in(self, data: bytes) -> str | None:
+        """Of a refused message, so that the refusal can name it. Messages over the limits have
+        none."""
+        with suppress(RequestError):
+            return (await self._bodies.parse(data, AnyMessage, self._caller)).request_id
+        return None
 
     async def _cancel(self, request_id: str | None) -> None:
         """What it does not find has just ended, and said so."""
@@ -208,15 +223,6 @@ def _message(part: Part) -> Payload:
 
 def _error_message(error: Exception) -> Payload:
     return {"type": "error", **errors.body_of(error)}
-
-
-def _request_id_in(data: bytes) -> str | None:
-    """Of a message that was refused, so that the refusal may name it."""
-    try:
-        found = orjson.loads(data)["request_id"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return found if isinstance(found, str) else None
 
 
 def _may_connect(websocket: WebSocket, origins: tuple[str, ...]) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from proxy.api import body, ndjson, sse
+from proxy.api import ndjson, sse
 from proxy.api.answer import Answers
-from proxy.api.body import BodyLimits
+from proxy.api.body import BodyReader
 from proxy.api.document import documented
 from proxy.api.plain import chat
 from proxy.api.plain.chat import PlainChatBody, PlainRenderer
@@ -21,12 +21,12 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
 
-def routes(answers: Answers, registry: Registry, *, limits: BodyLimits) -> APIRouter:
+def routes(answers: Answers, registry: Registry, *, bodies: BodyReader) -> APIRouter:
     router = APIRouter(prefix="/chat")
     takes = documented(PlainChatBody)
 
     async def asked(http: Request) -> GenerationRequest:
-        given = await body.read(http, PlainChatBody, limits=limits)
+        given = await bodies.read(http, PlainChatBody)
         return chat.to_domain(given, registry.default().name)
 
     @router.post("/json", openapi_extra=takes)
