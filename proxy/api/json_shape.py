@@ -16,7 +16,7 @@ CHEAP_BYTES = 256_000
 CHEAP_ESCAPES = 10_000
 CHEAP_QUOTES = 3_000
 CHEAP_MARKS = 4_000  # commas and opening brackets; arguments of tool calls are JSON in a string
-CHEAP_CONTAINERS = 200
+CHEAP_CONTAINERS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
