@@ -20,6 +20,7 @@ from proxy.api.body import BodyLimits, BodyReader
 from proxy.api.bytes_in_flight import BytesInFlight
 from proxy.api.direct import Direct
 from proxy.api.document import ERRORS, Documented
+from proxy.api.hosts import AllowedHosts, Hosts
 from proxy.api.json_shape import JsonLimits
 from proxy.api.middleware import HeadAsGet, RequestContext
 from proxy.api.openai import render as openai_render
@@ -39,6 +40,7 @@ from proxy.server_tools.http_tools import HttpTools
 from proxy.service import Service
 from proxy.settings import Settings, environment
 from proxy.structured.schema import SchemaLimits
+from proxy.telemetry.loop_lag import LoopLag
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
 from proxy.time_limits import TimeLimits
@@ -81,6 +83,7 @@ def compose(
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     metrics, registry = Metrics(shared), Registry(entries)
+    lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = Service(
         registry,
         engine,
@@ -97,11 +100,12 @@ def compose(
     app = Documented(
         title="triton-openai",
         responses=ERRORS,
-        lifespan=lambda _: _running(engine, catalog, registry, metrics),
+        lifespan=lambda _: _running(engine, catalog, registry, metrics, lag),
         middleware=[
             *_cors(settings.cors_origins),
             Middleware(HeadAsGet),
             Middleware(RequestContext, metrics=metrics),
+            Middleware(AllowedHosts, hosts=Hosts(settings.allowed_hosts)),
             Middleware(Direct, routers=routers),
         ],
     )
@@ -115,12 +119,13 @@ def compose(
 
 @asynccontextmanager
 async def _running(
-    engine: Engine, catalog: Catalog, registry: Registry, metrics: Metrics
+    engine: Engine, catalog: Catalog, registry: Registry, metrics: Metrics, lag: LoopLag
 ) -> AsyncIterator[None]:
     async with engine:
         await readiness.refresh(catalog, registry)  # before it listens: others may listen with it
         watching = asyncio.create_task(readiness.watch(catalog, registry, metrics))
-        yield
+        with lag.measured():
+            yield
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
@@ -147,6 +152,7 @@ def _adapters(
         asking,
         leaving,
         origins=settings.cors_origins,
+        hosts=Hosts(settings.allowed_hosts),
         max_requests=settings.max_socket_requests,
         bodies=bodies,
     )

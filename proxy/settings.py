@@ -25,6 +25,7 @@ ReasoningField = Literal["reasoning", "reasoning_content"]
 REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning", "reasoning_content")
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
+HOST = re.compile(r"\*|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
 
 
@@ -47,6 +48,8 @@ class Settings(BaseSettings):
     # auto: batch on four cores and fewer, see launch/scheduling.py
     cpu_scheduling: CpuScheduling = "auto"
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()  # `*`, or origins between commas
+    # names of this server besides IP addresses and names that no public DNS has; `*` for all
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
 
     # the tritonserver that is started here, or the remote one that `proxy --triton` names
     triton_host: Literal["127.0.0.1", "0.0.0.0"] = "127.0.0.1"  # it has no access control
@@ -101,6 +104,7 @@ class Settings(BaseSettings):
     max_schema_depth: Annotated[int, Field(ge=1, le=128)] = 64  # in levels of JSON
     max_schema_properties: AtMost = 5_000
 
+    loop_lag_warn_ms: Annotated[float, Field(ge=1, le=60_000)] = 50.0  # a longer lag is logged
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal
 
@@ -118,7 +122,7 @@ class Settings(BaseSettings):
                 )
         return given
 
-    @field_validator("cors_origins", "reasoning_fields", mode="before")
+    @field_validator("cors_origins", "allowed_hosts", "reasoning_fields", mode="before")
     @classmethod
     def _listed(cls, given: Any) -> Any:
         if not isinstance(given, str):
@@ -132,6 +136,14 @@ class Settings(BaseSettings):
             if not ORIGIN.fullmatch(origin):
                 raise ValueError(f"{origin!r} is no origin such as https://example.com, and not *")
         return origins
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not HOST.fullmatch(host):
+                raise ValueError(f"{host!r} is no host name such as api.example.com, and not *")
+        return hosts
 
     @model_validator(mode="after")
     def _one_source_of_models(self) -> Settings:

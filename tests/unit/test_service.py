@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.access.concurrency import Concurrency
 from proxy.domain.completion import fold
+from proxy.domain.engine import NotReady
 from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited, UnknownModel
 from proxy.domain.events import OutputEvent
 from proxy.domain.model import LoadedModel, ModelCard
@@ -174,6 +175,6 @@ def test_an_unknown_model_is_refused_at_once():
 
 def test_a_suspended_registry_refuses_with_the_reason():
     registry = ready()
-    registry.suspend("Triton is away")
+    registry.suspend(NotReady("at 10.0.0.1:8001", "Triton is away"))
     with pytest.raises(ModelUnavailable, match="Triton is away"):
         service(ScriptedEngine(), registry).generate(request())

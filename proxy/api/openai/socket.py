@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from urllib.parse import urlsplit
 
 import orjson
+import structlog
 from fastapi import APIRouter, WebSocket
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
@@ -16,6 +16,8 @@ from proxy.api import errors
 from proxy.api.answer import in_words
 from proxy.api.body import BodyReader
 from proxy.api.framing import Annotation, Part, Payload
+from proxy.api.hosts import Hosts
+from proxy.api.middleware import new_request_id
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.socket_bodies import AnyMessage, CancelBody, SocketChatBody, SocketMessage
 from proxy.domain.delivery import Delivery
@@ -25,9 +27,13 @@ from proxy.domain.errors import (
     RequestError,
     ShuttingDown,
     echoed,
+    in_short,
 )
 from proxy.service import Service
 from proxy.telemetry import line
+from proxy.telemetry.loop_lag import name_task
+
+logger = structlog.get_logger(__name__)
 
 PATH = "/v1/chat/completions/ws"
 GOING_AWAY, FORBIDDEN_ORIGIN, RESTART = 1001, 1008, 1012
@@ -39,15 +45,16 @@ def routes(
     leaving: Leaving,
     *,
     origins: tuple[str, ...],
+    hosts: Hosts,
     max_requests: int,
     bodies: BodyReader,
 ) -> APIRouter:
-    """`origins`: web pages that may connect, beside those of this server itself."""
+    """`origins`: web pages that may connect, besides those of this server itself."""
     router = APIRouter()
 
     @router.websocket(PATH)
     async def chat_socket(websocket: WebSocket) -> None:
-        if not _may_connect(websocket, origins):
+        if not _may_connect(websocket, origins, hosts):
             await websocket.close(FORBIDDEN_ORIGIN)  # before it is accepted: a 403
             return
         socket = ChatSocket(
@@ -168,6 +175,9 @@ class ChatSocket:
                 await self._send({"type": "done"}, key)
 
     async def _answer(self, asked: SocketChatBody) -> None:
+        request_id = new_request_id()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        name_task(request_id, PATH)
         with line.written(method="WEBSOCKET", path=PATH), suppress(WebSocketDisconnect):
             try:
                 last = await self._streamed(asked)
@@ -225,9 +235,12 @@ def _error_message(error: Exception) -> Payload:
     return {"type": "error", **errors.body_of(error)}
 
 
-def _may_connect(websocket: WebSocket, origins: tuple[str, ...]) -> bool:
-    """Browsers name the page's origin, and let any page connect: it is the server that refuses."""
+def _may_connect(websocket: WebSocket, origins: tuple[str, ...], hosts: Hosts) -> bool:
+    """Browsers let any page connect and only name its origin: the server has to refuse."""
     origin = websocket.headers.get("origin")
     if origin is None or "*" in origins or origin in origins:
         return True
-    return urlsplit(origin).netloc == websocket.headers.get("host")
+    if hosts.is_own_origin(origin, websocket.headers.get("host", "")):
+        return True
+    logger.info("socket refused", origin=in_short(origin))
+    return False
