@@ -21,9 +21,12 @@ from proxy.access.leaving import Leaving
 from proxy.access.products import ProductLimits
 from proxy.api import dynamo, errors, operations
 from proxy.api.answer import Answers
-from proxy.api.body import BodyLimits
+from proxy.api.body import BodyLimits, BodyReader
+from proxy.api.bytes_in_flight import BytesInFlight
 from proxy.api.direct import Direct
 from proxy.api.document import ERRORS, Documented
+from proxy.api.hosts import AllowedHosts, Hosts
+from proxy.api.json_shape import JsonLimits
 from proxy.api.middleware import HeadAsGet, RequestContext
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
@@ -44,6 +47,7 @@ from proxy.settings import Settings, environment
 from proxy.structured.asked import GuideLimits
 from proxy.structured.examiner import Examiner
 from proxy.structured.schema import SchemaLimits
+from proxy.telemetry.loop_lag import LoopLag
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
 from proxy.time_limits import TimeLimits
@@ -100,6 +104,7 @@ def compose(
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     metrics, registry = Metrics(shared), Registry(entries)
+    lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = Service(
         registry,
         engine,
@@ -114,19 +119,23 @@ def compose(
     asked = BoundedTokenizer(
         tokenizer, Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
     )
-    routers = _adapters(settings, service, registry, asked, sandbox, leaving)
+    in_flight = BytesInFlight(settings.max_bodies_bytes)
+    bodies = BodyReader(_body_limits(settings), sandbox, in_flight)
+    routers = _adapters(settings, service, registry, asked, sandbox, leaving, bodies)
     app = Documented(
         title="triton-openai",
         responses=ERRORS,
-        lifespan=lambda _: _running(engine, catalog, registry, metrics, sandbox),
+        lifespan=lambda _: _running(engine, catalog, registry, metrics, sandbox, lag),
         middleware=[
             *_cors(settings.cors_origins),
             Middleware(HeadAsGet),
             Middleware(RequestContext, metrics=metrics),
+            Middleware(AllowedHosts, hosts=Hosts(settings.allowed_hosts)),
             Middleware(Direct, routers=routers),
         ],
     )
     app.state.leaving = leaving
+    app.state.in_flight = in_flight
     errors.install(app)
     for router in (*routers, operations.routes(registry, metrics)):
         app.include_router(router)
@@ -135,7 +144,12 @@ def compose(
 
 @asynccontextmanager
 async def _running(
-    engine: Engine, catalog: Catalog, registry: Registry, metrics: Metrics, sandbox: Sandbox
+    engine: Engine,
+    catalog: Catalog,
+    registry: Registry,
+    metrics: Metrics,
+    sandbox: Sandbox,
+    lag: LoopLag,
 ) -> AsyncIterator[None]:
     async with engine:
         await readiness.refresh(catalog, registry)  # before it listens: others may listen with it
@@ -143,7 +157,8 @@ async def _running(
             asyncio.create_task(readiness.watch(catalog, registry, metrics)),
             asyncio.create_task(sandbox.start()),
         ]
-        yield
+        with lag.measured():
+            yield
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
@@ -156,9 +171,9 @@ def _adapters(
     tokenizer: Tokenizer,
     sandbox: Sandbox,
     leaving: Leaving,
+    bodies: BodyReader,
 ) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
-    bodies = BodyLimits(bytes=settings.max_request_bytes, depth=settings.max_json_depth)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     sizes = _limits(settings)
     asking = Asking(
@@ -173,15 +188,16 @@ def _adapters(
         asking,
         leaving,
         origins=settings.cors_origins,
+        hosts=Hosts(settings.allowed_hosts),
         max_requests=settings.max_socket_requests,
-        body_limits=bodies,
+        bodies=bodies,
     )
     return (
-        openai_routes.routes(answers, registry, asking, limits=bodies),
+        openai_routes.routes(answers, registry, asking, bodies=bodies),
         socket,
-        openai_render.routes(service, tokenizer, asking, limits=bodies),
-        plain_routes.routes(answers, registry, sizes, limits=bodies),
-        tokens_routes.routes(service, tokenizer, registry, sizes, limits=bodies),
+        openai_render.routes(service, tokenizer, asking, bodies=bodies),
+        plain_routes.routes(answers, registry, sizes, bodies=bodies),
+        tokens_routes.routes(service, tokenizer, registry, sizes, bodies=bodies),
         dynamo.routes(registry),
     )
 
@@ -199,6 +215,13 @@ def _access(settings: Settings, tokenizer: Tokenizer, shared: Path | None) -> Ac
         ),
         isolates_caches=settings.isolate_prefix_caches,
         hides_cached_tokens=not settings.report_cached_tokens,
+    )
+
+
+def _body_limits(settings: Settings) -> BodyLimits:
+    return BodyLimits(
+        bytes=settings.max_request_bytes,
+        json=JsonLimits(depth=settings.max_json_depth, values=settings.max_json_values),
     )
 
 

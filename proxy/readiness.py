@@ -38,9 +38,9 @@ async def refresh(catalog: Catalog, registry: Registry, *, rereads: bool = False
             return
         loaded = await catalog.load()
     except NotReady as error:
-        if str(error) != before:
+        if before is None or str(error) != str(before):
             logger.warning("not ready", reason=str(error))
-        registry.suspend(str(error))
+        registry.suspend(error)
     else:
         if registry.serve(loaded):
             logger.info("ready", models=[model.name for model in loaded])

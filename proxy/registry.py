@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from build_engines.models_file import ModelEntry
+from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable, UnknownModel
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.request import Sampling
@@ -13,7 +14,7 @@ from proxy.domain.server_tools import ServerTool, ServerTools
 
 
 class Registry:
-    """Cards stay known while Triton is away; `why_not_ready` then says what is wrong.
+    """Cards stay known while Triton is away; `why_not_ready` then gives the reason.
 
     `policy`: entries by Triton model name. A loaded model without an entry is served as it is.
     """
@@ -23,10 +24,10 @@ class Registry:
         self._loaded: list[LoadedModel] = []
         self._cards: tuple[ModelCard, ...] = ()
         self._by_name: dict[str, ModelCard] = {}
-        self._why_not_ready: str | None = "Triton has not been reached yet"
+        self._why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
 
     @property
-    def why_not_ready(self) -> str | None:
+    def why_not_ready(self) -> NotReady | None:
         """None when every model can be served."""
         return self._why_not_ready
 
@@ -43,8 +44,8 @@ class Registry:
         self._by_name = {name: card for card in self._cards for name in (card.name, *card.aliases)}
         return True
 
-    def suspend(self, reason: str) -> None:
-        """Triton is away, or does not fit; `reason` is for operators and callers."""
+    def suspend(self, reason: NotReady) -> None:
+        """Triton is away, or does not fit."""
         self._why_not_ready = reason
 
     def cards(self) -> tuple[ModelCard, ...]:
@@ -91,7 +92,8 @@ class Registry:
         return card
 
     def _unavailable(self) -> ModelUnavailable:
-        return ModelUnavailable(f"The model is not available at present: {self._why_not_ready}.")
+        category = self._why_not_ready and self._why_not_ready.category
+        return ModelUnavailable(f"The model is not available at present: {category}.")
 
 
 def _cards(model: LoadedModel, entry: ModelEntry | None) -> Iterator[ModelCard]:

@@ -33,6 +33,7 @@ REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning", "reasoning_content"
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
 TRITON_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
+HOST = re.compile(r"\*|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
 
 
@@ -55,6 +56,8 @@ class Settings(BaseSettings):
     # auto: batch on four cores and fewer, see launch/scheduling.py
     cpu_scheduling: CpuScheduling = "auto"
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()  # `*`, or origins between commas
+    # names of this server besides IP addresses and names that no public DNS has; `*` for all
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
 
     # the tritonserver that is started here, or the remote one that `proxy --triton` names
     triton_host: Literal["127.0.0.1", "0.0.0.0"] = "127.0.0.1"  # it has no access control
@@ -106,7 +109,10 @@ class Settings(BaseSettings):
     idle_connection_timeout_s: Seconds = 120.0
     drain_timeout_s: Seconds = 30.0
     triton_start_timeout_s: Seconds = 120.0
-    max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 10.0
+    request_body_timeout_s: Seconds = 60.0  # from a request's head to the end of its body
+    max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 2.0
+    max_bodies_mb: Annotated[float, Field(gt=0, le=65_536)] = 64.0  # all bodies of one process
+    max_json_values: AtMost = 200_000  # list items and object members of one body
     max_json_depth: Annotated[int, Field(ge=4, le=150)] = 100  # arrays and objects in each other
     max_stops: AtMost = 16  # stop strings, and stop token ids
     max_stop_bytes: AtMost = 4096  # of all stop strings together, in UTF-8
@@ -124,6 +130,7 @@ class Settings(BaseSettings):
     max_guided_choices: AtMost = 1_024  # texts of one list of choices
     max_guided_choices_bytes: AtMost = 65_536  # of all of them together
 
+    loop_lag_warn_ms: Annotated[float, Field(ge=1, le=60_000)] = 50.0  # a longer lag is logged
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal
 
@@ -141,7 +148,7 @@ class Settings(BaseSettings):
                 )
         return given
 
-    @field_validator("cors_origins", "reasoning_fields", mode="before")
+    @field_validator("cors_origins", "allowed_hosts", "reasoning_fields", mode="before")
     @classmethod
     def _listed(cls, given: Any) -> Any:
         if not isinstance(given, str):
@@ -155,6 +162,14 @@ class Settings(BaseSettings):
             if not ORIGIN.fullmatch(origin):
                 raise ValueError(f"{origin!r} is no origin such as https://example.com, and not *")
         return origins
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not HOST.fullmatch(host):
+                raise ValueError(f"{host!r} is no host name such as api.example.com, and not *")
+        return hosts
 
     @model_validator(mode="after")
     def _one_source_of_models(self) -> Settings:
@@ -200,6 +215,15 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _a_body_fits_among_all(self) -> Settings:
+        if self.max_bodies_mb < self.max_request_size_mb:
+            raise ValueError(
+                f"MAX_BODIES_MB={self.max_bodies_mb:g} is less than one body of "
+                f"MAX_REQUEST_SIZE_MB={self.max_request_size_mb:g}: raise it, or lower the other"
+            )
+        return self
+
     @property
     def concurrent_requests(self) -> int | None:
         """At most; None is no limit. One folder on one CPU has one by default, a registry none."""
@@ -210,6 +234,10 @@ class Settings(BaseSettings):
     @property
     def max_request_bytes(self) -> int:
         return int(self.max_request_size_mb * 1_000_000)
+
+    @property
+    def max_bodies_bytes(self) -> int:
+        return int(self.max_bodies_mb * 1_000_000)
 
     @property
     def triton_target(self) -> str:

@@ -1,44 +1,93 @@
-"""A request's bytes -> a checked pydantic model, and pydantic's errors -> ours."""
+"""A request's bytes -> a checked pydantic model."""
 
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TypeVar
 
+from anyio import CancelScope
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
-from proxy.api import json_depth
-from proxy.api.refused_fields import WHAT_TO_DO
-from proxy.domain.errors import ECHO_AT_MOST, InvalidRequest, RequestError, echoed
+from proxy.api import json_shape
+from proxy.api.bytes_in_flight import ArrivingBody, BytesInFlight, no_room
+from proxy.api.caller import caller_of
+from proxy.api.json_shape import JsonLimits
+from proxy.api.validation_errors import FieldError as FieldError
+from proxy.api.validation_errors import refusal
+from proxy.domain.errors import InvalidRequest, RequestError, echoed
+from proxy.domain.sandbox import Sandbox, TooCostly
 
-LISTED_AT_MOST = 10
 Body = TypeVar("Body", bound=BaseModel)
-
-
-class FieldError(ValueError):
-    """What a validator raises when the fault is one field's.
-
-    A model's validator names it in `param` and in the message, a field's own has None.
-    """
-
-    def __init__(self, param: str | None, message: str, *, code: str = "invalid_parameter") -> None:
-        super().__init__(message)
-        self.param = param
-        self.code = code
+JSON_TYPE = "application/json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyLimits:
-    """`depth`: of arrays and objects in each other."""
+    """Of one HTTP body or WebSocket message."""
 
-    bytes: int = 10_000_000
-    depth: int = 100
+    bytes: int = 2_000_000
+    json: JsonLimits = field(default_factory=JsonLimits)
 
 
-async def read(request: Request, kind: type[Body], *, limits: BodyLimits) -> Body:
-    """Raises RequestError: compressed, too large, too deep, not JSON, or not of this shape."""
+class BodyReader:
+    """Reads and parses the bodies of all routes.
+
+    `in_flight`: what all bodies of this process may take before they are parsed.
+    """
+
+    def __init__(self, limits: BodyLimits, sandbox: Sandbox, in_flight: BytesInFlight) -> None:
+        self.limits = limits
+        self._sandbox = sandbox
+        self._in_flight = in_flight
+
+    async def read(self, request: Request, kind: type[Body]) -> Body:
+        """Raises RequestError: compressed, no JSON by its type, or as `parse` does."""
+        _check_headers(request, self.limits)
+        with CancelScope() as reading:
+            body = self._in_flight.arriving(reading.cancel)
+            try:
+                data = await _received(request, body, self.limits)
+                body.complete()
+                return await self.parse(data, kind, caller_of(request.scope))
+            finally:
+                body.close()
+        raise no_room()  # the scope was cancelled
+
+    async def parse(self, data: bytes, kind: type[Body], caller: str) -> Body:
+        """Parses on the event loop only what cannot take long.
+
+        Raises:
+            RequestError: too large, too much structure, too costly, no JSON, or not of this shape.
+        """
+        if len(data) > self.limits.bytes or json_shape.is_cheap(data):
+            return parse(data, kind, limits=self.limits)
+        try:
+            return await self._sandbox.run(caller, parse, data, kind, limits=self.limits)
+        except TooCostly as error:
+            raise InvalidRequest(
+                f"The body cannot be checked: {error}.", code="invalid_json", param=None
+            ) from error
+
+
+async def _received(request: Request, body: ArrivingBody, limits: BodyLimits) -> bytes:
+    """Raises RequestError, ClientDisconnect. Stops reading beyond the limit."""
+    pieces, size, has_more = [], 0, True
+    while has_more and size <= limits.bytes:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        piece = message.get("body", b"")
+        body.add(len(piece))
+        pieces.append(piece)
+        size += len(piece)
+        has_more = message.get("more_body", False)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _check_headers(request: Request, limits: BodyLimits) -> None:
     coding = request.headers.get("content-encoding", "identity")
     if coding.lower() not in ("", "identity"):
         raise RequestError(
@@ -46,32 +95,36 @@ async def read(request: Request, kind: type[Body], *, limits: BodyLimits) -> Bod
             code="unsupported_encoding",
             param=None,
         )
+    if "origin" in request.headers and not _is_json(request.headers.get("content-type", "")):
+        given = request.headers.get("content-type", "")
+        raise RequestError(
+            f"The Content-Type of a request from a web page must be {JSON_TYPE} (given: "
+            f"{echoed(given)}).",
+            code="unsupported_content_type",
+            param=None,
+        )
     announced = request.headers.get("content-length", "0")  # the HTTP parser lets only digits pass
     if int(announced) > limits.bytes:
         raise _too_large(limits)
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > limits.bytes:
-            break
-    return parse(bytes(data), kind, limits=limits)
+
+
+def _is_json(content_type: str) -> bool:
+    """Browsers send such a type to another origin only after CORS has allowed it."""
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == JSON_TYPE or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
-    """Raises as `read` does, of what is not compressed."""
+    """Raises RequestError: too large, too much structure, no JSON, or not of this shape."""
     if len(data) > limits.bytes:
         raise _too_large(limits)
     data = data.removeprefix(codecs.BOM_UTF8)  # as RFC 8259, 8.1 allows
-    if json_depth.exceeds(data, limits.depth):
-        raise InvalidRequest(
-            f"The body's arrays and objects are nested more than {limits.depth} deep.",
-            code="invalid_json",
-            param=None,
-        )
+    if fault := json_shape.fault(data, limits.json):
+        raise InvalidRequest(f"The body {fault}.", code="invalid_json", param=None)
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        raise _refusal(error) from error
+        raise refusal(error) from error
 
 
 def _too_large(limits: BodyLimits) -> RequestError:
@@ -80,66 +133,3 @@ def _too_large(limits: BodyLimits) -> RequestError:
         code="request_too_large",
         param=None,
     )
-
-
-def _refusal(error: ValidationError) -> InvalidRequest:
-    """The first problem gives code and param; at most ten are told."""
-    problems = error.errors(include_url=False)
-    first = problems[0]
-    if first["type"] == "json_invalid":
-        reason = first["ctx"]["error"]
-        return InvalidRequest(
-            f"The body is not valid JSON: {reason}", code="invalid_json", param=None
-        )
-    told = [_told(problem) for problem in problems[:LISTED_AT_MOST]]
-    if len(problems) > LISTED_AT_MOST:
-        told.append(f"and {len(problems) - LISTED_AT_MOST} more")
-    path = _param(first)
-    return InvalidRequest("; ".join(told), code=_code(first, path), param=path or None)
-
-
-def _param(problem: Any) -> str:
-    raised = problem.get("ctx", {}).get("error")
-    named = raised.param if isinstance(raised, FieldError) else None
-    return named or _path(problem["loc"])
-
-
-def _told(problem: Any) -> str:
-    path = _path(problem["loc"])
-    raised = problem.get("ctx", {}).get("error")
-    if isinstance(raised, FieldError) and raised.param is not None:
-        return str(raised)
-    match problem["type"]:
-        case "missing":
-            return f"Missing required parameter: '{path}'"
-        case "extra_forbidden":
-            told = f"Unsupported parameter: '{path}' is not supported by this server"
-            return f"{told}: {WHAT_TO_DO[path]}" if path in WHAT_TO_DO else told
-        case _:
-            reason = problem["msg"].removeprefix("Value error, ")
-            value = echoed(problem["input"])
-            return f"Invalid value for '{path or 'body'}': {reason} (given: {value})"
-
-
-def _code(problem: Any, path: str) -> str:
-    kind, raised = problem["type"], problem.get("ctx", {}).get("error")
-    if isinstance(raised, FieldError):
-        return raised.code
-    if kind == "extra_forbidden":
-        return "unsupported_parameter"
-    if path.startswith("messages"):
-        return (
-            "missing_parameter" if (kind, path) == ("missing", "messages") else "invalid_messages"
-        )
-    return "missing_parameter" if kind == "missing" else "invalid_parameter"
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    """("messages", 2, "<parts>", "content") -> messages[2].content; `<…>` are union tags."""
-    path = ""
-    for part in location:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif not part.startswith("<") and part != "[key]":
-            path += f".{part}" if path else part
-    return path[:ECHO_AT_MOST]

@@ -1,5 +1,5 @@
-"""The OpenAPI document. Bodies are parsed by `body.read`, and answers are responses as they are,
-so FastAPI sees neither itself.
+"""The OpenAPI document. Routes read bodies with a `BodyReader` and return responses, so FastAPI
+sees neither itself.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from proxy.domain.errors import ProxyError, RateLimited, RequestError
+from proxy.domain.errors import ProxyError, RateLimited, RequestError, in_short
 from proxy.telemetry import line
 
 logger = structlog.get_logger(__name__)
@@ -19,7 +19,10 @@ logger = structlog.get_logger(__name__)
 STATUS_BY_CODE = {
     "model_not_found": 404,
     "request_too_large": 413,
+    "request_timeout": 408,
+    "unknown_host": 421,
     "unsupported_encoding": 415,
+    "unsupported_content_type": 415,
     "invalid_schema": 422,
     "schema_violation": 422,
     "guide_too_slow": 422,
@@ -30,16 +33,21 @@ STATUS_BY_CODE = {
     "engine_stalled": 504,
 }
 RETRY_AFTER_S = 1.0
+INTERNAL = "The server had an error while processing the request."
+LONGEST_DETAIL = 10_000  # characters
 # For a base URL without its /v1 or with two, and for SDKs that ask for /v1/responses by default.
 WHERE_IT_IS = "OpenAI's API is at /v1/chat/completions, /v1/completions and /v1/models."
 
 
 def body_of(error: Exception) -> dict[str, Any]:
-    """The JSON body. What is not a ProxyError is told to the log, not to the caller."""
+    """The JSON body. Foreign errors and details go to the log; the caller gets the request id."""
     if not isinstance(error, ProxyError):
         logger.error("internal error", exc_info=error)
-        error = ProxyError("The server had an error while processing the request.")
-    return _body(error.message, _kind(error), error.param, error.code)
+        return _body(_with_id(INTERNAL), "server_error", None, ProxyError.code)
+    if error.detail is None:
+        return _body(error.message, _kind(error), error.param, error.code)
+    logger.error("request failed", code=error.code, detail=error.detail[:LONGEST_DETAIL])
+    return _body(_with_id(error.message), _kind(error), error.param, error.code)
 
 
 def response_of(error: Exception) -> Response:
@@ -66,6 +74,11 @@ def _kind(error: ProxyError) -> str:
     return "server_error"
 
 
+def _with_id(message: str) -> str:
+    request_id = structlog.contextvars.get_contextvars().get("request_id")
+    return message if request_id is None else f"{message} (request id: {request_id})"
+
+
 async def _on_error(_: Request, error: Exception) -> Response:
     return response_of(error)
 
@@ -73,7 +86,7 @@ async def _on_error(_: Request, error: Exception) -> Response:
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     """Starlette's own: no such route, no such method."""
     assert isinstance(error, HTTPException)
-    status, where = error.status_code, f"{request.method} {request.url.path}"
+    status, where = error.status_code, in_short(f"{request.method} {request.url.path}")
     code = {404: "unknown_url", 405: "method_not_allowed"}.get(status)
     message = {
         404: f"Invalid URL ({where}). {WHERE_IT_IS}",

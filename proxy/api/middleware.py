@@ -12,7 +12,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.api import errors
+from proxy.domain.errors import in_short
 from proxy.telemetry import line
+from proxy.telemetry.loop_lag import name_task
 from proxy.telemetry.metrics import Metrics
 
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
@@ -43,9 +45,11 @@ class RequestContext:
             await self._app(scope, receive, send)
             return
         request_id = _request_id(scope)
+        method, path = in_short(scope["method"]), in_short(scope["path"])
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
+        name_task(request_id.decode(), path)
         try:
-            with line.written(method=scope["method"], path=scope["path"]):
+            with line.written(method=method, path=path):
                 await self._answer(scope, receive, send, request_id)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
@@ -80,4 +84,8 @@ def _request_id(scope: Scope) -> bytes:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and USABLE_ID.fullmatch(value):
             return bytes(value)
-    return f"req_{uuid.uuid4().hex}".encode()
+    return new_request_id().encode()
+
+
+def new_request_id() -> str:
+    return f"req_{uuid.uuid4().hex}"

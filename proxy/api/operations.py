@@ -21,9 +21,12 @@ def routes(registry: Registry, metrics: Metrics) -> APIRouter:
     @router.get("/health")
     @router.get("/health/ready")
     async def ready() -> Response:
-        """200 when Triton, every model and the tensor contract are as they must be."""
+        """200 when Triton, every model and the tensor contract are as they must be.
+
+        Otherwise the body has the category of the problem; the log line `not ready` has the detail.
+        """
         if registry.why_not_ready is not None:
-            raise ModelUnavailable(f"Not ready: {registry.why_not_ready}.")
+            raise ModelUnavailable(f"Not ready: {registry.why_not_ready.category}.")
         return JSONResponse({"status": "ready"})
 
     @router.get("/metrics", response_class=PlainTextResponse)

@@ -92,7 +92,15 @@ class Engine(Protocol):
 
 
 class NotReady(Exception):
-    """Triton, a model or the contract is not as it must be; the message says which and why."""
+    """Triton, a model or the contract is not as it must be.
+
+    The message is for the log: it says which and why, and may name addresses. `category` is for
+    everyone.
+    """
+
+    def __init__(self, message: str, category: str = "Triton or a model is not ready") -> None:
+        super().__init__(message)
+        self.category = category
 
 
 class Catalog(Protocol):

@@ -26,15 +26,17 @@ ECHO_AT_MOST = 200
 class ProxyError(Exception):
     """`message` is for the caller: what was wrong, with which value, and what to do.
 
-    `param` is the path of the field that was wrong, where there is one.
+    `param` is the path of the field that was wrong, where there is one. `detail` is for the log:
+    what another program reported, which may name addresses and files.
     """
 
     code = "internal_error"
     param: str | None = None
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, detail: str | None = None) -> None:
         super().__init__(message)
         self.message = message
+        self.detail = detail
 
     def __reduce__(self) -> tuple[Any, ...]:
         """To come out of a sandbox as it was raised: subclasses take more than a message."""

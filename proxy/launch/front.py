@@ -13,6 +13,7 @@ from pathlib import Path
 import uvicorn
 
 from proxy.access.leaving import Leaving
+from proxy.api.bytes_in_flight import BytesInFlight
 from proxy.launch import connections, descriptors
 from proxy.launch.draining import DrainingServer
 from proxy.launch.errors import LaunchError
@@ -66,7 +67,7 @@ async def run(
 
     logs.configure(settings.log_level, settings.log_format)
     app = create_app(settings, shared)
-    server = _Server(_config(app, settings), has_started)
+    server = _Server(_config(app, settings, app.state.in_flight), has_started)
     relaying = asyncio.create_task(_relay(stop, server, app.state.leaving, say))
     try:
         await server.serve(sockets=_accepted_from(sock))
@@ -88,16 +89,21 @@ def _accepted_from(sock: socket.socket) -> list[socket.socket]:
     return [sock, *(sock.dup() for _ in range(ACCEPTS_A_TURN - 1))]
 
 
-def _config(app: object, settings: Settings) -> uvicorn.Config:
+def _config(app: object, settings: Settings, in_flight: BytesInFlight) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]  # FastAPI is an ASGI app
         loop="uvloop",
         http=connections.http(
             reader_timeout_s=settings.slow_reader_timeout_s,
             sender_timeout_s=settings.slow_sender_timeout_s,
+            body_timeout_s=settings.request_body_timeout_s,
             most=descriptors.for_clients(),
         ),
-        ws=connections.websockets(reader_timeout_s=settings.slow_reader_timeout_s),
+        ws=connections.websockets(
+            reader_timeout_s=settings.slow_reader_timeout_s,
+            message_timeout_s=settings.request_body_timeout_s,
+            in_flight=in_flight,
+        ),
         ws_max_size=SOCKET_LIMIT_FACTOR * settings.max_request_bytes,
         ws_per_message_deflate=False,
         lifespan="on",

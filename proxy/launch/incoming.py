@@ -1,36 +1,40 @@
-"""Requests that do not come to their end: too slow, or a head without one. For `connections`.
+"""Requests that do not end: too slow, or a head without limit. For `connections`.
 
-uvicorn waits for ever for both, and keeps all that has come.
+uvicorn waits for both without end, and keeps everything that has arrived.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import math
 from http import HTTPStatus
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from proxy.domain.errors import RequestError
 from proxy.launch.hang_ups import NoticedHangUps
+from proxy.launch.parsing_limits import BoundedParsing
 from proxy.launch.upgrades import OnlyToWebSocket
 
 logger = structlog.get_logger(__name__)
 
-HEADERS = {b"content-type": b"application/json", b"connection": b"close"}
 MOST_HEAD_BYTES = 65_536  # also of what a chunked body has beside its content
 
 
-class BoundedIncoming(NoticedHangUps, OnlyToWebSocket):
-    """`request_timeout_s`: from a connection, or a request's first byte, to the end of its head;
-    and from there between two pieces of its body. `most_connections`: of this process.
+class BoundedIncoming(NoticedHangUps, OnlyToWebSocket, BoundedParsing):
+    """Limits of one connection's requests.
+
+    request_timeout_s: from a connection, or a request's first byte, to the end of its head; and
+        from there between two pieces of its body.
+    body_timeout_s: from the end of the head to the end of the body.
+    most_connections: of this process.
     """
 
     request_timeout_s: float
+    body_timeout_s: float
     most_connections: int
     _limit: asyncio.TimerHandle | None = None
     _since = 0.0
+    _body_since: float | None = None
     _is_websocket = False  # and the connection another protocol's
     _idle_bytes = 0  # since a head began or ended, or a piece of a body came
 
@@ -48,10 +52,10 @@ class BoundedIncoming(NoticedHangUps, OnlyToWebSocket):
     def data_received(self, data: bytes) -> None:
         self._idle_bytes += len(data)
         super().data_received(data)
-        if self._limit is None and not self._answers() and not self._is_websocket:
+        if self._limit is None and not self.answers and not self._is_websocket:
             self._expect()  # what came is no request's beginning, and stopped uvicorn's own clock
         if self._idle_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
-            self._refuse(
+            self.refuse(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
                 "header_fields_too_large",
                 f"The request's head has more than {MOST_HEAD_BYTES} bytes.",
@@ -64,6 +68,7 @@ class BoundedIncoming(NoticedHangUps, OnlyToWebSocket):
 
     def on_headers_complete(self) -> None:
         self._came_further()
+        self._body_since = self._since
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -83,14 +88,13 @@ class BoundedIncoming(NoticedHangUps, OnlyToWebSocket):
         self._stop_expecting()
         super().handle_websocket_upgrade()
 
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(HTTPStatus.BAD_REQUEST, "invalid_http", msg)
-
     def _expect(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
         self._since = self.loop.time()
-        self._limit = self.loop.call_later(self.request_timeout_s, self._look)
+        self._body_since = None
+        first_look_s = min(self.request_timeout_s, self.body_timeout_s)
+        self._limit = self.loop.call_later(first_look_s, self._look)
 
     def _came_further(self) -> None:
         self._idle_bytes = 0
@@ -103,41 +107,25 @@ class BoundedIncoming(NoticedHangUps, OnlyToWebSocket):
             self._limit = None
 
     def _look(self) -> None:
-        """Nobody is late whom we do not read, or who is answered already."""
-        if self.flow.read_paused or self._answers():
+        """A client is not late while we do not read from it, or once we have started to answer."""
+        if self.flow.read_paused or self.answers:
             self._since = self.loop.time()
-        due = self._since + self.request_timeout_s
-        if due > self.loop.time():
-            self._limit = self.loop.call_at(due, self._look)
+            self._body_since = self._body_since and self._since
+        due, body_due = self._since + self.request_timeout_s, math.inf
+        if self._body_since is not None:
+            body_due = self._body_since + self.body_timeout_s
+        if min(due, body_due) > self.loop.time():
+            self._limit = self.loop.call_at(min(due, body_due), self._look)
             return
         self._limit = None
         logger.info("slow sender cut off", client=self.client)
         if self._idle_bytes == 0 and (self.cycle is None or self.cycle.response_complete):
             self.transport.close()  # it asked for nothing, or has its answer
             return
-        self._refuse(
+        self.refuse(
             HTTPStatus.REQUEST_TIMEOUT,
             "request_timeout",
-            f"The request did not come to its end: nothing for {self.request_timeout_s:g} s.",
+            f"The body did not end within {self.body_timeout_s:g} s."
+            if body_due < due
+            else f"The request did not come to its end: nothing for {self.request_timeout_s:g} s.",
         )
-
-    def _answers(self) -> bool:
-        """A request whose body is here, or one that needed none of it."""
-        cycle = self.cycle
-        if cycle is None or cycle.response_complete:
-            return False
-        return cycle.response_started or not cycle.more_body
-
-    def _refuse(self, status: HTTPStatus, code: str, message: str) -> None:
-        """Without an application; amid an answer there is no place for it."""
-        from proxy.api.errors import body_of
-
-        if self._answers():
-            self.transport.close()
-            return
-        body = json.dumps(body_of(RequestError(message, code=code, param=None))).encode()
-        head = {**dict(self.server_state.default_headers), **HEADERS}
-        fields = b"".join(b"%b: %b\r\n" % field for field in head.items())
-        length = b"content-length: %d\r\n\r\n" % len(body)
-        self.transport.write(STATUS_LINE[status] + fields + length + body)
-        self.transport.close()

@@ -15,6 +15,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 TTFT_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+LOOP_LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 DURATION_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -58,6 +59,12 @@ class Metrics:
             "1 while every model can be served",
             registry=self.registry,
             multiprocess_mode="livemin",
+        )
+        self.loop_lag = Histogram(
+            "proxy_event_loop_lag_seconds",
+            "How late the event loop ran a timer; it is due every 20 ms",
+            buckets=LOOP_LAG_BUCKETS_S,
+            registry=self.registry,
         )
         self.ttft = self._histogram(
             "proxy_time_to_first_token_seconds", "From request to first event", TTFT_BUCKETS_S

@@ -18,6 +18,11 @@ from proxy.triton.client import TritonClient
 from proxy.triton.target import RESTRICTED_HEADER
 
 CALL_TIMEOUT_S = 5.0
+# Categories of NotReady.
+UNREACHABLE = "Triton cannot be reached"
+FAILS = "Triton does not answer as it should"
+NOTHING_SERVED = "Triton serves no model of this server"
+MISFIT = "a model does not fit this version of the proxy"
 
 
 class TritonCatalog:
@@ -41,7 +46,9 @@ class TritonCatalog:
         configs = [await self._config(model.name) for model in index.models]
         ours = [config for config in configs if "contract_version" in config.parameters]
         if not ours:
-            raise NotReady(f"Triton at {self._client.target} serves no ensemble of ours")
+            raise NotReady(
+                f"Triton at {self._client.target} serves no ensemble of ours", NOTHING_SERVED
+            )
         models = tuple([await self._loaded(config) for config in ours])
         _check_names(models)
         return models
@@ -94,7 +101,11 @@ class TritonCatalog:
         try:
             return await method(request, timeout=CALL_TIMEOUT_S, **options)
         except grpc.aio.AioRpcError as error:
-            raise NotReady(f"Triton at {self._client.target}: {_in_words(error)}") from error
+            is_away = error.code() == grpc.StatusCode.UNAVAILABLE
+            category = UNREACHABLE if is_away else FAILS
+            raise NotReady(
+                f"Triton at {self._client.target}: {_in_words(error)}", category
+            ) from error
 
 
 def _check_names(models: Collection[LoadedModel]) -> None:
@@ -105,7 +116,8 @@ def _check_names(models: Collection[LoadedModel]) -> None:
             if name in owners:
                 raise NotReady(
                     f"{name!r} is a model or an adapter of {owners[name]!r} and of {model.name!r}: "
-                    "rename one of them and build again"
+                    "rename one of them and build again",
+                    MISFIT,
                 )
             owners[name] = model.name
 
@@ -126,7 +138,7 @@ def _parameters(config: model_config_pb2.ModelConfig) -> dict[str, str]:
 
 
 def _misfit(config: model_config_pb2.ModelConfig, differences: Collection[str]) -> NotReady:
-    return NotReady(f"model {config.name!r} does not fit: {'; '.join(differences)}")
+    return NotReady(f"model {config.name!r} does not fit: {'; '.join(differences)}", MISFIT)
 
 
 def _admission(tokenizer: Mapping[str, str]) -> dict[str, Any]:
@@ -174,5 +186,5 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
         )
     except (KeyError, ValueError) as error:
         raise NotReady(
-            f"model {model!r} has wrong or missing config parameters: {error}"
+            f"model {model!r} has wrong or missing config parameters: {error}", MISFIT
         ) from error

@@ -21,12 +21,12 @@ from tritonclient.grpc import service_pb2_grpc
 from typing_extensions import Self
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import EngineFailed, GuidePending
+from proxy.domain.errors import GuidePending
 from proxy.domain.output import TokenDelta
 from proxy.triton import codec, tensors
 from proxy.triton.channel import channel
 from proxy.triton.endings import Ending
-from proxy.triton.errors import error_of_message, error_of_status
+from proxy.triton.errors import error_of_message, error_of_status, malformed
 from proxy.triton.streams.grpc_aio import GrpcAioStreams
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
 from proxy.triton.streams.port import (
@@ -105,7 +105,7 @@ class TritonClient:
             except StreamFailed as error:
                 raise error_of_status(error.code, error.details) from error
             except codec.MalformedResponse as error:
-                raise EngineFailed(f"Triton's answer is outside the contract: {error}") from error
+                raise malformed(str(error)) from error
             finally:
                 if has_ended:
                     stream.let_go()

@@ -141,7 +141,7 @@ def _log_probs(raw: Mapping[str, bytes], ids: tuple[int, ...]) -> tuple[TokenLog
     own = _numbers("f", raw[tensors.LOG_PROBS.name])
     values = _numbers("f", raw.get(tensors.TOP_LOG_PROBS.name, b""))
     texts = bytes_elements(raw.get(tensors.TOP_TEXT.name, b""))
-    if len(values) != len(texts) or (values and len(values) % len(own)):
+    if len(values) != len(texts) or (values and (not own or len(values) % len(own))):
         raise MalformedResponse(
             f"{len(values)} values and {len(texts)} texts of alternatives to {len(own)} tokens"
         )

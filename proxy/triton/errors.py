@@ -8,6 +8,7 @@ import re
 import grpc
 
 from proxy.domain.errors import (
+    ECHO_AT_MOST,
     DeadlineExceeded,
     EngineFailed,
     GuidePending,
@@ -25,17 +26,30 @@ NOT_LOADED = re.compile(
 QUEUE_FULL = re.compile(r"maximum queue size", re.IGNORECASE)
 
 
+# What our own tokenizer and engine refuse a request with.
+REFUSALS = frozenset(
+    {
+        *("invalid_parameter", "context_length_exceeded", "guide_pending"),
+        *("guide_too_slow", "queue_full"),
+    }
+)
+LONGEST_REFUSAL = 2_000  # characters
+UNAVAILABLE = "The model is not available at present."
+FAILED = "The model server failed."
+
+
 def error_of_status(code: grpc.StatusCode, details: str) -> ProxyError:
     """The connection's own end: Triton is away, or the call's time is over."""
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded("The request took longer than allowed and was stopped.")
+    detail = f"{code.name}: {details}"
     if code in UNREACHABLE:
-        return ModelUnavailable(f"The model server is not available at present: {details}")
-    return EngineFailed(f"The model server failed ({code.name}): {details}")
+        return ModelUnavailable(UNAVAILABLE, detail=detail)
+    return EngineFailed(FAILED, detail=detail)
 
 
 def error_of_call(error: grpc.aio.AioRpcError) -> ProxyError:
-    """A unary call's end: the connection's, or what Triton says of the request."""
+    """A unary call's end: the connection's, or what Triton reports about the request."""
     code, details = error.code(), error.details() or ""
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, *UNREACHABLE):
         return error_of_status(code, details)
@@ -43,7 +57,7 @@ def error_of_call(error: grpc.aio.AioRpcError) -> ProxyError:
 
 
 def error_of_message(message: str) -> ProxyError:
-    """What Triton says inside a stream; a refusal of our tokenizer is JSON behind a prefix."""
+    """What Triton reports inside a stream; a refusal of our tokenizer is JSON behind a prefix."""
     if refusal := _refusal(message):
         return refusal
     if QUEUE_FULL.search(message):
@@ -51,18 +65,27 @@ def error_of_message(message: str) -> ProxyError:
             "The queue of this model is full. Send the request again later.", code="queue_full"
         )
     if NOT_LOADED.search(message):
-        return ModelUnavailable(f"The model is not available at present: {message}")
-    return EngineFailed(f"The model server failed: {message}")
+        return ModelUnavailable(UNAVAILABLE, detail=message)
+    return EngineFailed(FAILED, detail=message)
+
+
+def malformed(reason: str) -> EngineFailed:
+    """Triton's answer breaks the tensor contract."""
+    return EngineFailed(FAILED, detail=f"answer outside the contract: {reason}")
 
 
 def _refusal(message: str) -> ProxyError | None:
     """`in ensemble 'demo', {"code": …, "param": …, "message": …}`"""
     try:
         fields = json.loads(message[message.index("{") :])
-        if fields["code"] == "queue_full":
-            return RateLimited(fields["message"], code="queue_full")
-        if fields["code"] == "guide_pending":
-            return GuidePending(f"Too much is asked for at once: {fields['message']}.")
-        return InvalidRequest(fields["message"], code=fields["code"], param=fields["param"])
-    except (ValueError, KeyError, TypeError):
+        code, reason = fields["code"], str(fields["message"])[:LONGEST_REFUSAL]
+        param = fields["param"]
+        if code not in REFUSALS or not isinstance(param, (str, type(None))):
+            return None
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
+    if code == "queue_full":
+        return RateLimited(reason, code=code)
+    if code == "guide_pending":
+        return GuidePending(f"Too much is asked for at once: {reason}.")
+    return InvalidRequest(reason, code=code, param=param and param[:ECHO_AT_MOST])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from build_engines.models_file import ModelEntry, SamplingDefaults
+from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable, UnknownModel
 from proxy.domain.model import LoadedModel
 from proxy.registry import Registry
@@ -53,7 +54,7 @@ def test_an_adapter_is_a_model_beside_its_own_with_the_same_policy_and_no_alias(
 
 def test_an_unknown_name_is_unknown_even_while_suspended():
     made = registry("big")
-    made.suspend("away")
+    made.suspend(NotReady("at 10.0.0.1:8001", "away"))
     with pytest.raises(UnknownModel):
         made.card("nope")
     with pytest.raises(ModelUnavailable, match="away"):

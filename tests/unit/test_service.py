@@ -14,6 +14,7 @@ from proxy.access.admission import Admission
 from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import HeldLogProbs
 from proxy.domain.completion import fold
+from proxy.domain.engine import NotReady
 from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited, UnknownModel
 from proxy.domain.events import OutputEvent
 from proxy.domain.model import LoadedModel, ModelCard
@@ -184,6 +185,6 @@ def test_an_unknown_model_is_refused_at_once():
 
 def test_a_suspended_registry_refuses_with_the_reason():
     registry = ready()
-    registry.suspend("Triton is away")
+    registry.suspend(NotReady("at 10.0.0.1:8001", "Triton is away"))
     with pytest.raises(ModelUnavailable, match="Triton is away"):
         service(ScriptedEngine(), registry).generate(request())

@@ -7,9 +7,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api import body
 from proxy.api.answer import in_words
-from proxy.api.body import BodyLimits
+from proxy.api.body import BodyReader
 from proxy.api.caller import caller_of
 from proxy.api.document import documented
 from proxy.api.openai.asking import Asking
@@ -21,7 +20,7 @@ from proxy.structured.blame import blamed
 
 
 def routes(
-    service: Service, tokenizer: Tokenizer, asking: Asking, *, limits: BodyLimits
+    service: Service, tokenizer: Tokenizer, asking: Asking, *, bodies: BodyReader
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
     takes = documented(ChatCompletionBody)
@@ -31,7 +30,7 @@ def routes(
         """The prompt's text and tokens, and what limits the answer. Refuses what a generation
         would refuse.
         """
-        asked = await body.read(http, ChatCompletionBody, limits=limits)
+        asked = await bodies.read(http, ChatCompletionBody)
         generation, renderer = await asking.chat(asked, caller_of(http.scope))
         with in_words(renderer.field_names), blamed(generation.constraint):
             request = await service.engine_request(generation)

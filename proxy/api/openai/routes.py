@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api import body, sse
+from proxy.api import sse
 from proxy.api.answer import Answers, Renderer
-from proxy.api.body import BodyLimits
+from proxy.api.body import BodyReader
 from proxy.api.caller import caller_of
 from proxy.api.document import documented
 from proxy.api.openai.asking import Asking
@@ -18,7 +18,7 @@ from proxy.registry import Registry
 
 
 def routes(
-    answers: Answers, registry: Registry, asking: Asking, *, limits: BodyLimits
+    answers: Answers, registry: Registry, asking: Asking, *, bodies: BodyReader
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
@@ -29,13 +29,13 @@ def routes(
 
     @router.post("/chat/completions", openapi_extra=documented(ChatCompletionBody, streams=True))
     async def create_chat_completion(http: Request) -> Response:
-        asked = await body.read(http, ChatCompletionBody, limits=limits)
+        asked = await bodies.read(http, ChatCompletionBody)
         request, renderer = await asking.chat(asked, caller_of(http.scope))
         return answer(request, renderer, streams=bool(asked.stream))
 
     @router.post("/completions", openapi_extra=documented(CompletionBody, streams=True))
     async def create_completion(http: Request) -> Response:
-        asked = await body.read(http, CompletionBody, limits=limits)
+        asked = await bodies.read(http, CompletionBody)
         request, renderer = await asking.completion(asked, caller_of(http.scope))
         return answer(request, renderer, streams=bool(asked.stream))
 

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from urllib.parse import urlsplit
 
 import orjson
+import structlog
 from fastapi import APIRouter, WebSocket
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from proxy.access.leaving import Leaving
-from proxy.api import body, errors
+from proxy.api import errors
 from proxy.api.answer import in_words
-from proxy.api.body import BodyLimits
+from proxy.api.body import BodyReader
 from proxy.api.caller import caller_of
 from proxy.api.framing import Annotation, Part, Payload
+from proxy.api.hosts import Hosts
+from proxy.api.middleware import new_request_id
 from proxy.api.openai.asking import Asking
-from proxy.api.openai.socket_bodies import CancelBody, SocketChatBody, SocketMessage
+from proxy.api.openai.socket_bodies import AnyMessage, CancelBody, SocketChatBody, SocketMessage
 from proxy.domain.delivery import Delivery
-from proxy.domain.errors import InvalidRequest, RateLimited, ShuttingDown, echoed
+from proxy.domain.errors import (
+    InvalidRequest,
+    RateLimited,
+    RequestError,
+    ShuttingDown,
+    echoed,
+    in_short,
+)
 from proxy.service import Service
 from proxy.telemetry import line
+from proxy.telemetry.loop_lag import name_task
+
+logger = structlog.get_logger(__name__)
 
 PATH = "/v1/chat/completions/ws"
 GOING_AWAY, FORBIDDEN_ORIGIN, RESTART = 1001, 1008, 1012
@@ -34,19 +46,20 @@ def routes(
     leaving: Leaving,
     *,
     origins: tuple[str, ...],
+    hosts: Hosts,
     max_requests: int,
-    body_limits: BodyLimits,
+    bodies: BodyReader,
 ) -> APIRouter:
-    """`origins`: web pages that may connect, beside those of this server itself."""
+    """`origins`: web pages that may connect, besides those of this server itself."""
     router = APIRouter()
 
     @router.websocket(PATH)
     async def chat_socket(websocket: WebSocket) -> None:
-        if not _may_connect(websocket, origins):
+        if not _may_connect(websocket, origins, hosts):
             await websocket.close(FORBIDDEN_ORIGIN)  # before it is accepted: a 403
             return
         socket = ChatSocket(
-            websocket, service, asking, leaving, max_requests=max_requests, body_limits=body_limits
+            websocket, service, asking, leaving, max_requests=max_requests, bodies=bodies
         )
         await socket.serve()
 
@@ -64,7 +77,7 @@ class ChatSocket:
         leaving: Leaving,
         *,
         max_requests: int,
-        body_limits: BodyLimits,
+        bodies: BodyReader,
     ) -> None:
         self._websocket = websocket
         self._service = service
@@ -72,7 +85,7 @@ class ChatSocket:
         self._caller = caller_of(websocket.scope)
         self._leaving = leaving
         self._max_requests = max_requests
-        self._body_limits = body_limits
+        self._bodies = bodies
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: dict[str | None, asyncio.Task[None]] = {}  # by request_id
 
@@ -114,7 +127,7 @@ class ChatSocket:
 
     async def _take(self, data: bytes) -> None:
         try:
-            asked = body.parse(data, SocketMessage, limits=self._body_limits).root
+            asked = (await self._bodies.parse(data, SocketMessage, self._caller)).root
             if isinstance(asked, CancelBody):
                 await self._cancel(asked.request_id)
             else:
@@ -123,7 +136,7 @@ class ChatSocket:
             raise
         except Exception as error:
             with line.written(method="WEBSOCKET", path=PATH):
-                await self._send(_error_message(error), _request_id_in(data))
+                await self._send(_error_message(error), await self._request_id_in(data))
 
     def _begin(self, asked: SocketChatBody) -> None:
         """Raises ProxyError: its id is taken, too many run, or the server is about to stop."""
@@ -145,6 +158,13 @@ class ChatSocket:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _request_id_in(self, data: bytes) -> str | None:
+        """Of a refused message, so that the refusal can name it. Messages over the limits have
+        none."""
+        with suppress(RequestError):
+            return (await self._bodies.parse(data, AnyMessage, self._caller)).request_id
+        return None
+
     async def _cancel(self, request_id: str | None) -> None:
         """What it does not find has just ended, and said so."""
         keys = [key for key in self._running if request_id in (None, key)]
@@ -155,6 +175,9 @@ class ChatSocket:
                 await self._send({"type": "done"}, key)
 
     async def _answer(self, asked: SocketChatBody) -> None:
+        request_id = new_request_id()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        name_task(request_id, PATH)
         with line.written(method="WEBSOCKET", path=PATH), suppress(WebSocketDisconnect):
             try:
                 last = await self._streamed(asked)
@@ -212,18 +235,12 @@ def _error_message(error: Exception) -> Payload:
     return {"type": "error", **errors.body_of(error)}
 
 
-def _request_id_in(data: bytes) -> str | None:
-    """Of a message that was refused, so that the refusal may name it."""
-    try:
-        found = orjson.loads(data)["request_id"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return found if isinstance(found, str) else None
-
-
-def _may_connect(websocket: WebSocket, origins: tuple[str, ...]) -> bool:
-    """Browsers name the page's origin, and let any page connect: it is the server that refuses."""
+def _may_connect(websocket: WebSocket, origins: tuple[str, ...], hosts: Hosts) -> bool:
+    """Browsers let any page connect and only name its origin: the server has to refuse."""
     origin = websocket.headers.get("origin")
     if origin is None or "*" in origins or origin in origins:
         return True
-    return urlsplit(origin).netloc == websocket.headers.get("host")
+    if hosts.is_own_origin(origin, websocket.headers.get("host", "")):
+        return True
+    logger.info("socket refused", origin=in_short(origin))
+    return False

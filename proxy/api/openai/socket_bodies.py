@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, RootModel, StringConstraints, Tag
+from pydantic import BaseModel, Discriminator, RootModel, StringConstraints, Tag
 
 from proxy.api.openai.bodies import ChatCompletionBody, RequestBody
 
@@ -22,6 +22,12 @@ class CancelBody(RequestBody):
 
     type: Literal["cancel"]
     request_id: RequestId | None = None
+
+
+class AnyMessage(BaseModel):
+    """What a refused message is looked through for."""
+
+    request_id: str | None = None
 
 
 def _kind(message: Any) -> str:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from proxy.api import body, ndjson, sse
+from proxy.api import ndjson, sse
 from proxy.api.answer import Answers
-from proxy.api.body import BodyLimits
+from proxy.api.body import BodyReader
 from proxy.api.caller import caller_of
 from proxy.api.document import documented
 from proxy.api.openai.limits import Limits
@@ -25,12 +25,12 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
 
-def routes(answers: Answers, registry: Registry, sizes: Limits, *, limits: BodyLimits) -> APIRouter:
+def routes(answers: Answers, registry: Registry, sizes: Limits, *, bodies: BodyReader) -> APIRouter:
     router = APIRouter(prefix="/chat")
     takes = documented(PlainChatBody)
 
     async def asked(http: Request) -> GenerationRequest:
-        given = await body.read(http, PlainChatBody, limits=limits)
+        given = await bodies.read(http, PlainChatBody)
         sizes.check_chat(given.messages, None)
         request = chat.to_domain(given, registry.default().name)
         return replace(request, caller=caller_of(http.scope))

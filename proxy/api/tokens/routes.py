@@ -8,9 +8,8 @@ from dataclasses import replace
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api import body
 from proxy.api.answer import in_words
-from proxy.api.body import BodyLimits
+from proxy.api.body import BodyReader
 from proxy.api.caller import caller_of
 from proxy.api.document import documented
 from proxy.api.openai.limits import Limits
@@ -29,14 +28,14 @@ def routes(
     registry: Registry,
     sizes: Limits,
     *,
-    limits: BodyLimits,
+    bodies: BodyReader,
 ) -> APIRouter:
     router = APIRouter()
 
     @router.post("/tokenize", openapi_extra=documented(TokenizeBody))
     async def tokenize(http: Request) -> Response:
         """Text or messages -> token ids and their count. What cannot be served is refused."""
-        asked = await body.read(http, TokenizeBody, limits=limits)
+        asked = await bodies.read(http, TokenizeBody)
         sizes.check_chat(asked.messages, asked.tools)
         generation = asked.to_domain(registry.default().name)
         request = await service.engine_request(replace(generation, caller=caller_of(http.scope)))
@@ -60,7 +59,7 @@ def routes(
     @router.post("/detokenize", openapi_extra=documented(DetokenizeBody))
     async def detokenize(http: Request) -> Response:
         """Token ids -> text, without special tokens."""
-        asked = await body.read(http, DetokenizeBody, limits=limits)
+        asked = await bodies.read(http, DetokenizeBody)
         card = registry.card(registry.default().name if asked.model is None else asked.model)
         _check_ids(asked.tokens, card)
         parts = await tokenizer.token_bytes(card, asked.tokens) if asked.tokens else ()

@@ -7,11 +7,13 @@ import base64
 import itertools
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 import uvloop
 
 from proxy.launch.incoming import MOST_HEAD_BYTES
+from proxy.launch.parsing_limits import MOST_FIELDS, MOST_URL_BYTES
 from tests.fixtures.own_server import served
 
 TIMEOUT_S = 0.3
@@ -46,9 +48,11 @@ async def app(scope, receive, send) -> None:
     await send({"type": "http.response.body", "body": b"answer to " + body})
 
 
-async def talked(talk: Talk, timeout_s: float = TIMEOUT_S) -> bytes:
+async def talked(talk: Talk, timeout_s: float = TIMEOUT_S, body_timeout_s: float = 60) -> bytes:
     """What a client of its own server ends up with, which waits so long for senders."""
-    async with served(app, sender_timeout_s=timeout_s, most=MOST) as address:
+    async with served(
+        app, sender_timeout_s=timeout_s, body_timeout_s=body_timeout_s, most=MOST
+    ) as address:
         reader, writer = await asyncio.open_connection(*address)
         try:
             return await asyncio.wait_for(talk(reader, writer), 10)
@@ -108,6 +112,49 @@ def test_a_request_that_does_not_go_on_is_refused(begun):
     assert refusal(uvloop.run(talked(says(begun)))) == (408, "request_timeout")
 
 
+def drips(start: bytes, drop: bytes) -> Talk:
+    """One drop after the other until the server answers or closes; never a pause."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(start)
+        answer = asyncio.ensure_future(reader.read())
+        while not answer.done():
+            writer.write(drop)
+            await asyncio.wait((answer,), timeout=0.05)
+        return answer.result()
+
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("start", "drop"),
+    [
+        (HEAD + b"Content-Length: 1000\r\n\r\n", b"x"),
+        (CHUNKED, b"1\r\nx\r\n"),
+        (CHUNKED, b"1;extension=1\r\nx\r\n"),
+        (CHUNKED + b"0\r\n", b"X: x\r\n"),
+    ],
+    ids=["length", "chunks", "extensions", "trailers"],
+)
+def test_a_body_that_trickles_without_a_pause_has_a_deadline(start, drop):
+    raw = uvloop.run(talked(drips(start, drop), timeout_s=60, body_timeout_s=0.5))
+    assert refusal(raw) == (408, "request_timeout")
+    assert b"did not end within 0.5 s" in raw
+
+
+def test_a_body_that_trickles_after_its_answer_has_a_deadline():
+    early = CHUNKED.replace(b"POST /", b"POST /at-once")
+    drop = b"1\r\nx\r\n"
+    raw = uvloop.run(talked(drips(early, drop), timeout_s=60, body_timeout_s=0.5))
+    assert raw.count(b"HTTP/1.1 200") == 1
+
+
+def test_a_long_answer_is_no_slow_body():
+    whole = HEAD + b"Connection: close\r\nContent-Length: 4\r\n\r\nbody"
+    raw = uvloop.run(talked(says(whole), timeout_s=60, body_timeout_s=TIMEOUT_S))
+    assert raw.startswith(b"HTTP/1.1 200")
+
+
 def test_empty_lines_keep_no_connection_open():
     raw = uvloop.run(talked(says(GET, b"\r\n", pause_s=4 * TIMEOUT_S)))
     assert raw.startswith(b"HTTP/1.1 200")
@@ -138,12 +185,11 @@ def test_a_websocket_has_all_time():
     [
         (HEAD + b"X: ", b"x" * 16_384),
         (HEAD, b"X: x\r\n" * 3000),
-        (b"GET /", b"x" * 16_384),
         (CHUNKED + b"1;", b"x" * 16_384),
         (CHUNKED + b"0\r\nX: ", b"x" * 16_384),
         (CHUNKED + b"0\r\n", b"X: x\r\n" * 3000),
     ],
-    ids=["value", "fields", "url", "extension", "trailer", "trailers"],
+    ids=["value", "fields", "extension", "trailer", "trailers"],
 )
 def test_what_has_no_end_is_refused_before_it_fills_the_memory(start, more):
     raw = uvloop.run(talked(goes_on(start, more), timeout_s=60))
@@ -203,3 +249,74 @@ def test_one_connection_too_many_is_closed_and_room_is_made_by_those_that_leave(
         return raw
 
     assert uvloop.run(talked(talk, timeout_s=60)) == b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"GET /" + b"x" * MOST_URL_BYTES + b" HTTP/1.1\r\n\r\n", (414, "uri_too_long")),
+        (
+            HEAD + b"X: x\r\n" * MOST_FIELDS + b"\r\n",
+            (431, "header_fields_too_large"),
+        ),
+        (CHUNKED + b"1\r\nx\r\n" * 5_000, (400, "body_in_small_pieces")),
+    ],
+    ids=["url", "fields", "chunks"],
+)
+def test_what_costs_too_much_to_parse_is_refused_amid_the_read(sent, answer):
+    assert refusal(uvloop.run(talked(says(sent), timeout_s=60))) == answer
+
+
+def test_a_flood_of_pipelined_requests_is_cut_off():
+    """The server has closed the connection although it had not read all of them."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(GET * 100_000)
+        raw = b""
+        with suppress(ConnectionResetError):
+            while piece := await reader.read(65_536):
+                raw += piece
+        return raw
+
+    assert uvloop.run(talked(talk, timeout_s=60)).count(b"HTTP/1.1") <= 1
+
+
+def test_some_pipelined_requests_are_answered():
+    last = GET.replace(b"Host: a", b"Host: a\r\nConnection: close")
+    raw = uvloop.run(talked(says(GET.replace(b"/", b"/at-once", 1) * 20 + last), timeout_s=60))
+    assert raw.count(b"HTTP/1.1 200") == 21
+
+
+def test_a_body_of_ordinary_chunks_is_no_flood():
+    chunks = (b"%x\r\n" % 4096 + b"x" * 4096 + b"\r\n") * 400 + b"0\r\n\r\n"
+    head = CHUNKED.replace(b"Host: a", b"Host: a\r\nConnection: close")
+    raw = uvloop.run(talked(says(head + chunks), timeout_s=60))
+    assert raw.count(b"x" * 4096) == 400
+
+
+SMUGGLED = {
+    "length and chunks": HEAD + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "chunks and length": HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n",
+    "two lengths": HEAD + b"Content-Length: 4\r\nContent-Length: 5\r\n\r\n",
+    "the same length twice": HEAD + b"Content-Length: 4\r\nContent-Length: 4\r\n\r\n",
+    "a signed length": HEAD + b"Content-Length: +4\r\n\r\n",
+    "a length list": HEAD + b"Content-Length: 4, 4\r\n\r\n",
+    "a length beyond 64 bits": HEAD + b"Content-Length: 18446744073709551620\r\n\r\n",
+    "chunked is not last": HEAD + b"Transfer-Encoding: chunked, identity\r\n\r\n",
+    "an unknown coding": HEAD + b"Transfer-Encoding: xchunked\r\n\r\n",
+    "a folded field": HEAD + b"X: a\r\n b: c\r\n\r\n",
+    "a blank before the colon": HEAD + b"Content-Length : 4\r\n\r\n",
+    "bare line feeds": b"POST / HTTP/1.1\nHost: a\nContent-Length: 4\n\nbody",
+    "a bare carriage return": HEAD + b"X: a\rContent-Length: 4\r\n\r\n",
+    "a chunk size beyond 64 bits": CHUNKED + b"10000000000000004\r\nbody\r\n0\r\n\r\n",
+    "a signed chunk size": CHUNKED + b"+4\r\nbody\r\n0\r\n\r\n",
+    "a chunk size in C": CHUNKED + b"0x4\r\nbody\r\n0\r\n\r\n",
+    "a chunk longer than its size": CHUNKED + b"2\r\nbody\r\n0\r\n\r\n",
+    "a line feed behind a chunk size": CHUNKED + b"4\nbody\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("head", SMUGGLED.values(), ids=SMUGGLED)
+def test_a_request_that_two_servers_could_read_differently_is_refused(head):
+    raw = uvloop.run(talked(says(head + b"body" + GET), timeout_s=0.5))
+    assert refusal(raw) == (400, "invalid_http")

@@ -255,6 +255,12 @@ def test_an_empty_final_response_has_no_delta():
         {"text_output": packed(b"a"), "output_log_probs": b"\x00" * 8},
         {"text_output": packed(b"a"), "output_log_probs": b"\x00" * 4, "top_log_probs": b"0000"},
         {"finish_reason": packed(b"bored")},
+        {
+            "text_output": packed(b""),
+            "output_log_probs": b"",
+            "top_log_probs": b"\0" * 4,
+            "top_log_prob_text": packed(b"a"),
+        },
     ],
 )
 def test_what_is_outside_the_contract_is_an_error(outputs):

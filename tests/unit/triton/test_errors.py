@@ -32,6 +32,26 @@ def test_a_guide_that_is_not_compiled_yet_is_no_fault_of_the_callers():
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [
+        {"code": "unheard_of", "param": "prompt", "message": "at /opt/tritonserver"},
+        {"code": "invalid_parameter", "param": ["x"], "message": "at /opt/tritonserver"},
+        {"code": ["invalid_parameter"], "param": "x", "message": "at /opt/tritonserver"},
+    ],
+)
+def test_json_that_is_no_refusal_of_ours_is_not_passed_on(fields):
+    error = error_of_message(f"in ensemble 'demo', {json.dumps(fields)}")
+    assert type(error) is EngineFailed
+    assert "tritonserver" not in error.message
+
+
+def test_a_refusal_is_bounded_in_length():
+    long = {"code": "invalid_parameter", "param": "p" * 10_000, "message": "m" * 10_000}
+    error = error_of_message(json.dumps(long))
+    assert len(error.message) + len(error.param) < 3_000
+
+
+@pytest.mark.parametrize(
     ("message", "kind"),
     [
         ("Request for unknown model: 'demo' is not found", ModelUnavailable),
@@ -43,7 +63,8 @@ def test_a_guide_that_is_not_compiled_yet_is_no_fault_of_the_callers():
 def test_other_messages(message, kind):
     error = error_of_message(message)
     assert type(error) is kind
-    assert message in error.message
+    assert message not in error.message
+    assert error.detail == message
 
 
 @pytest.mark.parametrize(
@@ -58,6 +79,7 @@ def test_other_messages(message, kind):
 def test_statuses(code, kind):
     error = error_of_status(code, "why")
     assert type(error) is kind
+    assert "why" not in error.message
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,96 @@
+"""Which names of this server a Host header may have: the defence against DNS rebinding.
+
+A web page of an attacker can point its own domain at this server's address; its requests are then
+of the same origin to the browser, but carry the attacker's domain in their Host header.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from proxy.api.errors import response_of
+from proxy.domain.errors import RequestError, echoed
+
+# Names below these are not in the public DNS, so nobody can point one at this server: RFC 6761 and
+# 6762, ICANN's `.internal`, and Kubernetes' services.
+PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc", ".home.arpa")
+ANY = "*"
+
+
+class Hosts:
+    """Allows IP addresses, names that the public DNS cannot have, and `named` ones.
+
+    Probes, containers and Kubernetes use the former two; a public name has to be in the settings.
+    """
+
+    def __init__(self, named: tuple[str, ...]) -> None:
+        self._named = frozenset(name.lower().rstrip(".") for name in named)
+        self.allows_any = ANY in self._named
+        self.knows = lru_cache(maxsize=256)(self._knows)
+
+    def allows(self, host: str) -> bool:
+        """`host`: a Host header, with or without a port."""
+        return self.allows_any or self.knows(host)
+
+    def is_own_origin(self, origin: str, host: str) -> bool:
+        """Whether a page of `origin` came from this server, by a name that is known to be its.
+
+        `ANY` is no such name: an attacker's domain is of the same origin as itself.
+        """
+        return origin.partition("://")[2].lower() == host.lower() and self.knows(host)
+
+    def _knows(self, host: str) -> bool:
+        name = _without_port(host).lower().rstrip(".")
+        if name in self._named or "." not in name or name.endswith(PRIVATE_SUFFIXES):
+            return True
+        return _is_address(name)
+
+
+class AllowedHosts:
+    """Pure ASGI middleware for requests and WebSockets."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Hosts) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or self._hosts.allows_any:
+            await self._app(scope, receive, send)
+            return
+        for name, value in scope["headers"]:
+            if name == b"host" and not self._hosts.allows(value.decode("latin-1")):
+                break
+        else:
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})  # not accepted yet: a 403
+            return
+        await response_of(_refusal(HTTPConnection(scope)))(scope, receive, send)
+
+
+def _refusal(connection: HTTPConnection) -> RequestError:
+    return RequestError(
+        f"The host {echoed(connection.headers['host'])} is not a name of this server: its operator "
+        "adds it to ALLOWED_HOSTS.",
+        code="unknown_host",
+        param=None,
+    )
+
+
+def _without_port(host: str) -> str:
+    """`name:80`, `10.0.0.1:80`, `[::1]:80` -> `name`, `10.0.0.1`, `[::1]`."""
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() and (":" not in name or name.endswith("]")) else host
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True

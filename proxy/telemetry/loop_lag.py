@@ -1,0 +1,136 @@
+"""Measures how late the event loop runs its timers, and finds the request that held it up.
+
+Run by `app`. A thread looks at what runs while the loop is late: Python hands it the interpreter
+within 5 ms, or as soon as a call into C that holds the interpreter has returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import structlog
+from prometheus_client import Histogram
+
+logger = structlog.get_logger(__name__)
+
+BEAT_S = 0.02
+LOG_EVERY_S = 1.0
+FRAMES = 6  # of the stack, innermost first
+PREFIX = "request "
+
+
+def name_task(request_id: str, path: str) -> None:
+    """Marks the running task as the request's. A warning then names it."""
+    if (task := asyncio.current_task()) is not None:
+        task.set_name(f"{PREFIX}{request_id} {path}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What ran while the loop was late. `beat`: the number of the beat that was due."""
+
+    beat: int
+    task: str | None
+    stack: tuple[str, ...]
+
+
+class LoopLag:
+    """`warn_s`: a lag from which on a line is logged, at most one a second."""
+
+    def __init__(self, histogram: Histogram, *, warn_s: float) -> None:
+        self._histogram = histogram
+        self._warn_s = warn_s
+        self._beats = 0
+        self._due = 0.0
+        self._sample: Sample | None = None
+        self._next_log = 0.0
+        self._unlogged = 0
+        self._stopped = threading.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measures the running loop until the end of the `with`."""
+        loop = asyncio.get_running_loop()
+        self._next_beat(loop)
+        arguments = (loop, threading.get_ident())
+        thread = threading.Thread(target=self._watch, args=arguments, name="loop-lag", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopped.set()
+            if self._timer is not None:
+                self._timer.cancel()
+            thread.join()
+
+    def _next_beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._due = time.monotonic() + BEAT_S
+        self._timer = loop.call_later(BEAT_S, self._beat, loop)
+
+    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        lag_s = max(0.0, time.monotonic() - self._due)
+        self._histogram.observe(lag_s)
+        if lag_s >= self._warn_s:
+            self._warn(lag_s)
+        self._beats += 1
+        self._next_beat(loop)
+
+    def _warn(self, lag_s: float) -> None:
+        now, sample = time.monotonic(), self._sample
+        if now < self._next_log:
+            self._unlogged += 1
+            return
+        if sample is not None and sample.beat != self._beats:
+            sample = None
+        logger.warning(
+            "event loop late",
+            lag_ms=round(lag_s * 1000),
+            **_culprit(sample),
+            unlogged=self._unlogged,
+        )
+        self._next_log, self._unlogged = now + LOG_EVERY_S, 0
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, loop_thread: int) -> None:
+        """In a thread of its own. One sample for each late beat, taken as early as possible."""
+        while not self._stopped.wait(self._warn_s / 2):
+            beat = self._beats
+            is_late = time.monotonic() - self._due >= self._warn_s / 2
+            if is_late and (self._sample is None or self._sample.beat != beat):
+                self._sample = _sampled(loop, loop_thread, beat)
+
+
+def _sampled(loop: asyncio.AbstractEventLoop, loop_thread: int, beat: int) -> Sample:
+    task = asyncio.current_task(loop)
+    frame = sys._current_frames().get(loop_thread)
+    name = None if task is None else task.get_name()
+    return Sample(beat=beat, task=name, stack=tuple(_stack(frame)))
+
+
+def _stack(frame: FrameType | None) -> Iterator[str]:
+    for _ in range(FRAMES):
+        if frame is None:
+            return
+        module = frame.f_globals.get("__name__", "?")
+        yield f"{module}:{frame.f_lineno} {frame.f_code.co_name}"
+        frame = frame.f_back
+
+
+def _culprit(sample: Sample | None) -> dict[str, Any]:
+    """Fields of the log line. Without a task it was a callback, such as the HTTP parser's."""
+    if sample is None:
+        return {}
+    fields: dict[str, Any] = {"stack": sample.stack}
+    name = sample.task or "none"
+    if not name.startswith(PREFIX):
+        return {"task": name, **fields}
+    request_id, _, path = name.removeprefix(PREFIX).partition(" ")
+    return {"request_id": request_id, "path": path, **fields}
