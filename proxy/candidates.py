@@ -14,7 +14,9 @@ from proxy.domain.output import Usage
 async def interleaved(streams: Sequence[Events]) -> Events:
     """Events of all streams as they come. An error in one ends all; so does closing this."""
     ready: asyncio.Queue[OutputEvent | Exception | None] = asyncio.Queue(len(streams))
-    tasks = [asyncio.ensure_future(_feed(stream, ready)) for stream in streams]
+    own = asyncio.current_task()
+    name = None if own is None else own.get_name()  # see telemetry.loop_lag
+    tasks = [asyncio.create_task(_feed(stream, ready), name=name) for stream in streams]
     try:
         running = len(tasks)
         while running:
