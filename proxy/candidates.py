@@ -17,10 +17,12 @@ REPLAY_AT_ONCE = 256  # events
 async def interleaved(streams: Sequence[Events]) -> Events:
     """Events of all streams as they come. An error in one ends all; so does closing this."""
     ready: asyncio.Queue[OutputEvent | Exception | None] = asyncio.Queue(len(streams))
-    tasks: list[asyncio.Future[None]] = []
+    own = asyncio.current_task()
+    name = None if own is None else own.get_name()  # see telemetry.loop_lag
+    tasks: list[asyncio.Task[None]] = []
     try:
         for number, stream in enumerate(streams, 1):
-            tasks.append(asyncio.ensure_future(_feed(stream, ready)))
+            tasks.append(asyncio.create_task(_feed(stream, ready), name=name))
             if number % BEGIN_AT_ONCE == 0:
                 await asyncio.sleep(0)
         running = len(tasks)

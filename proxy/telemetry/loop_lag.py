@@ -21,7 +21,7 @@ from prometheus_client import Histogram
 
 logger = structlog.get_logger(__name__)
 
-BEAT_S = 0.02
+BEAT_S = 0.05
 LOG_EVERY_S = 1.0
 FRAMES = 6  # of the stack, innermost first
 PREFIX = "request "
@@ -101,7 +101,7 @@ class LoopLag:
 
     def _watch(self, loop: asyncio.AbstractEventLoop, loop_thread: int) -> None:
         """In a thread of its own. One sample for each late beat, taken as early as possible."""
-        while not self._stopped.wait(self._warn_s / 2):
+        while not self._stopped.wait(self._warn_s):
             beat = self._beats
             is_late = time.monotonic() - self._due >= self._warn_s / 2
             if is_late and (self._sample is None or self._sample.beat != beat):

@@ -62,7 +62,7 @@ class Metrics:
         )
         self.loop_lag = Histogram(
             "proxy_event_loop_lag_seconds",
-            "How late the event loop ran a timer; it is due every 20 ms",
+            "How late the event loop ran a timer; it is due every 50 ms",
             buckets=LOOP_LAG_BUCKETS_S,
             registry=self.registry,
         )
