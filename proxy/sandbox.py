@@ -55,7 +55,7 @@ class ProcessSandbox:
         """One child, with what its calls import."""
         try:
             await self.run("", _import_all, self._limits.imports)
-        except TooCostly:
+        except (BrokenWorkerProcess, TooCostly):
             logger.exception("the sandbox does not start: what needs it will be refused")
 
     async def run(
@@ -91,6 +91,8 @@ class ProcessSandbox:
                     limiter=self._limiter,
                 )
         except (BrokenWorkerProcess, MemoryError, TimeoutError) as error:
+            if isinstance(error, BrokenWorkerProcess) and error.args:
+                raise  # anyio says why: the child did not start, which is no caller's fault
             raise TooCostly(
                 f"it takes more than {limits.cpu_s:g} s or {limits.memory_bytes // MB} MB to check"
             ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from proxy.domain.constraint import Constraint
@@ -24,17 +25,22 @@ def in_tokens(constraint: Constraint, special_tokens: Mapping[int, bytes]) -> Co
         Untranslatable: free text would go on from something that begins with a special token.
     """
     ids = {text.decode(): token for token, text in special_tokens.items() if text}
-    if not ids or not any(text in constraint.text for text in ids):
+    if not ids or not _pattern(tuple(ids)).search(constraint.text):
         return constraint
     translated = _Tokens(ids).translated(json.loads(constraint.text)["format"])
     return guide(translated, constraint.field)
 
 
+@lru_cache(maxsize=8)
+def _pattern(texts: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = sorted(texts, key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, longest_first))})")
+
+
 class _Tokens:
     def __init__(self, ids: Mapping[str, int]) -> None:
         self._ids = ids
-        longest_first = sorted(ids, key=len, reverse=True)
-        self._mark = re.compile(f"({'|'.join(map(re.escape, longest_first))})")
+        self._mark = _pattern(tuple(ids))
 
     def translated(self, given: Format) -> Format:
         match given["type"]:

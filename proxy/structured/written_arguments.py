@@ -24,6 +24,10 @@ _TEXT = {*_LENGTHS, "type", "enum", "const", "pattern", "title", "description", 
 _NAME = re.compile(r"[^<>\"\s]+")
 
 
+# Each of them begins a form of its own, of those that may follow it: the square of their number.
+OPTIONAL_AT_MOST = 64
+
+
 def written(schema: Any, write: Writer, separator: str) -> Format:
     """Required arguments first, each group in the order of the schema."""
     properties: Mapping[str, Any] = schema.get("properties", {})
@@ -97,10 +101,12 @@ def _with(schema: Any, shared: Mapping[str, Any]) -> Any:
 
 
 def _is_plain(schema: Any) -> bool:
-    """Listed properties and nothing that binds them to each other."""
+    """Listed properties and nothing that binds them to each other, few of them optional."""
+    optional = set(schema.get("properties", ())) - set(schema.get("required", ()))
     references = [one["$ref"] for one in schemas(schema) if "$ref" in one]
     return (
         set(schema) <= _PLAIN
+        and len(optional) <= OPTIONAL_AT_MOST
         and set(schema.get("required", ())) <= set(schema.get("properties", ()))
         and all(str(one).startswith(("#/$defs/", "#/definitions/")) for one in references)
     )

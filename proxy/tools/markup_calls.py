@@ -9,7 +9,9 @@ from typing import ClassVar
 
 from proxy.parsing.delimiters import Delimiters
 from proxy.parsing.reader import PassOn, Steps
+from proxy.tools.call_writer import Tools
 from proxy.tools.errors import CutOff
+from proxy.tools.ids import NewId, openai_id
 from proxy.tools.literal import escaped
 from proxy.tools.section_calls import SectionCalls
 from proxy.tools.typed import typed, types_of
@@ -51,6 +53,17 @@ class MarkupCalls(SectionCalls):
 
     markup: ClassVar[Markup]
     _marks: ClassVar[Delimiters]
+
+    def __init__(
+        self,
+        tools: Tools | None = None,
+        new_id: NewId = openai_id,
+        *,
+        only_known: bool = False,
+    ) -> None:
+        super().__init__(tools, new_id, only_known=only_known)
+        # By tool and key. A schema may be large, and a model may write a key many times.
+        self._known_types: dict[tuple[str, str], frozenset[str]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -114,4 +127,9 @@ class MarkupCalls(SectionCalls):
     def _types(self, key: str) -> frozenset[str]:
         schema = self._tools.get(self._name, {})
         properties = schema.get("properties")
-        return types_of(properties.get(key) if isinstance(properties, Mapping) else None, schema)
+        if not isinstance(properties, Mapping) or key not in properties:
+            return types_of(None)
+        known = self._known_types.get((self._name, key))
+        if known is None:
+            known = self._known_types[self._name, key] = types_of(properties[key], schema)
+        return known
