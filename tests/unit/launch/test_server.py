@@ -17,6 +17,7 @@ import pytest
 from proxy.launch import ports, shm, stubs
 from proxy.launch.errors import LaunchError
 from proxy.launch.server import TritonServer
+from tests.fixtures.stack import eventually
 from tests.unit.launch.doubles import program
 
 ROOT = Path(__file__).parents[3]
@@ -34,6 +35,11 @@ def stub_pid(artifacts: Path) -> int:
 
 def worker_pid(artifacts: Path) -> int:
     return int((artifacts / "triton" / "tritonserver.log").read_text().split()[3])
+
+
+def has_children(artifacts: Path) -> bool:
+    log = artifacts / "triton" / "tritonserver.log"
+    return log.exists() and len(log.read_text().split()) == 4
 
 
 def is_gone(pid: int, within_s: float = 5.0) -> bool:
@@ -71,8 +77,8 @@ def test_a_start_that_ends_says_why_in_one_line(tmp_path, port):
 
 
 def test_a_start_that_takes_too_long_is_given_up(tmp_path, port):
-    launch = program(tmp_path, "hangs", port, start_timeout_s=1.0)
-    with pytest.raises(LaunchError, match="not ready within 1 s"):
+    launch = program(tmp_path, "hangs", port, start_timeout_s=4.0)
+    with pytest.raises(LaunchError, match="not ready within 4 s"):
         asyncio.run(TritonServer(launch).start())
     assert is_gone(stub_pid(tmp_path))
 
@@ -80,7 +86,7 @@ def test_a_start_that_takes_too_long_is_given_up(tmp_path, port):
 def test_a_start_that_is_cancelled_leaves_nothing(tmp_path, port):
     async def life() -> None:
         starting = asyncio.create_task(TritonServer(program(tmp_path, "hangs", port)).start())
-        await asyncio.sleep(0.7)
+        await asyncio.to_thread(eventually, lambda: has_children(tmp_path), 20, "it has started")
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
@@ -131,6 +137,7 @@ LAUNCHER = """
 import asyncio, sys
 from pathlib import Path
 from proxy.launch.server import TritonServer
+from tests.fixtures.stack import eventually
 from tests.unit.launch.doubles import program
 async def main():
     await TritonServer(program(Path(sys.argv[1]), "serves", int(sys.argv[2]))).start()

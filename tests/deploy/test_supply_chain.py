@@ -1,0 +1,127 @@
+"""What this project is made of: the hashes of the lock, and the bill of materials."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+from packaging.utils import canonicalize_name
+from pip._internal.models.link import Link
+
+from supply_chain import lock_hashes, sbom
+from tests.deploy.places import ROOT
+
+LOCK = ROOT / "requirements.lock"
+has_cyclonedx = importlib.util.find_spec("cyclonedx_py") is not None
+DIGESTS = ["a" * 64, "b" * 64, "c" * 64]
+
+
+@pytest.mark.parametrize(
+    "filename",
+    [
+        "x-1-py3-none-any.whl",
+        "x-1-py2.py3-none-any.whl",
+        "x-1-cp310-cp310-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+        "x-1-cp312-cp312-manylinux_2_28_aarch64.whl",
+        "x-1-cp38-abi3-manylinux_2_28_x86_64.whl",
+        "x-1-cp311-abi3-linux_x86_64.whl",
+        "x-1-py3-none-manylinux2010_x86_64.whl",
+    ],
+)
+def test_wheels_for_our_pythons_and_platforms_are_in_the_lock(filename):
+    assert lock_hashes.is_usable(filename)
+
+
+@pytest.mark.parametrize(
+    "filename",
+    [
+        "x-1-cp39-cp39-manylinux_2_17_x86_64.whl",
+        "x-1-cp313-cp313-manylinux_2_17_x86_64.whl",
+        "x-1-cp311-cp311-musllinux_1_2_x86_64.whl",
+        "x-1-cp311-cp311-macosx_11_0_arm64.whl",
+        "x-1-cp311-cp311-win_amd64.whl",
+        "x-1-cp311-cp311-manylinux_2_17_ppc64le.whl",
+        "x-1.tar.gz",
+        "no wheel.whl",
+    ],
+)
+def test_others_are_not(filename):
+    assert not lock_hashes.is_usable(filename)
+
+
+def links(*filenames: str, algorithm: str = "sha256") -> list[Link]:
+    return [
+        Link(f"https://index.example/{name}#{algorithm}={digest}")
+        for name, digest in zip(filenames, DIGESTS, strict=False)
+    ]
+
+
+def test_only_files_of_the_pinned_version_count():
+    found = links("x-1.0-py3-none-any.whl", "x-1.1-py3-none-any.whl", "x-1.0.tar.gz")
+    assert lock_hashes.chosen("x", "1.0", found) == {DIGESTS[0]}
+
+
+def test_a_source_counts_where_no_wheel_fits():
+    found = links("some_name-1.0-cp313-cp313-win_amd64.whl", "some_name-1.0.tar.gz")
+    assert lock_hashes.chosen("some-name", "1.0", found) == {DIGESTS[1]}
+
+
+def test_a_file_without_a_sha256_and_a_version_without_a_file_are_errors():
+    with pytest.raises(lock_hashes.NoHash, match="no file"):
+        lock_hashes.chosen("x", "2.0", links("x-1.0-py3-none-any.whl"))
+    with pytest.raises(lock_hashes.NoHash, match="no SHA-256"):
+        lock_hashes.chosen("x", "1.0", links("x-1.0-py3-none-any.whl", algorithm="md5"))
+
+
+def test_writing_hashes_anew_changes_nothing_but_hashes():
+    text = LOCK.read_text()
+    lines = lock_hashes.without_hashes(text)
+    assert "--hash" not in "\n".join(lines)
+    hashes = re.findall(r"--hash=sha256:([0-9a-f]{64})", text)
+    position, made = 0, []
+    for line in lines:
+        if lock_hashes.PIN.match(line):
+            block = text[text.index(line, position) :]
+            count = (
+                len(re.match(r"[^\n]*(?:\n    --hash=\S+[ \\]*)*", block)[0].split("--hash=")) - 1
+            )
+            made.append(lock_hashes.with_hashes(line, hashes[:count]))
+            hashes = hashes[count:]
+            position = text.index(line, position) + len(line)
+        else:
+            made.append(line)
+    assert "\n".join(made) + "\n" == text
+
+
+def test_no_file_names_a_package_index():
+    assert not re.search(r"https?://", LOCK.read_text())
+
+
+@pytest.mark.skipif(not has_cyclonedx, reason="cyclonedx-bom of requirements.lock is not installed")
+def test_the_bill_of_materials_has_every_package_and_is_valid(tmp_path):
+    file = tmp_path / "folder" / "sbom.json"
+    command = [sys.executable, "-m", "supply_chain.sbom", str(file)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    bill = json.loads(file.read_text())
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", sbom.VERSION)
+    assert bill["metadata"]["component"]["name"] == "triton-openai"
+    found = {canonicalize_name(each["name"]): each for each in bill["components"]}
+    there = {canonicalize_name(each.name) for each in metadata.distributions()}
+    assert there - {"triton-openai"} <= set(found)
+    assert found["fastapi"]["version"] == metadata.version("fastapi")
+    assert found["fastapi"]["licenses"]
+    assert str(ROOT) not in file.read_text()
+
+
+@pytest.mark.skipif(not has_cyclonedx, reason="cyclonedx-bom of requirements.lock is not installed")
+def test_equal_environments_have_equal_bills(tmp_path):
+    files = [tmp_path / name for name in ("one.json", "two.json")]
+    for file in files:
+        assert sbom.main(file) == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
