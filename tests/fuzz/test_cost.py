@@ -66,8 +66,8 @@ def test_memory_is_counted_at_its_peak():
 def test_what_costs_too_much_is_an_offender_made_small():
     """The double of a meter: each letter of the first message costs a tenth of a millisecond."""
     fuzzer = Fuzzer(LetterMeter(), Thresholds(), SEED)
-    fuzzer.run(SECONDS, TRIES * 10)
-    (offender,) = [found for found in fuzzer.offenders.values() if found.case.kind == "plain"]
+    fuzzer.run(SECONDS, TRIES)
+    offender = max(fuzzer.offenders.values(), key=lambda found: found.cost.loop_s)
     small = fuzzer.small(offender)
     assert 50 < letters(small.case) <= letters(offender.case)
     assert letters(small.case) < 110  # half of it would cost too little
@@ -75,7 +75,7 @@ def test_what_costs_too_much_is_an_offender_made_small():
 
 class LetterMeter:
     def cost(self, case: Case) -> Cost:
-        loop_s = letters(case) / 10_000 if case.kind == "plain" else 0.0
+        loop_s = letters(case) / 10_000
         return Cost(status=200, loop_s=loop_s, total_s=loop_s, grown_bytes=0)
 
 
@@ -85,7 +85,7 @@ def letters(case: Case) -> int:
 
 
 def test_a_request_that_takes_too_long_is_killed_and_the_next_one_is_answered():
-    meter = CostMeter(limit_s=3.0)
+    meter = CostMeter(limit_s=8.0)
     try:
         ready = Case("plain", "/chat/json", {"messages": [{"role": "user", "content": "hi"}]})
         assert meter.cost(ready).status == 200

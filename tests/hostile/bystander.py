@@ -54,9 +54,13 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """cpu_s: of the proxies. *_growth: from the beginning to the peak, in bytes."""
+    """cpu_s: of the event loop. *_growth: from the beginning to the peak, in bytes.
+
+    machine_s: in which some process of the machine waited for a CPU.
+    """
 
     tokens: int
+    machine_s: float
     gap: Gap
     cpu_s: float
     proxy_growth: int
@@ -167,6 +171,7 @@ def figures(sampler: Sampler, stream: Stream, since: float) -> Figures:
     gaps = [sampler.gap(start, end) for start, end in long_gaps(stream, since, now)]
     return Figures(
         tokens=sum(at >= since for at, _ in list(stream.arrivals)),
+        machine_s=inside[-1].pressure_s - first.pressure_s,
         gap=max(gaps, key=own_gap_s, default=Gap(now, 0, 0, 0, 0)),
         cpu_s=inside[-1].ran_s - first.ran_s,
         proxy_growth=max(sample.proxy_rss for sample in inside) - first.proxy_rss,
