@@ -171,7 +171,8 @@ def main() -> None:
             small = fuzzer.small(found)
             lines += [
                 "",
-                f"over the threshold: {described(small)}",
+                f"over the threshold: {described(found)}",
+                f"as small as it gets: {described(small)}",
                 f"Case(**{small.case.written()})",
             ]
             if given.keep:

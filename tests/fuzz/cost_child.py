@@ -59,6 +59,9 @@ class Meter:
 
         events.Handle._run = measured
 
+    def close(self) -> None:
+        events.Handle._run = self._run
+
     def reset(self) -> None:
         self.longest_s = self.total_s = 0.0
 
@@ -120,23 +123,23 @@ def _scope(path: str, *, is_socket: bool) -> dict[str, Any]:
     }
 
 
-def _memory(name: str) -> int:
+def memory(name: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):
             return int(line.split()[1]) * 1024
     return 0
 
 
-def _memory_anew() -> int:
+def memory_anew() -> int:
     """Memory now; from here on a new peak is counted."""
     Path("/proc/self/clear_refs").write_text("5")
-    return _memory("VmRSS")
+    return memory("VmRSS")
 
 
 async def measured(app: Any, meter: Meter, case: Case) -> dict[str, Any]:
     data = case.data
     gc.collect()
-    before = _memory_anew()
+    before = memory_anew()
     gc.disable()
     await asyncio.sleep(0)  # what came before is over: the next step is the request's
     meter.reset()
@@ -151,7 +154,7 @@ async def measured(app: Any, meter: Meter, case: Case) -> dict[str, Any]:
         "status": status,
         "loop_s": meter.longest_s,
         "total_s": meter.total_s,
-        "grown_bytes": max(0, _memory("VmHWM") - before),
+        "grown_bytes": max(0, memory("VmHWM") - before),
     }
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import random
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.fuzz.cases import MOST_BYTES, Case, mutated, seeds
 from tests.fuzz.cost import Fuzzer, Thresholds, described
-from tests.fuzz.cost_meter import CostMeter
+from tests.fuzz.cost_child import Meter, memory, memory_anew
+from tests.fuzz.cost_meter import Cost, CostMeter
 
 SECONDS, TRIES, SEED = 60, 150, 16
+SPENT_S, GROWN_BYTES = 0.03, 60_000_000
 # Wider than those of `make fuzz`: this runs on any machine, in any state.
 WIDE = Thresholds(loop_s=0.1, grown_bytes=150_000_000)
 
@@ -31,19 +36,56 @@ def test_no_small_request_holds_the_loop_or_takes_much_memory(meter):
     assert not found, "\n".join(found)
 
 
-def test_costs_are_seen(meter):
-    """A body that is larger than any the fuzzer makes takes time to parse, and memory."""
-    plain = Case("plain", "/chat/json", {"messages": [{"role": "user", "content": "hi"}]})
-    meter.cost(plain)
-    small = min(meter.cost(plain).total_s for _ in range(3))
-    large = Case("large", "/chat/json", None, '{"x":[' + "[1]," * 400_000 + "[1]]}")
-    cost = meter.cost(large)
-    assert cost.total_s > 2 * small or cost.grown_bytes > 1_000_000
-    assert cost.status >= 400
+def test_the_longest_step_of_the_loop_is_measured():
+    async def two_steps() -> None:
+        for seconds in (SPENT_S, SPENT_S / 10):
+            spend(seconds)
+            await asyncio.sleep(0)
+
+    meter = Meter()
+    try:
+        asyncio.run(two_steps())
+    finally:
+        meter.close()
+    assert SPENT_S <= meter.longest_s < meter.total_s
+
+
+def spend(seconds: float) -> None:
+    ends_at = time.thread_time() + seconds
+    while time.thread_time() < ends_at:
+        pass
+
+
+def test_memory_is_counted_at_its_peak():
+    before = memory_anew()
+    held = bytearray(b"\1") * GROWN_BYTES
+    del held
+    assert memory("VmHWM") - before > 0.9 * GROWN_BYTES
+
+
+def test_what_costs_too_much_is_an_offender_made_small():
+    """The double of a meter: each letter of the first message costs a tenth of a millisecond."""
+    fuzzer = Fuzzer(LetterMeter(), Thresholds(), SEED)
+    fuzzer.run(SECONDS, TRIES)
+    offender = max(fuzzer.offenders.values(), key=lambda found: found.cost.loop_s)
+    small = fuzzer.small(offender)
+    assert 50 < letters(small.case) <= letters(offender.case)
+    assert letters(small.case) < 110  # half of it would cost too little
+
+
+class LetterMeter:
+    def cost(self, case: Case) -> Cost:
+        loop_s = letters(case) / 10_000
+        return Cost(status=200, loop_s=loop_s, total_s=loop_s, grown_bytes=0)
+
+
+def letters(case: Case) -> int:
+    messages = case.body.get("messages") if isinstance(case.body, dict) else None
+    return len(json.dumps(messages[0])) if messages and isinstance(messages, list) else 0
 
 
 def test_a_request_that_takes_too_long_is_killed_and_the_next_one_is_answered():
-    meter = CostMeter(limit_s=3.0)
+    meter = CostMeter(limit_s=8.0)
     try:
         ready = Case("plain", "/chat/json", {"messages": [{"role": "user", "content": "hi"}]})
         assert meter.cost(ready).status == 200

@@ -35,6 +35,7 @@ class Sample:
     at: float
     ran_s: float
     waited_s: float
+    engine_s: float  # CPU of the engine's process
     pressure_s: float
     late_s: float  # this thread's own wake-up: what the machine allows
     proxy_rss: int
@@ -43,7 +44,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Between two tokens. ran_s, waited_s: of the event loop's thread meanwhile."""
+    """Between two tokens. waited_s: of the event loop's thread meanwhile; ran_s: its CPU time, or
+    the engine's where that is more.
+    """
 
     at: float
     length_s: float
@@ -54,9 +57,13 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """cpu_s: of the proxies. *_growth: from the beginning to the peak, in bytes."""
+    """cpu_s: of the event loop. *_growth: from the beginning to the peak, in bytes.
+
+    machine_s: in which some process of the machine waited for a CPU.
+    """
 
     tokens: int
+    machine_s: float
     gap: Gap
     cpu_s: float
     proxy_growth: int
@@ -68,8 +75,11 @@ class Figures:
 class Sampler:
     """Looks at the server's processes every few milliseconds, in a thread."""
 
-    def __init__(self, watched: processes.Processes, guard_bytes: int | None) -> None:
+    def __init__(
+        self, watched: processes.Processes, guard_bytes: int | None, engine: int | None
+    ) -> None:
         self._watched = watched
+        self._engine = engine
         self._guard_bytes = guard_bytes
         self._triton_rss = 0
         self.samples: deque[Sample] = deque(maxlen=int(KEPT_S / SAMPLE_S))
@@ -93,6 +103,7 @@ class Sampler:
             at=now,
             ran_s=max(ran for ran, _ in times),
             waited_s=max(waited for _, waited in times),
+            engine_s=processes.cpu_s(self._engine) if self._engine else 0.0,
             pressure_s=processes.pressure_s(),
             late_s=now - due,
             proxy_rss=processes.tree_rss(self._watched.proxies),
@@ -117,7 +128,7 @@ class Sampler:
         return Gap(
             at=start,
             length_s=end - start,
-            ran_s=last.ran_s - first.ran_s,
+            ran_s=max(last.ran_s - first.ran_s, last.engine_s - first.engine_s),
             waited_s=last.waited_s - first.waited_s,
             machine_s=min(machine_s, end - start),
         )
@@ -167,6 +178,7 @@ def figures(sampler: Sampler, stream: Stream, since: float) -> Figures:
     gaps = [sampler.gap(start, end) for start, end in long_gaps(stream, since, now)]
     return Figures(
         tokens=sum(at >= since for at, _ in list(stream.arrivals)),
+        machine_s=inside[-1].pressure_s - first.pressure_s,
         gap=max(gaps, key=own_gap_s, default=Gap(now, 0, 0, 0, 0)),
         cpu_s=inside[-1].ran_s - first.ran_s,
         proxy_growth=max(sample.proxy_rss for sample in inside) - first.proxy_rss,
@@ -190,7 +202,7 @@ def long_gaps(stream: Stream, since: float, now: float) -> list[tuple[float, flo
 def own_gap_s(gap: Gap | dict[str, Any]) -> float:
     """The gap without what the machine took: waiting for a CPU is not the server's doing.
 
-    CPU time that the event loop spent in it always counts.
+    CPU time that the event loop or the engine spent in it always counts.
     """
     given = gap if isinstance(gap, dict) else asdict(gap)
     taken = max(given["waited_s"], given["machine_s"])
@@ -201,7 +213,7 @@ def main() -> None:
     plan = json.loads(sys.stdin.readline())
     target = Target(**plan["target"])
     watched = processes.Processes(tuple(plan["proxies"]), tuple(plan["triton"]))
-    sampler = Sampler(watched, plan["guard_bytes"])
+    sampler = Sampler(watched, plan["guard_bytes"], plan["engine"])
     stream = Stream(target, json.dumps(plan["body"]).encode())
     while not sampler.samples:
         time.sleep(SAMPLE_S)

@@ -67,7 +67,7 @@ MEMORY = [
     one(
         "best_of 20 with log-probabilities",
         3,
-        post(text(best_of=20, n=1, logprobs=20, max_tokens=500), TEXT),
+        post(text(best_of=20, n=1, logprobs=20, max_tokens=200), TEXT),
         wall_s=20,
         cpu_s=4,
     ),

@@ -51,6 +51,15 @@ def of_pids(pids: list[int]) -> Processes:
     return Processes(tuple(pids), tuple(triton))
 
 
+def engine_of(watched: Processes, model: str) -> int | None:
+    """The process of a model's engine, None where it is not on this machine."""
+    for pid in watched.triton:
+        with contextlib.suppress(psutil.Error):
+            if f"{model}_engine/" in " ".join(psutil.Process(pid).cmdline()):
+                return pid
+    return None
+
+
 def rss(pid: int) -> int:
     """Bytes; 0 where it has ended."""
     try:

@@ -12,13 +12,14 @@ from tests.hostile.attack import Attack
 from tests.hostile.catalogue import EVERY
 
 LIMIT_MB = 1_500
+TIMEOUT_S = 60  # of each answer: a busy machine is slow, and that alone is no fault
 # Attacks with a bystander on the engine come last: that stream takes CPU itself.
 IN_ORDER = sorted(EVERY, key=lambda attack: attack.is_on_engine)
 
 
 @pytest.fixture(scope="module")
 def arena() -> Iterator[Arena]:
-    with Arena(limit_mb=LIMIT_MB, guard_mb=LIMIT_MB) as made:
+    with Arena(limit_mb=LIMIT_MB, guard_mb=LIMIT_MB, timeout_s=TIMEOUT_S) as made:
         yield made
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.fixtures.stack import ROOT
 from tests.hostile.attack import Target
-from tests.hostile.processes import Processes
+from tests.hostile.processes import Processes, engine_of
 
 STEP_S = 0.02
 LOOK_S = 0.12
@@ -43,6 +43,7 @@ class Watch:
             "proxies": watched.proxies,
             "triton": watched.triton,
             "guard_bytes": guard_bytes,
+            "engine": engine_of(watched, target.demo) if is_on_engine else None,
             "body": _body(target, is_on_engine=is_on_engine),
         }
         self._send(plan)
