@@ -15,10 +15,10 @@ WALK_TOKENS = 256
 CANDIDATES, COSTLY_TOKENS = 3, 96
 # CPU time of following the guide. Sound guides take a tenth of a millisecond a token, or with a
 # vocabulary of 150,000 tokens one or two, and no more for the last token than for the first.
-BURST_S, TOKEN_S = 0.5, 0.005
+BURST_S, TOKEN_S = 0.25, 0.005
 GROWN_S, GROWTH, WINDOW = 0.002, 6.0, 16
 ENOUGH_S, ENOUGH_TOKENS = 0.25, 64  # of a walk that shows nothing
-AMBIGUOUS = "it is too ambiguous to be followed token by token"
+AMBIGUOUS = "it is too ambiguous to be followed token by token: a text can be read in many ways"
 Ids = npt.NDArray[np.int64]
 Choose = Callable[["_Walk", Ids], int]
 
