@@ -33,8 +33,8 @@ value ::= [0-9]+ | "(" sum ")"
 """
 
 
-def slow_guide(least: int) -> str:
-    return SLOW.replace('"minProperties": 80', f'"minProperties": {least}')
+def slow_guide(number: int) -> str:
+    return json.dumps({**json.loads(SLOW), "title": f"slow {number}"})
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_a_guide_that_takes_too_long_is_refused_in_time_and_the_next_one_is_serv
     guide_check.check("regex", "warm")
     start = time.monotonic()
     assert "longer than 2 s" in refusal(guide_check, "json_schema", SLOW).message
-    assert time.monotonic() - start < TIMEOUT_S + 1
+    assert time.monotonic() - start < 5 * TIMEOUT_S
     start = time.monotonic()
     refusal(guide_check, "json_schema", SLOW)
     assert time.monotonic() - start < 1
@@ -158,9 +158,9 @@ def test_a_slow_guide_that_nobody_asks_for_any_more_ends_by_itself(guide_check):
 def test_quick_guides_overtake_any_number_of_slow_ones(guide_check):
     """By order, not by a clock: no slow guide has its verdict when the quick ones have theirs."""
     guide_check.check("regex", "warm")
-    slow = [slow_guide(least) for least in range(60, 68)]
+    slow = [slow_guide(number) for number in range(8)]
     assert all(pending(guide_check, one, patience_s=0) for one in slow)
-    for count in range(20):
+    for count in range(10):
         guide_check.check("json_schema", json.dumps({"type": "object", "title": str(count)}))
     assert all(pending(guide_check, one, patience_s=0) for one in slow)
     assert len(forks(guide_check)) <= 2
@@ -176,7 +176,7 @@ def test_one_that_takes_longer_is_served_while_slow_ones_keep_coming(guide_check
     def is_served() -> bool:
         nonlocal given
         given += 1
-        pending(guide_check, slow_guide(83 + given % 60), patience_s=0.05)
+        pending(guide_check, slow_guide(1000 + given), patience_s=0.05)
         return not pending(guide_check, medium, patience_s=0)
 
     eventually(is_served, 60, "it has its verdict")

@@ -1,4 +1,4 @@
-"""A guide that passes the trial and grows slow later, beside an honest stream on the same engine."""
+"""A guide that passes the trial and grows slow later, beside an honest stream of one engine."""
 
 from __future__ import annotations
 

@@ -131,8 +131,10 @@ class GuideCheck:
     def _ask(self, question: _Question, patience_s: float) -> float:
         """How long to wait for the answer: hardly, where others are waited for already."""
         is_crowded = bool(self._pending)
-        if len(self._pending) >= PENDING_AT_MOST:
-            return 0
+        while len(self._pending) >= PENDING_AT_MOST:
+            if not math.isinf(patience_s):
+                return 0
+            self._hear(math.inf)
         self._number += 1
         try:
             self.sandbox.ask(self._number, question.kind, question.text)

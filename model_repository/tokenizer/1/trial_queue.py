@@ -26,13 +26,17 @@ Try = Callable[[str, str], str | None]
 
 @dataclass
 class Trial:
-    """`used_s`: CPU time of trials that were broken off. `tries`: left after a fork that died."""
+    """`used_s`: CPU time of trials that were broken off. `tries`: left after a fork that died.
+
+    turn: its place in the queue, which is the last one again after each trial.
+    """
 
     number: int
     kind: str
     text: str
     used_s: float = 0.0
     tries: int = 1
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class TrialQueue:
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
         self._waiting: list[Trial] = []
+        self._turns = 0
         self._running: dict[int, _Running] = {}  # by slot
 
     @property
@@ -67,6 +72,8 @@ class TrialQueue:
         return {one.pipe: slot for slot, one in self._running.items()}
 
     def add(self, trial: Trial) -> None:
+        self._turns += 1
+        trial.turn = self._turns
         self._waiting.append(trial)
 
     def schedule(self) -> None:
@@ -96,7 +103,7 @@ class TrialQueue:
             return trial.number, f"it took longer than {self._timeout_s:g} s to compile"
         if trial.tries:  # one that was killed from outside says nothing about the guide
             trial.tries -= 1
-            self._waiting.append(trial)
+            self.add(trial)
             return None
         limit = self._memory_bytes // MB
         return trial.number, f"it needs more than {limit} MB to compile, or is nested too deeply"
@@ -115,7 +122,7 @@ class TrialQueue:
         os.close(running.pipe)
         os.kill(running.pid, signal.SIGKILL)
         os.waitpid(running.pid, 0)
-        self._waiting.append(running.trial)
+        self.add(running.trial)
 
     def _fork(self, trial: Trial) -> _Running:
         ours, theirs = os.pipe()
@@ -149,8 +156,8 @@ class TrialQueue:
 
 
 def _least_used(trial: Trial) -> tuple[float, int]:
-    return trial.used_s, trial.number
+    return trial.used_s, trial.turn
 
 
 def _oldest(trial: Trial) -> tuple[float, int]:
-    return 0.0, trial.number
+    return 0.0, trial.turn
