@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-# CPU time that a trial has in the first slot, which takes the guide that has had the least, and
-# in the second, which takes the oldest, before it gives way.
+# CPU time that a trial has before it gives way. The first slot takes the guide that has had the
+# least, the newest of several: it does not wait for those before it. The second takes the oldest.
 SHARES_S = (0.15, 1.0)
+WALL_S = 60.0  # of a fork, whatever else the machine does
 TOTAL = 2  # times the limit of one trial: so much all trials of one guide may take
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 MB = 1_000_000
@@ -142,7 +143,7 @@ class TrialQueue:
         """CPU time; address space beyond what the process has now; and no core file."""
         cpu_s = max(0.1, min(self._timeout_s, left_s))
         signal.setitimer(signal.ITIMER_PROF, cpu_s)  # its signal ends the process
-        signal.setitimer(signal.ITIMER_REAL, 4 * self._timeout_s)
+        signal.setitimer(signal.ITIMER_REAL, WALL_S)
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + self._memory_bytes
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -156,7 +157,7 @@ class TrialQueue:
 
 
 def _least_used(trial: Trial) -> tuple[float, int]:
-    return trial.used_s, trial.turn
+    return trial.used_s, -trial.turn
 
 
 def _oldest(trial: Trial) -> tuple[float, int]:
