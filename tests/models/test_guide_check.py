@@ -175,7 +175,7 @@ def test_one_that_takes_longer_is_served_while_slow_ones_keep_coming(guide_check
         pending(guide_check, slow_guide(1000 + given), patience_s=0.05)
         return not pending(guide_check, medium, patience_s=0)
 
-    eventually(is_served, 60, "it has its verdict")
+    eventually(is_served, 120, "it has its verdict")
     guide_check.close()
 
 

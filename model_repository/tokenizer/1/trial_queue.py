@@ -29,7 +29,7 @@ Try = Callable[[str, str], str | None]
 class Trial:
     """`used_s`: CPU time of trials that were broken off. `tries`: left after a fork that died.
 
-    turn: its place in the queue, which is the last one again after each trial.
+    rounds: how often it had the whole share of the second slot.
     """
 
     number: int
@@ -37,7 +37,7 @@ class Trial:
     text: str
     used_s: float = 0.0
     tries: int = 1
-    turn: int = 0
+    rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,6 @@ class TrialQueue:
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
         self._waiting: list[Trial] = []
-        self._turns = 0
         self._running: dict[int, _Running] = {}  # by slot
 
     @property
@@ -73,8 +72,6 @@ class TrialQueue:
         return {one.pipe: slot for slot, one in self._running.items()}
 
     def add(self, trial: Trial) -> None:
-        self._turns += 1
-        trial.turn = self._turns
         self._waiting.append(trial)
 
     def schedule(self) -> None:
@@ -123,6 +120,7 @@ class TrialQueue:
         os.close(running.pipe)
         os.kill(running.pid, signal.SIGKILL)
         os.waitpid(running.pid, 0)
+        running.trial.rounds += slot
         self.add(running.trial)
 
     def _fork(self, trial: Trial) -> _Running:
@@ -157,8 +155,8 @@ class TrialQueue:
 
 
 def _least_used(trial: Trial) -> tuple[float, int]:
-    return trial.used_s, -trial.turn
+    return trial.used_s, -trial.number
 
 
 def _oldest(trial: Trial) -> tuple[float, int]:
-    return 0.0, trial.turn
+    return trial.rounds, trial.number
