@@ -9,18 +9,21 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from admission import Refusal
 from grammars import KINDS
-from sandbox import Sandbox, SandboxDied, SandboxTimeout
+from sandbox import Sandbox, SandboxDied
 
 KIND_PARAM = "guided_decoding_guide_type"
 TEXT_PARAM = "guided_decoding_guide"
 PENDING = "guide_pending"
 VERDICTS = 4096
+PENDING_AT_MOST = 64
+CROWDED_PATIENCE_S = 0.02
+TIMED_OUT = "it took longer"
 TIMEOUT_STANDS_S = 60.0  # a busy machine may have been the reason
 ECHO_AT_MOST = 40
 MB = 1_000_000
@@ -33,7 +36,6 @@ KNOWN_ESCAPES = frozenset("dDwWsSnrtfvaecubBpP")
 class _Question:
     kind: str
     text: str
-    tries: int = 1  # after this one
 
     @cached_property
     def key(self) -> bytes:
@@ -63,12 +65,11 @@ class GuideCheck:
         `kinds`: those that the engine honours.
         """
         self._kinds = kinds
-        self._timeout_s = timeout_s
-        self._memory_bytes = memory_bytes
         self._text_bytes = text_bytes
         self.sandbox = Sandbox(info_file, memory_bytes=memory_bytes, timeout_s=timeout_s)
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
-        self._asked: _Question | None = None  # of the sandbox, without an answer yet
+        self._pending: dict[int, bytes] = {}  # keys of what the sandbox was asked, by number
+        self._number = 0
 
     def check(self, kind: str, text: str, *, patience_s: float = math.inf) -> None:
         """Returns where the guide can be used.
@@ -88,7 +89,7 @@ class GuideCheck:
 
     def close(self) -> None:
         self.sandbox.close()
-        self._asked = None
+        self._pending.clear()
 
     def _unsound(self, kind: str, text: str) -> str | None:
         """What can be told without compiling."""
@@ -107,14 +108,17 @@ class GuideCheck:
     def _verdict(self, kind: str, text: str, patience_s: float) -> str | None:
         question = _Question(kind, text)
         self._hear(0)
-        while (verdict := self._standing(question)) is None:
-            is_ours = self._asked is None
-            if is_ours:
-                self._ask(question)
-            if not self._hear(patience_s if is_ours or math.isinf(patience_s) else 0):
-                raise Refusal(
-                    PENDING, TEXT_PARAM, "a guide is still being compiled: send the request again"
-                )
+        if self._standing(question) is None:
+            if question.key not in self._pending.values():
+                patience_s = self._ask(question, patience_s)
+            elif not math.isinf(patience_s):
+                patience_s = 0
+            self._hear_of(question, patience_s)
+        verdict = self._standing(question)
+        if verdict is None:
+            raise Refusal(
+                PENDING, TEXT_PARAM, "a guide is still being compiled: send the request again"
+            )
         return verdict.reason
 
     def _standing(self, question: _Question) -> _Verdict | None:
@@ -124,37 +128,60 @@ class GuideCheck:
         self._verdicts.move_to_end(question.key)
         return verdict
 
-    def _ask(self, question: _Question) -> None:
-        self.sandbox.begin(question.kind, question.text)
-        self._asked = question
+    def _ask(self, question: _Question, patience_s: float) -> float:
+        """How long to wait for the answer: hardly, where others are waited for already."""
+        is_crowded = bool(self._pending)
+        while len(self._pending) >= PENDING_AT_MOST:
+            if not math.isinf(patience_s):
+                return 0
+            self._hear(math.inf)
+        self._number += 1
+        try:
+            self.sandbox.ask(self._number, question.kind, question.text)
+        except SandboxDied:
+            self._pending.clear()
+            self.sandbox.ask(self._number, question.kind, question.text)
+        self._pending[self._number] = question.key
+        if is_crowded and not math.isinf(patience_s):
+            return min(patience_s, CROWDED_PATIENCE_S)
+        return patience_s
+
+    def _hear_of(self, question: _Question, wait_s: float) -> None:
+        """Waits for this answer, and asks once more if the child ends meanwhile."""
+        end = time.monotonic() + wait_s
+        tries = 1
+        while question.key in self._pending.values():
+            left_s = end - time.monotonic()
+            if self._hear(max(0.0, left_s)) is False and left_s <= 0:
+                return
+            if not self._pending and self._standing(question) is None and tries:
+                tries -= 1
+                self._ask(question, wait_s)
 
     def _hear(self, wait_s: float) -> bool:
-        """Whether what was asked is answered by now, if anything was."""
-        asked, self._asked = self._asked, None
-        if asked is None:
-            return True
-        try:
-            answer = self.sandbox.answer(wait_s)
-        except SandboxTimeout:
-            reason = f"it took longer than {self._timeout_s:g} s to compile"
-            self._keep(asked, _Verdict(reason, time.monotonic() + TIMEOUT_STANDS_S))
-        except SandboxDied:  # one that was killed from outside says nothing about the guide
-            if asked.tries:
-                self._ask(replace(asked, tries=asked.tries - 1))
-                return self._hear(wait_s)
-            limit = self._memory_bytes // MB
-            reason = f"it needs more than {limit} MB to compile, or is nested too deeply"
-            self._keep(asked, _Verdict(reason))
-        else:
-            if answer is None:
-                self._asked = asked
-                return False
-            self._keep(asked, _Verdict(answer.reason))
-        return True
+        """Takes the answers that are there, or the next one. Whether there was any.
 
-    def _keep(self, question: _Question, verdict: _Verdict) -> None:
-        self._verdicts[question.key] = verdict
-        self._verdicts.move_to_end(question.key)
+        A child that was killed from outside says nothing about the guides: they are asked again.
+        """
+        is_any = False
+        while self._pending:
+            try:
+                answer = self.sandbox.answer(0 if is_any else wait_s)
+            except SandboxDied:
+                self._pending.clear()
+                return is_any
+            if answer is None:
+                return is_any
+            is_any = True
+            key = self._pending.pop(answer.number)
+            is_lasting = not (answer.reason or "").startswith(TIMED_OUT)
+            until = math.inf if is_lasting else time.monotonic() + TIMEOUT_STANDS_S
+            self._keep(key, _Verdict(answer.reason, until))
+        return is_any
+
+    def _keep(self, key: bytes, verdict: _Verdict) -> None:
+        self._verdicts[key] = verdict
+        self._verdicts.move_to_end(key)
         if len(self._verdicts) > VERDICTS:
             self._verdicts.popitem(last=False)
 

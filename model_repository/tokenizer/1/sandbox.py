@@ -1,4 +1,4 @@
-"""A child process that compiles guides and can be killed. See sandbox_main.py, which it runs."""
+"""A child process that tries guides out, in forks that can be killed: sandbox_main.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 import select
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -16,28 +15,26 @@ from pathlib import Path
 from typing import Any
 
 START_TIMEOUT_S = 120.0  # it imports xgrammar, and torch with it
+END_TIMEOUT_S = 0.5
 RECEIVED_AT_ONCE = 65_536
 MAIN = Path(__file__).with_name("sandbox_main.py")
 
 
-class SandboxTimeout(Exception):
-    """The compile took too long; the child has ended."""
-
-
 class SandboxDied(Exception):
-    """The child went away before it answered."""
+    """The child ended before it answered; what it was asked is lost."""
 
 
 @dataclass(frozen=True)
 class Answer:
+    number: int
     reason: str | None  # why the guide cannot be used; None where it can
 
 
 class Sandbox:
     """Started at the first use and after each end. It ends with this process, or by close().
 
-    One question at a time: `begin`, then `answer` until there is one. The child keeps to
-    `timeout_s` by itself, whether it is asked for the answer or not.
+    `ask`, then `answer` until there is one; several guides may be under way. The child keeps to
+    `timeout_s` of CPU time for each by itself, whether anyone waits for the answer or not.
     """
 
     def __init__(self, info_file: Path, *, memory_bytes: int, timeout_s: float) -> None:
@@ -47,34 +44,41 @@ class Sandbox:
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._heard = b""
-        self._unasked: bytes | None = None
+        self._unasked: list[bytes] = []
         self._start_by = 0.0
 
     @property
     def pid(self) -> int | None:
         return None if self._child is None else self._child.pid
 
-    def begin(self, kind: str, text: str) -> None:
-        """Whether this guide can be used: `answer` sends the question. Returns at once."""
-        if self._child is None or self._child.poll() is not None:
-            self._start()
-        self._unasked = json.dumps([kind, text]).encode() + b"\n"
-
-    def answer(self, wait_s: float) -> Answer | None:
-        """None: there is none after `wait_s`. The child's start is not in its time.
+    def ask(self, number: int, kind: str, text: str) -> None:
+        """Whether this guide can be used: `answer` sends the question. Returns at once.
 
         Raises:
-            SandboxTimeout, SandboxDied: as they say; `begin` starts a new child.
+            SandboxDied: the child has ended since the last question.
+        """
+        if self._child is None:
+            self._start()
+        elif self._child.poll() is not None:
+            self.close()
+            raise SandboxDied
+        self._unasked.append(json.dumps([number, kind, text]).encode() + b"\n")
+
+    def answer(self, wait_s: float) -> Answer | None:
+        """The next one to any question; None: there is none after `wait_s`.
+
+        Raises:
+            SandboxDied: `ask` starts a new child.
             RuntimeError: no child can be started.
         """
         end = time.monotonic() + wait_s
         if self._start_by and not self._has_started(end):
             return None
-        if self._unasked is not None:
-            question, self._unasked = self._unasked, None
+        unasked, self._unasked = self._unasked, []
+        for question in unasked:
             self._send(question)
         told = self._line(end)
-        return None if told is None else Answer(told["reason"])
+        return None if told is None else Answer(told["number"], told["reason"])
 
     def _start(self) -> None:
         self.close()
@@ -132,20 +136,24 @@ class Sandbox:
             self.close()
             raise SandboxDied from error
         if not data:
-            raise SandboxTimeout if self.close() == -signal.SIGALRM else SandboxDied
+            self.close()
+            raise SandboxDied
         self._heard += data
 
-    def close(self) -> int | None:
-        """The child's exit status, if there was one."""
-        self._heard, self._unasked, self._start_by = b"", None, 0.0
+    def close(self) -> None:
+        """The child kills its forks when its connection ends, and is killed if it does not end."""
+        self._heard, self._unasked, self._start_by = b"", [], 0.0
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         if self._child is None:
-            return None
-        self._child.kill()  # changes nothing where it has ended
+            return
         child, self._child = self._child, None
-        return child.wait()
+        try:
+            child.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:  # it is still importing
+            child.kill()
+            child.wait()
 
 
 def _python() -> str:
