@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 
 import pytest
+from anyio import BrokenWorkerProcess
 
 from proxy.domain.errors import RateLimited
 from proxy.domain.sandbox import TooCostly
@@ -114,3 +116,18 @@ def test_a_caller_that_leaves_frees_its_turn_when_its_call_has_ended():
         return await sandbox.run("a", double, 4)
 
     assert run(scenario()) == 8
+
+
+def test_a_child_that_does_not_start_is_no_callers_fault(tmp_path, monkeypatch):
+    """A child imports the main module of its parent."""
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemError('no')")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(broken), raising=False)
+
+    async def scenario():
+        sandbox = ProcessSandbox()
+        await sandbox.start()  # says so in the log
+        with pytest.raises(BrokenWorkerProcess):
+            await sandbox.run("a", double, 1)
+
+    run(scenario())
