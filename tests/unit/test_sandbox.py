@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
-from anyio import BrokenWorkerProcess
 
 from proxy.domain.errors import RateLimited
 from proxy.domain.sandbox import TooCostly
 from proxy.sandbox import MB, ProcessSandbox, SandboxLimits
+
+ROOT = Path(__file__).parents[2]
 
 
 def double(number: int) -> int:
@@ -118,18 +121,30 @@ def test_a_caller_that_leaves_frees_its_turn_when_its_call_has_ended():
     assert run(scenario()) == 8
 
 
-# anyio does not wait for such a child
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_child_that_does_not_start_is_no_callers_fault(tmp_path, monkeypatch):
-    """A child imports the main module of its parent."""
-    broken = tmp_path / "broken.py"
-    broken.write_text("raise SystemError('no')")
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(broken), raising=False)
+UNGUARDED = """
+import asyncio
+from proxy.sandbox import ProcessSandbox
 
-    async def scenario():
-        sandbox = ProcessSandbox()
-        await sandbox.start()  # says so in the log
-        with pytest.raises(BrokenWorkerProcess):
-            await sandbox.run("a", double, 1)
+if __name__ != "__main__":
+    raise SystemError("a child imports this")
 
-    run(scenario())
+async def scenario():
+    sandbox = ProcessSandbox()
+    await sandbox.start()
+    try:
+        await sandbox.run("a", abs, -1)
+    except Exception as error:
+        print(type(error).__name__)
+
+asyncio.run(scenario())
+"""
+
+
+def test_a_child_that_does_not_start_is_no_callers_fault(tmp_path):
+    script = tmp_path / "main.py"
+    script.write_text(UNGUARDED)
+    command = [sys.executable, str(script)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "BrokenWorkerProcess"
+    assert "the sandbox does not start" in done.stdout
