@@ -165,7 +165,8 @@ def test_quick_guides_overtake_any_number_of_slow_ones(guide_check):
 
 def test_one_that_takes_longer_is_served_while_slow_ones_keep_coming(guide_check):
     guide_check.check("regex", "warm")
-    medium = json.dumps({"enum": [f"value {i} " + "x" * 60 for i in range(1500)]})
+    names = {f"p{i}": {"type": "integer"} for i in range(60)}  # twice the first share
+    medium = json.dumps({"type": "object", "properties": names, "minProperties": 10})
     assert pending(guide_check, medium, patience_s=0)
     given = 0
 
