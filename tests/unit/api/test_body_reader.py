@@ -93,7 +93,7 @@ def test_a_refusal_comes_out_of_the_sandbox_too(field, code, param):
 
 def test_a_body_that_even_the_sandbox_gives_up_on_is_the_callers_fault():
     class Exhausted:
-        async def run(self, *_: object) -> None:
+        async def run(self, *_: object, **__: object) -> None:
             raise TooCostly("it takes more than 2 s")
 
     with pytest.raises(InvalidRequest, match="takes more than 2 s"):
