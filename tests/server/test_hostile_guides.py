@@ -36,7 +36,7 @@ def attack(url: str) -> dict:
     with httpx.stream("POST", f"{url}/v1/completions", json=asked, timeout=120) as response:
         assert response.status_code == 200, response.read()
         lines = [line for line in response.iter_lines() if line]
-    assert len(lines) > 300
+    assert len(lines) > 50, lines[-3:]
     return json.loads(lines[-2].removeprefix("data: "))["error"]
 
 
@@ -55,6 +55,8 @@ def measured(url: str, act) -> list[float]:
 
 
 def test_a_guide_that_grows_slow_is_ended_and_holds_up_no_honest_stream(stack):
+    warm = {**LONG, "max_tokens": 5, "stream": False, "guided_regex": "warm|hot"}
+    assert httpx.post(f"{stack.url}/v1/completions", json=warm, timeout=60).status_code == 200
     quiet = measured(stack.url, lambda: time.sleep(3))
     errors: list[dict] = []
     attacked = measured(stack.url, lambda: errors.append(attack(stack.url)))

@@ -82,7 +82,7 @@ class _Walk:
 
     def costliest(self, ids: Ids) -> int:
         """The token after which the next mask takes longest."""
-        costs = {}
+        costs: dict[int, float] = {}
         for token in set(ids.tolist()):
             costs[token] = self._timed(self._matcher.accept_token, token)
             costs[token] += self._timed(self._matcher.fill_next_token_bitmask, self._mask)

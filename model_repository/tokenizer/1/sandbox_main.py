@@ -50,10 +50,10 @@ def _serve(connection: socket.socket, queue: TrialQueue) -> None:
         queue.schedule()
         pipes = queue.pipes
         ready, _, _ = select.select(
-            [connection, *pipes], [], [], LOOK_S if queue.is_crowded else None
+            [connection.fileno(), *pipes], [], [], LOOK_S if queue.is_crowded else None
         )
         for one in ready:
-            if one is connection:
+            if one == connection.fileno():
                 received = connection.recv(RECEIVED_AT_ONCE)
                 if not received:
                     return
