@@ -21,7 +21,8 @@ from build_engines.models_file import GpuEntry, ModelEntry, OnnxEntry, OnnxOptio
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
 QUEUE_A_ROW, QUEUE_AT_LEAST = 16, 256
-SCRIPTED_ROWS = 1024  # it has none; so many streams it keeps at its pace
+# The scripted engine has no rows: so many streams it has room for, and limits count so many rows.
+SCRIPTED_STREAMS, SCRIPTED_ROWS = 16_384, 64
 Parameters = dict[str, str]
 
 
@@ -38,7 +39,7 @@ def on_cpu(name: str, entry: OnnxEntry, facts: Facts, kv_bytes: int) -> dict[str
 
 def scripted(name: str, entry: ScriptedEntry, facts: Facts) -> dict[str, Parameters]:
     """The same. Every request has a row, so that the queue bounds them all."""
-    engine = _python_engine(name, entry, facts, 0 if entry.max_queue else _rows(entry))
+    engine = _python_engine(name, entry, facts, 0 if entry.max_queue else SCRIPTED_STREAMS)
     return _by_role(name, entry, facts, _guides(entry, EVERY_KIND), engine)
 
 

@@ -27,7 +27,7 @@ from proxy.api.direct import Direct
 from proxy.api.document import ERRORS, Documented
 from proxy.api.hosts import AllowedHosts, Hosts
 from proxy.api.json_shape import JsonLimits
-from proxy.api.middleware import HeadAsGet, RequestContext
+from proxy.api.middleware import BeginsInTurn, HeadAsGet, RequestContext
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
 from proxy.api.openai import socket as openai_socket
@@ -44,6 +44,7 @@ from proxy.sandbox import MB, ProcessSandbox, SandboxLimits
 from proxy.server_tools.http_tools import HttpTools
 from proxy.service import Access, Service
 from proxy.settings import Settings, environment
+from proxy.start_gate import StartGate
 from proxy.structured.asked import GuideLimits
 from proxy.structured.examiner import Examiner
 from proxy.structured.schema import SchemaLimits
@@ -104,6 +105,7 @@ def compose(
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     metrics, registry = Metrics(shared), Registry(entries)
+    gate = StartGate()
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = Service(
         registry,
@@ -112,6 +114,7 @@ def compose(
         _access(settings, tokenizer, shared),
         HttpTools(policy.secrets(entries, environment())),
         sandbox,
+        gate,
         limits=TimeLimits(silence_s=settings.stall_timeout_s, whole_s=settings.request_timeout_s),
     )
 
@@ -128,6 +131,7 @@ def compose(
         lifespan=lambda _: _running(engine, catalog, registry, metrics, sandbox, lag),
         middleware=[
             *_cors(settings.cors_origins),
+            Middleware(BeginsInTurn, gate=gate),
             Middleware(HeadAsGet),
             Middleware(RequestContext, metrics=metrics),
             Middleware(AllowedHosts, hosts=Hosts(settings.allowed_hosts)),

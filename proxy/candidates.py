@@ -9,22 +9,18 @@ from dataclasses import replace
 
 from proxy.domain.events import Events, Finished, OutputEvent
 from proxy.domain.output import Usage
+from proxy.start_gate import StartGate
 
-BEGIN_AT_ONCE = 4  # to begin one takes a third of a millisecond
 REPLAY_AT_ONCE = 256  # events
 
 
-async def interleaved(streams: Sequence[Events]) -> Events:
+async def interleaved(streams: Sequence[Events], gate: StartGate) -> Events:
     """Events of all streams as they come. An error in one ends all; so does closing this."""
     ready: asyncio.Queue[OutputEvent | Exception | None] = asyncio.Queue(len(streams))
     own = asyncio.current_task()
     name = None if own is None else own.get_name()  # see telemetry.loop_lag
-    tasks: list[asyncio.Task[None]] = []
+    tasks = [asyncio.create_task(_feed(stream, ready, gate), name=name) for stream in streams]
     try:
-        for number, stream in enumerate(streams, 1):
-            tasks.append(asyncio.create_task(_feed(stream, ready), name=name))
-            if number % BEGIN_AT_ONCE == 0:
-                await asyncio.sleep(0)
         running = len(tasks)
         while running:
             event = await ready.get()
@@ -37,16 +33,16 @@ async def interleaved(streams: Sequence[Events]) -> Events:
     finally:
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        for stream in streams[len(tasks) :]:
-            await stream.aclose()
+        await asyncio.wait(tasks)
 
 
-async def _feed(stream: Events, ready: asyncio.Queue[OutputEvent | Exception | None]) -> None:
+async def _feed(
+    stream: Events, ready: asyncio.Queue[OutputEvent | Exception | None], gate: StartGate
+) -> None:
     """None follows the last event. The queue is short: a slow reader slows the engine's stream."""
     try:
         async with aclosing(stream):
+            await gate.wait()
             async for event in stream:
                 await ready.put(event)
     except Exception as error:

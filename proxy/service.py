@@ -31,6 +31,7 @@ from proxy.registry import Registry
 from proxy.rules import RuleBook, Rules
 from proxy.server_tools.loop import looped
 from proxy.server_tools.offer import offered
+from proxy.start_gate import StartGate
 from proxy.structured import checks
 from proxy.structured.attempts import Attempts
 from proxy.structured.blame import blamed
@@ -84,6 +85,7 @@ class Service:
         access: Access,
         tools: ToolRunner,
         sandbox: Sandbox,
+        gate: StartGate,
         *,
         limits: TimeLimits,
     ) -> None:
@@ -95,6 +97,7 @@ class Service:
         self._sandbox = sandbox
         self._rule_book = RuleBook(sandbox)
         self._checker = Checker(sandbox)
+        self._gate = gate
         self._limits = limits
 
     def generate(self, request: GenerationRequest, delivery: Delivery | None = None) -> Events:
@@ -169,7 +172,7 @@ class Service:
         ]
         if len(parts) == 1:
             return choices[0]
-        events = interleaved(choices)
+        events = interleaved(choices, self._gate)
         if request.candidates == request.choices:
             return events
         return best(events, candidates=request.candidates, choices=request.choices)

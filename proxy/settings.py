@@ -111,7 +111,7 @@ class Settings(BaseSettings):
     triton_start_timeout_s: Seconds = 120.0
     request_body_timeout_s: Seconds = 60.0  # from a request's head to the end of its body
     max_request_size_mb: Annotated[float, Field(gt=0, le=1024)] = 2.0
-    max_bodies_mb: Annotated[float, Field(gt=0, le=65_536)] = 64.0  # all bodies of one process
+    max_bodies_mb: Annotated[float, Field(gt=0, le=65_536)] = 48.0  # all bodies of one process
     max_json_values: AtMost = 200_000  # list items and object members of one body
     max_json_depth: Annotated[int, Field(ge=4, le=150)] = 100  # arrays and objects in each other
     max_stops: AtMost = 16  # stop strings, and stop token ids

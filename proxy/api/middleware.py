@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.api import errors
 from proxy.domain.errors import in_short
+from proxy.start_gate import StartGate
 from proxy.telemetry import line
 from proxy.telemetry.loop_lag import name_task
 from proxy.telemetry.metrics import Metrics
@@ -30,6 +31,19 @@ class HeadAsGet:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
+
+
+class BeginsInTurn:
+    """Requests that arrive together begin a few at a time; see StartGate. GETs cost little."""
+
+    def __init__(self, app: ASGIApp, *, gate: StartGate) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST":
+            await self._gate.wait()
         await self._app(scope, receive, send)
 
 

@@ -37,7 +37,7 @@ def test_a_request_for_more_generations_than_a_model_runs_is_a_400(serve, path, 
 
 
 def test_generations_over_the_limit_get_429_with_the_time_to_wait(serve):
-    engine = ScriptedEngine(deltas("a"), hangs=True)
+    engine = ScriptedEngine(deltas("a", None), hangs=True)
     client = serve(engine, one_row(), generations_per_row=3)
     with client.websocket_connect("/v1/chat/completions/ws") as socket:
         socket.send_json({**BODY, "n": 2, "stream": True})

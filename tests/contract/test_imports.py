@@ -15,6 +15,7 @@ LAYERS = [
         "proxy.registry",
         "proxy.sandbox",
         "proxy.text",
+        "proxy.start_gate",
         "proxy.stops",
         "proxy.time_limits",
         "proxy.timing",

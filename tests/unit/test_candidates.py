@@ -11,6 +11,7 @@ from proxy.domain.completion import fold
 from proxy.domain.errors import EngineFailed
 from proxy.domain.events import Events, Finished, TextDelta
 from proxy.domain.output import FinishReason, Usage
+from proxy.start_gate import StartGate
 
 
 class Source:
@@ -41,7 +42,7 @@ def end(choice: int, mean: float | None = None) -> Finished:
 def test_events_come_interleaved_and_each_choice_is_whole():
     async def run():
         streams = [Source().events(choice, 3) for choice in range(3)]
-        return [event async for event in interleaved(streams)]
+        return [event async for event in interleaved(streams, StartGate())]
 
     events = asyncio.run(run())
     assert [event.choice for event in events] != sorted(event.choice for event in events)
@@ -58,7 +59,7 @@ def test_an_error_in_one_closes_all():
             sources[0].events(0, 2, hangs=True),
             sources[1].events(1, 1, fails=True),
         ]
-        async for _ in interleaved(streams):
+        async for _ in interleaved(streams, StartGate()):
             pass
 
     with pytest.raises(EngineFailed, match="it broke"):
@@ -70,7 +71,7 @@ def test_closing_early_closes_all():
     sources = [Source(), Source()]
 
     async def run():
-        events = interleaved([source.events(0, 1, hangs=True) for source in sources])
+        events = interleaved([source.events(0, 1, hangs=True) for source in sources], StartGate())
         await anext(events)
         await events.aclose()
 
@@ -87,7 +88,7 @@ def test_a_slow_reader_holds_the_streams_back():
             yield TextDelta("x")
 
     async def run():
-        events = interleaved([source()])
+        events = interleaved([source()], StartGate())
         await anext(events)
         await asyncio.sleep(0.01)
         await events.aclose()

@@ -22,6 +22,7 @@ from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt, TokenPrompt
 from proxy.registry import Registry
 from proxy.service import Access, Service
+from proxy.start_gate import StartGate
 from proxy.time_limits import TimeLimits
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
@@ -67,6 +68,7 @@ def service(
         access,
         ScriptedTools(),
         InProcess(),
+        StartGate(),
         limits=TimeLimits(silence_s=stall_timeout_s, whole_s=9),
     )
 
