@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import math
 import socket
@@ -22,6 +23,7 @@ from proxy.settings import Settings
 
 ABANDON_S = 1.0
 ACCEPTS_A_TURN = 4  # of the event loop, which takes one connection from each listening socket
+M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES = -3, 131_072  # glibc's malloc.h, and its default
 GC_EVERY = 10_000  # new objects that may be garbage
 SOCKET_LIMIT_FACTOR = 2  # a message over the limit is refused; one this much over ends the socket
 Say = Callable[[str], None]
@@ -65,6 +67,7 @@ async def run(
     from proxy.app import create_app
     from proxy.telemetry import logs
 
+    _give_large_blocks_back()
     logs.configure(settings.log_level, settings.log_format)
     app = create_app(settings, shared)
     server = _Server(_config(app, settings, app.state.in_flight), has_started)
@@ -112,6 +115,16 @@ def _config(app: object, settings: Settings, in_flight: BytesInFlight) -> uvicor
         timeout_keep_alive=math.ceil(settings.idle_connection_timeout_s),
         timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s),
     )
+
+
+def _give_large_blocks_back() -> None:
+    """Blocks of over 128 KB, such as bodies, go back to the system as soon as they are freed.
+
+    glibc raises this threshold when it sees such blocks, and keeps them after a burst of bodies.
+    Other C libraries have no such setting.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
 def _leave_out_what_stays() -> None:

@@ -49,6 +49,10 @@ class BoundedMessages(WebSocketsSansIOProtocol):
         if self._arriving is not None:
             self._arriving.close()
         super().connection_lost(exc)
+        # the protocol and its application refer to each other: it lives until a collection
+        self.frames = []
+        self.conn.reader.buffer.clear()
+        self.conn.parser.close()  # it holds the last frame
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

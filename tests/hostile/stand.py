@@ -50,6 +50,8 @@ def running(root: Path = ROOT, **settings: str) -> Iterator[Stack]:
         "MODELS_FILE": str(file),
         "ARTIFACTS_DIR": str(folder),
         "PYTHONPATH": str(root),
+        # the scripted engine has no rows: so many streams at its pace are what two cores carry
+        "GENERATIONS_PER_ROW": "4",
         **settings,
     }
     stack = Stack(["serve"], environment, folder / "serve.log", root=root)
