@@ -49,10 +49,7 @@ class BoundedMessages(WebSocketsSansIOProtocol):
         if self._arriving is not None:
             self._arriving.close()
         super().connection_lost(exc)
-        # the protocol and its application refer to each other: it lives until a collection
-        self.frames = []
-        self.conn.reader.buffer.clear()
-        self.conn.parser.close()  # it holds the last frame
+        self._forget_message()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -141,3 +138,10 @@ class BoundedMessages(WebSocketsSansIOProtocol):
             self.conn.fail(code, reason)
             self.handle_parser_exception()
         self.transport.close()
+        self._forget_message()
+
+    def _forget_message(self) -> None:
+        """The protocol and its application refer to each other, so it lives until a collection."""
+        self.frames = []
+        self.conn.reader.buffer.clear()
+        self.conn.parser.close()  # it holds the last frame
