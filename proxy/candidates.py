@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -14,8 +14,11 @@ from proxy.start_gate import StartGate
 REPLAY_AT_ONCE = 256  # events
 
 
-async def interleaved(streams: Sequence[Events], gate: StartGate) -> Events:
-    """Events of all streams as they come. An error in one ends all; so does closing this."""
+async def interleaved(streams: Sequence[Callable[[], Events]], gate: StartGate) -> Events:
+    """Events of all streams as they come. An error in one ends all; so does closing this.
+
+    Each is made when it is its turn to begin.
+    """
     ready: asyncio.Queue[OutputEvent | Exception | None] = asyncio.Queue(len(streams))
     own = asyncio.current_task()
     name = None if own is None else own.get_name()  # see telemetry.loop_lag
@@ -37,13 +40,15 @@ async def interleaved(streams: Sequence[Events], gate: StartGate) -> Events:
 
 
 async def _feed(
-    stream: Events, ready: asyncio.Queue[OutputEvent | Exception | None], gate: StartGate
+    stream: Callable[[], Events],
+    ready: asyncio.Queue[OutputEvent | Exception | None],
+    gate: StartGate,
 ) -> None:
     """None follows the last event. The queue is short: a slow reader slows the engine's stream."""
     try:
-        async with aclosing(stream):
-            await gate.wait()
-            async for event in stream:
+        await gate.wait()
+        async with aclosing(stream()) as events:
+            async for event in events:
                 await ready.put(event)
     except Exception as error:
         await ready.put(error)

@@ -23,7 +23,7 @@ from proxy.domain.sandbox import Sandbox, TooCostly
 from proxy.rules import RuleBook, Rules
 
 # What is rendered on the event loop: a template takes some 20 microseconds a message.
-FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 64, 16, 65_536
+FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
 
 
 class Preparation:

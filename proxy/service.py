@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from proxy import parsers
@@ -166,12 +167,12 @@ class Service:
     def _choices(
         self, request: GenerationRequest, parts: tuple[GenerationRequest, ...], run: _Run
     ) -> Events:
+        if len(parts) == 1:
+            return self._answer(parts[0], 0, run, counts_prompt=True)
         choices = [
-            self._answer(part, index, run, counts_prompt=index % request.candidates == 0)
+            partial(self._answer, part, index, run, counts_prompt=index % request.candidates == 0)
             for index, part in enumerate(parts)
         ]
-        if len(parts) == 1:
-            return choices[0]
         events = interleaved(choices, self._gate)
         if request.candidates == request.choices:
             return events

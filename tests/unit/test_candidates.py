@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -41,7 +42,7 @@ def end(choice: int, mean: float | None = None) -> Finished:
 
 def test_events_come_interleaved_and_each_choice_is_whole():
     async def run():
-        streams = [Source().events(choice, 3) for choice in range(3)]
+        streams = [partial(Source().events, choice, 3) for choice in range(3)]
         return [event async for event in interleaved(streams, StartGate())]
 
     events = asyncio.run(run())
@@ -56,8 +57,8 @@ def test_an_error_in_one_closes_all():
 
     async def run():
         streams = [
-            sources[0].events(0, 2, hangs=True),
-            sources[1].events(1, 1, fails=True),
+            partial(sources[0].events, 0, 2, hangs=True),
+            partial(sources[1].events, 1, 1, fails=True),
         ]
         async for _ in interleaved(streams, StartGate()):
             pass
@@ -71,7 +72,8 @@ def test_closing_early_closes_all():
     sources = [Source(), Source()]
 
     async def run():
-        events = interleaved([source.events(0, 1, hangs=True) for source in sources], StartGate())
+        streams = [partial(source.events, 0, 1, hangs=True) for source in sources]
+        events = interleaved(streams, StartGate())
         await anext(events)
         await events.aclose()
 
@@ -88,7 +90,7 @@ def test_a_slow_reader_holds_the_streams_back():
             yield TextDelta("x")
 
     async def run():
-        events = interleaved([source()], StartGate())
+        events = interleaved([source], StartGate())
         await anext(events)
         await asyncio.sleep(0.01)
         await events.aclose()
