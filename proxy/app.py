@@ -119,9 +119,8 @@ def compose(
     )
 
     leaving = Leaving()
-    asked = BoundedTokenizer(
-        tokenizer, Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
-    )
+    calls = Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
+    asked = BoundedTokenizer(tokenizer, calls)
     in_flight = BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(_body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, asked, sandbox, leaving, bodies)
@@ -129,14 +128,7 @@ def compose(
         title="triton-openai",
         responses=ERRORS,
         lifespan=lambda _: _running(engine, catalog, registry, metrics, sandbox, lag),
-        middleware=[
-            *_cors(settings.cors_origins),
-            Middleware(BeginsInTurn, gate=gate),
-            Middleware(HeadAsGet),
-            Middleware(RequestContext, metrics=metrics),
-            Middleware(AllowedHosts, hosts=Hosts(settings.allowed_hosts)),
-            Middleware(Direct, routers=routers),
-        ],
+        middleware=_middleware(settings, metrics, gate, routers),
     )
     app.state.leaving = leaving
     app.state.in_flight = in_flight
@@ -144,6 +136,20 @@ def compose(
     for router in (*routers, operations.routes(registry, metrics)):
         app.include_router(router)
     return app
+
+
+def _middleware(
+    settings: Settings, metrics: Metrics, gate: StartGate, routers: tuple[APIRouter, ...]
+) -> list[Middleware]:
+    """Outermost first."""
+    return [
+        *_cors(settings.cors_origins),
+        Middleware(BeginsInTurn, gate=gate),
+        Middleware(HeadAsGet),
+        Middleware(RequestContext, metrics=metrics),
+        Middleware(AllowedHosts, hosts=Hosts(settings.allowed_hosts)),
+        Middleware(Direct, routers=routers),
+    ]
 
 
 @asynccontextmanager

@@ -99,8 +99,7 @@ class Choice:
         return self._thought.ended(closing), self._told([], (), is_last=False)
 
     @property
-    def _has_ended(self) -> bool:
-        """Before the engine says so."""
+    def _has_ended(self) -> bool:  # before the engine says so
         return self._stops.is_stopped or (self._parser is not None and self._parser.has_all)
 
     def _push_together(self, delta: TokenDelta) -> list[OutputEvent]:
@@ -158,8 +157,8 @@ class Choice:
             self._pass_on(rest, is_token=False)
         if self._parser is None:
             return finish
-        has_ended = finish is FinishReason.STOP and not self._stops.is_stopped
-        self._found += self._parser.flush(has_ended=has_ended)
+        is_end = finish is FinishReason.STOP and not self._stops.is_stopped
+        self._found += self._parser.flush(has_ended=is_end)
         return self._parser.reason(finish, is_named=self._is_named)
 
     def _told(

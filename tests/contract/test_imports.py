@@ -32,7 +32,7 @@ LAYERS = [
         "proxy.structured",
         "proxy.triton",
     },
-    {"proxy.telemetry", "proxy.readiness", "proxy.service"},
+    {"proxy.telemetry", "proxy.readiness", "proxy.generation", "proxy.service"},
     {"proxy.api"},
     {"proxy.app", "proxy.policy", "proxy.settings"},
     {"proxy.launch"},

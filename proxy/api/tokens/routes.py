@@ -46,15 +46,9 @@ def routes(
         texts = None
         if asked.return_token_strs:
             texts = _token_texts(await tokenizer.token_bytes(request.model, ids))
-        facts = request.model.facts
-        return JSONResponse(
-            {
-                "count": len(ids),
-                "max_model_len": facts.context_length,
-                "tokens": ids,
-                "token_strs": texts,
-            }
-        )
+        most = request.model.facts.context_length
+        found = {"count": len(ids), "max_model_len": most, "tokens": ids, "token_strs": texts}
+        return JSONResponse(found)
 
     @router.post("/detokenize", openapi_extra=documented(DetokenizeBody))
     async def detokenize(http: Request) -> Response:

@@ -1,0 +1,170 @@
+"""The choices of one request: rounds of tools, attempts to conform, streams of the engine.
+
+Made by the service for each request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+
+from proxy import parsers
+from proxy.access.held_log_probs import Held
+from proxy.candidates import best, interleaved
+from proxy.choice import Choice
+from proxy.domain.delivery import Delivery
+from proxy.domain.engine import Engine, EngineRequest
+from proxy.domain.errors import EngineFailed
+from proxy.domain.events import Events
+from proxy.domain.model import ModelCard
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import GenerationRequest
+from proxy.domain.server_tools import ToolRunner
+from proxy.preparation import Preparation
+from proxy.rules import Rules
+from proxy.server_tools.loop import looped
+from proxy.start_gate import StartGate
+from proxy.structured.attempts import Attempts
+from proxy.structured.blame import blamed
+from proxy.structured.checker import Checker
+from proxy.time_limits import TimeLimits, limited
+
+Deltas = AsyncGenerator[TokenDelta, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What the choices of all requests use. counts_cached: usage has `cached_tokens`."""
+
+    engine: Engine
+    tools: ToolRunner
+    checker: Checker
+    gate: StartGate
+    limits: TimeLimits
+    counts_cached: bool
+
+
+class Generation:
+    """held: what the request holds of log-probabilities; None to pass them on as they come."""
+
+    def __init__(
+        self,
+        card: ModelCard,
+        delivery: Delivery,
+        preparation: Preparation,
+        held: Held | None,
+        means: Means,
+    ) -> None:
+        self._card = card
+        self._delivery = delivery
+        self._preparation = preparation
+        self._held = held
+        self._means = means
+
+    def events(self, request: GenerationRequest, parts: tuple[GenerationRequest, ...]) -> Events:
+        """Of all its parts. The preparation knows the first one."""
+        if len(parts) == 1:
+            return self._answer(parts[0], 0, counts_prompt=True)
+        choices = [
+            partial(self._answer, part, index, counts_prompt=index % request.candidates == 0)
+            for index, part in enumerate(parts)
+        ]
+        events = interleaved(choices, self._means.gate)
+        if request.candidates == request.choices:
+            return events
+        return best(events, candidates=request.candidates, choices=request.choices)
+
+    def _answer(self, request: GenerationRequest, index: int, *, counts_prompt: bool) -> Events:
+        """One choice, through calls of the server's tools; each of its rounds must conform."""
+
+        def round_of(asked: GenerationRequest) -> Events:
+            if asked is not request:
+                return self._later_round(asked, index)
+            return self._conforming(asked, index, counts_prompt=counts_prompt)
+
+        return looped(round_of, request, self._card.server_tools, self._means.tools)
+
+    async def _later_round(self, request: GenerationRequest, index: int) -> Events:
+        """After calls of the server's tools: other tools may or must be called now."""
+        await self._preparation.rules(request)
+        events = self._conforming(request, index, counts_prompt=True)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    def _conforming(self, request: GenerationRequest, index: int, *, counts_prompt: bool) -> Events:
+        def generate(request: GenerationRequest, counts_prompt: bool) -> Events:
+            return self._choice(request, index, counts_prompt=counts_prompt)
+
+        card, delivery = self._card, self._delivery
+        check = self._preparation.known_rules(request).check
+        if check is None:
+            return generate(request, counts_prompt)
+        attempts = Attempts(
+            check=check,
+            checker=self._means.checker,
+            caller=request.caller,
+            at_most=card.max_retries + 1,
+            delivery=delivery,
+        )
+        if delivery.is_live and card.streams_unchecked:
+            return attempts.live(generate(request, counts_prompt))
+        return attempts.held_back(generate, request, counts_prompt=counts_prompt)
+
+    async def _choice(
+        self, request: GenerationRequest, index: int, *, counts_prompt: bool
+    ) -> Events:
+        """All of a choice's streams. One generator: each on the way of an event costs as much as
+        writing it out.
+        """
+        held = self._held
+        with blamed(request.constraint):
+            rules = await self._preparation.rules(request)
+            asked = await self._preparation.engine_request(request)
+            prompt = asked.text or ""
+            choice = self._new_choice(request, index, prompt, rules, counts_prompt)
+            while not choice.is_finished:
+                if choice.has_thought_enough:
+                    text, events = choice.end_thought(rules.closing)
+                    guide = rules.guide(prompt, has_thought=True)
+                    asked = asked.continued(text, choice.tokens, guide)
+                    for event in events:
+                        yield event
+                async with aclosing(self._deltas(asked)) as deltas:
+                    async for delta in deltas:
+                        if held is not None and delta.log_probs:
+                            held.add(_entries(delta))
+                        for event in choice.push(delta):
+                            yield event
+                        if choice.is_finished or choice.has_thought_enough:
+                            break
+                    else:
+                        raise EngineFailed("The engine's stream ended without a finish reason.")
+
+    def _new_choice(
+        self,
+        request: GenerationRequest,
+        index: int,
+        prompt: str,
+        rules: Rules,
+        counts_prompt: bool,
+    ) -> Choice:
+        return Choice(
+            request,
+            self._card,
+            index,
+            counts_prompt=counts_prompt,
+            counts_cached=self._means.counts_cached,
+            parser=parsers.parser_of(request, self._card, prompt, rules.tool_family),
+            specials=parsers.visible_specials(request, self._card),
+        )
+
+    def _deltas(self, asked: EngineRequest) -> Deltas:
+        return limited(self._means.engine.generate(asked), self._means.limits)
+
+
+def _entries(delta: TokenDelta) -> int:
+    """Log-probabilities: the tokens' own, and alternatives, which are as many for each."""
+    return len(delta.log_probs) * (1 + len(delta.log_probs[-1].top))
