@@ -99,5 +99,5 @@ def test_a_module_imports_only_what_stands_below_or_beside_it(module, imports):
 
 def test_the_check_sees_the_tree():
     seen = dict(modules())
-    assert "proxy.domain.output" in seen["proxy.service"]
+    assert "proxy.domain.delivery" in seen["proxy.service"]
     assert "grpc" in seen["proxy.triton.channel"]
