@@ -49,7 +49,9 @@ class Choice:
         self._parser = parser
         self._specials = specials
         self._thought = Thought(request.thinking_budget, parser, self._tally)
-        self._takes_tokens_together = not (parser or request.stop or specials)
+        self._takes_tokens_together = not (
+            parser or request.stop or specials or request.echoes_tokens
+        )
         self._min_tokens = request.sampling.min_tokens or 0
         self._end_token = EndToken(request, shows_specials=bool(specials))
         self._is_named = request.tool_choice.is_named
@@ -66,6 +68,9 @@ class Choice:
             return self._push_together(delta)
         if delta.prompt_tokens is not None:
             self._tally.prompt(delta)
+            self._echo.begin(delta.prompt_tokens)
+            self._logged.before = self._echo.length
+        if self._echo.is_coming:
             delta = self._echo.split(delta)
             self._logged.before = self._echo.length
         logged, taken = self._push_tokens(delta)

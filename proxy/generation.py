@@ -5,6 +5,7 @@ Made by the service for each request.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from proxy.structured.checker import Checker
 from proxy.time_limits import TimeLimits, limited
 
 Deltas = AsyncGenerator[TokenDelta, None]
+AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in larger pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +136,11 @@ class Generation:
                         yield event
                 async with aclosing(self._deltas(asked)) as deltas:
                     async for delta in deltas:
-                        if held is not None and delta.log_probs:
-                            held.add(_entries(delta))
+                        if delta.log_probs:
+                            if held is not None:
+                                held.add(_entries(delta))
+                            if len(delta.log_probs) > AT_ONCE:
+                                await asyncio.sleep(0)
                         for event in choice.push(delta):
                             yield event
                         if choice.is_finished or choice.has_thought_enough:

@@ -173,3 +173,16 @@ def test_a_rejected_request_gets_its_reason_and_is_never_unfinished(outbox):
         "message": "come back later",
     }
     assert outbox.totals["refused"] == 1
+
+
+def test_an_echoed_prompt_leaves_in_pieces(outbox):
+    sender = Sender()
+    stream = outbox.open(sender, 200)
+    stream.started(0)
+    stream.echo([Token(at, TokenLogProbs(-1.0, ())) for at in range(200)], None)
+    stream.token(Token(200, TokenLogProbs(-1.0, ())), "stop")
+    eventually(sender.is_over.is_set, 30, "all is sent")
+    assert [token for ids in sender.ids for token in ids] == list(range(201))
+    assert max(map(len, sender.ids)) <= 65
+    counts = [tensors.get("num_input_tokens") is not None for _, tensors, _, _ in sender.sent]
+    assert counts == [True, *[False] * (len(counts) - 1)]

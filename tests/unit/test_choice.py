@@ -174,6 +174,25 @@ def test_a_prompt_that_the_engine_tells_is_ahead_of_the_answer_and_no_part_of_it
     assert [one.log_prob.log_prob for one in answer.log_probs] == [None, -1, -2, -3, -4]
 
 
+@pytest.mark.parametrize("cut", range(1, 6))
+def test_a_prompt_may_come_in_several_deltas(cut):
+    request = asked(echoes_prompt=True, sampling=LOGGED, returns_token_ids=True)
+    whole = fold(Choice(request, CARD).push(ECHOED))
+    first, rest = (
+        replace(
+            ECHOED,
+            token_bytes=ECHOED.token_bytes[part],
+            token_ids=ECHOED.token_ids[part],
+            log_probs=ECHOED.log_probs[part],
+        )
+        for part in (slice(cut), slice(cut, None))
+    )
+    choice = Choice(request, CARD)
+    events = choice.push(replace(first, finish=None))
+    events += choice.push(replace(rest, prompt_tokens=None, cached_tokens=None))
+    assert fold(events) == whole
+
+
 def test_the_mean_log_probability_is_of_the_answer_alone():
     request = asked(echoes_prompt=True, sampling=LOGGED)
     *_, end = Choice(request, CARD).push(ECHOED)

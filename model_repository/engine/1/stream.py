@@ -13,6 +13,7 @@ import triton_python_backend_utils as pb_utils
 from port import INVALID_PARAMETER, FinishReason, Token
 
 End = Literal["finished", "cancelled", "failed", "refused"]
+ECHO_AT_ONCE = 64  # tokens of an echoed prompt in a response
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
@@ -108,10 +109,18 @@ class Stream:
         if error is not None:
             self._sender.send(pb_utils.InferenceResponse(error=error), flags=flags)
         elif echoed or tokens or finish is not None:
-            self._sender.send(self._response([*echoed, *tokens], finish), flags=flags)
+            self._send_echo(echoed[:-ECHO_AT_ONCE])
+            self._sender.send(
+                self._response([*echoed[-ECHO_AT_ONCE:], *tokens], finish), flags=flags
+            )
         else:
             self._sender.send(flags=flags)
         return len(tokens), end
+
+    def _send_echo(self, tokens: list[Token]) -> None:
+        """In pieces: whoever reads one with log-probabilities needs some milliseconds for it."""
+        for start in range(0, len(tokens), ECHO_AT_ONCE):
+            self._sender.send(self._response(tokens[start : start + ECHO_AT_ONCE], None), flags=0)
 
     def _response(self, tokens: list[Token], finish: FinishReason | None) -> Any:
         arrays: dict[str, npt.NDArray[Any]] = {
