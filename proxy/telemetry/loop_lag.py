@@ -128,7 +128,7 @@ def _culprit(sample: Sample | None) -> dict[str, Any]:
     """Fields of the log line. Without a task it was a callback, such as the HTTP parser's."""
     if sample is None:
         return {}
-    fields: dict[str, Any] = {"stack": sample.stack}
+    fields: dict[str, Any] = {"frames": sample.stack}
     name = sample.task or "none"
     if not name.startswith(PREFIX):
         return {"task": name, **fields}

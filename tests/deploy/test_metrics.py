@@ -103,7 +103,7 @@ def test_the_walk_sees_a_metric_in_a_range_in_a_function():
 
 
 def test_outcomes_are_codes_of_the_code():
-    codes = set(re.findall(r'code(?: = |=)"(\w+)"', Path(errors.__file__).read_text()))
+    codes = set(re.findall(r'code(?:: str)?(?: = |=)"(\w+)"', Path(errors.__file__).read_text()))
     outcomes = codes | {reason.value for reason in FinishReason} | {"abandoned"}
     asked = [
         value

@@ -106,7 +106,7 @@ def test_the_eleventh_request_is_told_to_come_back_and_does(client, one_folder):
             stream.result().close()
     assert (refused.value.type, refused.value.code) == ("rate_limit_error", "rate_limit_exceeded")
     headers = refused.value.response.headers
-    assert (headers["retry-after"], headers["retry-after-ms"]) == ("1", "1000")
+    assert int(headers["retry-after"]) >= int(headers["retry-after-ms"]) / 1000 > 0
     assert headers["x-should-retry"] == "true"
     patient = client.with_options(max_retries=5)
     assert patient.chat.completions.create(model=NAME, messages=MESSAGES).choices
