@@ -43,6 +43,17 @@ async def _run(
         )
 
 
+def taken_over(number: str) -> socket.socket:
+    """The launcher's socket, which this process passes on to none of its children.
+
+    A child that held the listening one would keep it open when the worker drains, and callers
+    would connect to nobody.
+    """
+    sock = socket.socket(fileno=int(number))
+    sock.set_inheritable(False)
+    return sock
+
+
 def tell(control: socket.socket) -> None:
     """That it has started. Nobody hears it where a stop was asked for meanwhile."""
     with contextlib.suppress(BrokenPipeError):
@@ -50,8 +61,8 @@ def tell(control: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.closing(socket.socket(fileno=int(sys.argv[2]))) as control:
+    with contextlib.closing(taken_over(sys.argv[2])) as control:
         try:
-            main(socket.socket(fileno=int(sys.argv[1])), control)
+            main(taken_over(sys.argv[1]), control)
         except LaunchError as error:
             sys.exit(f"error: {error}")

@@ -189,7 +189,8 @@ def test_a_crashed_executor_is_told_makes_triton_unready_and_is_recovered_from(s
     streamed = complete(stack, "mortal", max_tokens=100, stream=True)
     *tokens, error, done = [line for line in streamed.text.splitlines() if line]
     assert len(tokens) >= 1
-    assert "CUDA out of memory" in error
+    assert "The model server failed." in error
+    assert "CUDA out of memory" in stack.log.read_text()
     assert done == "data: [DONE]"
     eventually(lambda: not stack.is_ready(), 5, "readiness says so")
     eventually(stack.is_ready, 60, "it is started anew")

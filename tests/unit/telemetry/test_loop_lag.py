@@ -75,7 +75,7 @@ def test_a_warning_names_the_request(work):
     assert held(histogram) >= 1
     [line] = [one for one in lines if one.get("request_id") == "req_0"]
     assert line["lag_ms"] >= WARN_S * 1000
-    assert any(work.__name__ in frame for frame in line["stack"])
+    assert any(work.__name__ in frame for frame in line["frames"])
 
 
 def test_the_log_is_bounded():
@@ -94,5 +94,5 @@ def test_what_is_no_request_is_named_by_its_task():
 
     with capture_logs() as lines:
         uvloop.run(run())
-    [line] = [one for one in lines if any("asleep" in frame for frame in one.get("stack", ()))]
+    [line] = [one for one in lines if any("asleep" in frame for frame in one.get("frames", ()))]
     assert "request_id" not in line
