@@ -50,8 +50,9 @@ def running(root: Path = ROOT, **settings: str) -> Iterator[Stack]:
         "MODELS_FILE": str(file),
         "ARTIFACTS_DIR": str(folder),
         "PYTHONPATH": str(root),
-        # the scripted engine has no rows: so many streams at its pace are what two cores carry
-        "GENERATIONS_PER_ROW": "4",
+        # the scripted engine starts requests as fast as they come, unlike one with rows: 256 of
+        # them at once are all that two cores do, and no token gets through
+        "GENERATIONS_PER_ROW": "1",
         **settings,
     }
     stack = Stack(["serve"], environment, folder / "serve.log", root=root)

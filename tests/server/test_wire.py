@@ -14,7 +14,8 @@ def chat(stack, **fields) -> list[tuple[float, bytes]]:
     body = {"model": "endless", "messages": [{"role": "user", "content": "hi"}], "stream": True}
     content = json.dumps({**body, **fields}).encode()
     head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{stack.port}\r\nConnection: close\r\n"
+        "POST /v1/chat/completions HTTP/1.1\r\n"
+        f"Host: 127.0.0.1:{stack.port}\r\nConnection: close\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     reads = []
