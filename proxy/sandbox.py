@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import psutil
 import structlog
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
@@ -26,6 +27,7 @@ logger = structlog.get_logger(__name__)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 MB = 1_000_000
+NICE = 10  # a tenth of the weight that the event loop and the engine have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ def _look_at(call: asyncio.Future[Result]) -> None:
 
 def _run_limited(call: Callable[[], Result], cpu_s: float, memory_bytes: int) -> Result:
     """In the child. SIGPROF's default action ends it, amid C code too."""
-    _limit_memory(memory_bytes)
+    _limit_process(memory_bytes)
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
     try:
         return call()
@@ -120,9 +122,12 @@ def _run_limited(call: Callable[[], Result], cpu_s: float, memory_bytes: int) ->
 
 
 @functools.cache
-def _limit_memory(memory_bytes: int) -> None:
-    """Address space beyond what the process has at its first call; and no core file."""
+def _limit_process(memory_bytes: int) -> None:
+    """Address space beyond what the process has at its first call; no core file; and less of a
+    busy core than streams get.
+    """
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    psutil.Process().nice(NICE)

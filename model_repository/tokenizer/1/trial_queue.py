@@ -22,6 +22,7 @@ WALL_S = 60.0  # of a fork, whatever else the machine does
 TOTAL = 2  # times the limit of one trial: so much all trials of one guide may take
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 MB = 1_000_000
+NICE = 10  # a tenth of the weight that the engine has
 Try = Callable[[str, str], str | None]
 
 
@@ -146,6 +147,7 @@ class TrialQueue:
         limit = pages * resource.getpagesize() + self._memory_bytes
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.nice(NICE)
 
     def _answer(self, trial: Trial) -> str | None:
         try:
