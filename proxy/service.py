@@ -13,7 +13,7 @@ from typing import Protocol
 from proxy.access.admission import Admission
 from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import Held, HeldLogProbs
-from proxy.access.products import ProductLimits
+from proxy.access.products import ProductLimits, permits
 from proxy.domain.delivery import Delivery
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.events import Events
@@ -112,7 +112,8 @@ class Service:
         if is_held:
             request = self._access.products.bounded_log_probs(request, card)
         parts, stopwatch = request.parts(), Stopwatch()
-        with self._access.admission.permits(card, len(parts)), self._holding(is_held) as held:
+        count = permits(request)
+        with self._access.admission.permits(card, count), self._holding(is_held) as held:
             preparation = self._preparation(card)
             await self._admit(request, parts[0], preparation)
             generation = Generation(card, delivery, preparation, held, self._means)

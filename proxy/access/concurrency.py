@@ -58,8 +58,9 @@ class Concurrency:
             return []
         if count > self._limit:
             raise InvalidRequest(
-                f"This request is for {count} {self._what} at once (prompts x choices): "
-                f"{self._of} runs at most {self._limit}. Ask for fewer.",
+                f"This request is for {count} {self._what} at once (prompts x choices, which "
+                f"count for more with top_logprobs): {self._of} runs at most {self._limit}. Ask "
+                "for fewer.",
                 code="invalid_parameter",
                 param="choices",
             )

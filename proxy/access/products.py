@@ -21,6 +21,17 @@ from proxy.domain.request import (
 )
 
 ID_BYTES = 4
+ALTERNATIVES_A_PERMIT = 4
+
+
+def permits(request: GenerationRequest) -> int:
+    """How many generations the request counts as: each choice of each prompt.
+
+    One with alternatives counts for more, as its tokens cost the proxy more: with twenty of them
+    six times as much.
+    """
+    top = request.sampling.top_log_probs or 0
+    return len(request.prompts) * request.candidates * (1 + -(-top // ALTERNATIVES_A_PERMIT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

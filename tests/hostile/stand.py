@@ -52,7 +52,7 @@ def running(root: Path = ROOT, **settings: str) -> Iterator[Stack]:
         "PYTHONPATH": str(root),
         # the scripted engine starts requests as fast as they come, unlike one with rows: 256 of
         # them at once are all that two cores do, and no token gets through
-        "GENERATIONS_PER_ROW": "1",
+        "GENERATIONS_PER_ROW": "2",
         **settings,
     }
     stack = Stack(["serve"], environment, folder / "serve.log", root=root)

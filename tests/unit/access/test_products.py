@@ -9,7 +9,7 @@ import pytest
 
 from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import HeldLogProbs
-from proxy.access.products import ProductLimits
+from proxy.access.products import ProductLimits, permits
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import InvalidRequest, RateLimited
@@ -73,6 +73,13 @@ def test_choices_times_tokens_times_log_probs_is_bounded(top, choices, most):
     with pytest.raises(InvalidRequest, match=rf"'max_tokens' to {most} or less") as refused:
         LIMITS.bounded_log_probs(replace(allowed, max_tokens=most + 1), CARD)
     assert refused.value.param == "max_tokens"
+
+
+@pytest.mark.parametrize(
+    ("top", "choices", "counted"), [(None, 3, 3), (0, 3, 3), (1, 1, 2), (4, 2, 4), (20, 2, 12)]
+)
+def test_choices_with_alternatives_count_for_more(top, choices, counted):
+    assert permits(request(sampling=Sampling(top_log_probs=top), choices=choices)) == counted
 
 
 def test_an_answer_without_max_tokens_ends_at_the_bound():
