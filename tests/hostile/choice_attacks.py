@@ -156,9 +156,9 @@ QUEUES = [
         cpu_s=8,
     ),
     one(
-        "queue: 1,500 equal prompts for another model",
+        "queue: 400 equal prompts for another model",
         4,
-        burst(chat(), count=1_500),
+        burst(chat(), count=400),
         answers=OVERLOADED,
         wall_s=28,
         cpu_s=8,
