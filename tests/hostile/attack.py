@@ -50,6 +50,7 @@ class Attack:
     finding: number of the finding that it belongs to, 0 for related ones.
     answers: statuses that are right. wall_s: of each reply at most, in seconds.
     cpu_s: CPU of the proxy's processes, without its sandboxes. growth_mb: of their memory.
+    gap_s: the largest in the bystander's stream, of 20 ms a token.
     is_on_engine: the bystander is a row of the same engine, else of another model.
     connections: how many it opens, where `send` is no Burst, which has a count of its own.
     """
@@ -61,6 +62,7 @@ class Attack:
     wall_s: float = 10.0
     cpu_s: float = 1.0
     growth_mb: float = 100.0
+    gap_s: float = 0.25
     is_on_engine: bool = False
     connections: int = 1
 

@@ -160,6 +160,7 @@ QUEUES = [
         4,
         burst(chat(), count=400),
         answers=OVERLOADED,
+        gap_s=1.0,  # so long two cores take for them, a few a turn: no turn of the loop is long
         wall_s=28,
         cpu_s=8,
     ),

@@ -12,7 +12,6 @@ from tests.hostile.attack import CLOSED, SILENT, Attack, Reply, Target
 from tests.hostile.bystander import own_gap_s
 from tests.hostile.watch import Watch
 
-GAP_S = 0.25
 AFTER_S = 0.4  # what it did may show up only after its answer
 MB = 1_000_000
 LONGEST_ERROR_BYTES = 8_000
@@ -97,7 +96,7 @@ def _costs(attack: Attack, slowest: float, seen: dict[str, Any]) -> list[str]:
     if seen["proxy_growth"] > attack.growth_mb * MB:
         grown = seen["proxy_growth"] / MB
         faults.append(f"the proxy grew by {grown:.0f} MB, {attack.growth_mb:g} allowed")
-    if own_gap_s(seen["gap"]) > GAP_S:
+    if own_gap_s(seen["gap"]) > attack.gap_s:
         faults.append(f"a gap of {own_gap_s(seen['gap']):.3f} s in the bystander's stream")
     if seen["ends"]:
         faults.append(f"the bystander's stream ended: {seen['ends'][0]}")
