@@ -38,7 +38,7 @@ def on_cpu(name: str, entry: OnnxEntry, facts: Facts, kv_bytes: int) -> dict[str
 
 
 def scripted(name: str, entry: ScriptedEntry, facts: Facts) -> dict[str, Parameters]:
-    """The same. Every request has a row, so that the queue bounds them all."""
+    """By role, as `on_cpu`. This engine has no rows: the queue's limit bounds all its requests."""
     engine = _python_engine(name, entry, facts, 0 if entry.max_queue else SCRIPTED_STREAMS)
     return _by_role(name, entry, facts, _guides(entry, EVERY_KIND), engine)
 

@@ -36,7 +36,7 @@ def permits(request: GenerationRequest) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductLimits:
-    """Of one request.
+    """Limits of one request.
 
     copied_bytes: prompts and guides, each as often as it is sent. log_probs: of an answer that is
     not streamed; each token's own and its alternatives.

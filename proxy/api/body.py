@@ -26,7 +26,7 @@ JSON_TYPE = "application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyLimits:
-    """Of one HTTP body or WebSocket message."""
+    """Limits of one HTTP body or WebSocket message."""
 
     bytes: int = 2_000_000
     json: JsonLimits = field(default_factory=JsonLimits)

@@ -1,4 +1,4 @@
-"""Who asks, as far as a connection shows it: what is limited for each caller counts by this."""
+"""Names the caller of a connection; limits for each caller count by this name."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ CHEAP_CONTAINERS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonLimits:
-    """Of one text. `strings`: keys among them; `values`: list items and object members."""
+    """Limits of one text. strings: includes keys. values: list items and object members."""
 
     depth: int = 100
     containers: int = 25_000

@@ -61,7 +61,7 @@ class _Walk:
         self._costs_s: list[float] = []
 
     def walk(self, tokens: int, choose: Choose) -> str | None:
-        """What is wrong with the guide, as far as this shows."""
+        """The fault that this trial found in the guide; None if it found none."""
         began = time.thread_time()
         for step in range(tokens):
             cost_s = self._timed(self._matcher.fill_next_token_bitmask, self._mask)

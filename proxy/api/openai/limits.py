@@ -43,14 +43,14 @@ class Limits:
             self._check_choices(body)
 
     def check_chat(self, messages: Sized | None, tools: Sequence[ToolBody] | None) -> None:
-        """Of whatever takes a chat. Raises InvalidRequest."""
+        """Checks a chat's messages and tools, on every route. Raises InvalidRequest."""
         _check("messages", messages, self.messages)
         _check("tools", tools, self.tools)
         tools_bytes = sum(len(tool.model_dump_json().encode()) for tool in tools or ())
         _check_count("tools", tools_bytes, self.tools_bytes, of="bytes ")
 
     def check_priority(self, body: ChatCompletionBody | CompletionBody) -> None:
-        """Of a body with nvext's values in its own fields, where a lower number goes first.
+        """Checks a body that nvext is merged into; in it, a lower number goes first.
 
         Raises:
             InvalidRequest: it is more than a caller may ask for.
