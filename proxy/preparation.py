@@ -46,6 +46,7 @@ class Preparation:
         self._isolates_caches = isolates_caches
         self._rules: dict[object, Rules] = {}
         self._texts: dict[object, str | None] = {}
+        self._asked: dict[int, EngineRequest] = {}
         self._kept: list[GenerationRequest] = []  # so that the ids below stay theirs
 
     async def rules(self, request: GenerationRequest) -> Rules:
@@ -74,6 +75,14 @@ class Preparation:
 
     async def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """Raises InvalidRequest: the model cannot take it."""
+        if (known := self._asked.get(id(request))) is not None:
+            return known
+        asked = await self._made(request)
+        self._kept.append(request)
+        self._asked[id(request)] = asked
+        return asked
+
+    async def _made(self, request: GenerationRequest) -> EngineRequest:
         card = self._card
         parsers.check(request, card)
         rules = await self.rules(request)

@@ -144,8 +144,9 @@ class Service:
         """Refuses what can be refused before anything is generated. `first`: of its parts."""
         with blamed(request.constraint):
             asked = await preparation.engine_request(first)
-            texts = [
-                await preparation.text(replace(first, prompt=prompt)) for prompt in request.prompts
-            ]
+            texts = [asked.text]
+            if len(request.prompts) > 1:
+                parts = [replace(first, prompt=prompt) for prompt in request.prompts]
+                texts = [await preparation.text(part) for part in parts]
             self._access.products.check_copies(request, texts)
             await self._access.trials.passed(asked, request.caller)

@@ -45,7 +45,7 @@ class Asking:
         self._limits.check_priority(body)
         offered = self._registry.known(body.model).server_tools.tools
         body.check_choice([tool.name for tool in offered])
-        request = await self._constrained(replace(chat.to_domain(body), caller=caller), body)
+        request = await self._constrained(chat.to_domain(body, caller), body)
         renderer = ChatRenderer(
             body,
             request,
@@ -61,8 +61,7 @@ class Asking:
         body = nvext.merged(body, ids_field="prompt")
         self._limits.check_priority(body)
         facts = self._registry.known(body.model).facts
-        request = replace(completions.to_domain(body, facts), caller=caller)
-        request = await self._constrained(request, body)
+        request = await self._constrained(completions.to_domain(body, facts, caller), body)
         fingerprint = self._fingerprint(body.model)
         renderer = CompletionRenderer(body, request, fingerprint=fingerprint)
         return request, await self._extended(body, request, renderer)
@@ -82,11 +81,13 @@ class Asking:
         self, request: GenerationRequest, body: GenerationBody
     ) -> GenerationRequest:
         """With the caller's constraint of the answer, and its tools, both examined."""
-        tools = await self._examiner.tools(request.tools, request.caller)
-        if (asked := body.asked_format) is None:
-            return replace(request, tools=tools)
-        constraint = await self._examiner.constraint(asked, request.caller)
-        return replace(request, tools=tools, constraint=constraint)
+        if request.tools:
+            tools = await self._examiner.tools(request.tools, request.caller)
+            request = replace(request, tools=tools)
+        if (asked := body.asked_format) is not None:
+            constraint = await self._examiner.constraint(asked, request.caller)
+            request = replace(request, constraint=constraint)
+        return request
 
     def _fingerprint(self, model: str) -> str:
         return fingerprint_of(self._registry.known(model))

@@ -17,8 +17,9 @@ from proxy.domain.request import (
 USUAL = ("verbosity", "medium")
 
 
-def to_domain(body: ChatCompletionBody) -> GenerationRequest:
+def to_domain(body: ChatCompletionBody, caller: str) -> GenerationRequest:
     return GenerationRequest(
+        caller=caller,
         id=f"chatcmpl-{uuid.uuid4().hex}",
         prompt=_prompt(body),
         max_tokens=body.token_limit,

@@ -24,9 +24,10 @@ from proxy.domain.request import (
 USUAL_TOKENS = 16  # as OpenAI's specification has it
 
 
-def to_domain(body: CompletionBody, facts: ModelFacts) -> GenerationRequest:
+def to_domain(body: CompletionBody, facts: ModelFacts, caller: str) -> GenerationRequest:
     """`facts`: of the model that it names."""
     return GenerationRequest(
+        caller=caller,
         id=f"cmpl-{uuid.uuid4().hex}",
         prompt=_prompt(body.prompt, body.suffix),
         max_tokens=_token_limit(body, facts),

@@ -16,7 +16,7 @@ BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
 def chunks(*events, n: int) -> list[tuple[int, dict]]:
     """(index, delta) of each choice's part, in order."""
     body = ChatCompletionBody.model_validate({**BODY, "n": n})
-    renderer = ChatRenderer(body, chat.to_domain(body))
+    renderer = ChatRenderer(body, chat.to_domain(body, "somebody"))
     parts = [chunk["choices"][0] for event in events for chunk in renderer.chunks(event)]
     return [(part["index"], part["delta"]) for part in parts]
 

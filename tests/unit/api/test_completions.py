@@ -28,4 +28,4 @@ OWN = replace(FACTS, default_max_tokens=40)
 )
 def test_without_a_limit_it_has_the_models_own_or_openais(fields, facts, limit):
     body = CompletionBody.model_validate({"model": "demo", "prompt": "hi", **fields})
-    assert to_domain(body, facts).max_tokens == limit
+    assert to_domain(body, facts, "somebody").max_tokens == limit
