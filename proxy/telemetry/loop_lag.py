@@ -50,6 +50,7 @@ class LoopLag:
         self._warn_s = warn_s
         self._beats = 0
         self._due = 0.0
+        self._cpu_s = 0.0  # of the loop's thread, at the last beat
         self._sample: Sample | None = None
         self._next_log = 0.0
         self._unlogged = 0
@@ -73,6 +74,7 @@ class LoopLag:
             thread.join()
 
     def _next_beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._cpu_s = time.thread_time()
         self._due = time.monotonic() + BEAT_S
         self._timer = loop.call_later(BEAT_S, self._beat, loop)
 
@@ -94,6 +96,7 @@ class LoopLag:
         logger.warning(
             "event loop late",
             lag_ms=round(lag_s * 1000),
+            cpu_ms=round((time.thread_time() - self._cpu_s) * 1000),
             **_culprit(sample),
             unlogged=self._unlogged,
         )

@@ -64,13 +64,11 @@ def memory(watched: Processes) -> dict[str, float]:
 
 
 def _sandboxes(watched: Processes) -> list[int]:
-    known = {*watched.proxies, *watched.triton}
-    return [
-        child.pid
-        for pid in watched.proxies
-        for child in psutil.Process(pid).children(recursive=True)
-        if child.pid not in known
-    ]
+    known, found = {*watched.proxies, *watched.triton}, list[int]()
+    for pid in watched.proxies:
+        with contextlib.suppress(psutil.NoSuchProcess):  # a child may end while we look
+            found += [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    return [pid for pid in found if pid not in known]
 
 
 def _name(process: psutil.Process) -> str:
