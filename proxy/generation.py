@@ -65,18 +65,21 @@ class Generation:
         self._held = held
         self._means = means
 
-    def events(self, request: GenerationRequest, parts: tuple[GenerationRequest, ...]) -> Events:
-        """Of all its parts. The preparation knows the first one."""
-        if len(parts) == 1:
-            return self._answer(parts[0], 0, counts_prompt=True)
+    def events(self, request: GenerationRequest, first: GenerationRequest) -> Events:
+        """The events of all its choices. `first`: its first part, which the preparation knows."""
+        if request.generations == 1:
+            return self._answer(first, 0, counts_prompt=True)
         choices = [
-            partial(self._answer, part, index, counts_prompt=index % request.candidates == 0)
-            for index, part in enumerate(parts)
+            partial(self._part, request, first, index) for index in range(request.generations)
         ]
         events = interleaved(choices, self._means.gate)
         if request.candidates == request.choices:
             return events
         return best(events, candidates=request.candidates, choices=request.choices)
+
+    def _part(self, request: GenerationRequest, first: GenerationRequest, index: int) -> Events:
+        part = request.part(index) if index else first
+        return self._answer(part, index, counts_prompt=index % request.candidates == 0)
 
     def _answer(self, request: GenerationRequest, index: int, *, counts_prompt: bool) -> Events:
         """One choice, through calls of the server's tools; each of its rounds must conform."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from proxy.access.admission import Admission
@@ -111,13 +111,12 @@ class Service:
         is_held = not delivery.is_live or request.constraint is not None
         if is_held:
             request = self._access.products.bounded_log_probs(request, card)
-        parts, stopwatch = request.parts(), Stopwatch()
-        count = permits(request)
+        stopwatch, count = Stopwatch(), permits(request)
         with self._access.admission.permits(card, count), self._holding(is_held) as held:
-            preparation = self._preparation(card)
-            await self._admit(request, parts[0], preparation)
+            first, preparation = request.part(0), self._preparation(card)
+            await self._admit(request, first, preparation)
             generation = Generation(card, delivery, preparation, held, self._means)
-            async with aclosing(generation.events(request, parts)) as events:
+            async with aclosing(generation.events(request, first)) as events:
                 async for event in events:
                     yield stopwatch.seen(event)
 
@@ -145,8 +144,8 @@ class Service:
         with blamed(request.constraint):
             asked = await preparation.engine_request(first)
             texts = [asked.text]
-            if len(request.prompts) > 1:
-                parts = [replace(first, prompt=prompt) for prompt in request.prompts]
-                texts = [await preparation.text(part) for part in parts]
+            for index in range(request.candidates, request.generations, request.candidates):
+                await self._means.gate.wait()
+                texts.append(await preparation.text(request.part(index)))
             self._access.products.check_copies(request, texts)
             await self._access.trials.passed(asked, request.caller)

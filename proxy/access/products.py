@@ -31,7 +31,7 @@ def permits(request: GenerationRequest) -> int:
     six times as much.
     """
     top = request.sampling.top_log_probs or 0
-    return len(request.prompts) * request.candidates * (1 + -(-top // ALTERNATIVES_A_PERMIT))
+    return request.generations * (1 + -(-top // ALTERNATIVES_A_PERMIT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class ProductLimits:
         Raises:
             InvalidRequest: its choices copy more than is allowed.
         """
-        copies = len(request.prompts) * request.candidates
+        copies = request.generations
         if copies == 1:
             return
         prompts = sum(0 if text is None else len(text.encode()) for text in texts)
@@ -78,7 +78,7 @@ class ProductLimits:
         top = request.sampling.top_log_probs
         if top is None:
             return request
-        each_token = len(request.prompts) * request.candidates * (1 + top)
+        each_token = request.generations * (1 + top)
         most = max(self.log_probs // each_token - _echoed_tokens(request, card), 0)
         facts = card.facts
         if request.max_tokens is None:

@@ -191,25 +191,27 @@ class GenerationRequest:
         """Answers that are generated to each prompt."""
         return max(self.choices, self.best_of or 1)
 
-    def parts(self) -> tuple[GenerationRequest, ...]:
-        """One request for each candidate, those of the first prompt first.
+    @property
+    def generations(self) -> int:
+        """Answers that are generated to all prompts together."""
+        return len(self.prompts) * self.candidates
+
+    def part(self, index: int) -> GenerationRequest:
+        """The request for one of its generations; those of the first prompt come first.
 
         A given seed becomes seed, seed + 1, … so that candidates differ and can be had again.
         """
-        if len(self.prompts) * self.candidates == 1:
-            prompt = self.prompts[0]
-            return (self if prompt is self.prompt else replace(self, prompt=prompt),)
-        return tuple(
-            replace(
-                self,
-                id=f"{self.id}-{at * self.candidates + number}",
-                prompt=prompt,
-                choices=1,
-                best_of=None,
-                sampling=self._sampling_of(number),
-            )
-            for at, prompt in enumerate(self.prompts)
-            for number in range(self.candidates)
+        at, number = divmod(index, self.candidates)
+        prompt = self.prompts[at]
+        if self.generations == 1:
+            return self if prompt is self.prompt else replace(self, prompt=prompt)
+        return replace(
+            self,
+            id=f"{self.id}-{index}",
+            prompt=prompt,
+            choices=1,
+            best_of=None,
+            sampling=self._sampling_of(number),
         )
 
     def _sampling_of(self, candidate: int) -> Sampling:
