@@ -125,11 +125,16 @@ def mutated(case: Case, others: list[Case], chance: random.Random) -> Case:
     changed = case
     for _ in range(chance.choice((1, 1, 2, 4))):
         changed = _once(changed, others, chance)
+        if not _fits(changed):  # seen after each change: they multiply
+            return case
+    return changed
+
+
+def _fits(case: Case) -> bool:
     try:
-        fits = len(changed.data) <= MOST_BYTES
+        return len(case.data) <= MOST_BYTES
     except (RecursionError, ValueError):  # too deep for json.dumps, or an unprintable integer
-        fits = False
-    return changed if fits else case
+        return False
 
 
 def _once(case: Case, others: list[Case], chance: random.Random) -> Case:
