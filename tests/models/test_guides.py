@@ -149,8 +149,8 @@ def test_the_first_guide_imports_xgrammar_and_neither_torch_nor_transformers(voc
         "import sys, guide_compiler, pathlib, port\n"
         f"info = pathlib.Path({str(vocabulary.info_file)!r})\n"
         "c = guide_compiler.GuideCompiler(info, cache_bytes=1, threads=1)\n"
-        "c.compile(port.Guide('structural_tag', '{\"type\": \"structural_tag\", "
-        "\"format\": {\"type\": \"regex\", \"pattern\": \"a+\"}}')).result()\n"
+        'c.compile(port.Guide(\'structural_tag\', \'{"type": "structural_tag", '
+        '"format": {"type": "regex", "pattern": "a+"}}\')).result()\n'
         "c.close()\n"
         "print(sorted({'torch', 'transformers', 'xgrammar'} & set(sys.modules)))\n"
     )
@@ -281,7 +281,11 @@ def in_engine_folder(code: str) -> str:
     """What a fresh interpreter prints."""
     folder = Path(__file__).parents[2] / "model_repository" / "engine" / "1"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=100 * SLOWEST
+        [sys.executable, "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=100 * SLOWEST,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

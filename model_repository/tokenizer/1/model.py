@@ -6,6 +6,7 @@ message is JSON `{"code", "param", "message"}`, which the proxy turns into the A
 
 from __future__ import annotations
 
+import asyncio  # noqa: F401  Triton's stub imports it, at the first request if nobody has
 import json
 import math
 from functools import partial
