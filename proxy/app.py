@@ -162,16 +162,13 @@ async def _running(
     lag: LoopLag,
 ) -> AsyncIterator[None]:
     async with engine:
-        await readiness.refresh(catalog, registry)  # before it listens: others may listen with it
-        beside = [
-            asyncio.create_task(readiness.watch(catalog, registry, metrics)),
-            asyncio.create_task(sandbox.start()),
-        ]
+        # before it listens: others may listen with it, and say that they are ready
+        await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
+        watching = asyncio.create_task(readiness.watch(catalog, registry, metrics))
         with lag.measured():
             yield
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 def _adapters(

@@ -1,6 +1,7 @@
 """Child processes with limits on CPU time and memory; see domain.sandbox.Sandbox. Made by `app`.
 
-anyio's process pool, which kills a child that overruns. Nothing starts before the first call.
+anyio's process pool, which kills a child that overruns. Nothing starts before `start`, or the
+first call.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ logger = structlog.get_logger(__name__)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 MB = 1_000_000
+START_S = 30.0  # then requests are served without it; an idle machine takes half a second
 NICE = 10  # a tenth of the weight that the event loop and the engine have
 
 
@@ -54,11 +56,22 @@ class ProcessSandbox:
         self._turns = CallerTurns(waiting=self._limits.waiting)
 
     async def start(self) -> None:
-        """One child, with what its calls import."""
-        try:
-            await self.run("", _import_all, self._limits.imports)
-        except (BrokenWorkerProcess, TooCostly):
-            logger.exception("the sandbox does not start: what needs it will be refused")
+        """All children, with what their calls import. A fault is logged, and the start goes on.
+
+        Each has a caller of its own, since those do not wait for each other.
+        """
+        children = [
+            asyncio.ensure_future(self.run(f"start {number}", _import_all, self._limits.imports))
+            for number in range(self._limits.processes)
+        ]
+        _, late = await asyncio.wait(children, timeout=START_S)
+        if late:
+            logger.warning("the sandbox is slow to start: first calls wait for it", after_s=START_S)
+        for child in children:
+            if child not in late and (error := child.exception()) is not None:
+                logger.error(
+                    "the sandbox does not start: what needs it will be refused", exc_info=error
+                )
 
     async def run(
         self,

@@ -17,7 +17,10 @@ class Sandbox(Protocol):
     """Runs pure functions, with limits on CPU time and memory."""
 
     async def start(self) -> None:
-        """Makes the first call as fast as the later ones; calls may come before it returns."""
+        """Makes the first call as fast as the later ones; calls may come before it returns.
+
+        It returns in bounded time, and raises nothing: a fault is logged.
+        """
         ...
 
     async def run(

@@ -230,6 +230,32 @@ def test_a_child_that_was_killed_is_replaced(guide_check):
     assert guide_check.sandbox.pid != before
 
 
+def test_a_start_makes_the_child_and_the_first_guide_makes_no_other(vocabulary):
+    check = GuideCheck(vocabulary.info_file, timeout_s=TIMEOUT_S, memory_bytes=64 * MB)
+    check.start()
+    check.wait_until_started()
+    started = check.sandbox.pid
+    check.check("regex", "first")
+    assert check.sandbox.pid == started
+    check.close()
+
+
+def test_an_engine_without_guides_has_no_child(vocabulary):
+    check = GuideCheck(vocabulary.info_file, timeout_s=TIMEOUT_S, memory_bytes=64 * MB, kinds=())
+    check.start()
+    check.wait_until_started()
+    assert check.sandbox.pid is None
+
+
+def test_a_child_that_cannot_start_is_logged_and_only_guides_fail(tmp_path, caplog):
+    check = GuideCheck(tmp_path / "missing.json", timeout_s=TIMEOUT_S, memory_bytes=64 * MB)
+    check.start()
+    check.wait_until_started()
+    assert "requests with guides will fail: the guide checker does not start" in caplog.text
+    with pytest.raises(RuntimeError, match=r"missing\.json"):
+        check.check("regex", "a")
+
+
 def test_verdicts_are_remembered(guide_check):
     guide_check.check("regex", "remembered")
     refusal(guide_check, "regex", "(remembered")
@@ -249,7 +275,7 @@ def test_the_child_ends_when_its_parent_closes_the_line_even_amid_a_compile(guid
     child.wait(timeout=5)
 
 
-@pytest.mark.parametrize("name", ["grammars.py", "guide_spelling.py"])
+@pytest.mark.parametrize("name", ["grammars.py", "grammar_library.py", "guide_spelling.py"])
 def test_the_engine_compiles_what_the_tokenizer_has_tried(name):
     ours, theirs = (Path(TEMPLATES, role, "1", name) for role in ("tokenizer", "engine"))
     assert ours.is_symlink()

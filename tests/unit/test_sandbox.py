@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from proxy.domain.errors import RateLimited
@@ -39,10 +40,23 @@ def fill(megabytes: int) -> int:
     return len(bytearray(megabytes * MB))
 
 
+def meet(folder: Path, me: str, other: str) -> tuple[float, float]:
+    began = time.monotonic()
+    (folder / me).touch()
+    while not (folder / other).exists():
+        time.sleep(0.01)
+    return began, time.monotonic()
+
+
 def stamp(seconds: float) -> tuple[float, float]:
     began = time.monotonic()
     time.sleep(seconds)
     return began, time.monotonic()
+
+
+def stamped_process_id(seconds: float) -> int:
+    time.sleep(seconds)
+    return os.getpid()
 
 
 def run(scenario) -> object:
@@ -84,15 +98,16 @@ def test_a_call_over_its_memory_is_ended_and_the_next_one_runs():
     assert run(scenario()) == 20 * MB
 
 
-def test_a_caller_takes_turns_with_itself_and_not_with_others():
+def test_a_caller_takes_turns_with_itself_and_not_with_others(tmp_path):
     async def scenario():
         sandbox = ProcessSandbox(SandboxLimits(processes=3))
-        calls = [sandbox.run(caller, stamp, 0.5) for caller in ("a", "a", "b")]
-        return await asyncio.gather(*calls)
+        first = sandbox.run("a", meet, tmp_path, "first", "other")
+        second = sandbox.run("a", stamp, 0)
+        other = sandbox.run("b", meet, tmp_path, "other", "first")
+        return await asyncio.gather(first, second, other)
 
-    first, second, other = run(scenario())
+    first, second, _ = run(scenario())  # the two that meet run at the same time, or for ever
     assert second[0] >= first[1]
-    assert other[0] < second[0]
 
 
 def test_a_caller_may_have_so_many_calls_waiting():
@@ -148,3 +163,16 @@ def test_a_child_that_does_not_start_is_no_callers_fault(tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split()[-1] == "BrokenWorkerProcess"
     assert "the sandbox does not start" in done.stdout
+
+
+def test_a_start_makes_all_children_and_calls_start_no_other():
+    async def scenario():
+        sandbox = ProcessSandbox(SandboxLimits(processes=3))
+        await sandbox.start()
+        children = {child.pid for child in psutil.Process().children()}
+        calls = [sandbox.run(f"{number}", stamped_process_id, 0.2) for number in range(3)]
+        return children, await asyncio.gather(*calls)
+
+    children, used = run(scenario())
+    assert len(children) == 3
+    assert set(used) == children

@@ -5,6 +5,7 @@ Stateless: joining bytes to text across chunks is the client's, which holds the 
 
 from __future__ import annotations
 
+import asyncio  # noqa: F401  Triton's stub imports it, at the first request if nobody has
 import json
 from pathlib import Path
 from typing import Any

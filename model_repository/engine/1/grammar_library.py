@@ -1,28 +1,53 @@
-"""xgrammar, imported at the first guide and in a thread of its own, while others go on decoding.
+"""xgrammar without torch and transformers, which it imports and which our calls do not use.
 
-It brings torch and transformers: about two seconds, 200 MB and a million objects. What would hold
-up the other threads for long is kept off the GIL (loading libtorch) or left out (collections).
+With them the import takes 3 s of CPU time and 250 MB in every process that has guides; without
+them it takes 0.4 s and 40 MB. tokenizer/1/grammar_library.py is a link to this file.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import os
+import importlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
-from pathlib import Path
+from importlib.metadata import version
+from types import ModuleType
 from typing import Any
+
+# The version whose use of torch and transformers is known: at import it needs their names only,
+# for annotations, a constant and two base classes. Any other version gets the real modules.
+KNOWN_VERSION = "0.2.8"
+UNUSED = ("torch", "transformers")
 
 
 def load_xgrammar() -> Any:
     """The module. Not for two threads at once."""
     with _no_collections():
-        _load_libtorch()
-        import xgrammar
+        if version("xgrammar") == KNOWN_VERSION and not sys.modules.keys() & {"xgrammar", *UNUSED}:
+            return _without_unused()
+        return importlib.import_module("xgrammar")
 
-        return xgrammar
+
+class _Placeholder(ModuleType):
+    """Has a class of any name, which takes any arguments and does nothing."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {"__init__": lambda *_, **__: None})
+
+
+def _without_unused() -> Any:
+    """Another library that imports torch later gets the real one."""
+    try:
+        sys.modules["torch"] = None  # type: ignore[assignment]  # tvm_ffi does without
+        importlib.import_module("tvm_ffi")
+        sys.modules.update({name: _Placeholder(name) for name in UNUSED})
+        return importlib.import_module("xgrammar")
+    finally:
+        for name in UNUSED:
+            sys.modules.pop(name, None)
 
 
 @contextmanager
@@ -39,17 +64,3 @@ def _no_collections() -> Iterator[None]:
         gc.freeze()
         if was_enabled:
             gc.enable()
-
-
-def _load_libtorch() -> None:
-    """`import torch` holds the GIL while it loads its libraries; a call through ctypes does not.
-
-    Where this fails, the import will load them, or say why it cannot.
-    """
-    torch = find_spec("torch")
-    if torch is None or torch.origin is None:
-        return
-    library = Path(torch.origin).parent / "lib" / "libtorch_python.so"
-    dlopen = ctypes.CDLL(None).dlopen
-    dlopen.argtypes, dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
-    dlopen(os.fsencode(library), os.RTLD_NOW)

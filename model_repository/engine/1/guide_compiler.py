@@ -5,9 +5,11 @@ xgrammar compiles without the GIL, so a hard guide costs the decode loop nothing
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,11 @@ from typing import Any
 from grammar_library import load_xgrammar
 from grammars import compile_guide, reason
 from port import Guide
+
+logger = logging.getLogger(__name__)
+
+FIRST = Guide(kind="json", text="")
+START_TIMEOUT_S = 120.0  # half a second of CPU time, on a machine as busy as it may be
 
 
 class GuideError(Exception):
@@ -31,7 +38,7 @@ class CompiledGuide:
 
 
 class GuideCompiler:
-    """Safe for any number of threads. Neither it nor its imports cost anything before a guide."""
+    """Safe for any number of threads. Nothing is imported before `start`, or the first guide."""
 
     def __init__(self, info_file: Path, *, cache_bytes: int, threads: int) -> None:
         """`info_file` is the guide.json that `build` writes. `threads`: compiles at a time."""
@@ -42,7 +49,27 @@ class GuideCompiler:
         self._lock = threading.RLock()
         self._library_lock = threading.Lock()
         self._compiler: Any = None
+        self._first: Future[CompiledGuide] | None = None
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="guides")
+
+    def start(self) -> None:
+        """Begins to make the first guide as quick as the later ones. Returns at once."""
+        self._first = self.compile(FIRST)
+
+    def wait_until_started(self) -> None:
+        """Returns when guides can be compiled, or are found not to be.
+
+        The second is logged, and no reason to serve nothing: a request with a guide tries again
+        and fails with the reason, one without a guide does not notice.
+        """
+        if self._first is None:
+            return
+        try:
+            self._first.result(START_TIMEOUT_S)
+        except FutureTimeout:
+            logger.error("guides cannot be compiled after %g s: they have to wait", START_TIMEOUT_S)
+        except Exception as error:
+            logger.error("requests with guides will fail: %s: %s", type(error).__name__, error)
 
     def compile(self, guide: Guide) -> Future[CompiledGuide]:
         """Returns at once. The future is shared by all who ask for this guide: do not cancel it.

@@ -6,6 +6,7 @@ responses. `stop=true` with a request id ends that request, also one that has no
 
 from __future__ import annotations
 
+import asyncio  # noqa: F401  Triton's stub imports it, at the first request if nobody has
 import json
 import logging
 import os

@@ -56,15 +56,17 @@ class OnnxRuntime:
             kv_bytes=int(parameters["kv_cache_bytes"]),
             stall_s=stall_ms / 1000 or None,
         )
+        guides = GuideCompiler(
+            artifacts / "guide.json", cache_bytes=GUIDE_CACHE_BYTES, threads=GUIDE_THREADS
+        )
+        guides.start()  # while the decoder loads
         decoder = OnnxDecoder(
             artifacts / "engine",
             threads=int(parameters["threads"]) or os.cpu_count() or 1,
             rows=rows + 1,  # one to swap through, see Batch
             context_length=int(parameters["context_length"]),
         )
-        guides = GuideCompiler(
-            artifacts / "guide.json", cache_bytes=GUIDE_CACHE_BYTES, threads=GUIDE_THREADS
-        )
+        guides.wait_until_started()
         return cls(decoder, guides, limits, end_ids=end_ids)
 
     @property

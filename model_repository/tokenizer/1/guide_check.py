@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 import re
 import time
@@ -16,6 +17,8 @@ from pathlib import Path
 from admission import Refusal
 from grammars import KINDS
 from sandbox import Sandbox, SandboxDied
+
+logger = logging.getLogger(__name__)
 
 KIND_PARAM = "guided_decoding_guide_type"
 TEXT_PARAM = "guided_decoding_guide"
@@ -49,7 +52,7 @@ class _Verdict:
 
 
 class GuideCheck:
-    """For one thread. Nothing is imported or started before the first guide."""
+    """For one thread. Nothing is imported or started before `start`, or the first guide."""
 
     def __init__(
         self,
@@ -70,6 +73,22 @@ class GuideCheck:
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
         self._pending: dict[int, bytes] = {}  # keys of what the sandbox was asked, by number
         self._number = 0
+
+    def start(self) -> None:
+        """Begins to make the first guide as quick as the later ones. Returns at once."""
+        if self._kinds:
+            self.sandbox.start()
+
+    def wait_until_started(self) -> None:
+        """Returns when guides can be tried, or are found not to be.
+
+        The second is logged, and no reason to serve nothing: a request with a guide tries again
+        and fails with the reason, one without a guide does not notice.
+        """
+        try:
+            self.sandbox.wait_until_started()
+        except RuntimeError as error:
+            logger.error("requests with guides will fail: %s", error)
 
     def check(self, kind: str, text: str, *, patience_s: float = math.inf) -> None:
         """Returns where the guide can be used.

@@ -6,6 +6,7 @@ message is JSON `{"code", "param", "message"}`, which the proxy turns into the A
 
 from __future__ import annotations
 
+import asyncio  # noqa: F401  Triton's stub imports it, at the first request if nobody has
 import json
 import math
 from functools import partial
@@ -33,6 +34,13 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         parameters = {k: v["string_value"] for k, v in config["parameters"].items()}
         artifacts = Path(args["model_repository"], parameters["artifacts_dir"])
+        self._guide_check = GuideCheck(
+            artifacts / "guide.json",
+            timeout_s=float(parameters["guide_timeout_s"]),
+            memory_bytes=int(parameters["guide_memory_mb"]) * MB,
+            kinds=[kind for kind in parameters["guide_kinds"].split(",") if kind],
+        )
+        self._guide_check.start()  # beside the rest of the start
         self._tokenizer = Tokenizer.from_file(str(artifacts / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -40,12 +48,6 @@ class TritonPythonModel:
             context_length=int(parameters["context_length"]),
             vocab_size=int(parameters["vocab_size"]),
             default_max_tokens=int(parameters.get("default_max_tokens", 0)) or None,
-        )
-        self._guide_check = GuideCheck(
-            artifacts / "guide.json",
-            timeout_s=float(parameters["guide_timeout_s"]),
-            memory_bytes=int(parameters["guide_memory_mb"]) * MB,
-            kinds=[kind for kind in parameters["guide_kinds"].split(",") if kind],
         )
         self._executor_inputs = (
             ExecutorInputs(
@@ -55,6 +57,7 @@ class TritonPythonModel:
             if "executor_end_ids" in parameters
             else None
         )
+        self._guide_check.wait_until_started()
 
     def execute(self, requests: list[Any]) -> list[Any]:
         return [self._respond(request) for request in requests]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-START_TIMEOUT_S = 120.0  # it imports xgrammar, and torch with it
+START_TIMEOUT_S = 120.0  # half a second of CPU time, on a machine as busy as it may be
 END_TIMEOUT_S = 0.5
 RECEIVED_AT_ONCE = 65_536
 MAIN = Path(__file__).with_name("sandbox_main.py")
@@ -31,7 +31,7 @@ class Answer:
 
 
 class Sandbox:
-    """Started at the first use and after each end. It ends with this process, or by close().
+    """Started by `start` or `ask`, also after each end. It ends with this process, or by close().
 
     `ask`, then `answer` until there is one; several guides may be under way. The child keeps to
     `timeout_s` of CPU time for each by itself, whether anyone waits for the answer or not.
@@ -58,7 +58,7 @@ class Sandbox:
             SandboxDied: the child has ended since the last question.
         """
         if self._child is None:
-            self._start()
+            self.start()
         elif self._child.poll() is not None:
             self.close()
             raise SandboxDied
@@ -80,7 +80,8 @@ class Sandbox:
         told = self._line(end)
         return None if told is None else Answer(told["number"], told["reason"])
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """A new child. Returns at once: it imports in its own time."""
         self.close()
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(self._timeout_s)
@@ -92,6 +93,15 @@ class Sandbox:
                 stderr=subprocess.DEVNULL,  # xgrammar warns of each keyword that it ignores
             )
         self._start_by = time.monotonic() + START_TIMEOUT_S
+
+    def wait_until_started(self) -> None:
+        """For START_TIMEOUT_S at most.
+
+        Raises:
+            RuntimeError: the child does not start; the message says why.
+        """
+        if self._start_by:
+            self._has_started(self._start_by)
 
     def _has_started(self, end: float) -> bool:
         try:

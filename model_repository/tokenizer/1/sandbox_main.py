@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from grammar_library import load_xgrammar
 from guide_trial import try_out
 from trial_queue import Trial, TrialQueue
 
@@ -70,8 +71,7 @@ def _send(connection: socket.socket, answer: dict[str, Any]) -> None:
 
 
 def _compiler(info_file: Path) -> Any:
-    import xgrammar
-
+    xgrammar = load_xgrammar()
     info = xgrammar.TokenizerInfo.deserialize_json(info_file.read_text(encoding="utf-8"))
     compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
     try_out(compiler, "json", "")  # so that forks share all that it loads

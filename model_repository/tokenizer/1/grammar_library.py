@@ -1,0 +1,1 @@
+../../engine/1/grammar_library.py

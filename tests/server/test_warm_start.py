@@ -1,0 +1,93 @@
+"""The first request with a guide finds everything that it needs started and imported.
+
+By count: what runs below the launcher, and the libraries that each process has loaded.
+"""
+
+from __future__ import annotations
+
+import httpx
+import psutil
+import pytest
+
+from tests.fixtures.stack import Stack, eventually
+
+INSTANCES, SANDBOX_PROCESSES, WORKERS = 2, 2, 2
+MODELS = ("demo", "endless")
+GUIDED = {
+    "messages": [{"role": "user", "content": "Hello!"}],
+    "max_tokens": 5,
+    "response_format": {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": {"type": "object", "required": ["a"]}},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def fresh(start) -> Stack:
+    """A stack that has had no request yet."""
+    stack = start("serve", WORKERS=WORKERS, SANDBOX_PROCESSES=SANDBOX_PROCESSES)
+    stack.wait_ready()
+    return stack
+
+
+def libraries(stack: Stack) -> dict[int, set[str]]:
+    """By process: its mapped shared objects."""
+    found = {}
+    for process in psutil.Process(stack.process.pid).children(recursive=True):
+        try:
+            found[process.pid] = {one.path for one in process.memory_maps() if ".so" in one.path}
+        except psutil.NoSuchProcess:  # a fork that a guide was tried in
+            continue
+    return found
+
+
+def loaded_since(before: dict[int, set[str]], stack: Stack) -> set[tuple[str, str]]:
+    """What runs now and has loaded a library since, or did not run then; with the library."""
+    return {
+        (" ".join(psutil.Process(pid).cmdline())[-80:], path)
+        for pid, paths in libraries(stack).items()
+        for path in paths - before.get(pid, set())
+    }
+
+
+def ask_with_a_guide(stack: Stack) -> None:
+    """Each model, by a new connection each time, so that all workers and instances have some."""
+    for model in MODELS:
+        for number in range(6):
+            schema = {"type": "object", "title": f"{model} {number}"}  # no verdict is remembered
+            asked = {**GUIDED, "model": model, "guided_json": schema}
+            del asked["response_format"]
+            answer = httpx.post(f"{stack.url}/v1/chat/completions", json=asked, timeout=600)
+            assert answer.status_code == 200, answer.text
+
+
+def sandboxes(stack: Stack) -> tuple[int, int]:
+    """Of the tokenizers, and of the proxy's workers."""
+    ours = stack.descendants("sandbox_main.py")
+    return len(ours), len(stack.descendants("anyio.to_process"))
+
+
+def test_the_first_guided_requests_start_and_load_nothing(fresh):
+    assert sandboxes(fresh) == (INSTANCES * len(MODELS), SANDBOX_PROCESSES * WORKERS)
+    before = libraries(fresh)
+    assert any("xgrammar" in path for one in before.values() for path in one)
+    ask_with_a_guide(fresh)
+    assert loaded_since(before, fresh) == set()
+
+
+def test_after_a_restart_of_triton_they_find_the_same(fresh):
+    before = set(libraries(fresh))
+    fresh.tritonserver().kill()
+    eventually(lambda: fresh.log.read_text().count("tritonserver is ready") == 2, 30, "it is up")
+    fresh.wait_ready()
+    assert sandboxes(fresh) == (INSTANCES * len(MODELS), SANDBOX_PROCESSES * WORKERS)
+    warm = libraries(fresh)
+    assert set(warm) - before, "its processes are new"
+    ask_with_a_guide(fresh)
+    assert loaded_since(warm, fresh) == set()
+
+
+def test_no_process_has_loaded_torch(fresh):
+    """It would take 200 MB and two seconds in each."""
+    assert not any("libtorch" in path for one in libraries(fresh).values() for path in one)
