@@ -24,6 +24,7 @@ from proxy.api.openai.message_bodies import MessageBody as MessageBody
 from proxy.api.openai.prompt_body import PromptBody
 from proxy.api.openai.reasoning_body import ReasoningBody
 from proxy.api.openai.sampling_body import SamplingBody
+from proxy.api.openai.tool_history import check_tool_history
 from proxy.api.openai.tool_bodies import ToolsBody
 
 MOST_CHOICES = 128
@@ -177,6 +178,11 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
             raise FieldError(
                 "top_logprobs", "'top_logprobs' is only allowed when 'logprobs' is true"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _calls_have_results(self) -> ChatCompletionBody:
+        check_tool_history(self.messages)
         return self
 
     @model_validator(mode="after")

@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from proxy.api.openai.bodies import MessageBody, RequestBody
 from proxy.api.openai.fields import ListOf
+from proxy.api.openai.tool_history import check_tool_history
 from proxy.domain.completion import Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
@@ -20,6 +21,11 @@ class PlainChatBody(RequestBody):
     model: str | None = None
     messages: Annotated[ListOf[MessageBody], Field(min_length=1)]
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+
+    @model_validator(mode="after")
+    def _calls_have_results(self) -> PlainChatBody:
+        check_tool_history(self.messages)
+        return self
 
 
 def to_domain(body: PlainChatBody, default_model: str) -> GenerationRequest:
