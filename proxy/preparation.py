@@ -24,6 +24,7 @@ from proxy.rules import RuleBook, Rules
 
 # What is rendered on the event loop: a template takes some 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
+FEW_VALUES, SHORT_VALUE = 32, 256
 
 
 class Preparation:
@@ -183,11 +184,25 @@ def _is_small(prompt: ChatPrompt) -> bool:
     """Whether rendering takes little. A caller's template is a program, which may take any time."""
     if prompt.template is not None or len(prompt.messages) > FEW_MESSAGES:
         return False
-    if any(isinstance(value, (list, dict)) for value in prompt.callers_values.values()):
-        return False
-    if any(isinstance(value, (list, dict)) for value in prompt.template_values.values()):
+    values = (*prompt.callers_values.values(), *prompt.template_values.values())
+    if len(values) > FEW_VALUES or not all(map(_is_plain, values)):
         return False
     return sum(map(_characters, prompt.messages)) <= FEW_CHARACTERS
+
+
+def _is_plain(value: object) -> bool:
+    """Whether no template can be made to work long with it: not a number, which it may count to or
+    repeat a text by, nor a text that reads as a number or a format.
+    """
+    if not isinstance(value, str):
+        return value is None or isinstance(value, bool)
+    if len(value) > SHORT_VALUE or "%" in value or "{" in value:
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False
 
 
 def _characters(message: Message) -> int:

@@ -105,7 +105,7 @@ RESULT = {"role": "tool", "content": "1", "tool_call_id": "call_1"}
             {**GOOD, "chat_template_kwargs": {"messages": []}},
             400,
             "unsupported_parameter",
-            "chat_template_kwargs",
+            "chat_template_kwargs.messages",
         ),
         (
             {**GOOD, "continue_final_message": True},
