@@ -93,7 +93,7 @@ class Preparation:
             model=card,
             text=text,
             token_ids=request.prompt.ids if isinstance(request.prompt, TokenPrompt) else None,
-            add_special_tokens=_adds_special_tokens(request),
+            add_special_tokens=_adds_special_tokens(request, card),
             max_tokens=request.max_tokens,
             timeout_s=self._timeout_s,
             sampling=request.sampling.with_defaults(card.sampling),
@@ -124,6 +124,8 @@ class Preparation:
         match request.prompt:
             case ChatPrompt():
                 return await self._rendered(request, request.prompt)
+            case TextPrompt() if _begins_document(request, self._card):
+                return self._card.facts.bos_token
             case TextPrompt():
                 return infilling.text_of(request.prompt, self._card)
             case TokenPrompt():
@@ -163,11 +165,19 @@ def _tools_key(request: GenerationRequest) -> tuple[Any, ...]:
     return id(request.tools), request.tool_choice
 
 
-def _adds_special_tokens(request: GenerationRequest) -> bool:
+def _adds_special_tokens(request: GenerationRequest, card: ModelCard) -> bool:
     """A chat template writes its own."""
     if request.adds_special_tokens is None:
-        return not isinstance(request.prompt, ChatPrompt)
+        has_own = isinstance(request.prompt, ChatPrompt) or _begins_document(request, card)
+        return not has_own
     return request.adds_special_tokens
+
+
+def _begins_document(request: GenerationRequest, card: ModelCard) -> bool:
+    """Whether the BOS token stands for an empty prompt: many tokenizers do not add it."""
+    prompt = request.prompt
+    is_empty = isinstance(prompt, TextPrompt) and not prompt.text and prompt.suffix is None
+    return is_empty and request.adds_special_tokens is None and bool(card.facts.bos_token)
 
 
 def _wants_token_ids(request: GenerationRequest, card: ModelCard) -> bool:

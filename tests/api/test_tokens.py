@@ -26,6 +26,8 @@ def error_of(response) -> tuple[int, str, str | None]:
     [
         ({"prompt": "hé"}, [BOS, *"hé".encode()]),
         ({"prompt": "hi", "add_special_tokens": False}, [*b"hi"]),
+        ({"prompt": ""}, [*b"<s>"]),
+        ({"prompt": "", "add_special_tokens": True}, [BOS]),
         ({"messages": MESSAGES}, [*RENDERED.encode()]),
         ({"messages": MESSAGES, "add_special_tokens": True}, [BOS, *RENDERED.encode()]),
         ({"messages": MESSAGES, "add_generation_prompt": False}, [*b"<user>hi\n"]),

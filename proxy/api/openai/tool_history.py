@@ -6,8 +6,12 @@ Called by the bodies that have messages.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from proxy.api.body import FieldError
+from proxy.api.openai.fields import ListOf
 from proxy.api.openai.message_bodies import (
     AssistantBody,
     MessageBody,
@@ -38,8 +42,8 @@ def check_tool_history(messages: Sequence[MessageBody], *, may_end_open: bool = 
             continue
         if open_calls is not None:
             open_calls.close()
-        has_calls = isinstance(message, AssistantBody) and message.tool_calls
-        open_calls = _OpenCalls(at, message.tool_calls) if has_calls else None
+        calls = message.tool_calls if isinstance(message, AssistantBody) else None
+        open_calls = _OpenCalls(at, calls) if calls else None
     if open_calls is not None and not may_end_open:
         open_calls.close()
 
@@ -91,3 +95,11 @@ class _OpenCalls:
 
 def _wrong(path: str, message: str) -> FieldError:
     return FieldError(path, message, code="invalid_messages")
+
+
+def _checked(messages: list[MessageBody]) -> list[MessageBody]:
+    check_tool_history(messages)
+    return messages
+
+
+Messages = Annotated[ListOf[MessageBody], Field(min_length=1), AfterValidator(_checked)]

@@ -7,11 +7,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from proxy.api.openai.bodies import MessageBody, RequestBody
-from proxy.api.openai.fields import ListOf
-from proxy.api.openai.tool_history import check_tool_history
+from proxy.api.openai.bodies import RequestBody
+from proxy.api.openai.tool_history import Messages
 from proxy.domain.completion import Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
@@ -19,13 +18,8 @@ from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
 
 class PlainChatBody(RequestBody):
     model: str | None = None
-    messages: Annotated[ListOf[MessageBody], Field(min_length=1)]
+    messages: Messages
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-
-    @model_validator(mode="after")
-    def _calls_have_results(self) -> PlainChatBody:
-        check_tool_history(self.messages)
-        return self
 
 
 def to_domain(body: PlainChatBody, default_model: str) -> GenerationRequest:

@@ -39,9 +39,7 @@ class TokenizeBody(RequestBody):
     @model_validator(mode="after")
     def _calls_have_results(self) -> TokenizeBody:
         """Without a generation prompt, the last calls may be open: nobody is to answer yet."""
-        check_tool_history(
-            self.messages or (), may_end_open=self.add_generation_prompt is False
-        )
+        check_tool_history(self.messages or (), may_end_open=self.add_generation_prompt is False)
         return self
 
     def to_domain(self, default_model: str) -> GenerationRequest:
@@ -49,6 +47,7 @@ class TokenizeBody(RequestBody):
             id=f"tokenize-{uuid.uuid4().hex}",
             model=default_model if self.model is None else self.model,
             prompt=self._prompt(),
+            adds_special_tokens=self.add_special_tokens,
             tools=tuple(tool.to_domain() for tool in self.tools or ()),
         )
 
