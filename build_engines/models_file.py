@@ -66,7 +66,7 @@ class ModelEntry(Section):
     aliases: tuple[ModelName, ...] = ()
     owned_by: str = "triton-openai"
     context_length: Annotated[int, Field(ge=16)] | None = None
-    chat_template_kwargs: bool = False  # callers may hand values of their own to the template
+    chat_template_kwargs: bool = True  # callers may set variables that the template reads
     chat_template: bool = False  # callers may send a template of their own, which is a program
     tool_parser: str = "auto"  # a family's name; auto: found from the chat template; none
     reasoning_parser: str = "auto"

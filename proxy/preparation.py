@@ -24,6 +24,7 @@ from proxy.rules import RuleBook, Rules
 
 # What is rendered on the event loop: a template takes some 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
+FEW_VALUES, SHORT_VALUE = 32, 256
 
 
 class Preparation:
@@ -92,7 +93,7 @@ class Preparation:
             model=card,
             text=text,
             token_ids=request.prompt.ids if isinstance(request.prompt, TokenPrompt) else None,
-            add_special_tokens=_adds_special_tokens(request),
+            add_special_tokens=_adds_special_tokens(request, card),
             max_tokens=request.max_tokens,
             timeout_s=self._timeout_s,
             sampling=request.sampling.with_defaults(card.sampling),
@@ -123,6 +124,8 @@ class Preparation:
         match request.prompt:
             case ChatPrompt():
                 return await self._rendered(request, request.prompt)
+            case TextPrompt() if _begins_document(request, self._card):
+                return self._card.facts.bos_token
             case TextPrompt():
                 return infilling.text_of(request.prompt, self._card)
             case TokenPrompt():
@@ -162,11 +165,19 @@ def _tools_key(request: GenerationRequest) -> tuple[Any, ...]:
     return id(request.tools), request.tool_choice
 
 
-def _adds_special_tokens(request: GenerationRequest) -> bool:
+def _adds_special_tokens(request: GenerationRequest, card: ModelCard) -> bool:
     """A chat template writes its own."""
     if request.adds_special_tokens is None:
-        return not isinstance(request.prompt, ChatPrompt)
+        has_own = isinstance(request.prompt, ChatPrompt) or _begins_document(request, card)
+        return not has_own
     return request.adds_special_tokens
+
+
+def _begins_document(request: GenerationRequest, card: ModelCard) -> bool:
+    """Whether the BOS token stands for an empty prompt: many tokenizers do not add it."""
+    prompt = request.prompt
+    is_empty = isinstance(prompt, TextPrompt) and not prompt.text and prompt.suffix is None
+    return is_empty and request.adds_special_tokens is None and bool(card.facts.bos_token)
 
 
 def _wants_token_ids(request: GenerationRequest, card: ModelCard) -> bool:
@@ -183,11 +194,25 @@ def _is_small(prompt: ChatPrompt) -> bool:
     """Whether rendering takes little. A caller's template is a program, which may take any time."""
     if prompt.template is not None or len(prompt.messages) > FEW_MESSAGES:
         return False
-    if any(isinstance(value, (list, dict)) for value in prompt.callers_values.values()):
-        return False
-    if any(isinstance(value, (list, dict)) for value in prompt.template_values.values()):
+    values = (*prompt.callers_values.values(), *prompt.template_values.values())
+    if len(values) > FEW_VALUES or not all(map(_is_plain, values)):
         return False
     return sum(map(_characters, prompt.messages)) <= FEW_CHARACTERS
+
+
+def _is_plain(value: object) -> bool:
+    """Whether no template can be made to work long with it: not a number, which it may count to or
+    repeat a text by, nor a text that reads as a number or a format.
+    """
+    if not isinstance(value, str):
+        return value is None or isinstance(value, bool)
+    if len(value) > SHORT_VALUE or "%" in value or "{" in value:
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False
 
 
 def _characters(message: Message) -> int:

@@ -58,6 +58,8 @@ def render(
             bos_token=facts.bos_token,
             eos_token=facts.eos_token,
         )
+    except MemoryError:
+        raise  # the sandbox's limit, which it reports
     except Exception as error:  # a template is a program: it may raise anything
         raise _refused(prompt, error) from error
     return _up_to_continuation(text) if prompt.continues_last else text
@@ -184,18 +186,18 @@ def _call_body(call: ToolCall) -> dict[str, Any]:
 @lru_cache(maxsize=64)
 def _compiled(template: str) -> jinja2.Template:
     """The environment that Hugging Face's templates are written for."""
-    environment = _environment()
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
-    return environment.from_string(template)
+    return _environment().from_string(template)
 
 
 @lru_cache(maxsize=64)
 def _variables(template: str) -> frozenset[str]:
-    """Names that the template reads and does not set itself; none where it is no template."""
+    """Names that the template reads and neither it nor its environment sets; none where it is no
+    template.
+    """
+    environment = _environment()
     try:
-        return frozenset(meta.find_undeclared_variables(_environment().parse(template)))
+        read = meta.find_undeclared_variables(environment.parse(template))
+        return frozenset(read - environment.globals.keys())
     except jinja2.TemplateError:
         return frozenset()  # rendering says what is wrong
 
@@ -213,9 +215,13 @@ class _Generation(Extension):
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    return ImmutableSandboxedEnvironment(
+    environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
     )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _strftime_now
+    return environment
 
 
 def _to_json(

@@ -82,7 +82,7 @@ class ModelCard:
 
     parent: the model that this one is a LoRA adapter of, whose ensemble serves it by its own name.
 
-    takes_template_values: callers may hand values of their own to its chat template.
+    takes_template_values: callers may set variables that its chat template reads.
     takes_templates: and a chat template of their own, in its place. tool_parser,
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
@@ -94,7 +94,7 @@ class ModelCard:
     facts: ModelFacts
     parent: str | None = None
     capabilities: frozenset[str] = CAPABILITIES
-    takes_template_values: bool = False
+    takes_template_values: bool = True
     takes_templates: bool = False
     tool_parser: str = "auto"
     reasoning_parser: str = "auto"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from proxy.parsing.reader import Steps
+from proxy.tools.call_writer import Tools
 from proxy.tools.errors import CutOff
+from proxy.tools.ids import NewId, kimi_id
 from proxy.tools.section_calls import SectionCalls
 
 _ID = re.compile(r"[\w.\-/:]*")
@@ -15,7 +17,10 @@ _CALL_END = "<|tool_call_end|>"
 
 
 class KimiK2Parser(SectionCalls):
-    """The model's own id goes to the client as it is: the model counts over the conversation."""
+    """The model's own id goes to the client as it is: the model counts over the conversation.
+
+    An id that the model repeats in one answer is replaced: results name their calls by it.
+    """
 
     sections = (
         (_SECTION_BEGIN, _SECTION_END),
@@ -25,8 +30,21 @@ class KimiK2Parser(SectionCalls):
     inner_marks = ("<|tool_call_argument_begin|>", _CALL_END)
     _own_id = ""
 
+    def __init__(
+        self, tools: Tools | None = None, new_id: NewId = kimi_id, *, only_known: bool = False
+    ) -> None:
+        super().__init__(tools, new_id, only_known=only_known)
+        self._used_ids: set[str] = set()
+        self._spare_index = 0  # only grows, so that many repeated ids cost no more each
+
     def _id(self, index: int) -> str:
-        return self._own_id or super()._id(index)
+        found = self._own_id or super()._id(index)
+        self._spare_index = max(self._spare_index, index)
+        while found in self._used_ids:
+            found = super()._id(self._spare_index)
+            self._spare_index += 1
+        self._used_ids.add(found)
+        return found
 
     def _call(self) -> Steps[None]:
         yield from self._reader.space()

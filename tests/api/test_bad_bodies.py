@@ -17,6 +17,8 @@ HI = [{"role": "user", "content": "hi"}]
 GOOD = {"model": "demo", "messages": HI}
 TOOL = {"type": "function", "function": {"name": "f"}}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALLING = {"role": "assistant", "tool_calls": [CALL]}
+RESULT = {"role": "tool", "content": "1", "tool_call_id": "call_1"}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments
             {**GOOD, "chat_template_kwargs": {"messages": []}},
             400,
             "unsupported_parameter",
-            "chat_template_kwargs",
+            "chat_template_kwargs.messages",
         ),
         (
             {**GOOD, "continue_final_message": True},
@@ -171,10 +173,35 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments
             "messages[0].tool_calls[0].function.arguments",
         ),
         (
-            {**GOOD, "messages": [{"role": "assistant", "tool_calls": [CALL]}]},
+            {**GOOD, "messages": [CALLING, RESULT]},
             400,
             "unsupported_parameter",  # this template has no words for calls
             "messages[0].tool_calls",
+        ),
+        ({**GOOD, "messages": [*HI, RESULT]}, 400, "invalid_messages", "messages[1].role"),
+        (
+            {**GOOD, "messages": [CALLING, *HI]},
+            400,
+            "invalid_messages",
+            "messages[0].tool_calls[0].id",
+        ),
+        (
+            {**GOOD, "messages": [CALLING], "continue_final_message": True},
+            400,
+            "invalid_messages",
+            "messages[0].tool_calls[0].id",
+        ),
+        (
+            {**GOOD, "messages": [CALLING, {**RESULT, "tool_call_id": "call_2"}]},
+            400,
+            "invalid_messages",
+            "messages[1].tool_call_id",
+        ),
+        (
+            {**GOOD, "messages": [{**CALLING, "tool_calls": [{**CALL, "type": None}]}, RESULT]},
+            400,
+            "invalid_messages",
+            "messages[0].tool_calls[0].type",
         ),
         ([], 400, "invalid_parameter", None),
     ],
@@ -186,6 +213,14 @@ def test_a_bad_body_is_refused_by_name(serve, body, status, code, param):
     assert (response.status_code, error["code"], error["param"]) == (status, code, param)
     assert error["type"] == "invalid_request_error"
     assert not engine.requests
+
+
+@pytest.mark.parametrize("path", [CHAT, f"{CHAT}/render", "/tokenize", "/chat/json"])
+def test_every_route_with_messages_checks_the_history_of_tools(serve, path):
+    body = {"model": "demo", "messages": [CALLING, {**RESULT, "tool_call_id": "x"}]}
+    error = error_of(serve(ScriptedEngine()).post(path, json=body))
+    assert (error["code"], error["param"]) == ("invalid_messages", "messages[1].tool_call_id")
+    assert "'tool_call_id' of 'x' not found in 'tool_calls' of previous message" in error["message"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"model": "demo",}', b'{"model": "\xff"}'])

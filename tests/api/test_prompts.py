@@ -84,6 +84,54 @@ def test_a_chat_of_token_ids_ignores_no_field_of_the_template(serve, field):
     assert error["param"] == next(iter(field))
 
 
+@pytest.mark.parametrize("prompt", ["", None])
+def test_an_empty_prompt_is_the_token_that_begins_a_document(serve, prompt):
+    (seen,) = asked(serve, TEXT, {**TEXT_BODY, "prompt": prompt})
+    assert (seen.text, seen.add_special_tokens) == ("<s>", False)
+
+
+def test_an_empty_prompt_among_others_begins_a_document(serve):
+    seen = asked(serve, TEXT, {**TEXT_BODY, "prompt": ["", "b"]})
+    assert [(one.text, one.add_special_tokens) for one in seen] == [("<s>", False), ("b", True)]
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_what_is_said_of_special_tokens_holds_for_an_empty_prompt(serve, adds):
+    (seen,) = asked(serve, TEXT, {**TEXT_BODY, "prompt": "", "add_special_tokens": adds})
+    assert (seen.text, seen.add_special_tokens) == ("", adds)
+
+
+def test_an_empty_prompt_of_a_model_without_such_a_token_is_left_to_its_tokenizer(serve):
+    catalog = FixedCatalog(facts=replace(FACTS, bos_token=""))
+    (seen,) = asked(serve, TEXT, {**TEXT_BODY, "prompt": ""}, catalog)
+    assert (seen.text, seen.add_special_tokens) == ("", True)
+
+
+def test_an_empty_prompt_is_echoed_as_it_was_given(serve):
+    engine = ScriptedEngine(deltas("a"))
+    body = {**TEXT_BODY, "prompt": None, "echo": True}
+    assert serve(engine).post(TEXT, json=body).json()["choices"][0]["text"] == "a"
+
+
+def test_a_prompt_that_is_missing_is_missed(serve):
+    error = error_of(serve(ScriptedEngine()).post(TEXT, json={"model": "demo"}))
+    assert (error["code"], error["param"]) == ("missing_parameter", "prompt")
+
+
+def test_the_document_says_that_a_prompt_may_be_null(serve):
+    document = serve(ScriptedEngine()).get("/openapi.json").json()
+    content = document["paths"][TEXT]["post"]["requestBody"]["content"]
+    schema = content["application/json"]["schema"]
+    assert "prompt" in schema["required"]
+    assert {"type": "null"} in schema["properties"]["prompt"]["anyOf"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"n": 2}, {"stream": True}])
+def test_a_best_of_nought_asks_for_no_more_than_n(serve, fields):
+    seen = asked(serve, TEXT, {**TEXT_BODY, "best_of": 0, **fields})
+    assert len(seen) == fields.get("n", 1)
+
+
 @pytest.mark.parametrize("prompt", ["a", ["a", "b"]])
 def test_a_suffix_is_written_as_the_model_was_trained(serve, prompt):
     body = {**TEXT_BODY, "prompt": prompt, "suffix": "z"}

@@ -26,6 +26,8 @@ def error_of(response) -> tuple[int, str, str | None]:
     [
         ({"prompt": "hé"}, [BOS, *"hé".encode()]),
         ({"prompt": "hi", "add_special_tokens": False}, [*b"hi"]),
+        ({"prompt": ""}, [*b"<s>"]),
+        ({"prompt": "", "add_special_tokens": True}, [BOS]),
         ({"messages": MESSAGES}, [*RENDERED.encode()]),
         ({"messages": MESSAGES, "add_special_tokens": True}, [BOS, *RENDERED.encode()]),
         ({"messages": MESSAGES, "add_generation_prompt": False}, [*b"<user>hi\n"]),
@@ -45,6 +47,18 @@ def test_tools_are_a_part_of_the_prompt(serve):
     body = {"messages": MESSAGES, "tools": [{"type": "function", "function": {"name": "f"}}]}
     answer = serve(ScriptedEngine(), catalog).post(TOKENIZE, json=body).json()
     assert answer["tokens"] == [*b"<f><tool_call>"]
+
+
+def test_a_history_that_ends_with_open_calls_can_be_counted_but_not_answered(serve):
+    template = "{% for m in messages %}{{ m.tool_calls | length }}{% endfor %}"
+    catalog = FixedCatalog(facts=replace(FACTS, chat_template=template))
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    body = {"messages": [{"role": "assistant", "tool_calls": [call]}]}
+    client = serve(ScriptedEngine(), catalog)
+    counted = client.post(TOKENIZE, json={**body, "add_generation_prompt": False})
+    assert counted.json()["tokens"] == [*b"1"]
+    expected = (400, "invalid_messages", "messages[0].tool_calls[0].id")
+    assert error_of(client.post(TOKENIZE, json=body)) == expected
 
 
 def test_the_tokens_texts_where_asked_for(serve):

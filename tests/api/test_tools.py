@@ -95,8 +95,10 @@ def test_an_answer_goes_back_as_the_sdk_keeps_it(serve, text):
     folded = accumulated(chunks(client))["choices"][0]["message"]
     prompts = []
     for message in (given, folded):
-        whole(client, messages=[*HI, message, *HI])
-        call = (message.get("tool_calls") or [{"id": ""}])[0]
+        calls = message.get("tool_calls") or []
+        results = [{"role": "tool", "tool_call_id": one["id"], "content": "1"} for one in calls]
+        whole(client, messages=[*HI, message, *results, *HI])
+        call = (calls or [{"id": ""}])[0]
         prompts.append(engine.requests[-1].text.replace(call["id"] or "-", ""))
     assert prompts[0] == prompts[1]
     assert ("hm" in prompts[0]) == ("hm" in text)

@@ -76,6 +76,17 @@ def test_the_default_is_cut_to_what_the_context_leaves(client):
     assert answer.usage.total_tokens == 4096
 
 
+def test_an_empty_prompt_is_the_one_token_that_begins_a_document(client):
+    """The folder has a BOS token that its tokenizer does not add by itself."""
+    for prompt in ("", None):
+        asked = {"model": NAME, "prompt": prompt, "max_tokens": 3}
+        answer = client.post("/completions", body=asked, cast_to=dict)
+        assert answer["usage"]["prompt_tokens"] == 1
+    counted = client.post("/../tokenize", body={"model": NAME, "prompt": ""}, cast_to=dict)
+    told = client.post("/../tokenize", body={"model": NAME, "prompt": "<s>"}, cast_to=dict)
+    assert counted["tokens"] == told["tokens"][:1]
+
+
 def test_the_default_temperature_makes_answers_repeat(client):
     def text(**fields) -> str:
         answer = client.chat.completions.create(

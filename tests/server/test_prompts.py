@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import openai
 import pytest
 
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while. " * 3
@@ -43,6 +44,13 @@ def test_a_harness_that_asks_for_one_token_finds_a_score_for_each_of_the_prompts
     assert len(told.token_logprobs) == len(told.top_logprobs) == len(ids) + 1
     pairs = zip(told.token_logprobs[1:], told.top_logprobs[1:], strict=True)
     assert all(own in top.values() for own, top in pairs)
+
+
+def test_a_model_without_a_token_that_begins_a_document_refuses_an_empty_prompt(client):
+    for prompt in ("", None):
+        with pytest.raises(openai.BadRequestError, match=r"no tokens\. Give a text") as refused:
+            client.post("/completions", body={"model": "demo", "prompt": prompt}, cast_to=dict)
+        assert refused.value.param == "prompt"
 
 
 def test_a_cached_prompt_has_the_same_scores(client):

@@ -96,6 +96,7 @@ def test_a_model_without_template_says_so():
 
 GENERAL = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}"
 KNOWING = GENERAL + "{{ reasoning_effort }}{{ mood }}{% set own = 1 %}{{ own }}"
+CALLING_HELPERS = "{% if raise %}{{ range(2) | list }}{{ strftime_now('%Y') }}{% endif %}"
 
 
 def facts_of(template: str):
@@ -133,11 +134,15 @@ def test_values_reach_a_template_that_uses_them():
         ({"callers_values": {"own": 1}}, True, "chat_template_kwargs.own"),
         ({"callers_values": {"messages": []}}, True, "chat_template_kwargs.messages"),
         ({"callers_values": {"bos_token": ""}}, True, "chat_template_kwargs.bos_token"),
+        ({"callers_values": {"range": 1}}, True, "chat_template_kwargs.range"),
+        ({"callers_values": {"strftime_now": ""}}, True, "chat_template_kwargs.strftime_now"),
     ],
 )
 def test_values_without_use_are_refused_by_name(fields, allowed, param):
     with pytest.raises(InvalidRequest) as caught:
-        render(prompt_of(**fields), facts_of(KNOWING), takes_callers_values=allowed)
+        render(
+            prompt_of(**fields), facts_of(KNOWING + CALLING_HELPERS), takes_callers_values=allowed
+        )
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
 
 

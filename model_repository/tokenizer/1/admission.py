@@ -68,7 +68,9 @@ class Admission:
         """
         prompt_tokens = len(ids)
         if not prompt_tokens:
-            raise Refusal("invalid_parameter", "prompt", "the prompt has no tokens")
+            raise Refusal(
+                "invalid_parameter", "prompt", "The prompt has no tokens. Give a text or token ids."
+            )
         room = self.context_length - prompt_tokens
         is_none = may_be_none and max_tokens == 0
         if room < (0 if is_none else 1):

@@ -12,7 +12,6 @@ from proxy.api.openai.fields import (
     Label,
     ListOf,
     Metadata,
-    PromptText,
     Text,
     TokenIds,
     TokenLimit,
@@ -21,10 +20,11 @@ from proxy.api.openai.fields import (
 from proxy.api.openai.fields import RequestBody as RequestBody
 from proxy.api.openai.format_body import FormatBody
 from proxy.api.openai.message_bodies import MessageBody as MessageBody
-from proxy.api.openai.prompt_body import PromptBody
+from proxy.api.openai.prompt_body import GivenPromptBody, PromptBody
 from proxy.api.openai.reasoning_body import ReasoningBody
 from proxy.api.openai.sampling_body import SamplingBody
 from proxy.api.openai.tool_bodies import ToolsBody
+from proxy.api.openai.tool_history import Messages
 
 MOST_CHOICES = 128
 ServiceTier = Annotated[
@@ -145,7 +145,7 @@ class Prediction(RequestBody):
 
 
 class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
-    messages: Annotated[ListOf[MessageBody], Field(min_length=1)]
+    messages: Messages
     max_completion_tokens: TokenLimit | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -241,19 +241,20 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
         return (self.top_logprobs or 0) if self.logprobs else None
 
 
-class CompletionBody(GenerationBody):
-    prompt: PromptText
+class CompletionBody(GenerationBody, GivenPromptBody):
+    """`best_of` 0 asks for no more candidates than `n`."""
+
     max_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
-    best_of: Annotated[int, Field(ge=1, le=20)] | None = None
+    best_of: Annotated[int, Field(ge=0, le=20)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     echo: bool | None = None
     suffix: str | None = None
 
     @model_validator(mode="after")
     def _best_of_n(self) -> CompletionBody:
-        if self.best_of is not None and self.best_of < (self.n or 1):
+        if self.best_of and self.best_of < (self.n or 1):
             raise FieldError("best_of", f"'best_of' is {self.best_of}, less than 'n'")
-        if self.best_of is not None and self.best_of > (self.n or 1) and self.stream:
+        if self.best_of and self.best_of > (self.n or 1) and self.stream:
             raise FieldError("best_of", "the best answers are known at the end: no 'stream'")
         self._check_min_tokens(self.max_tokens)
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -131,12 +132,21 @@ OTHER_PARTS = {
 }
 
 
+class PromptCacheBreakpoint(RequestBody):
+    mode: Literal["explicit"]
+
+
 class TextPart(RequestBody):
-    """`id`: LangChain's own, which comes with the results of its MCP tools."""
+    """The last three fields have no effect: `id` is LangChain's own, which comes with the results
+    of its MCP tools; `cache_control` (Anthropic's) and `prompt_cache_breakpoint` (OpenAI's) mark
+    the end of a prefix to cache, which happens here without them.
+    """
 
     type: Literal["text"]
     text: str
     id: str | None = None
+    cache_control: Any = None
+    prompt_cache_breakpoint: PromptCacheBreakpoint | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -163,5 +173,32 @@ AnyText = Annotated[
 ]
 
 
-def joined(parts: str | list[TextPart]) -> str:
+class RefusalPart(RequestBody):
+    """A model's own words, when it declined to answer."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        return self.refusal
+
+
+def _kind_of_part(given: Any) -> str:
+    is_refusal = isinstance(given, dict) and given.get("type") == "refusal"
+    return "<refusal>" if is_refusal else "<text>"
+
+
+AnswerPart = Annotated[
+    Annotated[TextPart, Tag("<text>")] | Annotated[RefusalPart, Tag("<refusal>")],
+    Discriminator(_kind_of_part),
+]
+# Of the assistant, whose parts may be refusals.
+AnswerText = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[ListOf[AnswerPart], Tag("<list>")],
+    Discriminator(_text_or_list),
+]
+
+
+def joined(parts: str | Sequence[TextPart | RefusalPart]) -> str:
     return parts if isinstance(parts, str) else "".join(part.text for part in parts)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
 
 from proxy.api import json_depth
-from proxy.api.openai.fields import AnyText, RequestBody, Text, joined
+from proxy.api.openai.fields import AnswerText, AnyText, RequestBody, Text, joined
 from proxy.domain.request import Message
 from proxy.domain.tools import ToolCall
 
@@ -43,7 +43,18 @@ def _is_object(text: str) -> bool:
     return isinstance(found, dict)
 
 
-class SpokenBody(RequestBody):
+class MessageFields(RequestBody):
+    """What clients send along in any message, without effect.
+
+    `id` is a client's own name for the message. `cache_control` marks the end of a prefix that
+    Anthropic's API would cache; prefixes are cached here without it.
+    """
+
+    id: Any = None
+    cache_control: Any = None
+
+
+class SpokenBody(MessageFields):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Text
     name: Name | None = None
@@ -53,42 +64,50 @@ class SpokenBody(RequestBody):
 
 
 class CalledFunctionBody(RequestBody):
-    """`parsed_arguments`: what an SDK made of them."""
+    """`arguments` may be empty, but not missing. `parsed_arguments`: what an SDK made of them."""
 
     name: AsWritten
-    arguments: Annotated[str, AfterValidator(_as_object)] = "{}"
+    arguments: Annotated[str, AfterValidator(_as_object)]
     parsed_arguments: Any = None
 
 
 class ToolCallBody(RequestBody):
-    """`index` is of the stream that an SDK added up."""
+    """The last three fields have no effect: `index` is of the stream that an SDK added up,
+    `extra_content` is where Gemini's API keeps signatures of thoughts, and LiteLLM keeps them in
+    `provider_specific_fields`.
+    """
 
     id: AsWritten
-    type: Literal["function"] = "function"
+    type: Literal["function"]
     function: CalledFunctionBody
     index: int | None = None
+    extra_content: Any = None
+    provider_specific_fields: dict[str, Any] | None = None
 
     def to_domain(self) -> ToolCall:
         function = self.function
         return ToolCall(id=self.id, name=function.name, arguments=function.arguments)
 
 
-class AssistantBody(RequestBody):
+class AssistantBody(MessageFields):
     """An answer of before, as it came: text, reasoning, calls. Reasoning may come by both names.
 
     It may say nothing: of an answer that was all reasoning clients keep a content of null.
-    The last four fields are of answers only: SDKs send them back, no template has a use for them.
+    The last six fields are of answers only: SDKs send them back, no template has a use for them.
     LiteLLM keeps in `provider_specific_fields` what it has no field of its own for, such as a
-    `refusal` of null.
+    `refusal` of null. `reasoning_details` is OpenRouter's form of `reasoning`, which comes with
+    it; `extra_content` is Gemini's.
     """
 
     role: Literal["assistant"]
-    content: AnyText | None = None
+    content: AnswerText | None = None
     name: Name | None = None
     refusal: str | None = None
     tool_calls: Annotated[list[ToolCallBody], Field(max_length=128)] | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
+    reasoning_details: Any = None
+    extra_content: Any = None
     annotations: list[Any] | None = None
     parsed: Any = None
     server_tool_calls: list[Any] | None = None
@@ -111,7 +130,7 @@ class AssistantBody(RequestBody):
         return self.refusal if self.refusal or self.tool_calls else ""
 
 
-class ToolResultBody(RequestBody):
+class ToolResultBody(MessageFields):
     role: Literal["tool"]
     content: AnyText
     tool_call_id: AsWritten

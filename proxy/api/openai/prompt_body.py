@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
+from pydantic.config import JsonDict
 
 from proxy.api.body import FieldError
-from proxy.api.openai.fields import INT32_MAX, RequestBody
+from proxy.api.openai.fields import INT32_MAX, PromptText, RequestBody
 from proxy.domain.request import PromptLimit
 
 
@@ -53,3 +54,22 @@ class PromptBody(RequestBody):
             tokens=None if self.truncate_prompt_tokens == -1 else self.truncate_prompt_tokens,
             keeps_start=self.truncation_side == "right",
         )
+
+
+def _or_null(schema: JsonDict) -> None:
+    kinds = schema.pop("oneOf", None) or schema.pop("anyOf")
+    schema["anyOf"] = [*kinds, {"type": "null"}] if isinstance(kinds, list) else kinds
+
+
+class GivenPromptBody(RequestBody):
+    """A part of CompletionBody."""
+
+    prompt: Annotated[PromptText, Field(json_schema_extra=_or_null)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_an_empty_prompt(cls, given: Any) -> Any:
+        """As OpenAI's specification has it; a prompt that is not given is missing."""
+        if isinstance(given, dict) and "prompt" in given and given["prompt"] is None:
+            return {**given, "prompt": ""}
+        return given

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from proxy.api.openai.bodies import MessageBody, RequestBody
-from proxy.api.openai.fields import ListOf
+from proxy.api.openai.bodies import RequestBody
+from proxy.api.openai.tool_history import Messages
 from proxy.domain.completion import Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
@@ -18,7 +18,7 @@ from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
 
 class PlainChatBody(RequestBody):
     model: str | None = None
-    messages: Annotated[ListOf[MessageBody], Field(min_length=1)]
+    messages: Messages
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
 
 

@@ -11,6 +11,7 @@ from proxy.api.body import FieldError
 from proxy.api.openai.bodies import MessageBody, RequestBody
 from proxy.api.openai.fields import ListOf, TokenId
 from proxy.api.openai.tool_bodies import ToolBody
+from proxy.api.openai.tool_history import check_tool_history
 from proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
 
 
@@ -35,11 +36,18 @@ class TokenizeBody(RequestBody):
                 raise FieldError(name, f"'{name}' goes with 'messages' only")
         return self
 
+    @model_validator(mode="after")
+    def _calls_have_results(self) -> TokenizeBody:
+        """Without a generation prompt, the last calls may be open: nobody is to answer yet."""
+        check_tool_history(self.messages or (), may_end_open=self.add_generation_prompt is False)
+        return self
+
     def to_domain(self, default_model: str) -> GenerationRequest:
         return GenerationRequest(
             id=f"tokenize-{uuid.uuid4().hex}",
             model=default_model if self.model is None else self.model,
             prompt=self._prompt(),
+            adds_special_tokens=self.add_special_tokens,
             tools=tuple(tool.to_domain() for tool in self.tools or ()),
         )
 

@@ -39,8 +39,6 @@ def routes(
         sizes.check_chat(asked.messages, asked.tools)
         generation = asked.to_domain(registry.default().name)
         request = await service.engine_request(replace(generation, caller=caller_of(http.scope)))
-        if asked.add_special_tokens is not None:
-            request = replace(request, add_special_tokens=asked.add_special_tokens)
         with in_words({"prompt": "prompt" if asked.messages is None else "messages"}):
             ids = (await tokenizer.admit(request)).ids
         texts = None

@@ -39,12 +39,50 @@ def test_reasoning_comes_by_either_name_or_both(fields, reasoning):
         {"annotations": []},
         {"parsed": {"a": 1}},
         {"server_tool_calls": [{"index": 0, "id": "c1"}]},
+        {"id": "msg_1"},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "x", "index": 0}]},
+        {"extra_content": {"google": {"thought_signature": "x"}}},
+        {"cache_control": {"type": "ephemeral"}},
+        {"content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]},
         {"provider_specific_fields": {"refusal": None, "reasoning": "hm"}},
         {"refusal": None, "audio": None, "function_call": None},
     ],
 )
 def test_what_only_answers_have_is_left_out(fields):
-    assert assistant(content="hi", **fields) == assistant(content="hi")
+    assert assistant(**{"content": "hi", **fields}) == assistant(content="hi")
+
+
+@pytest.mark.parametrize("fields", [{"id": "msg_1"}, {"id": 7}, {"cache_control": {"a": "b"}}])
+@pytest.mark.parametrize("role", ["system", "developer", "user", "tool"])
+def test_what_clients_send_along_in_any_message_is_left_out(role, fields):
+    told = {"role": role, "content": "hi", **({"tool_call_id": "c1"} if role == "tool" else {})}
+    assert BODY.validate_python({**told, **fields}).to_domain() == (
+        BODY.validate_python(told).to_domain()
+    )
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
+        {"prompt_cache_breakpoint": {"mode": "explicit"}},
+    ],
+)
+def test_a_mark_where_a_cached_prefix_ends_is_left_out(mark):
+    parts = [{"type": "text", "text": "a", **mark}, {"type": "text", "text": "b"}]
+    assert BODY.validate_python({"role": "user", "content": parts}).to_domain().content == "ab"
+
+
+def test_a_refusal_in_parts_is_text():
+    parts = [{"type": "text", "text": "Well: "}, {"type": "refusal", "refusal": "no."}]
+    assert assistant(content=parts).content == "Well: no."
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "user", "tool"])
+def test_only_an_assistant_refuses(role):
+    told = {"role": role, "content": [{"type": "refusal", "refusal": "no"}], "tool_call_id": "c"}
+    with pytest.raises(ValidationError, match="refusal"):
+        BODY.validate_python(told if role == "tool" else {**told, "tool_call_id": None})
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
@@ -56,7 +94,12 @@ def test_an_empty_name_is_none(role):
 
 def test_what_an_sdk_adds_to_calls_is_left_out():
     function = {**CALL["function"], "parsed_arguments": {"a": 1}}
-    told = assistant(content=None, tool_calls=[{**CALL, "index": 0, "function": function}])
+    added = {
+        "index": 0,
+        "extra_content": {"google": {"thought_signature": "x"}},
+        "provider_specific_fields": {"thought_signature": "x"},
+    }
+    told = assistant(content=None, tool_calls=[{**CALL, **added, "function": function}])
     assert told == assistant(tool_calls=[CALL])
     assert told.content is None
 
@@ -77,11 +120,27 @@ def test_what_is_not_ours_is_refused():
 
 
 def called(**function: Any) -> ToolCall:
-    message = assistant(tool_calls=[{"id": "c1", "function": {"name": "f", **function}}])
-    return message.tool_calls[0]
+    call = {"id": "c1", "type": "function", "function": {"name": "f", **function}}
+    return assistant(tool_calls=[call]).tool_calls[0]
 
 
-@pytest.mark.parametrize("arguments", ["", " \n", "null", None])
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        ({**CALL, "function": {"name": "f"}}, "arguments"),
+        ({**CALL, "function": {"name": "f", "arguments": None}}, "arguments"),
+        ({"id": "c1", "function": CALL["function"]}, "type"),
+        ({**CALL, "type": "custom"}, "type"),
+        ({"type": "function", "function": CALL["function"]}, "id"),
+    ],
+)
+def test_a_former_call_lacks_nothing_that_openais_api_requires(call, where):
+    with pytest.raises(ValidationError) as caught:
+        assistant(tool_calls=[call])
+    assert caught.value.errors()[0]["loc"][-1] == where
+
+
+@pytest.mark.parametrize("arguments", ["", " \n", "null"])
 def test_a_former_call_without_arguments_has_an_empty_object(arguments):
     assert called(arguments=arguments).arguments == "{}"
 
@@ -101,7 +160,7 @@ def test_arguments_that_are_no_object_are_handed_on_in_one(arguments):
 
 @pytest.mark.parametrize("name", ["a/b", "wetter_für", "get_weather:0", "x" * 600])
 def test_a_former_call_has_the_name_and_id_that_the_model_wrote(name):
-    call = {"id": f"functions.{name}:0", "function": {"name": name, "arguments": "{}"}}
+    call = {**CALL, "id": f"functions.{name}:0", "function": {"name": name, "arguments": "{}"}}
     message = assistant(tool_calls=[call])
     assert (message.tool_calls[0].name, message.tool_calls[0].id) == (name, call["id"])
     told = {"role": "tool", "content": "1", "tool_call_id": call["id"], "name": name}

@@ -259,6 +259,18 @@ def test_kimi_keeps_the_model_s_own_id():
     assert answered(parser_of("kimi_k2"), [text]).ids == ["functions.f:7"]
 
 
+def test_kimi_gives_a_call_a_new_id_where_the_model_repeats_one():
+    """A result names its call by the id, so a history with one id for two calls is refused."""
+    calls = "".join(
+        f"<|tool_call_begin|>functions.f:{number}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
+        for number in (1, 1, 1, 2)
+    )
+    text = f"<|tool_calls_section_begin|>{calls}<|tool_calls_section_end|>"
+    ids = answered(parser_of("kimi_k2"), [text]).ids
+    assert ids[0] == "functions.f:1"
+    assert (len(ids), len(set(ids))) == (4, 4)
+
+
 @pytest.mark.parametrize(
     ("own_id", "tools", "name", "told_id"),
     [
