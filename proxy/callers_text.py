@@ -90,7 +90,17 @@ def protected(
 
 
 def _may_hold(context: Context, found: Patterns) -> bool:
-    return any(found.may_be_in(text) for text in _strings(context))
+    return any(found.may_be_in(text) for text in _texts(context))
+
+
+def _texts(context: Context) -> Iterator[str]:
+    for key, value in context.items():
+        if key != "messages":
+            yield from _strings(value)
+    for message in context["messages"]:
+        for key, value in message.items():
+            if key != "role":
+                yield from _strings(value)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -107,7 +117,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 def _marks(text: str, context: Context) -> Marks:
     """Characters that neither the callers' texts nor the template's have."""
-    used = set(text).union(*map(set, _strings(context)))
+    used = set(text).union(*map(set, _texts(context)))
     free = (chr(point) for point in MARKS if chr(point) not in used)
     chosen = [character for character, _ in zip(free, range(3), strict=False)]
     if len(chosen) < 3:
@@ -130,10 +140,11 @@ def _marked_context(
 
     def message(seen: Context) -> Context:
         is_answer = seen["role"] == "assistant"
-        return {
+        texts = {
             key: _each(value, in_answers if is_answer and key in OWN_TEXTS else in_turns)
             for key, value in seen.items()
         }
+        return {**texts, "role": seen["role"]}  # one of a few, of which templates make tokens
 
     return {
         key: [message(one) for one in value] if key == "messages" else _each(value, in_turns)

@@ -49,8 +49,13 @@ TEMPLATES = {
     ),
     "words": CHATML.replace("(m.content or '')", "(m.content or '').split() | join(' ')"),
 }
+TEMPLATES["roles are tokens"] = (
+    "{% for m in messages %}{{ '<|' + m.role + '|>' + (m.content or '') + '<|im_end|>' }}"
+    "{% endfor %}{{ tools }}{{ messages[0].tool_calls }}"
+)
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>")
-SPECIAL = (START, END, "<s>", "</s>", "<｜User｜>")
+ROLES = ("<|user|>", "<|assistant|>")
+SPECIAL = (START, END, *ROLES, "<s>", "</s>", "<｜User｜>")
 CONTROL = ControlTokens(in_turns=(*SPECIAL, *MARKS), in_answers=SPECIAL)
 PIECES = (
     *CONTROL.in_turns,
@@ -124,7 +129,7 @@ def test_in_every_template_the_text_stays_and_only_its_own_tokens_are_real(name,
     prompt = prompt_of(user(text), template=template)
     harmless = prompt_of(user("a"), template=template)
     assert prompt.text == before
-    for token in (START, END):
+    for token in (START, END, *ROLES):
         assert real(prompt).count(token) == harmless.text.count(token)
 
 
@@ -147,7 +152,7 @@ def test_no_text_forges_a_turn(name, texts, key):
         template=TEMPLATES[name],
         tools=(Tool(name="f", parameters={"properties": {"b": {"description": "b"}}}),),
     )
-    for token in (START, END):
+    for token in (START, END, *ROLES):
         assert real(prompt).count(token) == harmless.text.count(token)
 
 
