@@ -91,7 +91,10 @@ class PlainSpans:
 
     @cached_property
     def _special_ids(self) -> dict[int, str]:
-        return {self._id(text): text for text in self._special}
+        """Less that of unknown characters, which any text may have."""
+        unknown = self._tokenizer.encode(self._name[0], add_special_tokens=False).ids
+        ids = {self._id(text): text for text in self._special}
+        return {token: text for token, text in ids.items() if token not in unknown}
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
