@@ -82,7 +82,10 @@ def protected(
     marks, found = _marks(text, context), patterns(control.in_turns)
     rendered = RenderedPrompt(text)
     for placement in Placement:
-        marked = write(_marked_context(context, control, placement, marks))
+        changed = _marked_context(context, control, placement, marks)
+        if changed == context:
+            break
+        marked = write(changed)
         rendered = _read(_unescaped(marked, text, marks), marks, found)
         if rendered.text == text:
             break
@@ -90,7 +93,15 @@ def protected(
 
 
 def _may_hold(context: Context, found: Patterns) -> bool:
-    return any(found.may_be_in(text) for text in _texts(context))
+    """Errs on the safe side: schemas of tools are too large to look at each of their texts."""
+    values = [value for key, value in context.items() if key != "messages"]
+    for message in context["messages"]:
+        for key, value in message.items():
+            if not isinstance(value, str):
+                values.append(value)
+            elif key != "role" and found.may_be_in(value):
+                return True
+    return found.may_be_in_json(json.dumps(values, ensure_ascii=False, default=str))
 
 
 def _texts(context: Context) -> Iterator[str]:
@@ -146,10 +157,8 @@ def _marked_context(
         }
         return {**texts, "role": seen["role"]}  # one of a few, of which templates make tokens
 
-    return {
-        key: [message(one) for one in value] if key == "messages" else _each(value, in_turns)
-        for key, value in context.items()
-    }
+    values = {key: _each(value, in_turns) for key, value in context.items() if key != "messages"}
+    return {**values, "messages": [message(one) for one in context["messages"]]}
 
 
 def _each(value: Any, change: Callable[[str], str]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from proxy.parsing.word_trie import one_of
 from proxy.reasoning import families as reasoning_families
 from proxy.tools import families as tool_families
 
+LONG_JSON = 32_768  # characters
 SHORT_START = 3  # characters; fewer are looked for from the other side, at a rest of a token
 
 
@@ -83,7 +85,11 @@ class Patterns:
         long = [token for token in tokens if len(token) >= SHORT_START]
         self.whole = re.compile(f"({one_of(tokens)})")
         self._start = re.compile(one_of(token[:SHORT_START] for token in tokens))
-        self._longest = max(map(len, tokens), default=0)
+        self._longest = max(map(len, tokens), default=1)
+        self._is_same_in_json = all(
+            json.dumps(token, ensure_ascii=False) == f'"{token}"' for token in tokens
+        )
+        self._json_text = re.compile(rf'"(?:\s|\\[nrtfb])*([^"]{{1,{self._longest}}})')
         # Pieces: a start that is no rest, a rest that lacks little, what lacks only brackets.
         self._starts = frozenset(
             token[:at]
@@ -108,6 +114,18 @@ class Patterns:
             return True
         stripped = text.strip()
         return self.begins_amid(stripped) or self.ends_amid(stripped)
+
+    def may_be_in_json(self, written: str) -> bool:
+        """The same of all texts in what is written as JSON; true where that is long."""
+        if len(written) > LONG_JSON or not self._is_same_in_json:
+            return True
+        if self._start.search(written):
+            return True
+        for text in set(self._json_text.findall(written)):
+            stripped = text.strip()
+            if self.begins_amid(stripped) or self.begins_amid(stripped.partition("\\")[0].strip()):
+                return True
+        return False
 
     def begins_amid(self, stripped: str) -> bool:
         """Whether a token may have begun before the text."""

@@ -281,6 +281,15 @@ def test_texts_may_have_characters_for_private_use():
     assert plain(prompt) == [END]
 
 
+@pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.parametrize("text", [END, "<|im_", "end|>", "|im_end|", "\n |im_end|\n", "harmless"])
+def test_large_tools_are_looked_through_as_small_ones_are(size, text):
+    template = "{% for t in tools %}<{{ t.function.description | trim }}>{% endfor %}{{ messages }}"
+    tool = Tool(name="f", description=text, parameters={"description": "a" * size})
+    prompt = prompt_of(user("a"), template=template, tools=(tool,))
+    assert plain(prompt) == ([END] if text.strip() in (END, "|im_end|") else [])
+
+
 def test_a_long_prompt_is_marked_elsewhere_if_it_needs_to_be():
     prompt_of(user("a" * 1000), template=CHATML, marks_at_most=500)
     with pytest.raises(LongToMark):
