@@ -16,6 +16,7 @@ class Facts:
     tool_template: for chats with tools, in place of chat_template, where a model has both.
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: their text by id; the detokenizer gives none for them.
+    added_marks: further tokens that the tokenizer finds before all others, and look like marks.
     """
 
     context_length: int
@@ -30,6 +31,7 @@ class Facts:
     kv_token_bytes: int  # keys and values of one token in the engine's cache
     infilling: tuple[str, str, str] | None = None
     tool_template: str | None = None
+    added_marks: tuple[str, ...] = ()
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=2), encoding="utf-8")
@@ -46,6 +48,7 @@ class Facts:
                     int(key): text for key, text in fields["special_tokens"].items()
                 },
                 "infilling": None if infilling is None else tuple(infilling),
+                "added_marks": tuple(fields.get("added_marks", ())),
             }
         )
 
@@ -60,6 +63,7 @@ class Facts:
             "strips_leading_space": str(int(self.strips_leading_space)),
             "special_tokens": json.dumps(self.special_tokens, ensure_ascii=False),
             "created": str(self.created),
+            "added_marks": json.dumps(self.added_marks, ensure_ascii=False),
         }
         if self.chat_template is not None:
             parameters["chat_template"] = self.chat_template

@@ -68,6 +68,8 @@ class ModelEntry(Section):
     context_length: Annotated[int, Field(ge=16)] | None = None
     chat_template_kwargs: bool = True  # callers may set variables that the template reads
     chat_template: bool = False  # callers may send a template of their own, which is a program
+    # control tokens in callers' texts: plain text, or special; default: CALLERS_CONTROL_TOKENS
+    callers_control_tokens: Literal["plain", "special"] | None = None
     tool_parser: str = "auto"  # a family's name; auto: found from the chat template; none
     reasoning_parser: str = "auto"
     server_tools: dict[ToolName, ServerToolEntry] = Field(default_factory=dict)  # run by the proxy

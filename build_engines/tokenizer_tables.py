@@ -7,6 +7,7 @@ every token of the vocabulary. Imports torch (through xgrammar), so `build` runs
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ INFILLING_TOKENS = (
     ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
     ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek Coder
 )
+MARK = re.compile(r"[<\[｜|]\S*[>\]｜|]")
 FILES = ("tokenizer.json", "token_bytes.npz", "guide.json", "facts.json")
 NO_TEXT = b"\xff"  # a byte that no text has
 SAMPLES = (
@@ -69,6 +71,7 @@ def make(
         created=int(time.time()),
         kv_token_bytes=kv_token_bytes,
         infilling=infilling(backend),
+        added_marks=added_marks(backend),
     ).write(folder / "facts.json")
 
 
@@ -102,6 +105,12 @@ def special_tokens(backend: Any) -> dict[int, str]:
     """By id, what the table has no bytes for."""
     added = backend.get_added_tokens_decoder()
     return {token_id: token.content for token_id, token in added.items() if token.special}
+
+
+def added_marks(backend: Any) -> tuple[str, ...]:
+    """Texts of added tokens that are not special, but look like marks: `<think>`, `[/TOOL]`."""
+    added = backend.get_added_tokens_decoder().values()
+    return tuple(one.content for one in added if not one.special and MARK.fullmatch(one.content))
 
 
 def guide_info(

@@ -104,7 +104,10 @@ def compose(
 ) -> FastAPI:
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
-    metrics, registry = Metrics(shared), Registry(entries)
+    metrics, registry = (
+        Metrics(shared),
+        Registry(entries, callers_control_tokens=settings.callers_control_tokens),
+    )
     gate = StartGate()
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = Service(

@@ -15,6 +15,7 @@ from proxy import parsers
 from proxy.access.held_log_probs import Held
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
+from proxy.domain import plain_spans
 from proxy.domain.delivery import Delivery
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.errors import EngineFailed
@@ -128,7 +129,7 @@ class Generation:
         with blamed(request.constraint):
             rules = await self._preparation.rules(request)
             asked = await self._preparation.engine_request(request)
-            prompt = asked.text or ""
+            prompt = plain_spans.opening(asked.text or "", asked.plain_spans, rules.begun)
             choice = self._new_choice(request, index, prompt, rules, counts_prompt)
             while not choice.is_finished:
                 if choice.has_thought_enough:

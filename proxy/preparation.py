@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import Any
 
 from typing_extensions import assert_never
 
-from proxy import infilling, parsers, prompting
+from proxy import control_tokens, infilling, parsers, prompting
+from proxy.callers_text import LongToMark, RenderedPrompt
+from proxy.domain import plain_spans
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
@@ -25,6 +28,8 @@ from proxy.rules import RuleBook, Rules
 # What is rendered on the event loop: a template takes some 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
 FEW_VALUES, SHORT_VALUE = 32, 256
+# Of a prompt that may hold callers' control tokens: it is rendered up to three times.
+FEW_MARKED_CHARACTERS = 8_192
 
 
 class Preparation:
@@ -46,7 +51,7 @@ class Preparation:
         self._timeout_s = timeout_s
         self._isolates_caches = isolates_caches
         self._rules: dict[object, Rules] = {}
-        self._texts: dict[object, str | None] = {}
+        self._texts: dict[object, RenderedPrompt | None] = {}
         self._asked: dict[int, EngineRequest] = {}
         self._kept: list[GenerationRequest] = []  # so that the ids below stay theirs
 
@@ -68,6 +73,11 @@ class Preparation:
         Raises:
             InvalidRequest: it cannot be rendered.
         """
+        written = await self._prompt(request)
+        return None if written is None else written.text
+
+    async def _prompt(self, request: GenerationRequest) -> RenderedPrompt | None:
+        """As `text`, and where callers' control tokens stand in it."""
         key = (id(request.prompt), *_tools_key(request))
         if key not in self._texts:
             self._kept.append(request)
@@ -87,17 +97,19 @@ class Preparation:
         card = self._card
         parsers.check(request, card)
         rules = await self.rules(request)
-        text = await self.text(request)
+        written = await self._prompt(request)
+        text, spans = ("", b"") if written is None else (written.text, written.plain_spans)
         asked = EngineRequest(
             id=request.id,
             model=card,
-            text=text,
+            text=None if written is None else text,
+            plain_spans=spans,
             token_ids=request.prompt.ids if isinstance(request.prompt, TokenPrompt) else None,
             add_special_tokens=_adds_special_tokens(request, card),
             max_tokens=request.max_tokens,
             timeout_s=self._timeout_s,
             sampling=request.sampling.with_defaults(card.sampling),
-            constraint=rules.guide(text or ""),
+            constraint=rules.guide(plain_spans.opening(text, spans, rules.begun)),
             prompt_limit=request.prompt_limit,
             echoes_prompt=request.echoes_tokens,
             wants_token_ids=_wants_token_ids(request, card),
@@ -120,14 +132,14 @@ class Preparation:
         caller = hashlib.sha256(request.caller.encode()).hexdigest()[:16]
         return f"{caller}:{request.cache_salt or ''}"
 
-    async def _written(self, request: GenerationRequest) -> str | None:
+    async def _written(self, request: GenerationRequest) -> RenderedPrompt | None:
         match request.prompt:
             case ChatPrompt():
                 return await self._rendered(request, request.prompt)
             case TextPrompt() if _begins_document(request, self._card):
-                return self._card.facts.bos_token
+                return RenderedPrompt(self._card.facts.bos_token)
             case TextPrompt():
-                return infilling.text_of(request.prompt, self._card)
+                return RenderedPrompt(infilling.text_of(request.prompt, self._card))
             case TokenPrompt():
                 return None
             case PromptBatch():
@@ -135,18 +147,28 @@ class Preparation:
             case _:
                 assert_never(request.prompt)
 
-    async def _rendered(self, request: GenerationRequest, prompt: ChatPrompt) -> str:
+    async def _rendered(self, request: GenerationRequest, prompt: ChatPrompt) -> RenderedPrompt:
+        rendered = await self._unchecked(request, prompt)
+        if rendered.plain_spans and "plain_spans" not in self._card.capabilities:
+            raise control_tokens.cannot_be_plain(rendered.text, rendered.plain_spans, self._card)
+        return rendered
+
+    async def _unchecked(self, request: GenerationRequest, prompt: ChatPrompt) -> RenderedPrompt:
         card, tools = self._card, request.callable_tools
-        options = {
+        options: dict[str, Any] = {
+            "control": control_tokens.of_card(card),
             "takes_callers_values": card.takes_template_values,
             "takes_templates": card.takes_templates,
             "thinks": parsers.of_card(card).reasoning is not None,
         }
         if _is_small(prompt) and len(tools) <= FEW_TOOLS:
-            return prompting.render(prompt, card.facts, tools, **options)
+            with suppress(LongToMark):
+                return prompting.rendered(
+                    prompt, card.facts, tools, marks_at_most=FEW_MARKED_CHARACTERS, **options
+                )
         try:
             return await self._sandbox.run(
-                request.caller, prompting.render, prompt, card.facts, tools, **options
+                request.caller, prompting.rendered, prompt, card.facts, tools, **options
             )
         except TooCostly as error:
             raise InvalidRequest(

@@ -15,6 +15,8 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from proxy import no_thinking
+from proxy.callers_text import Context, RenderedPrompt, protected
+from proxy.control_tokens import NO_TOKENS, ControlTokens
 from proxy.domain.errors import ECHO_AT_MOST, InvalidRequest
 from proxy.domain.model import ModelFacts
 from proxy.domain.request import ChatPrompt, Message
@@ -35,11 +37,37 @@ def render(
     takes_templates: bool = False,
     thinks: bool = False,
 ) -> str:
+    """The text of `rendered`, without a look at control tokens."""
+    return rendered(
+        prompt,
+        facts,
+        tools,
+        takes_callers_values=takes_callers_values,
+        takes_templates=takes_templates,
+        thinks=thinks,
+    ).text
+
+
+def rendered(
+    prompt: ChatPrompt,
+    facts: ModelFacts,
+    tools: Sequence[Tool] = (),
+    *,
+    control: ControlTokens = NO_TOKENS,
+    marks_at_most: int | None = None,
+    takes_callers_values: bool = False,
+    takes_templates: bool = False,
+    thinks: bool = False,
+) -> RenderedPrompt:
     """The prompt up to where the assistant's answer begins. thinks: the model reasons before it.
+
+    control: tokens that are plain text where a caller's text spells them. marks_at_most: characters
+    of a prompt that may be looked through for them.
 
     Raises:
         InvalidRequest: the model has no chat template, its template refuses the messages, or has
             no use for one of the prompt's values.
+        LongToMark: see `callers_text.protected`.
     """
     template = _template(prompt, facts, tools, takes_templates)
     prompt = no_thinking.told(prompt, _variables(template), thinks=thinks)
@@ -48,21 +76,28 @@ def render(
     messages = [_as_template_sees(message, template) for message in prompt.messages]
     if prompt.continues_last:
         messages[-1]["content"] = (messages[-1]["content"] or "") + CONTINUED_HERE
-    try:
-        text = _compiled(template).render(
-            **prompt.callers_values,
-            **prompt.template_values,
-            messages=messages,
-            tools=[tool_body(tool) for tool in tools] or None,
-            add_generation_prompt=prompt.adds_generation_prompt,
-            bos_token=facts.bos_token,
-            eos_token=facts.eos_token,
-        )
-    except MemoryError:
-        raise  # the sandbox's limit, which it reports
-    except Exception as error:  # a template is a program: it may raise anything
-        raise _refused(prompt, error) from error
-    return _up_to_continuation(text) if prompt.continues_last else text
+    callers = {
+        **prompt.callers_values,
+        **prompt.template_values,
+        "messages": messages,
+        "tools": [tool_body(tool) for tool in tools] or None,
+    }
+
+    def write(callers: Context) -> str:
+        try:
+            text = _compiled(template).render(
+                **callers,
+                add_generation_prompt=prompt.adds_generation_prompt,
+                bos_token=facts.bos_token,
+                eos_token=facts.eos_token,
+            )
+        except MemoryError:
+            raise  # the sandbox's limit, which it reports
+        except Exception as error:  # a template is a program: it may raise anything
+            raise _refused(prompt, error) from error
+        return _up_to_continuation(text) if prompt.continues_last else text
+
+    return protected(write, callers, control, at_most=marks_at_most)
 
 
 def _refused(prompt: ChatPrompt, error: Exception) -> InvalidRequest:

@@ -19,8 +19,11 @@ class Registry:
     `policy`: entries by Triton model name. A loaded model without an entry is served as it is.
     """
 
-    def __init__(self, policy: Mapping[str, ModelEntry]) -> None:
+    def __init__(
+        self, policy: Mapping[str, ModelEntry], *, callers_control_tokens: str = "plain"
+    ) -> None:
         self._policy = policy
+        self._callers_control_tokens = callers_control_tokens
         self._loaded: list[LoadedModel] = []
         self._cards: tuple[ModelCard, ...] = ()
         self._by_name: dict[str, ModelCard] = {}
@@ -39,10 +42,18 @@ class Registry:
             return False
         self._loaded, self._why_not_ready = found, None
         self._cards = tuple(
-            card for model in found for card in _cards(model, self._policy.get(model.name))
+            replace(card, protects_control_tokens=self._protects(model))
+            for model in found
+            for card in _cards(model, self._policy.get(model.name))
         )
         self._by_name = {name: card for card in self._cards for name in (card.name, *card.aliases)}
         return True
+
+    def _protects(self, model: LoadedModel) -> bool:
+        """Whether control tokens in callers' texts stay plain text."""
+        entry = self._policy.get(model.name)
+        own = None if entry is None else entry.callers_control_tokens
+        return (own or self._callers_control_tokens) == "plain"
 
     def suspend(self, reason: NotReady) -> None:
         """Triton is away, or does not fit."""

@@ -27,6 +27,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 AtMost = Annotated[int, Field(ge=1, le=1_000_000)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
+ControlTokens = Literal["plain", "special"]
 CpuScheduling = Literal["auto", "batch", "normal"]
 ReasoningField = Literal["reasoning", "reasoning_content"]
 REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning", "reasoning_content")
@@ -84,6 +85,9 @@ class Settings(BaseSettings):
 
     # under which names a chat answer's reasoning is sent, between commas
     reasoning_fields: Annotated[tuple[ReasoningField, ...], NoDecode] = REASONING_FIELDS
+
+    # control tokens in callers' texts: text as any other, or real ones, as a raw prompt's are
+    callers_control_tokens: ControlTokens = "plain"
 
     # limits
     max_concurrent_requests: Annotated[int, Field(ge=1)] | None = None  # of all models together

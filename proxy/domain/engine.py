@@ -17,7 +17,8 @@ class EngineRequest:
     """A request as an engine takes it: text or ids, no messages.
 
     `add_special_tokens`: the tokenizer adds its own BOS and EOS (chat templates write theirs).
-    `wants_log_prob_ids`: log-probabilities tell the ids of their tokens.
+    `wants_log_prob_ids`: log-probabilities tell the ids of their tokens. `plain_spans`: where
+    `text` spells control tokens that are none, see domain.plain_spans.
     """
 
     id: str
@@ -35,6 +36,7 @@ class EngineRequest:
     wants_log_prob_ids: bool = False
     priority: int | None = None  # a higher one goes first
     cache_salt: str | None = None
+    plain_spans: bytes = b""
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
         """The rest of an answer that goes on behind `text`, of which `tokens` were generated."""
@@ -64,6 +66,7 @@ class EngineRequest:
             "priority": self.priority,
             "cache_salt": self.cache_salt,
             "lora": self.model.parent,
+            "plain_spans": self.plain_spans or None,
         }
         asked = self.sampling.given | {name for name, value in given.items() if value is not None}
         return asked if alternatives else asked - {"top_log_probs"}

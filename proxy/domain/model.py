@@ -25,6 +25,7 @@ CAPABILITIES = frozenset(
         "priority",
         "cache_salt",
         "lora",
+        "plain_spans",
     }
 )
 
@@ -39,6 +40,7 @@ class ModelFacts:
     tool_template: for chats with tools, in place of chat_template, where a model has both.
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
+    added_marks: further tokens that its tokenizer finds before all others, and look like marks.
     adapters: names of its LoRA adapters. rows: requests that its engine decodes at once.
     """
 
@@ -61,6 +63,7 @@ class ModelFacts:
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
     adapters: tuple[str, ...] = ()
     rows: int = USUAL_ROWS
+    added_marks: tuple[str, ...] = ()
 
     @property
     def has_structural_tags(self) -> bool:
@@ -86,7 +89,8 @@ class ModelCard:
     takes_templates: and a chat template of their own, in its place. tool_parser,
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
-    stream goes out before its answer is known to conform.
+    stream goes out before its answer is known to conform. protects_control_tokens: those that
+    callers' texts spell stay plain text.
     """
 
     name: str
@@ -100,6 +104,7 @@ class ModelCard:
     reasoning_parser: str = "auto"
     max_retries: int = 2
     streams_unchecked: bool = False
+    protects_control_tokens: bool = True
     aliases: tuple[str, ...] = ()
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)

@@ -183,6 +183,7 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             },
             adapters=tuple(json.loads(parameters.get("lora_adapters", "[]"))),
             rows=int(parameters.get("rows", USUAL_ROWS)),
+            added_marks=tuple(json.loads(parameters.get("added_marks", "[]"))),
         )
     except (KeyError, ValueError) as error:
         raise NotReady(

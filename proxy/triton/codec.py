@@ -10,6 +10,7 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
+from proxy.domain import plain_spans
 from proxy.domain.engine import EngineRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
@@ -95,6 +96,8 @@ def _message(
 
 def _raw(datatype: Datatype, value: Value) -> tuple[bytes, int]:
     """Little-endian elements, and how many."""
+    if isinstance(value, bytes):
+        return value, len(value) // plain_spans.SIZE
     elements = (value,) if isinstance(value, (str, int, float)) else value
     if datatype == "BYTES":
         encoded = [str(element).encode() for element in elements]

@@ -17,7 +17,8 @@ CONTRACT_VERSION = "2"
 CPP_RUNTIME = "tensorrtllm"  # as Triton calls the backend
 
 Datatype = Literal["BYTES", "INT32", "UINT64", "FP32", "BOOL"]
-Value = str | float | Sequence[int] | Sequence[float] | Sequence[str]
+# bytes: elements that are packed already.
+Value = str | bytes | float | Sequence[int] | Sequence[float] | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ TOP_TEXT = OutputTensor("top_log_prob_text", "BYTES", _wants_alternatives, "top_
 
 INPUTS = (
     InputTensor("text_input", "BYTES", lambda r: r.text),
+    InputTensor("plain_spans", "INT32", lambda r: r.plain_spans or None, "plain_spans"),
     InputTensor("input_ids", "INT32", lambda r: r.token_ids),
     InputTensor("add_special_tokens", "BOOL", lambda r: r.add_special_tokens),
     InputTensor("max_tokens", "INT32", lambda r: r.max_tokens),
@@ -158,7 +160,8 @@ OUTPUTS = (
 _UNTOLD = (NUM_CACHED_TOKENS, FINISH_REASON)
 
 # What of it the tokenizer model takes, which is asked alone when nothing is to be generated.
-_PROMPT = ("text_input", "input_ids", "add_special_tokens", "max_tokens", "bad_words")
+_TEXT = ("text_input", "plain_spans", "add_special_tokens")
+_PROMPT = (*_TEXT, "input_ids", "max_tokens", "bad_words")
 _LIMIT = ("echo_prompt", "truncate_prompt_tokens", "truncate_keeps_start")
 _GUIDE = ("guided_decoding_guide_type", "guided_decoding_guide")
 TOKENIZER_INPUTS = tuple(row for row in INPUTS if row.name in (*_PROMPT, *_LIMIT, *_GUIDE))

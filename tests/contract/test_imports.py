@@ -13,6 +13,8 @@ LAYERS = [
     {
         "proxy.access",
         "proxy.registry",
+        "proxy.callers_text",
+        "proxy.control_tokens",
         "proxy.sandbox",
         "proxy.text",
         "proxy.start_gate",
@@ -49,7 +51,8 @@ ONLY_IN = {
     "os": ("proxy.settings", "proxy.launch", "proxy.cli", "build_engines"),
 }
 DOMAIN_MAY = {
-    *("proxy.domain", "__future__", "collections", "dataclasses", "enum", "io", "typing"),
+    *("proxy.domain", "__future__", "array", "bisect", "collections", "dataclasses", "enum"),
+    *("io", "typing"),
 }
 
 

@@ -18,6 +18,7 @@ import triton_python_backend_utils as pb_utils
 from admission import Admission, Refusal
 from executor_inputs import ExecutorInputs
 from guide_check import KIND_PARAM, MB, TEXT_PARAM, GuideCheck
+from plain_spans import PlainSpans
 from prompt_cut import START_CHARACTERS_A_TOKEN, PromptCut
 from tokenizers import Tokenizer
 from word_list import word_list
@@ -44,6 +45,7 @@ class TritonPythonModel:
         self._tokenizer = Tokenizer.from_file(str(artifacts / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
+        self._plain_spans = PlainSpans(self._tokenizer)
         self._admission = Admission(
             context_length=int(parameters["context_length"]),
             vocab_size=int(parameters["vocab_size"]),
@@ -103,7 +105,8 @@ class TritonPythonModel:
             raise Refusal("invalid_parameter", CUT_PARAM, "text and ids together are not cut")
         if text is not None:
             special = _scalar(request, "add_special_tokens")
-            ids += self._encode(text, cut, add_special_tokens=special is None or bool(special))
+            adds_special = special is None or bool(special)
+            ids += self._text_ids(request, text, cut, add_special_tokens=adds_special)
         if given is not None:
             given_ids = self._admission.checked_ids(given.as_numpy().ravel().tolist())
             ids += given_ids if cut is None else cut.of_ids(given_ids)
@@ -144,8 +147,20 @@ class TritonPythonModel:
         elif text is not None:
             raise Refusal("invalid_parameter", KIND_PARAM, "a guide needs its type")
 
-    def _encode(self, text: bytes, cut: PromptCut | None, *, add_special_tokens: bool) -> list[int]:
+    def _text_ids(
+        self, request: Any, text: bytes, cut: PromptCut | None, *, add_special_tokens: bool
+    ) -> list[int]:
         decoded = _decoded(text, "prompt")
+        encode = partial(self._encode, cut=cut, add_special_tokens=add_special_tokens)
+        spans = pb_utils.get_input_tensor_by_name(request, "plain_spans")
+        if spans is None:
+            return encode(decoded)
+        frame = self._plain_spans.frame if add_special_tokens else (0, 0)
+        return self._plain_spans.encode(decoded, spans.as_numpy().ravel().tolist(), encode, frame)
+
+    def _encode(
+        self, decoded: str, *, cut: PromptCut | None, add_special_tokens: bool
+    ) -> list[int]:
         if cut is not None:
             return cut.of_text(self._tokenizer, decoded, add_special_tokens=add_special_tokens)
         size = START_CHARACTERS_A_TOKEN * self._admission.context_length
