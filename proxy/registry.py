@@ -25,6 +25,7 @@ class Registry:
         self._cards: tuple[ModelCard, ...] = ()
         self._by_name: dict[str, ModelCard] = {}
         self._why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
+        self.epoch = 0  # how often Triton came with something new, or came back
 
     @property
     def why_not_ready(self) -> NotReady | None:
@@ -38,6 +39,7 @@ class Registry:
         if found == self._loaded and self._why_not_ready is None:
             return False
         self._loaded, self._why_not_ready = found, None
+        self.epoch += 1
         self._cards = tuple(
             card for model in found for card in _cards(model, self._policy.get(model.name))
         )

@@ -101,6 +101,8 @@ class Settings(BaseSettings):
     report_cached_tokens: bool = True  # in usage; they show what others have sent
     max_socket_requests: Annotated[int, Field(ge=1)] = 8  # at once on one WebSocket
     request_timeout_s: Seconds = 600.0
+    # a request without a token whose Triton died is sent again so often; 0: it fails at once
+    max_resends: Annotated[int, Field(ge=0, le=10)] = 2
     stall_timeout_s: Seconds = 120.0  # the engine may be silent so long, queueing included
     keep_alive_s: Seconds = 15.0  # a silent SSE stream gets a comment so often
     slow_reader_timeout_s: Seconds = 30.0  # so long a client may leave a full buffer unread

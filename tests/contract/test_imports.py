@@ -13,6 +13,8 @@ LAYERS = [
     {
         "proxy.access",
         "proxy.registry",
+        "proxy.comeback",
+        "proxy.resending",
         "proxy.sandbox",
         "proxy.text",
         "proxy.start_gate",
