@@ -105,7 +105,8 @@ def compose(
 ) -> FastAPI:
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
-    metrics, registry, gate = Metrics(shared), Registry(entries), StartGate()
+    metrics, registry = Metrics(shared), Registry(entries, policy.request_limits(settings))
+    gate = StartGate()
     comeback = Comeback(gate)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = Service(

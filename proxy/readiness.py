@@ -48,10 +48,11 @@ async def refresh(catalog: Catalog, registry: Registry, *, rereads: bool = False
             await catalog.check_ready({card.triton_model for card in registry.cards()})
             return
         loaded = await catalog.load()
+        is_news = registry.serve(loaded)
     except NotReady as error:
         if before is None or str(error) != str(before):
             logger.warning("not ready", reason=str(error))
         registry.suspend(error)
     else:
-        if registry.serve(loaded):
+        if is_news:
             logger.info("ready", models=[model.name for model in loaded])

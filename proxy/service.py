@@ -15,6 +15,7 @@ from proxy.access.admission import Admission
 from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import Held, HeldLogProbs
 from proxy.access.products import ProductLimits, permits
+from proxy.access.request_caps import capped
 from proxy.comeback import Comeback
 from proxy.domain.delivery import Delivery
 from proxy.domain.engine import Engine, EngineRequest
@@ -117,12 +118,13 @@ class Service:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
         with blamed(request.constraint):
-            request = offered(request, card)
+            request = capped(offered(request, card), card)
             return await self._preparation(card).engine_request(request)
 
     async def _events(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery
     ) -> Events:
+        request = capped(request, card)
         delivery.unenforced = checks.untold(request.constraint, card)
         is_held = not delivery.is_live or request.constraint is not None
         if is_held:

@@ -64,5 +64,7 @@ def _trial(request: EngineRequest) -> EngineRequest:
         max_tokens=1,
         sampling=Sampling(),
         prompt_limit=None,
+        token_cap=None,
+        prompt_cap=None,
         echoes_prompt=False,
     )

@@ -1,4 +1,4 @@
-"""Requests that lose Triton before their first token: sent again, when, how often, and which not."""
+"""Requests that lose Triton before their first token: which are sent again, when, how often."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -128,8 +129,11 @@ class Stand:
 
     async def waiting(self, count: int = 1) -> None:
         """Returns when so many requests wait for Triton."""
-        while len(self.comeback.waiting()) != count:
+        for _ in range(10_000):
+            if len(self.comeback.waiting()) == count:
+                return
             await asyncio.sleep(0)
+        raise AssertionError(f"{len(self.comeback.waiting())} requests wait, not {count}")
 
     async def back(self) -> None:
         """Triton was away, and is ready."""
@@ -371,7 +375,7 @@ def test_a_herd_begins_a_few_in_each_turn_of_the_loop():
             await asyncio.sleep(0)
             begun.append(len(stand.engine.requests))
         await back
-        steps = [after - before for before, after in zip(begun, begun[1:], strict=False)]
+        steps = [after - before for before, after in pairwise(begun)]
         assert sum(steps) == herd
         assert max(steps) <= AT_ONCE
 
