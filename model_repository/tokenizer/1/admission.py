@@ -57,7 +57,7 @@ class Admission:
         """Tokens that no prompt may exceed."""
         return _smallest(self.context_length, limits.prompt_tokens)
 
-    def check_start(self, tokens: int, limits: Limits) -> None:
+    def check_start(self, tokens: int, limits: Limits = NO_LIMITS) -> None:
         """Refuses a prompt whose start alone, of so many tokens, does not fit.
 
         A cut changes only the few tokens around it, which the margin is for.
@@ -73,7 +73,7 @@ class Admission:
         if most is not None and tokens > most:
             raise _over_limit(str(tokens), most)
 
-    def prompt_room(self, max_tokens: int | None, limits: Limits) -> int:
+    def prompt_room(self, max_tokens: int | None, limits: Limits = NO_LIMITS) -> int:
         """Tokens of the longest prompt that leaves room for so many, or the default, or one."""
         default = min(self._defaults(limits), default=1)
         room = self.context_length - (max_tokens or default)
@@ -113,7 +113,7 @@ class Admission:
         if is_none:
             return 0
         if max_tokens is None:
-            return min(room, *self._defaults(limits))
+            return min([room, *self._defaults(limits)])
         if max_tokens < 1:
             raise Refusal("invalid_parameter", "max_tokens", f"{max_tokens} is less than 1")
         if max_tokens > room:
