@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from proxy import readiness
-from proxy.access.admission import Admission
-from proxy.access.guide_trials import GuideTrials
-from proxy.access.held_log_probs import HeldLogProbs
-from proxy.comeback import Comeback
 from proxy.domain.completion import fold
 from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import (
     EngineFailed,
     GuidePending,
@@ -25,120 +18,9 @@ from proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from proxy.domain.events import OutputEvent
-from proxy.domain.model import ModelCard
-from proxy.domain.request import GenerationRequest, TextPrompt
-from proxy.domain.tokenizer import AdmittedPrompt
-from proxy.registry import Registry
-from proxy.service import Access, Service
-from proxy.start_gate import AT_ONCE, StartGate
-from proxy.time_limits import TimeLimits
-from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
-from tests.doubles.tools import ScriptedTools
-from tests.unit.test_service import Unwatched
-
-LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
-
-
-class CountingTelemetry(Unwatched):
-    def __init__(self) -> None:
-        self.resent_models: list[str] = []
-
-    def resent(self, card: ModelCard) -> None:
-        self.resent_models.append(card.name)
-
-
-class KeptTrials(ByteTokenizer):
-    """Keeps what it was asked about, and loses Triton as often as it is told to."""
-
-    def __init__(self) -> None:
-        self.asked: list[EngineRequest] = []
-        self.lost = 0
-
-    async def admit(self, request: EngineRequest) -> AdmittedPrompt:
-        self.asked.append(request)
-        if self.lost:
-            self.lost -= 1
-            raise LOST
-        return await super().admit(request)
-
-
-class SlowCatalog(FixedCatalog):
-    """Answers a look only when it is let, as things were when the look began."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.may_answer = asyncio.Event()
-
-    async def check_ready(self, models: Collection[str]) -> None:
-        await super().check_ready(models)
-        await self.may_answer.wait()
-
-
-class Stand:
-    """A service over doubles of Triton, whose looks at it the test decides on."""
-
-    def __init__(
-        self,
-        engine: ScriptedEngine,
-        *,
-        most: int = 2,
-        whole_s: float = 60,
-        silence_s: float = 60,
-        catalog: FixedCatalog | None = None,
-    ) -> None:
-        self.engine = engine
-        self.catalog = catalog or FixedCatalog()
-        self.registry = Registry({})
-        self.gate = StartGate()
-        self.comeback = Comeback(self.gate)
-        self.telemetry = CountingTelemetry()
-        self.tokenizer = KeptTrials()
-        self.admission = Admission()
-        self.service = Service(
-            self.registry,
-            engine,
-            self.telemetry,
-            Access(
-                admission=self.admission,
-                trials=GuideTrials(self.tokenizer, epoch=lambda: self.registry.epoch),
-                held=HeldLogProbs(1_000_000),
-            ),
-            ScriptedTools(),
-            InProcess(),
-            self.gate,
-            self.comeback,
-            limits=TimeLimits(silence_s=silence_s, whole_s=whole_s),
-            max_resends=most,
-        )
-
-    async def look(self, why_not_ready: str | None = None) -> None:
-        self.catalog.reason = why_not_ready
-        await readiness.look(self.catalog, self.registry, self.comeback)
-
-    def begin(self, **fields: object) -> asyncio.Task[list[OutputEvent]]:
-        fields = {"id": "r1", "model": "demo", "prompt": TextPrompt(text="x"), **fields}
-        events = self.service.generate(GenerationRequest(**fields))
-
-        async def collected() -> list[OutputEvent]:
-            return [event async for event in events]
-
-        return asyncio.create_task(collected())
-
-    async def waiting(self, count: int = 1) -> None:
-        """Returns when so many requests wait for Triton."""
-        for _ in range(10_000):
-            if len(self.comeback.waiting()) == count:
-                return
-            await asyncio.sleep(0)
-        raise AssertionError(f"{len(self.comeback.waiting())} requests wait, not {count}")
-
-    async def back(self) -> None:
-        """Triton was away, and is ready."""
-        await self.look("it died")
-        await self.look()
+from proxy.start_gate import AT_ONCE
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.lost_triton import LOST, SlowCatalog, Stand
 
 
 def test_it_is_sent_again_when_triton_is_back_with_an_id_of_its_own_and_keeps_its_permit():
