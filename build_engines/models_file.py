@@ -59,6 +59,18 @@ class SamplingDefaults(Section):
         return self.model_copy(update=missing)
 
 
+class LimitsEntry(Section):
+    """What one request may ask for; a request for more is refused. The settings may be lower.
+
+    max_tokens: of one choice; the default is cut to it. prompt_tokens: of each prompt.
+    """
+
+    max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
+    best_of: Annotated[int, Field(ge=1)] | None = None
+    prompt_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+
 class ModelEntry(Section):
     """What every model has, whatever its runtime. A relative folder is relative to models.yaml."""
 
@@ -84,6 +96,7 @@ class ModelEntry(Section):
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
     stream_mode: Literal["buffered", "optimistic"] = "buffered"  # checked before it goes out?
     sampling: SamplingDefaults = SamplingDefaults()
+    limits: LimitsEntry = LimitsEntry()
 
 
 class OnnxEntry(ModelEntry):

@@ -18,7 +18,8 @@ class ScriptedOptions(Section):
     words instead. repeats: it goes on from the beginning, up to the token limit; else it ends.
     step_tokens: tokens of a stream in one step. step_ms: from one step of all streams to the next;
     0: a stream's next step comes when all of its last one has been sent.
-    log_prob: each token's own. fails_after: so many tokens, then the engine fails.
+    log_prob: each token's own. fails_after: so many tokens, then the engine fails. dies_after: so
+    many tokens, then the engine's process dies.
     """
 
     text: Text
@@ -28,3 +29,4 @@ class ScriptedOptions(Section):
     step_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
     log_prob: Annotated[float, Field(le=0)] = -0.5
     fails_after: Annotated[int, Field(ge=1)] | None = None
+    dies_after: Annotated[int, Field(ge=0)] | None = None

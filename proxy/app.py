@@ -36,6 +36,7 @@ from proxy.api.openai.asking import Asking
 from proxy.api.openai.limits import Limits
 from proxy.api.plain import routes as plain_routes
 from proxy.api.tokens import routes as tokens_routes
+from proxy.comeback import Comeback
 from proxy.domain.engine import Catalog, Engine
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.tokenizer import Tokenizer
@@ -104,21 +105,25 @@ def compose(
 ) -> FastAPI:
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
-    metrics, registry = (
-        Metrics(shared),
-        Registry(entries, callers_control_tokens=settings.callers_control_tokens),
+    registry = Registry(
+        entries,
+        policy.request_limits(settings),
+        callers_control_tokens=settings.callers_control_tokens,
     )
-    gate = StartGate()
+    metrics, gate = Metrics(shared), StartGate()
+    comeback = Comeback(gate)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = Service(
         registry,
         engine,
         Telemetry(metrics),
-        _access(settings, tokenizer, shared),
+        _access(settings, tokenizer, registry, shared),
         HttpTools(policy.secrets(entries, environment())),
         sandbox,
         gate,
+        comeback,
         limits=TimeLimits(silence_s=settings.stall_timeout_s, whole_s=settings.request_timeout_s),
+        max_resends=settings.max_resends,
     )
 
     leaving = Leaving()
@@ -130,7 +135,7 @@ def compose(
     app = Documented(
         title="triton-openai",
         responses=ERRORS,
-        lifespan=lambda _: _running(engine, catalog, registry, metrics, sandbox, lag),
+        lifespan=lambda _: _running(engine, catalog, registry, metrics, comeback, sandbox, lag),
         middleware=_middleware(settings, metrics, gate, routers),
     )
     app.state.leaving = leaving
@@ -161,13 +166,14 @@ async def _running(
     catalog: Catalog,
     registry: Registry,
     metrics: Metrics,
+    comeback: Comeback,
     sandbox: Sandbox,
     lag: LoopLag,
 ) -> AsyncIterator[None]:
     async with engine:
         # before it listens: others may listen with it, and say that they are ready
         await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
-        watching = asyncio.create_task(readiness.watch(catalog, registry, metrics))
+        watching = asyncio.create_task(readiness.watch(catalog, registry, metrics, comeback))
         with lag.measured():
             yield
         watching.cancel()
@@ -212,12 +218,14 @@ def _adapters(
     )
 
 
-def _access(settings: Settings, tokenizer: Tokenizer, shared: Path | None) -> Access:
+def _access(
+    settings: Settings, tokenizer: Tokenizer, registry: Registry, shared: Path | None
+) -> Access:
     return Access(
         admission=Admission(
             settings.concurrent_requests, per_row=settings.generations_per_row, shared=shared
         ),
-        trials=GuideTrials(tokenizer),
+        trials=GuideTrials(tokenizer, epoch=lambda: registry.epoch),
         held=HeldLogProbs(settings.max_held_log_probs),
         products=ProductLimits(
             copied_bytes=int(settings.max_copied_mb * 1_000_000),

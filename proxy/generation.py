@@ -6,12 +6,12 @@ Made by the service for each request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
 from proxy import parsers
+from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import Held
 from proxy.candidates import best, interleaved
 from proxy.choice import Choice
@@ -25,6 +25,7 @@ from proxy.domain.output import TokenDelta
 from proxy.domain.request import GenerationRequest
 from proxy.domain.server_tools import ToolRunner
 from proxy.preparation import Preparation
+from proxy.resending import Deltas, Resending, ResentStream
 from proxy.rules import Rules
 from proxy.server_tools.loop import looped
 from proxy.start_gate import StartGate
@@ -33,7 +34,6 @@ from proxy.structured.blame import blamed
 from proxy.structured.checker import Checker
 from proxy.time_limits import TimeLimits, limited
 
-Deltas = AsyncGenerator[TokenDelta, None]
 AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in larger pieces
 
 
@@ -46,6 +46,8 @@ class Means:
     checker: Checker
     gate: StartGate
     limits: TimeLimits
+    resending: Resending
+    trials: GuideTrials
     counts_cached: bool
 
 
@@ -138,7 +140,7 @@ class Generation:
                     asked = asked.continued(text, choice.tokens, guide)
                     for event in events:
                         yield event
-                async with aclosing(self._deltas(asked)) as deltas:
+                async with aclosing(self._deltas(asked, request.caller)) as deltas:
                     async for delta in deltas:
                         if delta.log_probs:
                             if held is not None:
@@ -170,8 +172,16 @@ class Generation:
             specials=parsers.visible_specials(request, self._card),
         )
 
-    def _deltas(self, asked: EngineRequest) -> Deltas:
-        return limited(self._means.engine.generate(asked), self._means.limits)
+    def _deltas(self, asked: EngineRequest, caller: str) -> ResentStream:
+        means = self._means
+
+        def send(asked: EngineRequest, since: float) -> Deltas:
+            return limited(means.engine.generate(asked), means.limits, since=since)
+
+        async def try_guide(asked: EngineRequest) -> None:
+            await means.trials.passed(asked, caller)
+
+        return ResentStream(means.resending, send, try_guide, asked)
 
 
 def _entries(delta: TokenDelta) -> int:

@@ -116,6 +116,8 @@ class Preparation:
             wants_log_prob_ids=request.logs_token_ids,
             priority=request.priority,
             cache_salt=self._cache_salt(request),
+            token_cap=request.token_cap,
+            prompt_cap=request.prompt_cap,
         )
         if missing := sorted(asked.asks_for - card.capabilities):
             raise InvalidRequest(

@@ -11,6 +11,7 @@ from itertools import count
 
 import structlog
 
+from proxy.comeback import Comeback
 from proxy.domain.engine import Catalog, NotReady
 from proxy.registry import Registry
 from proxy.telemetry.metrics import Metrics
@@ -21,12 +22,22 @@ EVERY_S = 0.5
 LOOKS_TO_REREAD = 60
 
 
-async def watch(catalog: Catalog, registry: Registry, metrics: Metrics) -> None:
+async def watch(catalog: Catalog, registry: Registry, metrics: Metrics, comeback: Comeback) -> None:
     """Looks until cancelled."""
-    for look in count(1):
-        await refresh(catalog, registry, rereads=look % LOOKS_TO_REREAD == 0)
+    for number in count(1):
+        await look(catalog, registry, comeback, rereads=number % LOOKS_TO_REREAD == 0)
         metrics.ready.set(registry.why_not_ready is None)
         await asyncio.sleep(EVERY_S)
+
+
+async def look(
+    catalog: Catalog, registry: Registry, comeback: Comeback, *, rereads: bool = False
+) -> None:
+    """Refreshes the registry. Where Triton is ready, lets those go who waited before."""
+    waiting = comeback.waiting()
+    await refresh(catalog, registry, rereads=rereads)
+    if registry.why_not_ready is None:
+        await comeback.release(waiting)
 
 
 async def refresh(catalog: Catalog, registry: Registry, *, rereads: bool = False) -> None:
@@ -37,10 +48,11 @@ async def refresh(catalog: Catalog, registry: Registry, *, rereads: bool = False
             await catalog.check_ready({card.triton_model for card in registry.cards()})
             return
         loaded = await catalog.load()
+        is_news = registry.serve(loaded)
     except NotReady as error:
         if before is None or str(error) != str(before):
             logger.warning("not ready", reason=str(error))
         registry.suspend(error)
     else:
-        if registry.serve(loaded):
+        if is_news:
             logger.info("ready", models=[model.name for model in loaded])

@@ -10,6 +10,7 @@ from proxy.domain.engine import NotReady
 from proxy.domain.errors import ModelUnavailable, UnknownModel
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.request import Sampling
+from proxy.domain.request_limits import RequestLimits
 from proxy.domain.server_tools import ServerTool, ServerTools
 
 
@@ -17,17 +18,24 @@ class Registry:
     """Cards stay known while Triton is away; `why_not_ready` then gives the reason.
 
     `policy`: entries by Triton model name. A loaded model without an entry is served as it is.
+    `limits`: of requests to any model; a model's own may be lower.
     """
 
     def __init__(
-        self, policy: Mapping[str, ModelEntry], *, callers_control_tokens: str = "plain"
+        self,
+        policy: Mapping[str, ModelEntry],
+        limits: RequestLimits | None = None,
+        *,
+        callers_control_tokens: str = "plain",
     ) -> None:
         self._policy = policy
+        self._limits = limits or RequestLimits()
         self._callers_control_tokens = callers_control_tokens
         self._loaded: list[LoadedModel] = []
         self._cards: tuple[ModelCard, ...] = ()
         self._by_name: dict[str, ModelCard] = {}
         self._why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
+        self.epoch = 0  # how often Triton came with something new, or came back
 
     @property
     def why_not_ready(self) -> NotReady | None:
@@ -35,17 +43,22 @@ class Registry:
         return self._why_not_ready
 
     def serve(self, loaded: Iterable[LoadedModel]) -> bool:
-        """Triton is ready with these models; whether that is news. Ordered as in models.yaml."""
+        """Triton is ready with these models; whether that is news. Ordered as in models.yaml.
+
+        Raises:
+            NotReady: one of them cannot be held to its limits.
+        """
         order = {name: position for position, name in enumerate(self._policy)}
         found = sorted(loaded, key=lambda model: (order.get(model.name, len(order)), model.name))
         if found == self._loaded and self._why_not_ready is None:
             return False
-        self._loaded, self._why_not_ready = found, None
-        self._cards = tuple(
+        cards = tuple(
             replace(card, protects_control_tokens=self._protects(model))
             for model in found
-            for card in _cards(model, self._policy.get(model.name))
+            for card in _cards(model, self._policy.get(model.name), self._limits)
         )
+        self._loaded, self._cards, self._why_not_ready = found, cards, None
+        self.epoch += 1
         self._by_name = {name: card for card in self._cards for name in (card.name, *card.aliases)}
         return True
 
@@ -107,9 +120,19 @@ class Registry:
         return ModelUnavailable(f"The model is not available at present: {category}.")
 
 
-def _cards(model: LoadedModel, entry: ModelEntry | None) -> Iterator[ModelCard]:
+def _cards(
+    model: LoadedModel, entry: ModelEntry | None, limits: RequestLimits
+) -> Iterator[ModelCard]:
     """The model, and its adapters, which are models with all of its policy but the aliases."""
-    card = _card(model, entry)
+    if entry is not None:
+        limits = limits.and_also(RequestLimits(**entry.limits.model_dump()))
+    if limits.are_the_tokenizers and "limits" not in model.capabilities:
+        raise NotReady(
+            f"model {model.name!r} was built before requests had limits, and cannot be held to "
+            "'max_tokens' and 'prompt_tokens': build it again, or take these limits away",
+            "a model cannot be held to its limits",
+        )
+    card = replace(_card(model, entry), limits=limits)
     yield card
     for name in model.facts.adapters:
         yield replace(card, name=name, parent=card.name, aliases=())

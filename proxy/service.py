@@ -5,6 +5,7 @@ Called by the protocol adapters; knows no protocol.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from proxy.access.admission import Admission
 from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import Held, HeldLogProbs
 from proxy.access.products import ProductLimits, permits
+from proxy.access.request_caps import capped
+from proxy.comeback import Comeback
 from proxy.domain.delivery import Delivery
 from proxy.domain.engine import Engine, EngineRequest
 from proxy.domain.events import Events
@@ -24,6 +27,7 @@ from proxy.domain.server_tools import ToolRunner
 from proxy.generation import Generation, Means
 from proxy.preparation import Preparation
 from proxy.registry import Registry
+from proxy.resending import Resending
 from proxy.rules import RuleBook
 from proxy.server_tools.offer import offered
 from proxy.start_gate import StartGate
@@ -38,6 +42,9 @@ class Watcher(Protocol):
     """Sees the events of a request go by; telemetry's side of the service."""
 
     def watch(self, request: GenerationRequest, card: ModelCard, events: Events) -> Events: ...
+
+    def resent(self, card: ModelCard) -> None:
+        """A stream of the request under way is sent to the engine again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +75,10 @@ class Service:
         tools: ToolRunner,
         sandbox: Sandbox,
         gate: StartGate,
+        comeback: Comeback,
         *,
         limits: TimeLimits,
+        max_resends: int,
     ) -> None:
         self._registry = registry
         self._watcher = watcher
@@ -83,6 +92,14 @@ class Service:
             checker=Checker(sandbox),
             gate=gate,
             limits=limits,
+            resending=Resending(
+                registry=registry,
+                comeback=comeback,
+                counter=watcher,
+                most=max_resends,
+                whole_s=limits.whole_s,
+            ),
+            trials=access.trials,
             counts_cached=not access.hides_cached_tokens,
         )
 
@@ -101,12 +118,13 @@ class Service:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
         with blamed(request.constraint):
-            request = offered(request, card)
+            request = capped(offered(request, card), card)
             return await self._preparation(card).engine_request(request)
 
     async def _events(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery
     ) -> Events:
+        request = capped(request, card)
         delivery.unenforced = checks.untold(request.constraint, card)
         is_held = not delivery.is_live or request.constraint is not None
         if is_held:
@@ -148,4 +166,11 @@ class Service:
                 await self._means.gate.wait()
                 texts.append(await preparation.text(request.part(index)))
             self._access.products.check_copies(request, texts)
-            await self._access.trials.passed(asked, request.caller)
+            await self._try_guide(asked, request.caller)
+
+    async def _try_guide(self, asked: EngineRequest, caller: str) -> None:
+        async def tried(_: int) -> None:
+            await self._access.trials.passed(asked, caller)
+
+        since = asyncio.get_running_loop().time()
+        await self._means.resending.begun(tried, asked.model, since=since)

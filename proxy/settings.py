@@ -25,6 +25,7 @@ from build_engines.section import ModelName
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 AtMost = Annotated[int, Field(ge=1, le=1_000_000)]
+Tokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 ControlTokens = Literal["plain", "special"]
@@ -80,7 +81,7 @@ class Settings(BaseSettings):
     artifacts_dir: Path = Path("artifacts")
 
     # what a request gets that does not say otherwise, where models.yaml has nothing for its model
-    default_max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    default_max_tokens: Tokens | None = None
     default_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
 
     # under which names a chat answer's reasoning is sent, between commas
@@ -105,6 +106,8 @@ class Settings(BaseSettings):
     report_cached_tokens: bool = True  # in usage; they show what others have sent
     max_socket_requests: Annotated[int, Field(ge=1)] = 8  # at once on one WebSocket
     request_timeout_s: Seconds = 600.0
+    # a request without a token whose Triton died is sent again so often; 0: it fails at once
+    max_resends: Annotated[int, Field(ge=0, le=10)] = 2
     stall_timeout_s: Seconds = 120.0  # the engine may be silent so long, queueing included
     keep_alive_s: Seconds = 15.0  # a silent SSE stream gets a comment so often
     slow_reader_timeout_s: Seconds = 30.0  # so long a client may leave a full buffer unread
@@ -124,6 +127,11 @@ class Settings(BaseSettings):
     max_logit_bias: AtMost = 1024  # entries, and bad words
     max_allowed_token_ids: AtMost = 16_384
     max_choices: AtMost = 128  # prompts x candidates of one request
+    # what one request may ask for; a model's own limits in models.yaml may be lower
+    max_output_tokens: Tokens | None = None  # of a choice, the default too
+    max_prompt_tokens: Tokens | None = None  # of each prompt, as the tokenizer counts them
+    max_n: AtMost | None = None
+    max_best_of: AtMost | None = None
     max_tools: AtMost = 128
     max_tools_bytes: AtMost = 256_000  # of all tools together, as JSON
     max_schema_bytes: AtMost = 256_000  # of one JSON Schema

@@ -27,14 +27,17 @@ class TimeLimits:
 
 
 async def limited(
-    items: AsyncGenerator[Item, None], limits: TimeLimits
+    items: AsyncGenerator[Item, None], limits: TimeLimits, *, since: float | None = None
 ) -> AsyncGenerator[Item, None]:
     """The items, for one task.
+
+    Args:
+        since: the time of the event loop from which `whole_s` counts; None for now.
 
     Raises:
         EngineStalled, DeadlineExceeded: a time is over; `items` is closed.
     """
-    watch = _Watch(limits)
+    watch = _Watch(limits, since)
     try:
         async with aclosing(items):
             while True:
@@ -55,13 +58,13 @@ async def limited(
 class _Watch:
     """Of the task that makes it: cancels it when it has waited too long."""
 
-    def __init__(self, limits: TimeLimits) -> None:
+    def __init__(self, limits: TimeLimits, since: float | None) -> None:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._is_waiting = False
         self._since = self._loop.time()
-        self._end = self._since + limits.whole_s
+        self._end = (self._since if since is None else since) + limits.whole_s
         self._over: ServiceError | None = None
         self._timer: asyncio.Handle = self._loop.call_at(self._due(self._since), self._look)
 

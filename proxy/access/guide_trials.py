@@ -8,6 +8,7 @@ again and again while a guide is pending.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.access.caller_turns import CallerTurns
@@ -20,12 +21,17 @@ REMEMBERED_BYTES = 4_000_000  # some 8,000 guides; the tokenizer remembers 4,096
 
 
 class GuideTrials:
-    """One for the application."""
+    """One for the application.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    Args:
+        epoch: changes when Triton comes back, whose tokenizer then knows no guide any more.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, epoch: Callable[[], int] = lambda: 0) -> None:
         self._tokenizer = tokenizer
+        self._epoch = epoch
         self._turns = CallerTurns()
-        self._passed: Recent[tuple[str, int, bytes], bool] = Recent(REMEMBERED_BYTES)
+        self._passed: Recent[tuple[str, int, int, bytes], bool] = Recent(REMEMBERED_BYTES)
 
     async def passed(self, request: EngineRequest, caller: str) -> None:
         """Returns at once for a request without a guide, or with one that passed lately.
@@ -39,7 +45,8 @@ class GuideTrials:
         if constraint is None:
             return
         digest = hashlib.sha256(f"{constraint.kind.value}\0{constraint.text}".encode()).digest()
-        key = request.model.triton_model, request.model.facts.created, digest
+        model = request.model
+        key = model.triton_model, model.facts.created, self._epoch(), digest
         if self._passed.get(key):
             return
         async with self._turns.turn(caller):
@@ -57,5 +64,7 @@ def _trial(request: EngineRequest) -> EngineRequest:
         max_tokens=1,
         sampling=Sampling(),
         prompt_limit=None,
+        token_cap=None,
+        prompt_cap=None,
         echoes_prompt=False,
     )

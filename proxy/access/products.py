@@ -19,6 +19,7 @@ from proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
+from proxy.domain.request_limits import smaller
 
 ID_BYTES = 4
 ALTERNATIVES_A_PERMIT = 4
@@ -82,7 +83,8 @@ class ProductLimits:
         most = max(self.log_probs // each_token - _echoed_tokens(request, card), 0)
         facts = card.facts
         if request.max_tokens is None:
-            usual = facts.default_max_tokens or facts.context_length
+            default = facts.default_max_tokens or facts.context_length
+            usual = smaller(default, request.token_cap) or default
             return request if usual <= most else replace(request, max_tokens=max(most, 1))
         if min(request.max_tokens, facts.context_length) > most:
             raise InvalidRequest(

@@ -132,10 +132,11 @@ class StreamedAnswer(Response):
 
 @contextmanager
 def in_words(field_names: Mapping[str, str]) -> Iterator[None]:
-    """An error's `param` becomes the name that the caller gave the field."""
+    """An error's `param` becomes the name that the caller gave the field, in its message too."""
     try:
         yield
     except ProxyError as error:
-        if error.param is not None:
-            error.param = field_names.get(error.param, error.param)
+        if error.param is not None and (name := field_names.get(error.param)) is not None:
+            error.message = error.message.replace(f"'{error.param}'", f"'{name}'")
+            error.param = name
         raise

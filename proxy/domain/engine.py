@@ -10,6 +10,7 @@ from proxy.domain.constraint import Constraint
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import PromptLimit, Sampling
+from proxy.domain.request_limits import smaller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,8 @@ class EngineRequest:
 
     `add_special_tokens`: the tokenizer adds its own BOS and EOS (chat templates write theirs).
     `wants_log_prob_ids`: log-probabilities tell the ids of their tokens. `plain_spans`: where
-    `text` spells control tokens that are none, see domain.plain_spans.
+    `text` spells control tokens that are none, see domain.plain_spans. `token_cap`, `prompt_cap`:
+    see GenerationRequest.
     """
 
     id: str
@@ -37,16 +39,20 @@ class EngineRequest:
     priority: int | None = None  # a higher one goes first
     cache_salt: str | None = None
     plain_spans: bytes = b""
+    token_cap: int | None = None
+    prompt_cap: int | None = None
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
         """The rest of an answer that goes on behind `text`, of which `tokens` were generated."""
-        limit, least = self.max_tokens, self.sampling.min_tokens
+        limit, cap, least = self.max_tokens, self.token_cap, self.sampling.min_tokens
         return replace(
             self,
             id=f"{self.id}-more",
             text=(self.text or "") + text,
             constraint=constraint,
             max_tokens=None if limit is None else max(limit - tokens, 1),
+            token_cap=None if cap is None else max(cap - tokens, 1),
+            prompt_cap=None,  # the caller's own prompt was let through
             sampling=replace(
                 self.sampling, min_tokens=None if least is None else max(least - tokens, 0) or None
             ),
@@ -67,6 +73,7 @@ class EngineRequest:
             "cache_salt": self.cache_salt,
             "lora": self.model.parent,
             "plain_spans": self.plain_spans or None,
+            "limits": smaller(self.token_cap, self.prompt_cap),
         }
         asked = self.sampling.given | {name for name, value in given.items() if value is not None}
         return asked if alternatives else asked - {"top_log_probs"}

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, fields
 
 from proxy.domain.constraint import GuideKind
 from proxy.domain.request import Sampling
+from proxy.domain.request_limits import RequestLimits
 from proxy.domain.server_tools import ServerTools
 
 USUAL_ROWS = 64  # of a model that does not say how many it has
 
 # What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
-# top_log_probs also those of alternatives.
+# top_log_probs also those of alternatives. limits: the operator's, see RequestLimits.
 CAPABILITIES = frozenset(
     {
         *(one.name for one in fields(Sampling)),
@@ -26,6 +27,7 @@ CAPABILITIES = frozenset(
         "cache_salt",
         "lora",
         "plain_spans",
+        "limits",
     }
 )
 
@@ -90,7 +92,7 @@ class ModelCard:
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
     stream goes out before its answer is known to conform. protects_control_tokens: those that
-    callers' texts spell stay plain text.
+    callers' texts spell stay plain text. limits: what one request may ask for.
     """
 
     name: str
@@ -109,6 +111,7 @@ class ModelCard:
     owned_by: str = "triton-openai"
     sampling: Sampling = field(default_factory=Sampling)
     server_tools: ServerTools = field(default_factory=ServerTools)
+    limits: RequestLimits = field(default_factory=RequestLimits)
 
     def __hash__(self) -> int:
         """Of little: cards are looked up for each request, and nearly always by identity."""

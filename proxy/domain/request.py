@@ -134,6 +134,8 @@ class GenerationRequest:
     the text to conform to. thinking_budget: tokens of reasoning, at most. offers_server_tools: None
     to offer those that the model has. priority: a higher one goes first. caller: who asks, as
     far as that is known; what is limited for each caller is counted under this name.
+    token_cap: new tokens at most where max_tokens is None, whatever the default. prompt_cap: a
+    prompt of more tokens is refused.
     """
 
     id: str
@@ -165,6 +167,8 @@ class GenerationRequest:
     safety_identifier: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     caller: str = ""
+    token_cap: int | None = None
+    prompt_cap: int | None = None
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:

@@ -54,7 +54,7 @@ class _Loop:
                         yield told
             before = one.after()
             is_over = not one.is_to_be_answered(is_named=request.tool_choice.is_named)
-            if is_over or _tokens_left(request, one) == 0:
+            if is_over or 0 in (_left(request.max_tokens, one), _left(request.token_cap, one)):
                 for told in self._told_of([Ran(call=call) for call in one.calls], one):
                     yield told
                 reason = one.end.reason if is_over else FinishReason.LENGTH
@@ -98,7 +98,9 @@ class _Loop:
             request,
             id=f"{request.id}-on",
             prompt=_answered(request.prompt, one, ran),
-            max_tokens=_tokens_left(request, one),
+            max_tokens=_left(request.max_tokens, one),
+            token_cap=_left(request.token_cap, one),
+            prompt_cap=None,  # the caller's own prompt was let through
             sampling=replace(request.sampling, min_tokens=least),
             thinking_budget=budget,
         )
@@ -130,10 +132,9 @@ def _answered(prompt: Prompt, one: Round, ran: Sequence[Ran]) -> ChatPrompt:
     )
 
 
-def _tokens_left(request: GenerationRequest, one: Round) -> int | None:
-    if request.max_tokens is None:
-        return None
-    return max(request.max_tokens - one.end.usage.completion_tokens, 0)
+def _left(tokens: int | None, one: Round) -> int | None:
+    """Of a limit of tokens, behind this round."""
+    return None if tokens is None else max(tokens - one.end.usage.completion_tokens, 0)
 
 
 def _cut(text: str) -> str:

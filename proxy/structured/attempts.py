@@ -103,7 +103,13 @@ class Attempts:
                 Message(role="user", content=words),
             )
             prompt = replace(prompt, messages=(*prompt.messages, *turns))
-        return replace(request, id=f"{request.id}-again{number}", prompt=prompt, sampling=sampling)
+        return replace(
+            request,
+            id=f"{request.id}-again{number}",
+            prompt=prompt,
+            sampling=sampling,
+            prompt_cap=None,  # the caller's own prompt was let through
+        )
 
     async def _violation(self, answer: Answer) -> str | None:
         return await self.checker.violation(self.check, answer, self.caller)

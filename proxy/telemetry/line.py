@@ -25,6 +25,12 @@ def add(**fields: Any) -> None:
     _line.get({}).update({name: value for name, value in fields.items() if value is not None})
 
 
+def count(name: str) -> None:
+    """Adds one to the field, which begins at 0."""
+    fields = _line.get({})
+    fields[name] = fields.get(name, 0) + 1
+
+
 @contextmanager
 def written(**fields: Any) -> Iterator[None]:
     """Writes the line at the end, with how long it took; at `debug` where nothing was asked of a

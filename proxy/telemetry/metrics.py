@@ -47,6 +47,11 @@ class Metrics:
         self.completion_tokens = self._counter(
             "proxy_completion_tokens", "Generated tokens, counted by the engine", "model"
         )
+        self.resent = self._counter(
+            "proxy_requests_resent",
+            "Streams sent to Triton again, which died before their first token",
+            "model",
+        )
         self.active = Gauge(
             "proxy_requests_active",
             "Generation requests under way",

@@ -40,6 +40,11 @@ class Telemetry:
             self._metrics.requests.labels(card.name, seen.outcome).inc()
             self._settle(request, card, seen, children)
 
+    def resent(self, card: ModelCard) -> None:
+        """A stream of the request under way is sent to Triton again."""
+        self._metrics.resent.labels(card.name).inc()
+        line.count("resent")
+
     def _settle(
         self, request: GenerationRequest, card: ModelCard, seen: _Seen, children: _Children
     ) -> None:

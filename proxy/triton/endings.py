@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest
 from proxy.domain.output import FinishReason, TokenDelta
+from proxy.domain.request_limits import smaller
 from proxy.triton.codec import StreamMessage
 
 NOTHING = TokenDelta(())
@@ -20,7 +21,8 @@ class Ending:
 
     def __init__(self, request: EngineRequest) -> None:
         facts, sampling = request.model.facts, request.sampling
-        self._max_tokens = request.max_tokens or facts.default_max_tokens
+        default = smaller(facts.default_max_tokens, request.token_cap)
+        self._max_tokens = request.max_tokens or default
         self._context_length = facts.context_length
         self._ends = {
             *(sampling.stop_token_ids or ()),

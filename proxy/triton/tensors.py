@@ -143,6 +143,8 @@ INPUTS = (
     InputTensor("priority", "INT32", lambda r: r.priority, "priority"),
     InputTensor("cache_salt", "BYTES", lambda r: r.cache_salt, "cache_salt"),
     InputTensor("lora_name", "BYTES", lambda r: _adapter(r.model), "lora"),
+    InputTensor("default_max_tokens", "INT32", lambda r: r.token_cap, "limits"),
+    InputTensor("max_prompt_tokens", "INT32", lambda r: r.prompt_cap, "limits"),
 )
 OUTPUTS = (
     TEXT_OUTPUT,
@@ -162,7 +164,10 @@ _UNTOLD = (NUM_CACHED_TOKENS, FINISH_REASON)
 # What of it the tokenizer model takes, which is asked alone when nothing is to be generated.
 _TEXT = ("text_input", "plain_spans", "add_special_tokens")
 _PROMPT = (*_TEXT, "input_ids", "max_tokens", "bad_words")
-_LIMIT = ("echo_prompt", "truncate_prompt_tokens", "truncate_keeps_start")
+_LIMIT = (
+    *("echo_prompt", "truncate_prompt_tokens", "truncate_keeps_start"),
+    *("default_max_tokens", "max_prompt_tokens"),
+)
 _GUIDE = ("guided_decoding_guide_type", "guided_decoding_guide")
 TOKENIZER_INPUTS = tuple(row for row in INPUTS if row.name in (*_PROMPT, *_LIMIT, *_GUIDE))
 TOKENIZER_OUTPUTS = (

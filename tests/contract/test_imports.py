@@ -15,6 +15,8 @@ LAYERS = [
         "proxy.registry",
         "proxy.callers_text",
         "proxy.control_tokens",
+        "proxy.comeback",
+        "proxy.resending",
         "proxy.sandbox",
         "proxy.text",
         "proxy.start_gate",

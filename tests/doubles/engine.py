@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from proxy.domain.engine import EngineRequest, NotReady
+from proxy.domain.errors import ModelUnavailable
 from proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard, ModelFacts
 from proxy.domain.output import FinishReason, TokenDelta
 
@@ -33,7 +34,8 @@ class ScriptedEngine:
 
     `then`: for the second request, the third, …; the last of them for all further ones. `error` is
     raised after the deltas; `hangs` waits for ever after them; `pause_s` passes before each delta
-    and before the error.
+    and before the error. `lost`: how many requests, from the first on, lose the engine before their
+    first delta.
     """
 
     def __init__(
@@ -44,11 +46,13 @@ class ScriptedEngine:
         hangs: bool = False,
         pause_s: float = 0,
         then: Sequence[Iterable[TokenDelta]] = (),
+        lost: int = 0,
     ) -> None:
         self.scripts = [list(deltas), *map(list, then)]
         self.error = error
         self.hangs = hangs
         self.pause_s = pause_s
+        self.lost = lost
         self.requests: list[EngineRequest] = []
         self.closed_early = 0
         self.given = asyncio.Event()
@@ -64,6 +68,8 @@ class ScriptedEngine:
         self.requests.append(request)
         is_done = False
         try:
+            if len(self.requests) <= self.lost:
+                raise ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
             for delta in script:
                 await self._pause()
                 yield delta

@@ -19,11 +19,13 @@ class ByteTokenizer:
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
         ids = (*([BOS] if request.add_special_tokens else []), *(request.text or "").encode())
         room = request.model.facts.context_length - len(ids)
-        asked = request.max_tokens
+        asked, default = request.max_tokens, request.token_cap or DEFAULT_MAX_TOKENS
+        if len(ids) > (request.prompt_cap or len(ids)):
+            raise InvalidRequest("over limit", code="context_length_exceeded", param="prompt")
         if room < 1 or (asked or 0) > room:
             param = "prompt" if room < 1 else "max_tokens"
             raise InvalidRequest("too long", code="context_length_exceeded", param=param)
-        return AdmittedPrompt(ids=ids, max_tokens=asked or min(DEFAULT_MAX_TOKENS, room))
+        return AdmittedPrompt(ids=ids, max_tokens=asked or min(default, room))
 
     async def token_bytes(self, model: ModelCard, ids: Sequence[int]) -> tuple[bytes, ...]:
         return tuple(b"" if token == BOS else bytes([token]) for token in ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from admission import CUT_MARGIN_TOKENS, Admission, Refusal
+from admission import CUT_MARGIN_TOKENS, Admission, Limits, Refusal
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,3 +74,42 @@ def test_ids_outside_the_vocabulary_are_named():
 def test_a_prompt_may_be_cut_to_what_leaves_room_for_the_answer(max_tokens, default, room):
     admission = Admission(context_length=16, vocab_size=100, default_max_tokens=default)
     assert admission.prompt_room(max_tokens) == room
+
+
+@given(st.integers(1, 15), st.none() | st.integers(1, 40), st.integers(1, 40))
+def test_a_limit_cuts_the_default_and_nothing_that_was_asked_for(prompt_tokens, default, limit):
+    admission = Admission(context_length=16, vocab_size=100, default_max_tokens=default)
+    limits, ids, room = Limits(default_max_tokens=limit), [1] * prompt_tokens, 16 - prompt_tokens
+    expected = min(room, limit) if default is None else min(room, limit, default)
+    assert admission.output_len(ids, None, limits) == expected
+    assert admission.output_len(ids, room, limits) == room
+
+
+def test_a_prompt_over_the_limit_is_refused_by_its_exact_count():
+    limits = Limits(prompt_tokens=10)
+    ADMISSION.check_prompt(10, limits)
+    ADMISSION.check_prompt(16, Limits())
+    with pytest.raises(Refusal, match=r"at most 10 tokens .* has 11\. Shorten") as caught:
+        ADMISSION.check_prompt(11, limits)
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "prompt")
+
+
+def test_the_start_of_a_long_prompt_is_measured_by_the_lower_limit():
+    limits = Limits(prompt_tokens=10)
+    ADMISSION.check_start(10 + CUT_MARGIN_TOKENS, limits)
+    with pytest.raises(Refusal, match=r"at most 10 tokens .* has more than 10"):
+        ADMISSION.check_start(11 + CUT_MARGIN_TOKENS, limits)
+    with pytest.raises(Refusal, match="context length is 16"):
+        ADMISSION.check_start(17 + CUT_MARGIN_TOKENS, Limits(prompt_tokens=99))
+
+
+@pytest.mark.parametrize(
+    ("limits", "room"),
+    [
+        (Limits(prompt_tokens=4), 4),
+        (Limits(prompt_tokens=99), 15),
+        (Limits(default_max_tokens=6), 10),
+    ],
+)
+def test_a_prompt_is_cut_to_its_limit_where_that_is_less_than_the_room(limits, room):
+    assert ADMISSION.prompt_room(None, limits) == room

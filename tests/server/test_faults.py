@@ -61,11 +61,11 @@ def test_a_killed_process_is_told_restarted_and_recovered_from(victim, killed):
             for process in victim.descendants(f"{killed}/1/model.py"):
                 process.kill()
         assert_ends_with_error(lines, "model_unavailable")
+    eventually(lambda: not victim.is_ready(), 10, "readiness says so")
     away = complete(victim)
     assert away.status_code == 503
     assert away.json()["error"]["code"] == "model_unavailable"
     assert away.headers["x-should-retry"] == "true"
-    eventually(lambda: not victim.is_ready(), 10, "readiness says so")
     assert httpx.get(f"{victim.url}/health/live").status_code == 200
     eventually(victim.is_ready, 20, "recovered")
     assert complete(victim).status_code == 200

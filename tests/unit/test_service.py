@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from proxy.access.admission import Admission
 from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import HeldLogProbs
+from proxy.comeback import Comeback
 from proxy.domain.completion import fold
 from proxy.domain.engine import NotReady
 from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited, UnknownModel
@@ -43,6 +44,9 @@ class Unwatched:
             async for event in events:
                 yield event
 
+    def resent(self, card: ModelCard) -> None:
+        pass
+
 
 def ready() -> Registry:
     registry = Registry({})
@@ -56,6 +60,7 @@ def service(
     admission: Admission | None = None,
     stall_timeout_s: float = 9,
 ) -> Service:
+    gate = StartGate()
     access = Access(
         admission=admission or Admission(),
         trials=GuideTrials(ByteTokenizer()),
@@ -68,8 +73,10 @@ def service(
         access,
         ScriptedTools(),
         InProcess(),
-        StartGate(),
+        gate,
+        Comeback(gate),
         limits=TimeLimits(silence_s=stall_timeout_s, whole_s=9),
+        max_resends=0,
     )
 
 

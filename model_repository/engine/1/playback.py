@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 from port import FinishReason, Job
 from script import Script
 
@@ -43,6 +46,8 @@ class Playback:
         self.job.sink.cancelled()
 
     def _give_one(self) -> None:
+        if self._given == self._script.dies_after:
+            os.kill(os.getpid(), signal.SIGKILL)
         if self._given == self._script.fails_after:
             self.is_over = True
             self.job.sink.fail(f"the script fails after {self._given} tokens")

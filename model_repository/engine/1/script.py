@@ -42,6 +42,7 @@ class Script:
     step_s: float
     log_prob: float
     fails_after: int | None
+    dies_after: int | None = None
 
     @classmethod
     def read(cls, path: Path) -> Script:
@@ -53,6 +54,7 @@ class Script:
             step_s=stored["step_ms"] / 1000,
             log_prob=stored["log_prob"],
             fails_after=stored["fails_after"],
+            dies_after=stored["dies_after"],
         )
 
     def answer(self, prompt: list[int], log_probs: int | None) -> list[Token]:

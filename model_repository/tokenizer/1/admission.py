@@ -20,6 +20,20 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Limits:
+    """An operator's, for one request; None for none. In tokens.
+
+    default_max_tokens: new ones where the request does not say how many.
+    """
+
+    default_max_tokens: int | None = None
+    prompt_tokens: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Admission:
     """Sizes are in tokens."""
 
@@ -39,17 +53,35 @@ class Admission:
                 )
         return ids
 
-    def check_start(self, tokens: int) -> None:
+    def longest(self, limits: Limits) -> int:
+        """Tokens that no prompt may exceed."""
+        return _smallest(self.context_length, limits.prompt_tokens)
+
+    def check_start(self, tokens: int, limits: Limits = NO_LIMITS) -> None:
         """Refuses a prompt whose start alone, of so many tokens, does not fit.
 
         A cut changes only the few tokens around it, which the margin is for.
         """
-        if tokens > self.context_length + CUT_MARGIN_TOKENS:
-            raise self._too_long(f"more than {self.context_length}")
+        longest = self.longest(limits)
+        if tokens > longest + CUT_MARGIN_TOKENS:
+            if longest < self.context_length:
+                raise _over_limit(f"more than {longest}", longest)
+            raise self._too_long(f"more than {longest}")
 
-    def prompt_room(self, max_tokens: int | None) -> int:
+    def check_prompt(self, tokens: int, limits: Limits) -> None:
+        most = limits.prompt_tokens
+        if most is not None and tokens > most:
+            raise _over_limit(str(tokens), most)
+
+    def prompt_room(self, max_tokens: int | None, limits: Limits = NO_LIMITS) -> int:
         """Tokens of the longest prompt that leaves room for so many, or the default, or one."""
-        return max(1, self.context_length - (max_tokens or self.default_max_tokens or 1))
+        default = min(self._defaults(limits), default=1)
+        room = self.context_length - (max_tokens or default)
+        return max(1, _smallest(room, limits.prompt_tokens))
+
+    def _defaults(self, limits: Limits) -> list[int]:
+        given = (self.default_max_tokens, limits.default_max_tokens)
+        return [tokens for tokens in given if tokens is not None]
 
     def _too_long(self, prompt_tokens: str) -> Refusal:
         return Refusal(
@@ -60,7 +92,12 @@ class Admission:
         )
 
     def output_len(
-        self, ids: list[int], max_tokens: int | None, *, may_be_none: bool = False
+        self,
+        ids: list[int],
+        max_tokens: int | None,
+        limits: Limits = NO_LIMITS,
+        *,
+        may_be_none: bool = False,
     ) -> int:
         """New tokens allowed: max_tokens; else the default, or what the context leaves if less.
 
@@ -78,7 +115,7 @@ class Admission:
         if is_none:
             return 0
         if max_tokens is None:
-            return min(room, self.default_max_tokens or room)
+            return min([room, *self._defaults(limits)])
         if max_tokens < 1:
             raise Refusal("invalid_parameter", "max_tokens", f"{max_tokens} is less than 1")
         if max_tokens > room:
@@ -90,3 +127,16 @@ class Admission:
                 f"for the answer). Shorten the prompt, or ask for at most {room} new tokens.",
             )
         return int(max_tokens)
+
+
+def _smallest(tokens: int, limit: int | None) -> int:
+    return tokens if limit is None else min(tokens, limit)
+
+
+def _over_limit(prompt_tokens: str, most: int) -> Refusal:
+    return Refusal(
+        "context_length_exceeded",
+        "prompt",
+        f"This server takes prompts of at most {most} tokens for this model, and the prompt has "
+        f"{prompt_tokens}. Shorten the prompt.",
+    )

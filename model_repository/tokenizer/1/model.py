@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from admission import Admission, Refusal
+from admission import Admission, Limits, Refusal
 from executor_inputs import ExecutorInputs
 from guide_check import KIND_PARAM, MB, TEXT_PARAM, GuideCheck
 from plain_spans import PlainSpans
@@ -70,10 +70,16 @@ class TritonPythonModel:
     def _respond(self, request: Any) -> Any:
         try:
             self._check_guide(request)
-            ids = self._prompt_ids(request)
+            limits = Limits(
+                default_max_tokens=_limit(request, "default_max_tokens"),
+                prompt_tokens=_limit(request, "max_prompt_tokens"),
+            )
+            ids = self._prompt_ids(request, limits)
+            self._admission.check_prompt(len(ids), limits)
             output_len = self._admission.output_len(
                 ids,
                 _scalar(request, "max_tokens"),
+                limits,
                 may_be_none=bool(_scalar(request, "echo_prompt")),
             )
             bad_words = word_list(self._bad_words(request), self._encode_word)
@@ -96,23 +102,23 @@ class TritonPythonModel:
             return {}
         return self._executor_inputs.of(partial(_elements, request), prompt_tokens)
 
-    def _prompt_ids(self, request: Any) -> list[int]:
+    def _prompt_ids(self, request: Any, limits: Limits) -> list[int]:
         """text_input's tokens, then input_ids."""
         ids: list[int] = []
-        text, cut = _scalar(request, "text_input"), self._cut(request)
+        text, cut = _scalar(request, "text_input"), self._cut(request, limits)
         given = pb_utils.get_input_tensor_by_name(request, "input_ids")
         if cut is not None and text is not None and given is not None:
             raise Refusal("invalid_parameter", CUT_PARAM, "text and ids together are not cut")
         if text is not None:
             special = _scalar(request, "add_special_tokens")
             adds_special = special is None or bool(special)
-            ids += self._text_ids(request, text, cut, add_special_tokens=adds_special)
+            ids += self._text_ids(request, text, cut, limits, add_special_tokens=adds_special)
         if given is not None:
             given_ids = self._admission.checked_ids(given.as_numpy().ravel().tolist())
             ids += given_ids if cut is None else cut.of_ids(given_ids)
         return ids
 
-    def _cut(self, request: Any) -> PromptCut | None:
+    def _cut(self, request: Any, limits: Limits) -> PromptCut | None:
         """-1: to what leaves room for the answer."""
         tokens = _scalar(request, CUT_PARAM)
         if tokens is None:
@@ -120,7 +126,7 @@ class TritonPythonModel:
         if tokens < -1 or tokens == 0:
             raise Refusal("invalid_parameter", CUT_PARAM, f"{tokens} is less than 1, and not -1")
         if tokens == -1:
-            tokens = self._admission.prompt_room(_scalar(request, "max_tokens"))
+            tokens = self._admission.prompt_room(_scalar(request, "max_tokens"), limits)
         keeps_start = _scalar(request, "truncate_keeps_start")
         return PromptCut(tokens=int(tokens), keeps_start=bool(keeps_start))
 
@@ -148,10 +154,18 @@ class TritonPythonModel:
             raise Refusal("invalid_parameter", KIND_PARAM, "a guide needs its type")
 
     def _text_ids(
-        self, request: Any, text: bytes, cut: PromptCut | None, *, add_special_tokens: bool
+        self,
+        request: Any,
+        text: bytes,
+        cut: PromptCut | None,
+        limits: Limits,
+        *,
+        add_special_tokens: bool,
     ) -> list[int]:
         decoded = _decoded(text, "prompt")
-        encode = partial(self._encode, cut=cut, add_special_tokens=add_special_tokens)
+        encode = partial(
+            self._encode, cut=cut, limits=limits, add_special_tokens=add_special_tokens
+        )
         spans = pb_utils.get_input_tensor_by_name(request, "plain_spans")
         if spans is None:
             return encode(decoded)
@@ -159,14 +173,14 @@ class TritonPythonModel:
         return self._plain_spans.encode(decoded, spans.as_numpy().ravel().tolist(), encode, frame)
 
     def _encode(
-        self, decoded: str, *, cut: PromptCut | None, add_special_tokens: bool
+        self, decoded: str, *, cut: PromptCut | None, limits: Limits, add_special_tokens: bool
     ) -> list[int]:
         if cut is not None:
             return cut.of_text(self._tokenizer, decoded, add_special_tokens=add_special_tokens)
-        size = START_CHARACTERS_A_TOKEN * self._admission.context_length
+        size = START_CHARACTERS_A_TOKEN * self._admission.longest(limits)
         while size < len(decoded):  # ten megabytes would hold up everyone for half a minute
             start = self._tokenizer.encode(decoded[:size], add_special_tokens=False)
-            self._admission.check_start(len(start))
+            self._admission.check_start(len(start), limits)
             size *= 2
         encoding = self._tokenizer.encode(decoded, add_special_tokens=add_special_tokens)
         return list(encoding.ids)
@@ -186,6 +200,13 @@ def _may_be_pending(request: Any) -> bool:
 def _elements(request: Any, name: str) -> list[Any]:
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return [] if tensor is None else list(tensor.as_numpy().ravel().tolist())
+
+
+def _limit(request: Any, name: str) -> int | None:
+    limit = _scalar(request, name)
+    if limit is not None and limit < 1:
+        raise Refusal("invalid_parameter", name, f"{limit} is less than 1")
+    return None if limit is None else int(limit)
 
 
 def _scalar(request: Any, name: str) -> Any:

@@ -60,8 +60,8 @@ class Asking:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt")
         self._limits.check_priority(body)
-        facts = self._registry.known(body.model).facts
-        request = await self._constrained(completions.to_domain(body, facts, caller), body)
+        card = self._registry.known(body.model)
+        request = await self._constrained(completions.to_domain(body, card, caller), body)
         fingerprint = self._fingerprint(body.model)
         renderer = CompletionRenderer(body, request, fingerprint=fingerprint)
         return request, await self._extended(body, request, renderer)

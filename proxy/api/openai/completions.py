@@ -12,7 +12,7 @@ from proxy.api.openai.log_probs import KeptLogProbs, LogProbs
 from proxy.api.openai.usage import StreamUsage, usage_body
 from proxy.domain.completion import Answer, Completion
 from proxy.domain.events import Finished, OutputEvent, TextDelta
-from proxy.domain.model import ModelFacts
+from proxy.domain.model import ModelCard
 from proxy.domain.request import (
     GenerationRequest,
     Prompt,
@@ -20,28 +20,29 @@ from proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
+from proxy.domain.request_limits import smaller
 
 USUAL_TOKENS = 16  # as OpenAI's specification has it
 
 
-def to_domain(body: CompletionBody, facts: ModelFacts, caller: str) -> GenerationRequest:
-    """`facts`: of the model that it names."""
+def to_domain(body: CompletionBody, card: ModelCard, caller: str) -> GenerationRequest:
+    """`card`: of the model that it names."""
     return GenerationRequest(
         caller=caller,
         id=f"cmpl-{uuid.uuid4().hex}",
         prompt=_prompt(body.prompt, body.suffix),
-        max_tokens=_token_limit(body, facts),
+        max_tokens=_token_limit(body, card),
         best_of=body.best_of,
         echoes_prompt=bool(body.echo),
         **body.shared(body.logprobs),
     )
 
 
-def _token_limit(body: CompletionBody, facts: ModelFacts) -> int | None:
+def _token_limit(body: CompletionBody, card: ModelCard) -> int | None:
     """None for a default of the model's own, which its tokenizer knows and cuts to the context."""
-    if body.max_tokens is not None or facts.default_max_tokens is not None:
+    if body.max_tokens is not None or card.facts.default_max_tokens is not None:
         return body.max_tokens
-    return max(USUAL_TOKENS, body.min_tokens or 0)
+    return smaller(max(USUAL_TOKENS, body.min_tokens or 0), card.limits.max_tokens)
 
 
 def _prompt(given: str | list[str] | list[int] | list[list[int]], suffix: str | None) -> Prompt:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from proxy import parsers
 from proxy.api.openai.field_names import FIELD_NAMES
 from proxy.domain.model import ModelCard
+from proxy.domain.request_limits import smaller
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
+_INNER = {"limits"}  # no parameter of the caller's
 
 
 def model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:
@@ -28,8 +31,9 @@ def model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "parent": card.parent,
         "context_length": card.facts.context_length,
         "max_model_len": card.facts.context_length,  # as vLLM, SGLang and trtllm-serve call it
-        "max_output_tokens": card.facts.context_length,
+        "max_output_tokens": smaller(card.facts.context_length, card.limits.max_tokens),
+        "limits": asdict(card.limits),
         "tool_parser": families.tools,
         "reasoning_parser": families.reasoning,
-        "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities),
+        "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INNER),
     }

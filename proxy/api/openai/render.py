@@ -65,6 +65,8 @@ def _binding(request: EngineRequest, admitted: AdmittedPrompt, room: int, limit:
     binding = []
     if request.max_tokens is not None:
         binding.append(limit)
+    elif admitted.max_tokens == request.token_cap:
+        binding.append("max_output_tokens")
     elif admitted.max_tokens < room:
         binding.append("default_max_tokens")
     if admitted.max_tokens == room:

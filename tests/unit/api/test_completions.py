@@ -8,7 +8,8 @@ import pytest
 
 from proxy.api.openai.bodies import CompletionBody
 from proxy.api.openai.completions import to_domain
-from tests.doubles.engine import FACTS
+from proxy.domain.request_limits import RequestLimits
+from tests.doubles.engine import CARD, FACTS
 
 OWN = replace(FACTS, default_max_tokens=40)
 
@@ -28,4 +29,10 @@ OWN = replace(FACTS, default_max_tokens=40)
 )
 def test_without_a_limit_it_has_the_models_own_or_openais(fields, facts, limit):
     body = CompletionBody.model_validate({"model": "demo", "prompt": "hi", **fields})
-    assert to_domain(body, facts, "somebody").max_tokens == limit
+    assert to_domain(body, replace(CARD, facts=facts), "somebody").max_tokens == limit
+
+
+def test_openais_default_is_cut_to_the_models_limit():
+    body = CompletionBody.model_validate({"model": "demo", "prompt": "hi"})
+    card = replace(CARD, limits=RequestLimits(max_tokens=10))
+    assert to_domain(body, card, "somebody").max_tokens == 10

@@ -196,6 +196,21 @@ def test_limits_of_tokens_hold_for_all_rounds_together():
     assert (second.max_tokens, second.thinking_budget, second.sampling.min_tokens) == (3, 1, 2)
 
 
+def test_an_operators_limit_holds_for_all_rounds_together():
+    answers = Answers(called(OSLO), said("Cold."))
+    tools = ScriptedTools({"weather": "-3"})
+    events_of(answers, tools, asked(token_cap=40, prompt_cap=9))
+    capped = [(one.max_tokens, one.token_cap, one.prompt_cap) for one in answers.requests]
+    assert capped == [(None, 40, 9), (None, 35, None)], "results are not the caller's prompt"
+
+
+def test_at_an_operators_limit_nothing_is_run():
+    answers, tools = Answers(called(OSLO)), ScriptedTools()
+    completion = fold(events_of(answers, tools, asked(token_cap=5)))
+    assert completion.reason is FinishReason.LENGTH
+    assert not tools.asked
+
+
 def test_where_no_token_is_left_nothing_is_run():
     answers, tools = Answers(called(NOW), said("ok")), ScriptedTools()
     whole = fold(events_of(answers, tools, asked(max_tokens=5)))

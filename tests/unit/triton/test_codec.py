@@ -45,6 +45,19 @@ def test_only_what_was_said_is_sent():
     assert message.parameters["triton_enable_empty_final_response"].bool_param
 
 
+def test_an_operators_limits_go_to_the_tokenizer():
+    asked = request(text="hi", token_cap=9, prompt_cap=40)
+    assert asked.asks_for == {"limits"}
+    for message in (codec.encode(asked), codec.encode_admission(asked)):
+        sent = tensors(message)
+        assert (sent["default_max_tokens"], sent["max_prompt_tokens"]) == ([9], [40])
+
+
+def test_the_rest_of_an_answer_has_the_rest_of_its_limit_and_no_limit_of_the_prompt():
+    rest = request(text="hi", token_cap=9, prompt_cap=40).continued(" and more", 4, None)
+    assert (rest.max_tokens, rest.token_cap, rest.prompt_cap) == (None, 5, None)
+
+
 def test_an_adapter_goes_to_its_models_ensemble_with_its_name():
     adapter = replace(CARD, name="sql", parent="demo")
     message = codec.encode(replace(request(text="hi"), model=adapter))

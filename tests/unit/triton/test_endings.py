@@ -56,6 +56,9 @@ def reasons(chunks, *, separate_end=False, default=None, **fields) -> list[Finis
         ([(7,) * 27], {}, STOP),
         ([(7,) * 5], {"default": 5}, LENGTH),
         ([(7,) * 28], {"default": 50}, LENGTH),
+        ([(7,) * 5], {"token_cap": 5}, LENGTH),
+        ([(7,) * 5], {"token_cap": 5, "default": 9}, LENGTH),
+        ([(7,) * 5], {"token_cap": 9}, STOP),
     ],
 )
 @pytest.mark.parametrize("separate_end", [False, True])

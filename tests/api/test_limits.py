@@ -1,0 +1,150 @@
+"""The operator's limits on one request, on every route; the lower of two holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from proxy.domain.model import CAPABILITIES
+from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+CHAT_BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
+TEXT_BODY = {"model": "demo", "prompt": "hi"}
+LIMITS = {"max_output_tokens": 10, "max_n": 2, "max_best_of": 3, "max_prompt_tokens": 40}
+
+
+def models_file(folder: Path, **limits: int) -> Path:
+    path = folder / "limits.yaml"
+    path.write_text(yaml.safe_dump({"models": {"demo": {"weights": "w", "limits": limits}}}))
+    return path
+
+
+def error_of(response) -> dict[str, Any]:
+    assert response.status_code == 400, response.text
+    return response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "param", "given", "most"),
+    [
+        (CHAT, "max_tokens", 11, 10),
+        (CHAT, "max_completion_tokens", 11, 10),
+        (CHAT, "min_tokens", 11, 10),
+        (CHAT, "n", 3, 2),
+        (TEXT, "max_tokens", 11, 10),
+        (TEXT, "min_tokens", 17, 10),
+        (TEXT, "n", 3, 2),
+        (TEXT, "best_of", 4, 3),
+    ],
+)
+def test_more_than_a_limit_is_refused_with_field_value_and_limit(serve, path, param, given, most):
+    engine = ScriptedEngine(deltas("a"))
+    body = CHAT_BODY if path == CHAT else TEXT_BODY
+    error = error_of(serve(engine, **LIMITS).post(path, json={**body, param: given}))
+    assert (error["param"], error["code"]) == (param, "invalid_parameter")
+    assert error["message"].startswith(f"Invalid value for '{param}': {given}. ")
+    assert f"at most {most} for" in error["message"]
+    assert not engine.requests
+
+
+def test_a_stream_is_refused_before_it_begins(serve):
+    client = serve(ScriptedEngine(deltas("a")), **LIMITS)
+    error = error_of(client.post(CHAT, json={**CHAT_BODY, "n": 3, "stream": True}))
+    assert error["param"] == "n"
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        (CHAT, {"max_tokens": 10, "n": 2, "min_tokens": 10}),
+        (TEXT, {"max_tokens": 10, "n": 2, "best_of": 3}),
+    ],
+)
+def test_what_the_limits_allow_passes_unchanged(serve, path, fields):
+    engine = ScriptedEngine(deltas("a"))
+    body = CHAT_BODY if path == CHAT else TEXT_BODY
+    response = serve(engine, **LIMITS).post(path, json={**body, **fields})
+    assert response.status_code == 200, response.text
+    assert {(asked.max_tokens, asked.token_cap) for asked in engine.requests} == {(10, None)}
+
+
+@pytest.mark.parametrize("path", [CHAT, "/chat/json", "/chat/stream", "/chat/sse"])
+def test_without_max_tokens_the_tokenizer_cuts_the_default(serve, path):
+    engine = ScriptedEngine(deltas("a"))
+    assert serve(engine, **LIMITS).post(path, json=CHAT_BODY).status_code == 200
+    (asked,) = engine.requests
+    assert (asked.max_tokens, asked.token_cap, asked.prompt_cap) == (None, 10, 40)
+
+
+def test_without_limits_nothing_is_sent(serve):
+    engine = ScriptedEngine(deltas("a"))
+    serve(engine).post(CHAT, json=CHAT_BODY)
+    (asked,) = engine.requests
+    assert (asked.max_tokens, asked.token_cap, asked.prompt_cap) == (None, None, None)
+    assert "limits" not in asked.asks_for
+
+
+def test_a_socket_obeys_them(serve):
+    with serve(ScriptedEngine(), **LIMITS).websocket_connect(f"{CHAT}/ws") as socket:
+        socket.send_text(json.dumps({**CHAT_BODY, "max_tokens": 11}))
+        assert socket.receive_json()["error"]["param"] == "max_tokens"
+
+
+def test_a_rendered_chat_tells_what_sets_its_limit(serve):
+    client = serve(ScriptedEngine(), **LIMITS)
+    answer = client.post(f"{CHAT}/render", json=CHAT_BODY).json()
+    assert (answer["max_tokens"], answer["limited_by"]) == (10, ["max_output_tokens"])
+    assert error_of(client.post(f"{CHAT}/render", json={**CHAT_BODY, "n": 3}))["param"] == "n"
+
+
+def test_tokenize_counts_what_a_generation_would_take(serve):
+    client = serve(ScriptedEngine(), **LIMITS)
+    assert client.post("/tokenize", json={"prompt": "x" * 39}).json()["count"] == 40
+    error = error_of(client.post("/tokenize", json={"prompt": "x" * 40}))
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "prompt")
+
+
+@pytest.mark.parametrize(("mine", "most"), [(5, 5), (20, 10), (None, 10)])
+def test_the_lower_of_settings_and_models_yaml_holds(serve, tmp_path, mine, most):
+    limits = {} if mine is None else {"max_tokens": mine}
+    client = serve(
+        ScriptedEngine(deltas("a")), models_file=models_file(tmp_path, **limits), **LIMITS
+    )
+    error = error_of(client.post(CHAT, json={**CHAT_BODY, "max_tokens": 11}))
+    assert f"at most {most} for" in error["message"]
+    model = client.get("/v1/models/demo").json()
+    assert model["max_output_tokens"] == most
+    assert model["limits"] == {"max_tokens": most, "n": 2, "best_of": 3, "prompt_tokens": 40}
+
+
+def test_models_tell_no_limits_where_there_are_none(serve):
+    model = serve(ScriptedEngine()).get("/v1/models/demo").json()
+    assert model["limits"] == dict.fromkeys(["max_tokens", "n", "best_of", "prompt_tokens"])
+    assert model["max_output_tokens"] == 128
+    assert "limits" not in model["capabilities"]
+
+
+def test_a_model_whose_tokenizer_knows_no_limits_is_not_served_without_them(serve):
+    catalog = FixedCatalog(capabilities=CAPABILITIES - {"limits"})
+    counts = {"max_n": 2, "max_best_of": 2}  # these are the proxy's own
+    assert serve(ScriptedEngine(), catalog, **counts).get("/health/ready").status_code == 200
+    response = serve(ScriptedEngine(), catalog, max_prompt_tokens=40).get("/health/ready")
+    assert response.status_code == 503
+    assert "held to its limits" in response.text
+
+
+def test_an_answer_with_log_probabilities_stays_below_the_limit(serve):
+    engine = ScriptedEngine(deltas("a"))
+    client = serve(engine, max_output_tokens=10, max_log_probs=5_000)
+    fields = {"logprobs": True, "top_logprobs": 20}
+    client.post(CHAT, json={**CHAT_BODY, **fields})
+    client = serve(engine, max_output_tokens=10, max_log_probs=42)
+    client.post(CHAT, json={**CHAT_BODY, **fields})
+    first, second = engine.requests
+    assert (first.max_tokens, first.token_cap) == (None, 10)
+    assert second.max_tokens == 2
