@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from proxy.access.admission import Admission
 from proxy.access.guide_trials import GuideTrials
@@ -21,6 +20,7 @@ from proxy.domain.model import ModelCard
 from proxy.domain.request import GenerationRequest
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.server_tools import ToolRunner
+from proxy.domain.watcher import RequestWatch, Watcher
 from proxy.generation import Generation, Means
 from proxy.preparation import Preparation
 from proxy.registry import Registry
@@ -32,12 +32,6 @@ from proxy.structured.blame import blamed
 from proxy.structured.checker import Checker
 from proxy.time_limits import TimeLimits
 from proxy.timing import Stopwatch
-
-
-class Watcher(Protocol):
-    """Sees the events of a request go by; telemetry's side of the service."""
-
-    def watch(self, request: GenerationRequest, card: ModelCard, events: Events) -> Events: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +88,8 @@ class Service:
         """
         card = self._registry.card(request.model)
         request = offered(request, card)
-        events = self._events(request, card, delivery or Delivery())
-        return self._watcher.watch(request, card, events)
+        watch = self._watcher.begin(request, card)
+        return watch.events(self._events(request, card, delivery or Delivery(), watch))
 
     async def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
@@ -105,7 +99,11 @@ class Service:
             return await self._preparation(card).engine_request(request)
 
     async def _events(
-        self, request: GenerationRequest, card: ModelCard, delivery: Delivery
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        delivery: Delivery,
+        watch: RequestWatch,
     ) -> Events:
         delivery.unenforced = checks.untold(request.constraint, card)
         is_held = not delivery.is_live or request.constraint is not None
@@ -116,7 +114,7 @@ class Service:
         with self._access.admission.permits(card, count), self._holding(is_held) as held:
             preparation = self._preparation(card)
             await self._admit(request, parts[0], preparation)
-            generation = Generation(card, delivery, preparation, held, self._means)
+            generation = Generation(card, delivery, preparation, held, watch, self._means)
             async with aclosing(generation.events(request, parts)) as events:
                 async for event in events:
                     yield stopwatch.seen(event)

@@ -25,6 +25,7 @@ CAPABILITIES = frozenset(
         "priority",
         "cache_salt",
         "lora",
+        "queue_time",
     }
 )
 
