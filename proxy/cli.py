@@ -56,6 +56,7 @@ def serve(
     """Build what is missing, start tritonserver and the proxy."""
     from proxy.launch import choice, machine, ports, run, secret
 
+    _warn_of_misspelt_variables()
     say = _say("serve")
     settings = _settings(
         host=host,
@@ -87,6 +88,7 @@ def triton(
     """Build what is missing and run only tritonserver, until Ctrl-C."""
     from proxy.launch import choice, run
 
+    _warn_of_misspelt_variables()
     say = _say("triton")
     settings = _settings(
         triton_grpc_port=triton_grpc_port,
@@ -118,6 +120,7 @@ def proxy(
     from proxy import policy
     from proxy.launch import ports, run
 
+    _warn_of_misspelt_variables()
     settings = _settings(
         triton_url=triton, host=host, port=port, workers=workers, models_file=models_file
     )
@@ -146,6 +149,7 @@ def build(
     """Turn the weights that models.yaml names into Triton models under artifacts/."""
     from proxy.launch import building, machine
 
+    _warn_of_misspelt_variables()
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
     if tensorrt_llm is not None and not dry_run:
         raise LaunchError("--tensorrt-llm goes with --dry-run: a build takes the installed one")
@@ -233,6 +237,16 @@ def _settings(**overrides: Any) -> Settings:
     given = {name: value for name, value in overrides.items() if value is not None}
     other = {OTHER_NAMES[name]: given[name] for name in OTHER_NAMES if name in given}
     return Settings(**given, **other)
+
+
+def _warn_of_misspelt_variables() -> None:
+    """A line for each. Their values are not shown: one may be a secret."""
+    from proxy.misspelt import misspelt
+    from proxy.settings import Settings, environment
+
+    names = [name.upper() for name in Settings.model_fields]
+    for name, meant in misspelt(environment(), names):
+        typer.echo(f"warning: {name} is no setting and has no effect: is it {meant}?", err=True)
 
 
 def _models(settings: Settings) -> ModelsFile:

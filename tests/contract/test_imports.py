@@ -34,7 +34,7 @@ LAYERS = [
     },
     {"proxy.telemetry", "proxy.readiness", "proxy.generation", "proxy.service"},
     {"proxy.api"},
-    {"proxy.app", "proxy.policy", "proxy.settings"},
+    {"proxy.app", "proxy.misspelt", "proxy.policy", "proxy.settings"},
     {"proxy.launch"},
     {"proxy.cli"},
 ]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Barrier
 
 import grpc
+import httpx
 import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2_grpc
@@ -19,6 +22,8 @@ from proxy.domain.model import ModelCard
 from proxy.domain.request import Sampling
 from proxy.triton import codec
 from tests.doubles.engine import FACTS
+from tests.fixtures.stack import eventually
+from tests.server.conftest import ROWS
 
 GREEDY = Sampling(temperature=0.0)
 PROMPT = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
@@ -186,6 +191,54 @@ def test_a_prompt_that_begins_like_an_earlier_one_is_prefilled_from_the_cache(as
     salted = ask(text, max_tokens=2, cache_salt="another tenant")
     assert first["num_cached_tokens"] == salted["num_cached_tokens"] == [0]
     assert again["num_cached_tokens"][0] >= first["num_input_tokens"][0] - 32
+
+
+def test_the_engine_and_the_proxy_call_a_model_by_one_name(stack, client):
+    served = {model.id for model in client.models.list()}
+    text = httpx.get(f"http://127.0.0.1:{stack.triton_metrics_port}/metrics").text
+    labelled = set(re.findall(r'^engine_\w+\{model="([^"]+)"', text, re.MULTILINE))
+    assert labelled == served
+
+
+def test_what_waits_for_a_row_is_logged_as_queueing(stack, client):
+    """All rows are taken; the request that comes then waits at least as long as we watch it."""
+
+    def is_waiting() -> bool:
+        return stack.engine("endless")["requests_waiting"] == 1
+
+    stack.settled_engine("endless")
+    with ExitStack() as rows, ThreadPoolExecutor(1) as pool:
+        for _ in range(ROWS):
+            body = {"model": "endless", "prompt": "x", "max_tokens": 4_000, "stream": True}
+            stream = rows.enter_context(client.completions.create(**body))
+            next(iter(stream))
+        late = pool.submit(client.completions.create, model="endless", prompt="x", max_tokens=2)
+        eventually(is_waiting, 30, "the ninth waits")
+        seen_at = time.monotonic()
+        eventually(lambda: time.monotonic() - seen_at > 0.3, 30, "it has waited")
+        waited_ms = (time.monotonic() - seen_at) * 1000
+        rows.close()
+        answer = late.result()
+    assert answer.usage.completion_tokens == 2
+    line = eventual_line(stack, answer.id)
+    assert waited_ms <= line["queue_ms"] <= line["duration_ms"]
+    total_ms = line["queue_ms"] + line["inference_ms"]
+    assert total_ms <= line["duration_ms"] + 0.2
+    text = httpx.get(f"{stack.url}/metrics").text
+    assert 'proxy_queue_time_seconds_count{model="endless"}' in text
+    assert 'proxy_inter_token_latency_seconds_count{model="endless"}' in text
+
+
+def eventual_line(stack, request_id: str) -> dict:
+    """The log line of a request, which is written after its answer."""
+
+    def found() -> list[dict]:
+        text = stack.log.read_text().splitlines()
+        lines = [json.loads(line) for line in text if line.startswith("{")]
+        return [line for line in lines if line.get("id") == request_id.partition("-")[2]]
+
+    eventually(found, 10, f"a log line of {request_id}")
+    return found()[0]
 
 
 def test_streams_decode_together_and_the_numbers_say_so(stack, ask):

@@ -75,6 +75,19 @@ def test_a_wrong_setting_is_named(capfd):
     assert "PORT=70000" in refused(capfd, "serve", "--port", "70000")
 
 
+@pytest.mark.parametrize("command", ["serve", "triton", "proxy", "build"])
+def test_a_misspelt_variable_is_named_at_the_start(capfd, folder, monkeypatch, command):
+    monkeypatch.setenv("TRITON_GPRC_PORT", "a-secret")
+    monkeypatch.setenv("WORKERS", "0")  # ends the start
+    status, _, err = run(capfd, command)
+    warning, error = err.splitlines()
+    assert warning.startswith("warning: TRITON_GPRC_PORT is no setting")
+    assert warning.endswith("is it TRITON_GRPC_PORT?")
+    assert "a-secret" not in err
+    assert error.startswith("error: WORKERS=0")
+    assert status == 1
+
+
 def test_a_wrong_models_file_is_named(capfd, folder):
     (folder / "models.yaml").write_text("models: {a: {wights: x}}")
     err = refused(capfd, "models", "--models-file", folder / "models.yaml")
