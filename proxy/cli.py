@@ -72,7 +72,7 @@ def serve(
     _check_secrets(settings)
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
-    models = _ready_to_start(settings, say)
+    settings, models = _ready_to_start(settings, say)
     server = choice.server(settings, models)
     _loop(run.together(settings, server, sock, model=_example(models), say=say))
 
@@ -97,7 +97,7 @@ def triton(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     )
-    models = _ready_to_start(settings, say)
+    settings, models = _ready_to_start(settings, say)
     if settings.triton_secret is None:
         say(
             "TRITON_SECRET is not set: a proxy in another process cannot list this Triton's "
@@ -147,7 +147,7 @@ def build(
     ] = None,
 ) -> None:
     """Turn the weights that models.yaml names into Triton models under artifacts/."""
-    from proxy.launch import building, machine
+    from proxy.launch import building, machine, own_artifacts
 
     _warn_of_misspelt_variables()
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
@@ -156,17 +156,19 @@ def build(
     if dry_run:
         building.show(settings, _models(settings), model or (), tensorrt_llm, typer.echo)
         return
+    found, say = _models(settings), _say("build")
+    settings = own_artifacts.settled(settings, found, say)
     machine.require(*machine.room(settings))
-    building.build(settings, _models(settings), model or (), _say("build"))
+    building.build(settings, found, model or (), say)
 
 
 @app.command()
 def models(models_file: Models = None, artifacts_dir: Artifacts = None) -> None:
     """Show the models of models.yaml and whether each is built."""
-    from proxy.launch import tables
+    from proxy.launch import own_artifacts, tables
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
-    tables.show_models(_models(settings), settings.artifacts_dir)
+    tables.show_models(_models(settings), own_artifacts.place(settings))
 
 
 @app.command()
@@ -275,14 +277,16 @@ def _check_secrets(settings: Settings) -> None:
             raise LaunchError(str(error)) from None
 
 
-def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> ModelsFile:
-    """Checks the machine and builds what is stale."""
-    from proxy.launch import building, machine
+def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, ModelsFile]:
+    """Checks the machine and builds what is stale. The settings name the folder of the build."""
+    from proxy.launch import building, machine, own_artifacts
 
-    machine.require(*machine.runtime(), *machine.room(settings), *machine.triton_ports(settings))
+    machine.require(*machine.runtime(), *machine.triton_ports(settings))
     models = _models(settings)
+    settings = own_artifacts.settled(settings, models, say)
+    machine.require(*machine.room(settings))
     building.build(settings, models, (), say)
-    return models
+    return settings, models
 
 
 def _example(models: ModelsFile) -> str:
