@@ -122,7 +122,9 @@ def test_keys_of_lists_and_of_the_default_runtime_are_known_too(tmp_path):
 
 def test_a_key_that_is_like_no_other_is_answered_with_those_there_are(tmp_path):
     message = refused(tmp_path, "models:\n  m: {weights: w, gpu: {}}\n")
-    assert message.startswith("models.yaml:2: models.m.gpu: unknown key: it must be one of weights, ")
+    assert message.startswith(
+        "models.yaml:2: models.m.gpu: unknown key: it must be one of weights, "
+    )
     assert "onnx" in message
 
 

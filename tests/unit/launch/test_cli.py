@@ -206,6 +206,8 @@ def test_a_dry_run_says_the_commands_of_another_version(capfd, folder):
     status, out, _ = run(capfd, *given, "--dry-run", "--tensorrt-llm", "1.2.1")
     assert status == 0
     assert "--qformat fp8" in out
+    assert "# memory of a GPU: " in out
+    assert "for the KV cache: about " in out
     assert not (folder / "a").exists()
     _, _, err = run(capfd, *given, "--dry-run", "--tensorrt-llm", "0.16.0")
     assert "0.16.0 is too old" in loading_failure(err)
