@@ -24,22 +24,48 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="triton-openai",
-    help="An OpenAI-compatible front for Triton, and the model repository behind it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-Host = Annotated[str | None, typer.Option(help="Address the proxy listens on.")]
-Port = Annotated[int | None, typer.Option(help="Port the proxy listens on.")]
-GrpcPort = Annotated[int | None, typer.Option(help="gRPC port of the tritonserver.")]
-HttpPort = Annotated[
-    int | None, typer.Option(help="HTTP port of the tritonserver.", show_default="off")
+
+def _option(text: str, variable: str, default: str) -> Any:
+    """The variable is read by `settings` alone; without it the default holds."""
+    return typer.Option(help=f"{text} Variable: {variable}.", show_default=default)
+
+
+Host = Annotated[str | None, _option("Address the proxy listens on.", "HOST", "127.0.0.1")]
+Port = Annotated[int | None, _option("Port the proxy listens on.", "PORT", "9000")]
+GrpcPort = Annotated[
+    int | None, _option("gRPC port of the tritonserver.", "TRITON_GRPC_PORT", "8001")
 ]
-MetricsPort = Annotated[int | None, typer.Option(help="Metrics port of the tritonserver.")]
-Workers = Annotated[int | None, typer.Option(help="Processes of the proxy.", show_default="1")]
-Models = Annotated[Path | None, typer.Option(help="Models file.", show_default="models.yaml")]
-Artifacts = Annotated[Path | None, typer.Option(help="Build folder.", show_default="artifacts")]
+HttpPort = Annotated[
+    int | None, _option("HTTP port of the tritonserver.", "TRITON_HTTP_PORT", "off")
+]
+MetricsPort = Annotated[
+    int | None, _option("Metrics port of the tritonserver.", "TRITON_METRICS_PORT", "8002")
+]
+Workers = Annotated[int | None, _option("Processes of the proxy.", "WORKERS", "1")]
+Models = Annotated[Path | None, _option("Models file.", "MODELS_FILE", "models.yaml")]
+Artifacts = Annotated[Path | None, _option("Build folder.", "ARTIFACTS_DIR", "artifacts")]
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        from proxy.version import VERSION
+
+        typer.echo(f"triton-openai {VERSION}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Every other setting is a variable: see README.md, or proxy/settings.py.")
+def _every_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """An OpenAI-compatible front for Triton, and the model repository behind it."""
 
 
 @app.command()
@@ -109,7 +135,12 @@ def triton(
 @app.command()
 def proxy(
     triton: Annotated[
-        str | None, typer.Option(help="grpc://host:port of any Triton; grpcs:// for TLS.")
+        str | None,
+        _option(
+            "grpc://host:port of any Triton; grpcs:// for TLS.",
+            "TRITON_URL",
+            "grpc://127.0.0.1:8001",
+        ),
     ] = None,
     host: Host = None,
     port: Port = None,

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
-from proxy.cli import explain, main
+from proxy.cli import app, explain, main
 from proxy.launch import announcement
+from proxy.settings import Settings
+from proxy.version import VERSION
 from tests.fixtures.published import config
+from tests.fixtures.stack import ROOT
 
 MODELS = "models:\n  small: {weights: weights, aliases: [tiny]}\n"
 
@@ -56,6 +61,32 @@ def test_help_names_every_command(capfd):
     status, out, _ = run(capfd, "--help")
     assert status == 0
     assert all(name in out for name in ("serve", "build", "triton", "proxy", "models", "doctor"))
+
+
+def test_the_version_is_that_of_the_package(capfd):
+    status, out, _ = run(capfd, "--version")
+    project = (ROOT / "pyproject.toml").read_text()
+    assert (status, out) == (0, f"triton-openai {VERSION}\n")
+    assert 'version = {attr = "proxy.version.VERSION"}' in project
+    assert re.fullmatch(r"\d+\.\d+\.\d+", VERSION)
+
+
+@pytest.mark.parametrize("command", ["serve", "triton", "proxy", "build", "models", "doctor"])
+def test_help_names_each_options_variable_and_default(command):
+    options = typer.main.get_command(app).commands[command].params
+    fields = Settings.model_fields
+    named = 0
+    for option in options:
+        variable = re.search(r"Variable: ([A-Z_]+)\.$", option.help or "")
+        if variable is None:
+            continue
+        named += 1
+        default = fields[variable[1].lower()].default
+        shown = {None: "off"}.get(default, str(default))
+        if variable[1] == "TRITON_URL":
+            shown = f"grpc://127.0.0.1:{fields['triton_grpc_port'].default}"
+        assert option.show_default == shown, option.name
+    assert named >= 2
 
 
 @pytest.mark.parametrize("command", ["serve", "proxy"])
