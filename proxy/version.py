@@ -1,4 +1,4 @@
-"""The version of this project. pyproject.toml reads it from here."""
+"""The version of this project, which is that of pyproject.toml."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def eventual_line(stack, request_id: str) -> dict:
     def found() -> list[dict]:
         text = stack.log.read_text().splitlines()
         lines = [json.loads(line) for line in text if line.startswith("{")]
-        return [line for line in lines if line.get("id") == request_id.partition("-")[2]]
+        return [line for line in lines if line.get("id") == request_id]
 
     eventually(found, 10, f"a log line of {request_id}")
     return found()[0]
