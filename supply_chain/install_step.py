@@ -21,45 +21,51 @@ from pathlib import Path
 
 EVERY_S = 10.0
 STEPS = 3
-# Of files, when it is installed, in MB; tests/unit/supply_chain compares the lock's.
+# To download, and on the disk, in MB; tests/unit/supply_chain compares the lock's.
 # torch is its CPU build's; that of CUDA brings some 4,000 more.
-MEGABYTES = {"torch": 740, "requirements.lock": 1040}
+MEGABYTES = {"torch": (190, 740), "requirements.lock": (240, 1040)}
 # What most homes' lines and disks need for a MB of it: a third of that to download.
 SECONDS_A_MEGABYTE = 0.06
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """`megabytes`: of files, about; None where nobody knows."""
+    """`download_mb`, `installed_mb`: about; None where nobody knows."""
 
     number: int
     name: str
-    megabytes: int | None
+    download_mb: int | None
+    installed_mb: int | None
 
     @classmethod
     def named(cls, number: int, name: str, *, has_cuda: bool) -> Step:
         """`name`: such as torch==2.13.0."""
-        known = MEGABYTES.get(name.partition("==")[0])
-        return cls(number=number, name=name, megabytes=None if has_cuda else known)
+        known = None if has_cuda else MEGABYTES.get(name.partition("==")[0])
+        download_mb, installed_mb = known or (None, None)
+        return cls(number=number, name=name, download_mb=download_mb, installed_mb=installed_mb)
 
     def beginning(self) -> str:
-        if self.megabytes is None:
-            size = "740 MB (CPU) to 5 GB (CUDA), some minutes"
-        else:
-            size = f"{self.megabytes} MB, about {_span(self.megabytes * SECONDS_A_MEGABYTE)}"
+        size = "CPU build 740 MB, CUDA build up to 5 GB: some minutes"
+        if self.installed_mb is not None:
+            spent = _span(self.installed_mb * SECONDS_A_MEGABYTE)
+            size = (
+                f"{self.download_mb} MB to download, {self.installed_mb} MB on disk: about {spent}"
+            )
         return f"step {self.number}/{STEPS}: installing {self.name} ({size})"
 
-    def progress(self, elapsed_s: float, downloaded: int, installed: int) -> str:
-        """`downloaded`, `installed`: bytes. What is downloaded is unpacked, and then removed."""
-        done_mb = installed / 1e6
-        parts = [f"{self.name}: {_span(elapsed_s)}", f"{downloaded / 1e6:.0f} MB downloaded"]
-        if self.megabytes is None:
-            return ", ".join([*parts, f"{done_mb:.0f} MB installed"])
-        parts.append(f"{done_mb:.0f} of about {self.megabytes} MB installed")
-        if 0 < done_mb < self.megabytes:
-            left_s = elapsed_s * (self.megabytes / done_mb - 1)
-            parts.append(f"about {_span(left_s)} left")
-        return ", ".join(parts)
+    def downloading(self, elapsed_s: float, downloaded: int) -> str:
+        total = "" if self.download_mb is None else f" of about {self.download_mb}"
+        return f"{self.name}: {_span(elapsed_s)}, {downloaded / 1e6:.0f}{total} MB downloaded"
+
+    def unpacking(self, elapsed_s: float, unpacking_s: float, installed: int) -> str:
+        """`unpacking_s`: since the first file was there."""
+        done_mb, total_mb = installed / 1e6, self.installed_mb
+        if total_mb is None:
+            return f"{self.name}: {_span(elapsed_s)}, {done_mb:.0f} MB installed"
+        said = f"{self.name}: {_span(elapsed_s)}, {done_mb:.0f} of about {total_mb} MB installed"
+        if done_mb >= total_mb or not unpacking_s:
+            return said
+        return f"{said}, about {_span(unpacking_s * (total_mb / done_mb - 1))} left"
 
 
 def _span(seconds: float) -> str:
@@ -90,11 +96,16 @@ def watch(
         is_over: waits so many seconds, or until the command has ended; whether it has.
         measured: bytes downloaded and installed.
     """
-    began, before = time.monotonic(), 0
+    began, before, first_at = time.monotonic(), 0, 0.0
     while not is_over(EVERY_S):
-        downloaded, installed = measured()
-        line = step.progress(time.monotonic() - began, downloaded, installed)
-        yield f"{line}; compiling what is there" if installed == before > 0 else line
+        now, (downloaded, installed) = time.monotonic(), measured()
+        if not installed:
+            yield step.downloading(now - began, downloaded)
+        elif installed == before:
+            yield f"{step.name}: {_span(now - began)}, compiling what is there"
+        else:
+            first_at = first_at or now - EVERY_S
+            yield step.unpacking(now - began, now - first_at, installed)
         before = installed
 
 
