@@ -1,7 +1,8 @@
-# From a fresh clone: `make serve`. Every target makes .venv from requirements.lock first.
+# From a fresh clone: `make serve`. Every target makes $(VENV) from requirements.lock first.
 #
 #   PYTHON           the interpreter for .venv (3.10 to 3.12); found on PATH if not set
 #   TORCH_INDEX_URL  another package index for torch: PyTorch's own has a small CPU build
+#   VENV             the environment's folder, .venv if not set
 #   MODEL_PATH       one model folder to serve instead of models.yaml
 #   HOST, PORT, TRITON_GRPC_PORT, ...   any setting of proxy/settings.py
 
@@ -11,23 +12,23 @@ TORCH := torch==2.13.0
 NEEDED_GB := 6
 PYTEST ?=
 
-VENV := $(CURDIR)/.venv
+VENV := .venv
 RUN := "$(VENV)/bin/python" -m
 
 .PHONY: serve build doctor check test fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-serve: .venv/.installed
+serve: $(VENV)/.installed
 	@exec $(RUN) proxy.cli serve
 
-build: .venv/.installed
+build: $(VENV)/.installed
 	@exec $(RUN) proxy.cli build
 
-doctor: .venv/.installed
+doctor: $(VENV)/.installed
 	@exec $(RUN) proxy.cli doctor
 
-check: .venv/.installed
+check: $(VENV)/.installed
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy --strict proxy build_engines
@@ -41,7 +42,7 @@ test: check
 # each costs the proxy; ends with an error if one costs too much. `make test` runs a few seconds.
 FUZZ_SECONDS ?= 600
 
-fuzz: .venv/.installed
+fuzz: $(VENV)/.installed
 	@$(RUN) tests.fuzz $(FUZZ_SECONDS)
 	@exec $(RUN) tests.fuzz.cost $(FUZZ_SECONDS)
 
@@ -49,50 +50,50 @@ fuzz: .venv/.installed
 # running server of this machine; without it, one is started and stopped.
 HOSTILE_URL ?=
 
-hostile: .venv/.installed
+hostile: $(VENV)/.installed
 	@exec $(RUN) tests.hostile.report $(HOSTILE_URL)
 
 # Five minutes of the same attacks, 20 requests a second, beside 16 honest streams.
-siege: .venv/.installed
+siege: $(VENV)/.installed
 	@exec $(RUN) tests.hostile.siege --baseline $(HOSTILE_URL)
 
 # Twenty answers of each model to every schema of the JSON Schema test suite. Minutes.
-schemas: .venv/.installed
+schemas: $(VENV)/.installed
 	@SCHEMA_ANSWERS=20 exec $(RUN) pytest tests/models/test_schema_corpus.py
 
 # The demo model: train it again from nothing (resumes by itself), or measure the shipped one.
-train-demo: .venv/.installed
+train-demo: $(VENV)/.installed
 	@$(RUN) build_engines.demo train --threads 1
 	@$(RUN) build_engines.demo export
 	@$(RUN) build_engines.demo curve
 
-eval-demo: .venv/.installed
+eval-demo: $(VENV)/.installed
 	@exec $(RUN) build_engines.demo eval
 
 # What a token costs between the engine and the client; BENCH_SHORT=1 only shows that it works.
-bench: .venv/.installed
+bench: $(VENV)/.installed
 	@exec $(RUN) tests.bench.front
 
 # With `make serve` running beside it.
-bench-ttft: .venv/.installed
+bench-ttft: $(VENV)/.installed
 	@exec $(RUN) tests.bench.ttft
 
 # CPU a message, of both transports of token streams; a peer of its own stands in for Triton.
-bench-transport: .venv/.installed
+bench-transport: $(VENV)/.installed
 	@exec $(RUN) tests.bench.transport
 
 # In-flight batching in figures; starts and stops a server of its own. Minutes.
-bench-engine: .venv/.installed
+bench-engine: $(VENV)/.installed
 	@exec $(RUN) tests.bench.engine
 
 # After a change of a version in requirements.lock: asks pip's index for the hashes of its files.
-lock-hashes: .venv/.installed
+lock-hashes: $(VENV)/.installed
 	@$(RUN) supply_chain.lock_hashes
 
 # What is in .venv, as CycloneDX JSON. SBOM=path names another file.
 SBOM ?= artifacts/sbom.cdx.json
 
-sbom: .venv/.installed
+sbom: $(VENV)/.installed
 	@$(RUN) supply_chain.sbom "$(SBOM)"
 
 clean:
@@ -101,8 +102,15 @@ clean:
 # The stamp is written last: an install that was interrupted starts anew. torch goes first and
 # apart, because its builds come from different indexes; everything else is pinned in the lock.
 # The project itself is a path file, which needs no build tool.
-.venv/.installed: requirements.lock Makefile
-	@[ -e $@ ] || rm -rf .venv
+PIP := pip install --disable-pip-version-check
+
+$(VENV)/.installed: requirements.lock Makefile
+	@if [ ! -e $@ ] && [ -d "$(VENV)" ]; then \
+	  if [ ! -e "$(VENV)/pyvenv.cfg" ] && [ -n "$$(ls -A "$(VENV)")" ]; then \
+	    echo "error: VENV=$(VENV) is a folder with other things in it: name another one" >&2; exit 1; \
+	  fi; \
+	  rm -rf "$(VENV)"; \
+	fi
 	@rm -f $@
 	@set -e; \
 	for python in $(or $(PYTHON),python3.12 python3.11 python3.10 python3); do \
@@ -113,19 +121,22 @@ clean:
 	  echo "error: $${why:-no Python 3.10 to 3.12$(if $(PYTHON), at PYTHON=$(PYTHON)) was found: install one, or make PYTHON=/path/to/python}" >&2; \
 	  exit 1; \
 	fi; \
-	free=$$(df -Pk . | awk 'NR == 2 { print int($$4 / 1000000) }'); \
-	if [ ! -d .venv ] && [ "$$free" -lt $(NEEDED_GB) ]; then \
-	  echo "error: $$free GB free in $(CURDIR), the environment needs $(NEEDED_GB): free some disk" >&2; \
+	parent=$$(dirname "$(VENV)"); \
+	free=$$(df -Pk "$$parent" | awk 'NR == 2 { print int($$4 / 1000000) }'); \
+	if [ ! -d "$(VENV)" ] && [ "$$free" -lt $(NEEDED_GB) ]; then \
+	  echo "error: $$free GB free in $$(cd "$$parent" && pwd), the environment needs $(NEEDED_GB): free some disk" >&2; \
 	  exit 1; \
 	fi; \
-	[ -d .venv ] || { echo "[make] making .venv with $$("$$python" --version)"; "$$python" -m venv .venv; }
-	@echo "[make] installing $(TORCH) (some minutes the first time)"
-	@$(RUN) pip install --disable-pip-version-check --quiet $(TORCH) \
-	  $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
-	@echo "[make] installing requirements.lock"
-	@$(RUN) pip install --disable-pip-version-check --quiet --no-deps -r requirements.lock
+	if [ ! -d "$(VENV)" ]; then \
+	  echo "[make] step 1/3: making $(VENV) with $$("$$python" --version) (20 MB, some seconds)"; \
+	  "$$python" -m venv "$(VENV)"; \
+	fi
+	@TORCH_INDEX_URL="$(TORCH_INDEX_URL)" $(RUN) supply_chain.install_step 2 $(TORCH) -- \
+	  "$(VENV)/bin/python" -m $(PIP) $(TORCH) $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
+	@$(RUN) supply_chain.install_step 3 requirements.lock -- \
+	  "$(VENV)/bin/python" -m $(PIP) --no-deps -r requirements.lock
 	@echo "$(CURDIR)" > "$$($(RUN) sysconfig | sed -n 's/^\tpurelib = "\(.*\)"/\1/p' | head -1)/triton_openai.pth"
-	@printf '#!/bin/sh\nexec "%s/bin/python" -m proxy.cli "$$@"\n' "$(VENV)" > .venv/bin/triton-openai
-	@chmod +x .venv/bin/triton-openai
+	@printf '#!/bin/sh\nexec "%s/bin/python" -m proxy.cli "$$@"\n' "$$(cd "$(VENV)" && pwd)" > "$(VENV)/bin/triton-openai"
+	@chmod +x "$(VENV)/bin/triton-openai"
 	@touch $@
-	@echo "[make] .venv is ready"
+	@echo "[make] $(VENV) is ready"

@@ -17,6 +17,7 @@ ALTERNATIVES = frozenset(
     {"num_top_log_probs", "top_log_probs", "top_log_prob_ids", "top_log_prob_text"}
 )
 LORA = frozenset({"lora_name"})
+QUEUE_TIME = frozenset({"queue_time_us"})  # the LLM API does not report when prefill begins
 GUIDES = frozenset({"guided_decoding_guide_type", "guided_decoding_guide"})
 EVERY_KIND = ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag")
 PLAN_KINDS = EVERY_KIND[:-1]  # structural tags: only by xgrammar in the PyTorch backend
@@ -58,7 +59,7 @@ class TrtllmEngine:
     def _always_missing(self) -> set[str]:
         if self.backend == "cpp":  # tensorrt_llm/ensemble.pbtxt has none of the others
             return set()
-        found = set() if self.has_adapters else set(LORA)
+        found = set(QUEUE_TIME) if self.has_adapters else set(QUEUE_TIME | LORA)
         if self.version < HAS_CACHE_SALT:
             found.add("cache_salt")
         if self.version < HAS_PRIORITY:

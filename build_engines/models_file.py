@@ -13,6 +13,7 @@ import yaml
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from build_engines import unknown_keys
 from build_engines.gpu import refusals
 from build_engines.gpu.options import GpuOptions, PlanOptions
 from build_engines.gpu.refusals import Refusal
@@ -229,12 +230,15 @@ def load(path: Path) -> ModelsFile:
 
 
 def _explain(path: Path, document: MarkedYaml, error: ValidationError) -> str:
-    """The first error, where it stands, and how many more there are."""
-    first, *others = error.errors(include_url=False)
+    """One error, where it stands, and how many more there are. Unknown keys come first."""
+    errors = error.errors(include_url=False)
+    first, *others = unknown_keys.unknown_first(errors, ModelsFile)
     place = _without_tag(first["loc"])
     where = ".".join(map(str, place)) or "the file"
     more = f" (and {len(others)} more)" if others else ""
     message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == unknown_keys.UNKNOWN:
+        message = unknown_keys.message(first["loc"], ModelsFile)
     return f"{path}:{document.line(place)}: {where}: {message}{more}"
 
 

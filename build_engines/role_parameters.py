@@ -143,6 +143,7 @@ def _python_engine(
     """What the engine's shell needs, whatever its runtime."""
     return {
         **_artifacts(name),
+        "public_name": name,
         "context_length": str(facts.context_length),
         "runtime": entry.runtime,
         "end_ids": ",".join(map(str, facts.end_ids)),

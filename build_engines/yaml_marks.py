@@ -26,13 +26,14 @@ class MarkedYaml:
             _refuse_duplicates(self._root)
 
     def line(self, path: Sequence[str | int]) -> int:
-        """Counted from 1. Where a part of the path is missing, its parent's line."""
+        """Counted from 1. A part of the path that is not in the document is passed over: what is
+        missing has its parent's line, and pydantic puts a union's tag into its paths.
+        """
         line, node = 1, self._root
         for part in path:
             found = _child(node, part)
-            if found is None:
-                break
-            line, node = found
+            if found is not None:
+                line, node = found
         return line
 
 

@@ -24,22 +24,48 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="triton-openai",
-    help="An OpenAI-compatible front for Triton, and the model repository behind it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-Host = Annotated[str | None, typer.Option(help="Address the proxy listens on.")]
-Port = Annotated[int | None, typer.Option(help="Port the proxy listens on.")]
-GrpcPort = Annotated[int | None, typer.Option(help="gRPC port of the tritonserver.")]
-HttpPort = Annotated[
-    int | None, typer.Option(help="HTTP port of the tritonserver.", show_default="off")
+
+def _option(text: str, variable: str, default: str) -> Any:
+    """The variable is read by `settings` alone; without it the default holds."""
+    return typer.Option(help=f"{text} Variable: {variable}.", show_default=default)
+
+
+Host = Annotated[str | None, _option("Address the proxy listens on.", "HOST", "127.0.0.1")]
+Port = Annotated[int | None, _option("Port the proxy listens on.", "PORT", "9000")]
+GrpcPort = Annotated[
+    int | None, _option("gRPC port of the tritonserver.", "TRITON_GRPC_PORT", "8001")
 ]
-MetricsPort = Annotated[int | None, typer.Option(help="Metrics port of the tritonserver.")]
-Workers = Annotated[int | None, typer.Option(help="Processes of the proxy.", show_default="1")]
-Models = Annotated[Path | None, typer.Option(help="Models file.", show_default="models.yaml")]
-Artifacts = Annotated[Path | None, typer.Option(help="Build folder.", show_default="artifacts")]
+HttpPort = Annotated[
+    int | None, _option("HTTP port of the tritonserver.", "TRITON_HTTP_PORT", "off")
+]
+MetricsPort = Annotated[
+    int | None, _option("Metrics port of the tritonserver.", "TRITON_METRICS_PORT", "8002")
+]
+Workers = Annotated[int | None, _option("Processes of the proxy.", "WORKERS", "1")]
+Models = Annotated[Path | None, _option("Models file.", "MODELS_FILE", "models.yaml")]
+Artifacts = Annotated[Path | None, _option("Build folder.", "ARTIFACTS_DIR", "artifacts")]
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        from proxy.version import VERSION
+
+        typer.echo(f"triton-openai {VERSION}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Every other setting is a variable: see README.md, or proxy/settings.py.")
+def _every_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """An OpenAI-compatible front for Triton, and the model repository behind it."""
 
 
 @app.command()
@@ -56,6 +82,7 @@ def serve(
     """Build what is missing, start tritonserver and the proxy."""
     from proxy.launch import choice, machine, ports, run, secret
 
+    _warn_of_misspelt_variables()
     say = _say("serve")
     settings = _settings(
         host=host,
@@ -71,7 +98,7 @@ def serve(
     _check_secrets(settings)
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
-    models = _ready_to_start(settings, say)
+    settings, models = _ready_to_start(settings, say)
     server = choice.server(settings, models)
     _loop(run.together(settings, server, sock, model=_example(models), say=say))
 
@@ -87,6 +114,7 @@ def triton(
     """Build what is missing and run only tritonserver, until Ctrl-C."""
     from proxy.launch import choice, run
 
+    _warn_of_misspelt_variables()
     say = _say("triton")
     settings = _settings(
         triton_grpc_port=triton_grpc_port,
@@ -95,7 +123,7 @@ def triton(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     )
-    models = _ready_to_start(settings, say)
+    settings, models = _ready_to_start(settings, say)
     if settings.triton_secret is None:
         say(
             "TRITON_SECRET is not set: a proxy in another process cannot list this Triton's "
@@ -107,7 +135,12 @@ def triton(
 @app.command()
 def proxy(
     triton: Annotated[
-        str | None, typer.Option(help="grpc://host:port of any Triton; grpcs:// for TLS.")
+        str | None,
+        _option(
+            "grpc://host:port of any Triton; grpcs:// for TLS.",
+            "TRITON_URL",
+            "grpc://127.0.0.1:8001",
+        ),
     ] = None,
     host: Host = None,
     port: Port = None,
@@ -118,6 +151,7 @@ def proxy(
     from proxy import policy
     from proxy.launch import ports, run
 
+    _warn_of_misspelt_variables()
     settings = _settings(
         triton_url=triton, host=host, port=port, workers=workers, models_file=models_file
     )
@@ -144,25 +178,28 @@ def build(
     ] = None,
 ) -> None:
     """Turn the weights that models.yaml names into Triton models under artifacts/."""
-    from proxy.launch import building, machine
+    from proxy.launch import building, machine, own_artifacts
 
+    _warn_of_misspelt_variables()
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
     if tensorrt_llm is not None and not dry_run:
         raise LaunchError("--tensorrt-llm goes with --dry-run: a build takes the installed one")
     if dry_run:
         building.show(settings, _models(settings), model or (), tensorrt_llm, typer.echo)
         return
+    found, say = _models(settings), _say("build")
+    settings = own_artifacts.settled(settings, found, say)
     machine.require(*machine.room(settings))
-    building.build(settings, _models(settings), model or (), _say("build"))
+    building.build(settings, found, model or (), say)
 
 
 @app.command()
 def models(models_file: Models = None, artifacts_dir: Artifacts = None) -> None:
     """Show the models of models.yaml and whether each is built."""
-    from proxy.launch import tables
+    from proxy.launch import own_artifacts, tables
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
-    tables.show_models(_models(settings), settings.artifacts_dir)
+    tables.show_models(_models(settings), own_artifacts.place(settings))
 
 
 @app.command()
@@ -235,6 +272,16 @@ def _settings(**overrides: Any) -> Settings:
     return Settings(**given, **other)
 
 
+def _warn_of_misspelt_variables() -> None:
+    """A line for each. Their values are not shown: one may be a secret."""
+    from proxy.misspelt import misspelt
+    from proxy.settings import Settings, environment
+
+    names = [name.upper() for name in Settings.model_fields]
+    for name, meant in misspelt(environment(), names):
+        typer.echo(f"warning: {name} is no setting and has no effect: is it {meant}?", err=True)
+
+
 def _models(settings: Settings) -> ModelsFile:
     from build_engines.errors import UnservableFolder
     from build_engines.models_file import ModelsFileError
@@ -261,14 +308,16 @@ def _check_secrets(settings: Settings) -> None:
             raise LaunchError(str(error)) from None
 
 
-def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> ModelsFile:
-    """Checks the machine and builds what is stale."""
-    from proxy.launch import building, machine
+def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, ModelsFile]:
+    """Checks the machine and builds what is stale. The settings name the folder of the build."""
+    from proxy.launch import building, machine, own_artifacts
 
-    machine.require(*machine.runtime(), *machine.room(settings), *machine.triton_ports(settings))
+    machine.require(*machine.runtime(), *machine.triton_ports(settings))
     models = _models(settings)
+    settings = own_artifacts.settled(settings, models, say)
+    machine.require(*machine.room(settings))
     building.build(settings, models, (), say)
-    return models
+    return settings, models
 
 
 def _example(models: ModelsFile) -> str:

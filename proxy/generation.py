@@ -24,6 +24,7 @@ from proxy.domain.model import ModelCard
 from proxy.domain.output import TokenDelta
 from proxy.domain.request import GenerationRequest
 from proxy.domain.server_tools import ToolRunner
+from proxy.domain.watcher import RequestWatch
 from proxy.preparation import Preparation
 from proxy.resending import Deltas, Resending, ResentStream
 from proxy.rules import Rules
@@ -60,12 +61,14 @@ class Generation:
         delivery: Delivery,
         preparation: Preparation,
         held: Held | None,
+        watch: RequestWatch,
         means: Means,
     ) -> None:
         self._card = card
         self._delivery = delivery
         self._preparation = preparation
         self._held = held
+        self._watch = watch
         self._means = means
 
     def events(self, request: GenerationRequest, first: GenerationRequest) -> Events:
@@ -140,8 +143,10 @@ class Generation:
                     asked = asked.continued(text, choice.tokens, guide)
                     for event in events:
                         yield event
+                stream = self._watch.stream(asked)
                 async with aclosing(self._deltas(asked, request.caller)) as deltas:
                     async for delta in deltas:
+                        stream.see(delta)
                         if delta.log_probs:
                             if held is not None:
                                 held.add(_entries(delta))

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from proxy.access.admission import Admission
 from proxy.access.guide_trials import GuideTrials
@@ -24,6 +23,7 @@ from proxy.domain.model import ModelCard
 from proxy.domain.request import GenerationRequest
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.server_tools import ToolRunner
+from proxy.domain.watcher import RequestWatch, Watcher
 from proxy.generation import Generation, Means
 from proxy.preparation import Preparation
 from proxy.registry import Registry
@@ -36,15 +36,6 @@ from proxy.structured.blame import blamed
 from proxy.structured.checker import Checker
 from proxy.time_limits import TimeLimits
 from proxy.timing import Stopwatch
-
-
-class Watcher(Protocol):
-    """Sees the events of a request go by; telemetry's side of the service."""
-
-    def watch(self, request: GenerationRequest, card: ModelCard, events: Events) -> Events: ...
-
-    def resent(self, card: ModelCard) -> None:
-        """A stream of the request under way is sent to the engine again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +102,8 @@ class Service:
         """
         card = self._registry.card(request.model)
         request = offered(request, card)
-        events = self._events(request, card, delivery or Delivery())
-        return self._watcher.watch(request, card, events)
+        watch = self._watcher.begin(request, card)
+        return watch.events(self._events(request, card, delivery or Delivery(), watch))
 
     async def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
@@ -122,7 +113,11 @@ class Service:
             return await self._preparation(card).engine_request(request)
 
     async def _events(
-        self, request: GenerationRequest, card: ModelCard, delivery: Delivery
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        delivery: Delivery,
+        watch: RequestWatch,
     ) -> Events:
         request = capped(request, card)
         delivery.unenforced = checks.untold(request.constraint, card)
@@ -133,7 +128,7 @@ class Service:
         with self._access.admission.permits(card, count), self._holding(is_held) as held:
             first, preparation = request.part(0), self._preparation(card)
             await self._admit(request, first, preparation)
-            generation = Generation(card, delivery, preparation, held, self._means)
+            generation = Generation(card, delivery, preparation, held, watch, self._means)
             async with aclosing(generation.events(request, first)) as events:
                 async for event in events:
                     yield stopwatch.seen(event)

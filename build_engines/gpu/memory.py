@@ -84,6 +84,30 @@ def problems(shape: Architecture, options: GpuOptions, *, memory_gb: float) -> I
         )
 
 
+def arithmetic(
+    shape: Architecture, options: GpuOptions, *, memory_gb: float | None
+) -> Iterator[str]:
+    """The estimate in words, for a model that fits. memory_gb: None where no GPU is known."""
+    if shape.native_quantization not in {None, *WEIGHT_BYTES}:
+        yield f"memory: {shape.native_quantization} is not known here, so nothing is estimated"
+        return
+    found, fraction = estimate(shape, options), options.kv_cache.fraction
+    weights_gb, step_gb = found.weights / 1e9, found.step / 1e9
+    yield (
+        f"memory of a GPU: {weights_gb:.1f} GB of weights, {step_gb:.1f} GB for CUDA, activations "
+        f"and logits; a token of KV cache is {found.kv_token:,.0f} bytes"
+    )
+    if memory_gb is None:
+        return
+    cache = found.cache(memory_gb * 1e9, fraction)
+    longest = options.max_seq_len or shape.positions
+    yield (
+        f"{fraction:g} x ({memory_gb:g} - {weights_gb:.1f} - {step_gb:.1f}) = {cache / 1e9:.1f} GB "
+        f"for the KV cache: about {cache / found.kv_token:,.0f} tokens, or "
+        f"{cache / found.sequence(longest):.1f} requests of {longest:,} tokens"
+    )
+
+
 def kv_bytes(options: GpuOptions) -> int:
     """Of one number in the cache."""
     return 2 if options.kv_cache.dtype == "auto" else 1

@@ -28,7 +28,8 @@ from build_engines.tables_step import Tables
 class Recipe:
     """engine: the step whose folder is served. beside: folders, by the name they get beside it.
 
-    context_length: in tokens. notes: what was not checked, and why.
+    context_length: in tokens. notes: how much memory it takes, what was not
+    checked, and why.
     """
 
     steps: tuple[Step, ...]
@@ -84,7 +85,7 @@ def make(entry: GpuEntry, config: dict[str, Any], kitchen: Kitchen) -> Recipe:
         tables=tables,
         beside={"weights": weights, **beside},
         context_length=context_length,
-        notes=tuple(_notes(options, kitchen.device)),
+        notes=tuple(_notes(options, shape, kitchen.device)),
     )
 
 
@@ -100,7 +101,8 @@ def _beside(options: GpuOptions, artifacts: Path) -> dict[str, Step]:
     return found
 
 
-def _notes(options: GpuOptions, device: Device) -> Iterator[str]:
+def _notes(options: GpuOptions, shape: Architecture, device: Device) -> Iterator[str]:
+    yield from memory.arithmetic(shape, options, memory_gb=device.memory_gb)
     if device.memory_gb is None:
         yield "memory is not checked: there is no nvidia-smi here, and no memory_gb in models.yaml"
     if device.architecture is None:

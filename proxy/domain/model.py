@@ -28,6 +28,7 @@ CAPABILITIES = frozenset(
         "lora",
         "plain_spans",
         "limits",
+        "queue_time",
     }
 )
 

@@ -42,7 +42,8 @@ class TokenDelta:
 
     `token_ids` and `log_probs` are as many as the tokens, or none where nobody asked for them.
     `prompt_tokens` comes with a stream's first delta, and so does `cached_tokens` where the engine
-    says how many of them it had computed before; `finish` comes with its last.
+    says how many of them it had computed before, and `queue_s`, how long the request waited for a
+    place in the engine; `finish` comes with its last.
     """
 
     token_bytes: tuple[bytes, ...]
@@ -51,6 +52,7 @@ class TokenDelta:
     finish: FinishReason | None = None
     token_ids: tuple[int, ...] = ()
     log_probs: tuple[TokenLogProb, ...] = ()
+    queue_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,6 +119,15 @@ def disk(artifacts: Path) -> Check:
     )
 
 
+def build_folder(named: Path, chosen: Path) -> Check:
+    """`chosen`: what a build and a start write to in place of a folder that is not ours."""
+    return Check(
+        name="build folder",
+        ok=True,
+        detail=f"{chosen}, because {named.resolve()} is not yours to write",
+    )
+
+
 def shared_memory(path: Path) -> Check:
     free = shutil.disk_usage(path).free if path.exists() else 0
     return Check(

@@ -5,13 +5,23 @@ from __future__ import annotations
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 
 from build_engines.errors import UnservableFolder
 from build_engines.models_file import ModelsFileError
 from build_engines.weights import LocalFolder
 from proxy import policy
-from proxy.launch import checks, container, libpython, shm, wheel
+from proxy.launch import (
+    checks,
+    container,
+    libpython,
+    own_artifacts,
+    own_server,
+    proxy_only,
+    shm,
+    wheel,
+)
 from proxy.launch.checks import Check
 from proxy.launch.errors import LaunchError
 from proxy.settings import Settings
@@ -74,13 +84,33 @@ def models(settings: Settings) -> list[Check]:
 
 
 def everything(settings: Settings) -> list[Check]:
-    return [
-        *runtime(),
-        *room(settings),
-        proxy_port(settings),
-        *triton_ports(settings),
-        *models(settings),
-    ]
+    """For `doctor`. An installation of the proxy alone is asked for what such a one needs."""
+    if proxy_only.is_all(container.tritonserver(), wheel.installed(), _version):
+        return [*_proxy_only(settings)]
+    chosen = own_artifacts.place(settings)
+    found = settings.model_copy(update={"artifacts_dir": chosen})
+    other = [] if found == settings else [checks.build_folder(settings.artifacts_dir, chosen)]
+    return [*runtime(), *other, *room(found), *_ports(settings), *models(settings)]
+
+
+def _ports(settings: Settings) -> list[Check]:
+    """Those that a running server of this project holds are as they must be."""
+    numbers = {"PORT": settings.port, **_triton_ports(settings)}
+    found = [proxy_port(settings), *triton_ports(settings)]
+    if len(set(numbers.values())) < len(numbers):  # two settings name one port
+        return found
+    return [own_server.recognised(check, numbers[check.name]) for check in found]
+
+
+def _proxy_only(settings: Settings) -> Iterator[Check]:
+    yield proxy_only.installation()
+    yield proxy_only.python(sys.version_info[:2])
+    yield proxy_only.packages(_version)
+    port = checks.port("PORT", settings.host, settings.port, {})
+    yield own_server.recognised(port, settings.port)
+    yield proxy_only.triton(settings.triton_url, settings.triton_target)
+    if policy.has_models(settings):
+        yield models(settings)[0]  # the weights are where Triton is
 
 
 def require(*found: Check) -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import TYPE_CHECKING
 
 from proxy.launch.errors import LaunchError
+
+if TYPE_CHECKING:
+    import psutil
 
 # Of each connection. The kernel's own limit is megabytes, which a client that does not read holds.
 SEND_BUFFER_BYTES = 262_144
@@ -44,13 +48,21 @@ def holder(port: int) -> str | None:
     import psutil
 
     try:
-        for connection in psutil.net_connections(kind="tcp"):
-            if connection.status != psutil.CONN_LISTEN or not connection.pid:
-                continue
-            if connection.laddr and connection.laddr[1] == port:
-                return f"{psutil.Process(connection.pid).name()}, pid {connection.pid}"
+        process = listener(port)
+        return None if process is None else f"{process.name()}, pid {process.pid}"
     except psutil.Error:
         return None
+
+
+def listener(port: int) -> psutil.Process | None:
+    """The process that listens there, where this user may see it. Raises psutil.Error."""
+    import psutil
+
+    for connection in psutil.net_connections(kind="tcp"):
+        if connection.status != psutil.CONN_LISTEN or not connection.pid:
+            continue
+        if connection.laddr and connection.laddr[1] == port:
+            return psutil.Process(connection.pid)
     return None
 
 

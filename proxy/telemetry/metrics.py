@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from prometheus_client import (
@@ -14,7 +15,10 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from proxy.telemetry.pace import GAP_BUCKETS_S
+
 TTFT_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+QUEUE_BUCKETS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 LOOP_LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 DURATION_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
@@ -77,6 +81,21 @@ class Metrics:
         self.duration = self._histogram(
             "proxy_request_duration_seconds", "From request to last event", DURATION_BUCKETS_S
         )
+        self.queue = self._histogram(
+            "proxy_queue_time_seconds",
+            "A stream's wait for a row of the engine, where the engine reports it",
+            QUEUE_BUCKETS_S,
+        )
+        self.gaps = self._histogram(
+            "proxy_inter_token_latency_seconds",
+            "From one response of an engine stream to its next; each has a token or more",
+            GAP_BUCKETS_S,
+        )
+        self.token_time = self._histogram(
+            "proxy_time_per_output_token_seconds",
+            "A stream's mean time of a token behind its first response",
+            GAP_BUCKETS_S,
+        )
 
     def exposed(self) -> bytes:
         """As Prometheus reads them; of all processes where there are several."""
@@ -91,3 +110,14 @@ class Metrics:
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, ("model",), buckets=buckets, registry=self.registry)
+
+
+def observe_counts(histogram: Histogram, counts: Sequence[int], total: float) -> None:
+    """Adds values that are counted already, by the histogram's own buckets.
+
+    prometheus_client takes values only one by one, which costs a microsecond each.
+    """
+    histogram._sum.inc(total)
+    for bucket, count in zip(histogram._buckets, counts, strict=True):
+        if count:
+            bucket.inc(count)

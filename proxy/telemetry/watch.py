@@ -1,32 +1,60 @@
-"""Watches a request's events go by: counts and times them, for metrics and the log line."""
+"""Watches a request's events and engine streams go by: counts and times them, for metrics and the
+log line.
+"""
 
 from __future__ import annotations
 
 import time
 from contextlib import aclosing
 
+from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ProxyError
 from proxy.domain.events import Events, Finished, OutputEvent
 from proxy.domain.model import ModelCard
 from proxy.domain.output import Usage
 from proxy.domain.request import GenerationRequest
 from proxy.telemetry import line
-from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.metrics import Metrics, observe_counts
+from proxy.telemetry.pace import Pace, StreamPace
 
 
 class Telemetry:
-    """`watch` wraps the events of one request and passes them on untouched."""
+    """See domain.watcher.Watcher."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._children: dict[str, _Children] = {}
 
-    async def watch(self, request: GenerationRequest, card: ModelCard, events: Events) -> Events:
-        seen = _Seen()
+    def begin(self, request: GenerationRequest, card: ModelCard) -> Watch:
         children = self._children.get(card.name)
         if children is None:
             children = self._children[card.name] = _Children(self._metrics, card.name)
-        children.active.inc()
+        return Watch(request, card, self._metrics, children)
+
+    def resent(self, card: ModelCard) -> None:
+        """See proxy.resending."""
+        self._metrics.resent.labels(card.name).inc()
+        line.count("resent")
+
+
+class Watch:
+    """One request. `events` passes its events on untouched."""
+
+    def __init__(
+        self, request: GenerationRequest, card: ModelCard, metrics: Metrics, children: _Children
+    ) -> None:
+        self._request = request
+        self._card = card
+        self._metrics = metrics
+        self._children = children
+        self._pace = Pace()
+
+    def stream(self, asked: EngineRequest) -> StreamPace:
+        return self._pace.stream(asked)
+
+    async def events(self, events: Events) -> Events:
+        seen = _Seen()
+        self._children.active.inc()
         try:
             async with aclosing(events):
                 async for event in events:
@@ -36,38 +64,26 @@ class Telemetry:
             seen.fail(error.code if isinstance(error, ProxyError) else "internal_error")
             raise
         finally:
-            children.active.dec()
-            self._metrics.requests.labels(card.name, seen.outcome).inc()
-            self._settle(request, card, seen, children)
+            self._children.active.dec()
+            self._metrics.requests.labels(self._card.name, seen.outcome).inc()
+            self._settle(seen)
 
-    def resent(self, card: ModelCard) -> None:
-        """A stream of the request under way is sent to Triton again."""
-        self._metrics.resent.labels(card.name).inc()
-        line.count("resent")
-
-    def _settle(
-        self, request: GenerationRequest, card: ModelCard, seen: _Seen, children: _Children
-    ) -> None:
-        duration_s = seen.elapsed_s()
-        children.duration.observe(duration_s)
-        if seen.ttft_s is not None:
-            children.ttft.observe(seen.ttft_s)
-        if seen.usage is not None:
-            children.prompt_tokens.inc(seen.usage.prompt_tokens)
-            children.cached_tokens.inc(seen.usage.cached_tokens)
-            children.completion_tokens.inc(seen.usage.completion_tokens)
+    def _settle(self, seen: _Seen) -> None:
+        duration_s, queue_s = seen.elapsed_s(), self._pace.queue_s
+        self._children.settle(seen, self._pace, duration_s)
         line.add(
-            id=request.id,
-            model=card.name,
+            id=self._request.id,
+            model=self._card.name,
             finish=None if seen.has_failed else seen.outcome,
             prompt_tokens=seen.usage and seen.usage.prompt_tokens,
             cached_tokens=seen.usage and seen.usage.cached_tokens,
             completion_tokens=seen.usage and seen.usage.completion_tokens,
             ttft_ms=seen.ttft_s and round(seen.ttft_s * 1000, 1),
-            inference_ms=round(duration_s * 1000, 1),
-            user=request.user,
-            safety_identifier=request.safety_identifier,
-            metadata=dict(request.metadata) or None,
+            queue_ms=None if queue_s is None else round(queue_s * 1000, 1),
+            inference_ms=round((duration_s - (queue_s or 0.0)) * 1000, 1),
+            user=self._request.user,
+            safety_identifier=self._request.safety_identifier,
+            metadata=dict(self._request.metadata) or None,
         )
 
 
@@ -81,6 +97,23 @@ class _Children:
         self.prompt_tokens = metrics.prompt_tokens.labels(model)
         self.cached_tokens = metrics.cached_tokens.labels(model)
         self.completion_tokens = metrics.completion_tokens.labels(model)
+        self.queue = metrics.queue.labels(model)
+        self.gaps = metrics.gaps.labels(model)
+        self.token_time = metrics.token_time.labels(model)
+
+    def settle(self, seen: _Seen, pace: Pace, duration_s: float) -> None:
+        self.duration.observe(duration_s)
+        if seen.ttft_s is not None:
+            self.ttft.observe(seen.ttft_s)
+        if seen.usage is not None:
+            self.prompt_tokens.inc(seen.usage.prompt_tokens)
+            self.cached_tokens.inc(seen.usage.cached_tokens)
+            self.completion_tokens.inc(seen.usage.completion_tokens)
+        for queue_s in pace.queues_s:
+            self.queue.observe(queue_s)
+        for token_s in pace.token_s:
+            self.token_time.observe(token_s)
+        observe_counts(self.gaps, pace.gaps, pace.gaps_s)
 
 
 class _Seen:

@@ -127,6 +127,7 @@ def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
     ids = raw.get(tensors.OUTPUT_IDS.name)
     finish = raw.get(tensors.FINISH_REASON.name)
     token_ids = () if ids is None else _numbers("i", ids)
+    queue_us = _first_int(raw.get(tensors.QUEUE_TIME.name))
     delta = TokenDelta(
         texts,
         prompt_tokens=_first_int(raw.get(tensors.NUM_INPUT_TOKENS.name)),
@@ -134,6 +135,7 @@ def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
         finish=None if finish is None else _finish_reason(bytes_elements(finish)),
         token_ids=token_ids,
         log_probs=_log_probs(raw, token_ids) if tensors.LOG_PROBS.name in raw else (),
+        queue_s=None if queue_us is None else queue_us / 1_000_000,
     )
     _check_lengths(delta)
     return delta

@@ -87,6 +87,10 @@ def _wants_ids(request: EngineRequest) -> bool:
     return request.wants_token_ids or is_cpp(request.model.facts)
 
 
+def _reports_queue(request: EngineRequest) -> bool:
+    return "queue_time" in request.model.capabilities
+
+
 def _wants_log_probs(request: EngineRequest) -> bool:
     return request.sampling.top_log_probs is not None
 
@@ -98,6 +102,7 @@ def _wants_alternatives(request: EngineRequest) -> bool:
 TEXT_OUTPUT = OutputTensor("text_output", "BYTES")
 NUM_INPUT_TOKENS = OutputTensor("num_input_tokens", "INT32")
 NUM_CACHED_TOKENS = OutputTensor("num_cached_tokens", "INT32")
+QUEUE_TIME = OutputTensor("queue_time_us", "INT32", _reports_queue, "queue_time")
 FINISH_REASON = OutputTensor("finish_reason", "BYTES")
 OUTPUT_IDS = OutputTensor("output_ids", "INT32", _wants_ids, "token_ids")
 LOG_PROBS = OutputTensor("output_log_probs", "FP32", _wants_log_probs, "log_probs")
@@ -150,6 +155,7 @@ OUTPUTS = (
     TEXT_OUTPUT,
     NUM_INPUT_TOKENS,
     NUM_CACHED_TOKENS,
+    QUEUE_TIME,
     FINISH_REASON,
     OUTPUT_IDS,
     LOG_PROBS,
@@ -159,7 +165,7 @@ OUTPUTS = (
 )
 
 # What the C++ backend does not tell.
-_UNTOLD = (NUM_CACHED_TOKENS, FINISH_REASON)
+_UNTOLD = (NUM_CACHED_TOKENS, QUEUE_TIME, FINISH_REASON)
 
 # What of it the tokenizer model takes, which is asked alone when nothing is to be generated.
 _TEXT = ("text_input", "plain_spans", "add_special_tokens")

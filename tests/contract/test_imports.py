@@ -38,7 +38,7 @@ LAYERS = [
     },
     {"proxy.telemetry", "proxy.readiness", "proxy.generation", "proxy.service"},
     {"proxy.api"},
-    {"proxy.app", "proxy.policy", "proxy.settings"},
+    {"proxy.app", "proxy.misspelt", "proxy.policy", "proxy.settings", "proxy.version"},
     {"proxy.launch"},
     {"proxy.cli"},
 ]

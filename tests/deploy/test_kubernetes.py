@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from tests.deploy.places import DOCKER, MANIFESTS, ROOT, documents, find, is_kno
 
 KUBERNETES = DOCKER / "kubernetes"
 VERSION = "1.33"
+OLDEST = "1.30"  # by docs/runbook.md
 OVERLAYS = ("single-node", "multi-node")
 GROUP_SCHEMA = json.loads(Path(__file__).with_name("leaderworkerset.schema.json").read_text())
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
@@ -33,15 +35,15 @@ def rendered(overlay: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(result.stdout))
 
 
-def validate(thing: dict[str, Any]) -> None:
+def validate(thing: dict[str, Any], version: str = VERSION) -> None:
     """Strict: a field that Kubernetes does not know is an error."""
     if thing["kind"] != "LeaderWorkerSet":
-        kubernetes_validate.validate(thing, VERSION, strict=True)
+        kubernetes_validate.validate(thing, version, strict=True)
         return
     jsonschema.validate(thing, GROUP_SCHEMA)
     for template in pod_templates(thing):
         named = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}}
-        kubernetes_validate.validate({**named, "template": template}, VERSION, strict=True)
+        kubernetes_validate.validate({**named, "template": template}, version, strict=True)
 
 
 def pod_templates(thing: dict[str, Any]) -> list[dict[str, Any]]:
@@ -82,9 +84,23 @@ def literals() -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_each_manifest_is_valid(path):
+@pytest.mark.parametrize("version", [OLDEST, VERSION])
+def test_each_manifest_is_valid(path, version):
     for thing in documents(path):
-        validate(thing)
+        validate(thing, version)
+
+
+def test_the_runbook_states_the_oldest_version():
+    assert f"Kubernetes {OLDEST} or later" in (ROOT / "docs/runbook.md").read_text()
+
+
+@pytest.mark.parametrize(("pods", "evicted"), [(1, 0), (2, 1), (3, 1), (4, 2)])
+def test_the_budget_keeps_the_only_triton_pod_and_half_of_several(pods, evicted):
+    [budget] = [
+        each for each in of_kind("PodDisruptionBudget") if each["metadata"]["name"] == "triton"
+    ]
+    percent = int(budget["spec"]["minAvailable"].removesuffix("%"))
+    assert pods - math.ceil(pods * percent / 100) == evicted
 
 
 @pytest.mark.parametrize(

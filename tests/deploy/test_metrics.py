@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import promql_parser
 import pytest
 import yaml
 
+from build_engines import triton_models
 from proxy.domain import errors
 from proxy.domain.output import FinishReason
 from proxy.telemetry.metrics import Metrics
@@ -21,6 +23,7 @@ DASHBOARD = json.loads((DOCKER / "grafana/dashboards/triton-openai.json").read_t
 RUNBOOK = (ROOT / "docs/runbook.md").read_text()
 ALERTS = [rule for group in RULES for rule in group["rules"] if "alert" in rule]
 RECORDED = {rule["record"] for group in RULES for rule in group["rules"] if "record" in rule}
+RUNBOOK_LABEL = "{{ $externalLabels.runbook }}"
 SCRAPED = {"job", "instance", "namespace", "pod"}
 # NVIDIA's C++ backend, by its source and documentation. Not seen running.
 NVIDIA = {"nv_trt_llm_request_metrics": {"model", "version", "request_type"}}
@@ -132,9 +135,30 @@ def test_jobs_are_those_that_are_scraped():
 
 
 def test_every_alert_has_its_section_of_the_runbook_and_the_other_way_round():
-    named = {rule["annotations"]["runbook_url"].partition("#")[2]: rule["alert"] for rule in ALERTS}
+    links = {rule["annotations"]["runbook_url"]: rule["alert"] for rule in ALERTS}
+    assert all(link.startswith(f"{RUNBOOK_LABEL}#") for link in links)
+    named = {link.partition("#")[2]: alert for link, alert in links.items()}
     assert named == {rule["alert"].lower(): rule["alert"] for rule in ALERTS}
     assert set(re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)) == set(named.values())
+
+
+@pytest.mark.parametrize("name", ["prometheus.yml", "kubernetes.yml"])
+def test_links_to_the_runbook_are_absolute(name):
+    [config] = documents(DOCKER / "prometheus" / name)
+    link = urlsplit(config["global"]["external_labels"]["runbook"])
+    assert link.scheme == "https"
+    assert link.netloc
+    assert link.path.endswith("runbook.md")
+
+
+def test_recorded_series_of_nvidias_backend_have_the_public_name():
+    """The proxy, our engine and the recorded rules call a model by one name, so that they join."""
+    for rule in (rule for group in RULES for rule in group["rules"] if "record" in rule):
+        _, theirs = rule["expr"].split(" or ")
+        assert re.fullmatch(
+            r'label_replace\(nv_trt.*, "model", "\$1", "model", "\(\.\*\)_engine"\)', theirs.strip()
+        )
+    assert triton_models.role_name("llama-3.1-8b", "engine") == "llama-3.1-8b_engine"
 
 
 def test_every_panel_has_its_place():

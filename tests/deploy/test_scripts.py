@@ -24,8 +24,8 @@ spec = importlib.util.spec_from_file_location("wait_idle", SCRIPTS / "wait_idle.
 wait_idle = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(wait_idle)
 
-BUSY = 'engine_requests_unfinished{model="a_engine",version="1"} 2'
-IDLE = 'engine_requests_unfinished{model="a_engine",version="1"} 0'
+BUSY = 'engine_requests_unfinished{model="a",version="1"} 2'
+IDLE = 'engine_requests_unfinished{model="a",version="1"} 0'
 
 
 @pytest.fixture

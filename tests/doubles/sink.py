@@ -23,7 +23,7 @@ class KeptTokens:
         self._after = after
         self._over = over
 
-    def started(self, cached_tokens) -> None:
+    def started(self, cached_tokens, *, is_late=False) -> None:
         assert self.cached_tokens is None
         self.cached_tokens = cached_tokens
 

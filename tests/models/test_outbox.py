@@ -79,11 +79,27 @@ def test_with_few_streams_each_token_leaves_at_once(outbox):
     assert sender.ids == [[0], [1], [2], [3], [4], [5]]
     first, *rest = [tensors for _, tensors, _, _ in sender.sent]
     assert (first["num_input_tokens"].item(), first["num_cached_tokens"].item()) == (3, 2)
+    assert first["queue_time_us"].item() >= 0
     assert all("num_input_tokens" not in tensors for tensors in rest)
     assert rest[-1]["finish_reason"].item() == b"length"
     assert sender.sent[-1][3] == FINAL
     assert outbox.totals["finished"] == 1
     assert outbox.unfinished == 0
+
+
+def test_the_wait_before_the_start_is_reported_unless_the_runtime_learns_of_it_late(outbox):
+    told, late = Sender(), Sender()
+    waiting = [outbox.open(sender, 1) for sender in (told, late)]
+    began = time.monotonic()
+    eventually(lambda: time.monotonic() - began > 0.05, 10, "they have waited")
+    least_us = (time.monotonic() - began) * 1_000_000
+    for stream, is_late in zip(waiting, (False, True), strict=True):
+        stream.started(0, is_late=is_late)
+        stream.token(Token(1), "stop")
+    assert told.is_over.wait(10)
+    assert late.is_over.wait(10)
+    assert told.sent[0][1]["queue_time_us"].item() >= round(least_us)
+    assert "queue_time_us" not in late.sent[0][1]
 
 
 def test_with_many_streams_tokens_are_joined_but_never_the_first_or_last_held(outbox):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import grpc
+import httpx
 import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2_grpc
@@ -19,6 +22,8 @@ from proxy.domain.model import ModelCard
 from proxy.domain.request import Sampling
 from proxy.triton import codec
 from tests.doubles.engine import FACTS
+from tests.fixtures.stack import eventually
+from tests.server.conftest import ROWS
 
 GREEDY = Sampling(temperature=0.0)
 PROMPT = "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n"
@@ -186,6 +191,70 @@ def test_a_prompt_that_begins_like_an_earlier_one_is_prefilled_from_the_cache(as
     salted = ask(text, max_tokens=2, cache_salt="another tenant")
     assert first["num_cached_tokens"] == salted["num_cached_tokens"] == [0]
     assert again["num_cached_tokens"][0] >= first["num_input_tokens"][0] - 32
+
+
+def test_the_engine_and_the_proxy_call_a_model_by_one_name(stack, client):
+    served = {model.id for model in client.models.list()}
+    text = httpx.get(f"http://127.0.0.1:{stack.triton_metrics_port}/metrics").text
+    labelled = set(re.findall(r'^engine_\w+\{model="([^"]+)"', text, re.MULTILINE))
+    assert labelled == served
+
+
+def test_what_waits_for_a_row_is_logged_as_queueing(stack):
+    """All rows are taken; the request that comes then waits at least as long as we watch it."""
+
+    stack.settled_engine("endless")
+    late, waited_ms = asyncio.run(behind_long_ones(stack))
+    assert late["usage"]["completion_tokens"] == 2
+    line = eventual_line(stack, late["id"])
+    assert waited_ms <= line["queue_ms"] <= line["duration_ms"]
+    assert line["queue_ms"] + line["inference_ms"] <= line["duration_ms"] + 0.2
+    text = httpx.get(f"{stack.url}/metrics").text
+    assert 'proxy_queue_time_seconds_count{model="endless"}' in text
+    assert 'proxy_inter_token_latency_seconds_count{model="endless"}' in text
+
+
+async def behind_long_ones(stack) -> tuple[dict, float]:
+    """The answer to a request behind three times as many as there are rows, and how long it waited
+    at least.
+    """
+    body = {"model": "endless", "prompt": "x", "ignore_eos": True}
+
+    def is_queued() -> bool:
+        return stack.engine("endless")["requests_waiting"] >= 2 * ROWS
+
+    def is_last() -> bool:
+        return stack.engine("endless")["requests_waiting"] >= 2 * ROWS + 1
+
+    async with httpx.AsyncClient(base_url=stack.url, timeout=120) as http:
+
+        def ask(max_tokens: int) -> asyncio.Task:
+            asked = http.post("/v1/completions", json={**body, "max_tokens": max_tokens})
+            return asyncio.create_task(asked)
+
+        long = [ask(4_000) for _ in range(3 * ROWS)]
+        await asyncio.to_thread(eventually, is_queued, 60, "two thirds of them wait")
+        late = ask(2)
+        await asyncio.to_thread(eventually, is_last, 60, "one more waits")
+        seen_at = time.monotonic()
+        await asyncio.sleep(0.3)
+        waited_ms = (time.monotonic() - seen_at) * 1000
+        for one in long:
+            one.cancel()
+        await asyncio.gather(*long, return_exceptions=True)
+        return (await late).json(), waited_ms
+
+
+def eventual_line(stack, request_id: str) -> dict:
+    """The log line of a request, which is written after its answer."""
+
+    def found() -> list[dict]:
+        text = stack.log.read_text().splitlines()
+        lines = [json.loads(line) for line in text if line.startswith("{")]
+        return [line for line in lines if line.get("id") == request_id]
+
+    eventually(found, 10, f"a log line of {request_id}")
+    return found()[0]
 
 
 def test_streams_decode_together_and_the_numbers_say_so(stack, ask):

@@ -15,7 +15,7 @@ from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import HeldLogProbs
 from proxy.comeback import Comeback
 from proxy.domain.completion import fold
-from proxy.domain.engine import NotReady
+from proxy.domain.engine import EngineRequest, NotReady
 from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited, UnknownModel
 from proxy.domain.events import OutputEvent
 from proxy.domain.model import LoadedModel, ModelCard
@@ -34,11 +34,17 @@ from tests.doubles.tools import ScriptedTools
 class Unwatched:
     """Telemetry that sees nothing."""
 
-    async def watch(
-        self,
-        request: GenerationRequest,
-        card: ModelCard,
-        events: AsyncGenerator[OutputEvent, None],
+    def begin(self, request: GenerationRequest, card: ModelCard) -> Unwatched:
+        return self
+
+    def stream(self, asked: EngineRequest) -> Unwatched:
+        return self
+
+    def see(self, delta: TokenDelta) -> None:
+        pass
+
+    async def events(
+        self, events: AsyncGenerator[OutputEvent, None]
     ) -> AsyncGenerator[OutputEvent, None]:
         async with aclosing(events):
             async for event in events:

@@ -16,7 +16,7 @@ Kind = Literal["COUNTER", "GAUGE"]
 
 
 class Counters:
-    """One set a model instance; label `model` is the engine model's name."""
+    """One set a model instance; label `model` is the public name, as in the proxy's metrics."""
 
     def __init__(self, pb_utils: Any, model: str) -> None:
         self._pb_utils = pb_utils

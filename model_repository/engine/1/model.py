@@ -69,7 +69,7 @@ class TritonPythonModel:
         )
         self._most_unfinished = int(parameters["max_unfinished"])
         self._runtime = RUNTIMES[parameters["runtime"]](parameters, artifacts, self._die)
-        self._counters = Counters(pb_utils, config["name"])
+        self._counters = Counters(pb_utils, parameters["public_name"])
         metrics.add_all(self._counters, self._outbox, self._runtime.stats)
         self._counters.start()
 

@@ -139,8 +139,11 @@ class Token:
 class TokenSink(Protocol):
     """Where one job's tokens go. Called from the runtime's own thread, never after an end."""
 
-    def started(self, cached_tokens: int) -> None:
-        """Prefill begins; so many of the prompt's tokens come from the cache. Called once."""
+    def started(self, cached_tokens: int, *, is_late: bool = False) -> None:
+        """Prefill begins; so many of the prompt's tokens come from the cache. Called once.
+
+        is_late: prefill began earlier, at a time that the runtime does not know.
+        """
 
     def echo(self, tokens: list[Token], finish: FinishReason | None) -> None:
         """The prompt's own, once, before the first new one; with a finish reason that is all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from port import INVALID_PARAMETER, FinishReason, Token
 
 End = Literal["finished", "cancelled", "failed", "refused"]
 ECHO_AT_ONCE = 64  # tokens of an echoed prompt in a response
+INT32_MOST = 2**31 - 1
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
@@ -28,6 +30,7 @@ class Stream:
         self._echoed: list[Token] = []
         self._tokens: list[Token] = []
         self._first = {"num_input_tokens": prompt_tokens, "num_cached_tokens": 0}
+        self._opened_at = time.monotonic()
         self._finish: FinishReason | None = None
         self._error: Any = None
         self._end: End | None = None
@@ -36,8 +39,11 @@ class Stream:
 
     # the runtime's side
 
-    def started(self, cached_tokens: int) -> None:
+    def started(self, cached_tokens: int, *, is_late: bool = False) -> None:
         self._first["num_cached_tokens"] = cached_tokens
+        if not is_late:
+            waited_us = (time.monotonic() - self._opened_at) * 1_000_000
+            self._first["queue_time_us"] = min(round(waited_us), INT32_MOST)
 
     def echo(self, tokens: list[Token], finish: FinishReason | None) -> None:
         """They leave with the first new token."""

@@ -57,7 +57,7 @@ class TrtllmDecoder:
 
     def _start(self, job: Job, cached_tokens: int) -> None:
         trtllm_counts.started(self.stats, cached_tokens)
-        job.sink.started(cached_tokens)
+        job.sink.started(cached_tokens, is_late=True)
         if job.input.echoes_prompt:
             is_all = job.input.max_tokens == 0
             tokens = [Token(token) for token in job.input.prompt_ids]

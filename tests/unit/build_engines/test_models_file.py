@@ -74,14 +74,14 @@ def test_a_model_that_names_no_runtime_is_for_the_cpu(tmp_path):
         ("dtype: fp8", "dtype: int4", 11, "models.big.gpu.kv_cache.dtype: Input should be"),
         ("dtype: fp8", "dtype: int8", 11, "models.big.gpu.kv_cache.dtype: the PyTorch runtime"),
         ("aliases: [gpt-4o]", "aliases: [gpt-4o, 5]", 5, "models.big.aliases.1: Input should"),
-        ("quantization", "quantisation", 7, "models.big.gpu.quantisation: Extra inputs"),
+        ("quantization", "quantisation", 7, "models.big.gpu.quantisation: unknown key: did you"),
         ("eagle3", "medusa", 13, "tag 'medusa' found using 'method' does not match any"),
         ("        draft: drafts/big\n", "", 13, "models.big.gpu.speculative.eagle3.draft: Field"),
         ("hf://org/big@v1", "hf://big", 3, "'hf://big' is no Hugging Face repository"),
         ("tensorrt_llm", "vllm", 2, "runtime must be onnx, scripted, tensorrt_llm or tensorrtllm"),
         ("tensorrt_llm", "tensorrtllm", 14, "plans are built here with lookahead only"),
         ("    weights: hf://org/big@v1\n", "", 2, "models.big.weights: Field required"),
-        ("models:\n", "model:\n", 1, "models: Field required"),
+        ("models:\n", "model:\n", 1, "model: unknown key: did you mean 'models'?"),
         ("    aliases: [gpt-4o]\n", "    context_length: 9\n", 5, "greater than or equal to 16"),
         ("    aliases: [gpt-4o]", "    limits: {tokens: 9}", 5, "models.big.limits.tokens: Extra"),
         ("    aliases: [gpt-4o]", "    limits: {max_tokens: 0}", 5, "greater than or equal to 1"),
@@ -92,6 +92,42 @@ def test_an_error_names_its_line(tmp_path, old, new, line, said):
     message = refused(tmp_path, GPU.replace(old, new, 1))
     assert message.startswith(f"models.yaml:{line}: "), message
     assert said in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "place", "meant"),
+    [
+        ("    weights: hf", "    weigths: hf", 3, "weigths", "weights"),
+        ("    runtime: ", "    runtme: ", 4, "runtme", "runtime"),
+        ("aliases", "Alias", 5, "Alias", "aliases"),
+        ("tensor_parallel", "tensor-paralell", 8, "gpu.tensor-paralell", "tensor_parallel"),
+        ("host_offload", "host_ofload", 12, "gpu.kv_cache.host_ofload_gb", "host_offload_gb"),
+        ("draft:", "drafts:", 15, "gpu.speculative.eagle3.drafts", "draft"),
+    ],
+)
+def test_a_misspelt_key_is_named_before_what_is_missing(tmp_path, old, new, line, place, meant):
+    assert old in GPU
+    message = refused(tmp_path, GPU.replace(old, new, 1))
+    said = f"models.yaml:{line}: models.big.{place}: unknown key: did you mean {meant!r}?"
+    assert message.startswith(said), message
+
+
+def test_keys_of_lists_and_of_the_default_runtime_are_known_too(tmp_path):
+    text = "models:\n  m:\n    weights: w\n    onnx: {precison: int4}\n"
+    said = "models.yaml:4: models.m.onnx.precison: unknown key: did you mean 'precision'?"
+    assert refused(tmp_path, text) == said
+    tool = "{url: 'https://x.example', heders: {}}"
+    text = f"models:\n  m:\n    weights: w\n    server_tools:\n      t: {tool}\n"
+    said = "models.yaml:5: models.m.server_tools.t.heders: unknown key: did you mean 'headers'?"
+    assert refused(tmp_path, text) == said
+
+
+def test_a_key_that_is_like_no_other_is_answered_with_those_there_are(tmp_path):
+    message = refused(tmp_path, "models:\n  m: {weights: w, gpu: {}}\n")
+    assert message.startswith(
+        "models.yaml:2: models.m.gpu: unknown key: it must be one of weights, "
+    )
+    assert "onnx" in message
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
-from proxy.cli import explain, main
+from proxy.cli import app, explain, main
 from proxy.launch import announcement
+from proxy.settings import Settings
+from proxy.version import VERSION
 from tests.fixtures.published import config
+from tests.fixtures.stack import ROOT
 
 MODELS = "models:\n  small: {weights: weights, aliases: [tiny]}\n"
 
@@ -58,6 +63,32 @@ def test_help_names_every_command(capfd):
     assert all(name in out for name in ("serve", "build", "triton", "proxy", "models", "doctor"))
 
 
+def test_the_version_is_that_of_the_package(capfd):
+    status, out, _ = run(capfd, "--version")
+    project = (ROOT / "pyproject.toml").read_text()
+    assert (status, out) == (0, f"triton-openai {VERSION}\n")
+    assert f'name = "triton-openai"\nversion = "{VERSION}"\n' in project
+    assert re.fullmatch(r"\d+\.\d+\.\d+", VERSION)
+
+
+@pytest.mark.parametrize("command", ["serve", "triton", "proxy", "build", "models", "doctor"])
+def test_help_names_each_options_variable_and_default(command):
+    options = typer.main.get_command(app).commands[command].params
+    fields = Settings.model_fields
+    named = 0
+    for option in options:
+        variable = re.search(r"Variable: ([A-Z_]+)\.$", option.help or "")
+        if variable is None:
+            continue
+        named += 1
+        default = fields[variable[1].lower()].default
+        shown = {None: "off"}.get(default, str(default))
+        if variable[1] == "TRITON_URL":
+            shown = f"grpc://127.0.0.1:{fields['triton_grpc_port'].default}"
+        assert option.show_default == shown, option.name
+    assert named >= 2
+
+
 @pytest.mark.parametrize("command", ["serve", "proxy"])
 def test_a_taken_port_is_said_before_anything_else(capfd, folder, taken, command):
     (folder / "models.yaml").write_text("models: {m: {weights: none}}")
@@ -73,6 +104,19 @@ def test_a_taken_triton_port_is_named(capfd, folder, taken):
 
 def test_a_wrong_setting_is_named(capfd):
     assert "PORT=70000" in refused(capfd, "serve", "--port", "70000")
+
+
+@pytest.mark.parametrize("command", ["serve", "triton", "proxy", "build"])
+def test_a_misspelt_variable_is_named_at_the_start(capfd, folder, monkeypatch, command):
+    monkeypatch.setenv("TRITON_GPRC_PORT", "a-secret")
+    monkeypatch.setenv("WORKERS", "0")  # ends the start
+    status, _, err = run(capfd, command)
+    warning, error = err.splitlines()
+    assert warning.startswith("warning: TRITON_GPRC_PORT is no setting")
+    assert warning.endswith("is it TRITON_GRPC_PORT?")
+    assert "a-secret" not in err
+    assert error.startswith("error: WORKERS=0")
+    assert status == 1
 
 
 def test_a_wrong_models_file_is_named(capfd, folder):
@@ -193,6 +237,8 @@ def test_a_dry_run_says_the_commands_of_another_version(capfd, folder):
     status, out, _ = run(capfd, *given, "--dry-run", "--tensorrt-llm", "1.2.1")
     assert status == 0
     assert "--qformat fp8" in out
+    assert "# memory of a GPU: " in out
+    assert "for the KV cache: about " in out
     assert not (folder / "a").exists()
     _, _, err = run(capfd, *given, "--dry-run", "--tensorrt-llm", "0.16.0")
     assert "0.16.0 is too old" in loading_failure(err)

@@ -149,20 +149,28 @@ def test_token_bytes_are_read_as_tritonclient_writes_them(elements):
 
 
 def test_first_and_last_response():
-    count, cached = (np.array([number], np.int32).tobytes() for number in (5, 3))
+    numbers = (5, 3, 40_000_000)
+    count, cached, queued = (np.array([number], np.int32).tobytes() for number in numbers)
     message = codec.decode(
         response(
             final=True,
             text_output=packed(b"a"),
             num_input_tokens=count,
             num_cached_tokens=cached,
+            queue_time_us=queued,
             finish_reason=packed(b"length"),
         )
     )
     assert message.is_final
     assert message.delta == TokenDelta(
-        (b"a",), prompt_tokens=5, cached_tokens=3, finish=FinishReason.LENGTH
+        (b"a",), prompt_tokens=5, cached_tokens=3, finish=FinishReason.LENGTH, queue_s=40.0
     )
+
+
+def test_an_engine_that_does_not_report_its_queue_is_not_asked_for_it():
+    mute = replace(CARD, capabilities=CARD.capabilities - {"queue_time"})
+    asked = replace(request(text="x"), model=mute)
+    assert "queue_time_us" not in {output.name for output in codec.encode(asked).outputs}
 
 
 def floats(*values: float) -> bytes:
@@ -213,6 +221,7 @@ def test_log_probs_may_have_no_alternatives():
 )
 def test_only_outputs_that_are_wanted_are_asked_for(fields, outputs):
     always = {"text_output", "num_input_tokens", "num_cached_tokens", "finish_reason"}
+    always |= {"queue_time_us"}
     message = codec.encode(request(text="x", **fields))
     assert {output.name for output in message.outputs} == always | outputs
 
@@ -232,7 +241,7 @@ def test_what_a_request_asks_for_is_what_its_tensors_need(top):
     sent = tensors(codec.encode(asked)) | {o.name: 0 for o in codec.encode(asked).outputs}
     rows = (*codec.tensors.INPUTS, *codec.tensors.OUTPUTS)
     needed = {row.capability for row in rows if row.name in sent and row.capability}
-    assert needed == asked.asks_for
+    assert needed - {"queue_time"} == asked.asks_for
 
 
 CPP_CARD = replace(CARD, facts=replace(FACTS, runtime=codec.tensors.CPP_RUNTIME, end_ids=(2,)))

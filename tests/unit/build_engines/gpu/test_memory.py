@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from build_engines.gpu import memory
@@ -100,3 +102,24 @@ def test_nothing_is_said_of_weights_in_an_unknown_quantization():
     published = {**config("llama-3.1-70b"), "quantization_config": {"quant_method": "gptq"}}
     found = Architecture.read(published)
     assert not list(memory.problems(found, options(), memory_gb=24))
+
+
+def test_the_arithmetic_of_a_model_that_fits_adds_up():
+    """As docs/runbook.md reckons by hand: fp8 weights, a cache of 16 bits, 80 GB."""
+    given = options(quantization="fp8", max_seq_len=8_192)
+    found = memory.estimate(shape("llama-3.1-8b"), given)
+    needed, left = memory.arithmetic(shape("llama-3.1-8b"), given, memory_gb=80)
+    assert f"{found.weights / 1e9:.1f} GB of weights" in needed
+    assert "a token of KV cache is 131,072 bytes" in needed
+    numbers = re.search(r"([\d.]+) x \(80 - ([\d.]+) - ([\d.]+)\) = ([\d.]+) GB", left)
+    fraction, weights, step, cache = (float(number) for number in numbers.groups())
+    assert fraction * (80 - weights - step) == pytest.approx(cache, abs=0.2)
+    tokens = int(re.search(r"about ([\d,]+) tokens", left)[1].replace(",", ""))
+    assert tokens == pytest.approx(cache * 1e9 / 131_072, rel=0.01)
+    requests = float(re.search(r"([\d.]+) requests of 8,192 tokens", left)[1])
+    assert requests == pytest.approx(tokens / 8_192, rel=0.01)
+
+
+def test_without_a_known_gpu_the_arithmetic_stops_before_what_is_left():
+    (needed,) = memory.arithmetic(shape("llama-3.1-8b"), options(), memory_gb=None)
+    assert "16.1 GB of weights" in needed

@@ -251,7 +251,9 @@ def test_all_reasons_are_told_at_once(tmp_path):
 
 def test_what_nobody_knows_of_the_gpu_is_noted_not_guessed(tmp_path):
     found = make(tmp_path, "llama-3.1-70b", {}, device=Device())
-    assert "memory is not checked" in found.notes[0]
+    needed, unchecked, *_ = found.notes
+    assert needed.startswith("memory of a GPU: 141.1 GB of weights")
+    assert "memory is not checked" in unchecked
 
 
 def keys(found: Recipe) -> dict[str, str]:

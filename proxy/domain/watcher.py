@@ -1,0 +1,39 @@
+"""The ports to telemetry, which sees a request's events and its engine streams go by."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from proxy.domain.engine import EngineRequest
+from proxy.domain.events import Events
+from proxy.domain.model import ModelCard
+from proxy.domain.output import TokenDelta
+from proxy.domain.request import GenerationRequest
+
+
+class StreamWatch(Protocol):
+    """Sees the deltas of one engine stream."""
+
+    def see(self, delta: TokenDelta) -> None:
+        """Called for every delta, before anything is made of it. Costs less than a microsecond."""
+        ...
+
+
+class RequestWatch(Protocol):
+    """Sees one request."""
+
+    def events(self, events: Events) -> Events:
+        """The same events, counted and timed."""
+        ...
+
+    def stream(self, asked: EngineRequest) -> StreamWatch:
+        """For one of the engine streams that the events are made of."""
+        ...
+
+
+class Watcher(Protocol):
+    def begin(self, request: GenerationRequest, card: ModelCard) -> RequestWatch: ...
+
+    def resent(self, card: ModelCard) -> None:
+        """A stream of the running request is sent to the engine again."""
+        ...

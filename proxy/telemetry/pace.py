@@ -1,0 +1,87 @@
+"""How fast the engine's streams of one request come. Filled by the generation, read by `watch`."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable
+
+from proxy.domain.engine import EngineRequest
+from proxy.domain.output import TokenDelta
+
+# The gap between two responses of a stream.
+GAP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+
+
+class Pace:
+    """All streams of one request: choices, attempts and rounds of tools.
+
+    gaps: how many gaps between two responses fall into each of GAP_BUCKETS_S, and above the last.
+    gaps_s: their sum. token_s: each stream's mean time of a token behind its first response.
+    queues_s: each stream's wait in the engine, where the engine reports it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
+        self.gaps = [0] * (len(GAP_BUCKETS_S) + 1)
+        self.queues_s: list[float] = []
+        self._streams: list[StreamPace] = []
+
+    def stream(self, asked: EngineRequest) -> StreamPace:
+        stream = StreamPace(self, counts_gaps=not asked.echoes_prompt)
+        self._streams.append(stream)
+        return stream
+
+    @property
+    def gaps_s(self) -> float:
+        return sum(stream.gaps_s for stream in self._streams)
+
+    @property
+    def token_s(self) -> list[float]:
+        return [stream.token_s for stream in self._streams if stream.token_s is not None]
+
+    @property
+    def queue_s(self) -> float | None:
+        """The longest wait; streams of one request mostly wait side by side."""
+        return max(self.queues_s, default=None)
+
+
+class StreamPace:
+    """See domain.watcher.StreamWatch. counts_gaps: false for an echoed prompt, which comes in
+    pieces that nothing was generated for.
+    """
+
+    __slots__ = ("_counts_gaps", "_first_at", "_last_at", "_pace", "_tokens")
+
+    def __init__(self, pace: Pace, *, counts_gaps: bool) -> None:
+        self._pace = pace
+        self._counts_gaps = counts_gaps
+        self._first_at: float | None = None
+        self._last_at = 0.0
+        self._tokens = 0  # behind the first response
+
+    def see(self, delta: TokenDelta) -> None:
+        if delta.queue_s is not None:
+            self._pace.queues_s.append(delta.queue_s)
+        if not (delta.token_bytes and self._counts_gaps):
+            return
+        pace = self._pace
+        now = pace.clock()
+        if self._first_at is None:
+            self._first_at = now
+        else:
+            pace.gaps[bisect_left(GAP_BUCKETS_S, now - self._last_at)] += 1
+            self._tokens += len(delta.token_bytes)
+        self._last_at = now
+
+    @property
+    def token_s(self) -> float | None:
+        """Mean time of a token behind the first response; None where there is none."""
+        if self._first_at is None or not self._tokens:
+            return None
+        return (self._last_at - self._first_at) / self._tokens
+
+    @property
+    def gaps_s(self) -> float:
+        """The sum of its gaps."""
+        return 0.0 if self._first_at is None else self._last_at - self._first_at
