@@ -127,6 +127,7 @@ class Generation:
             asked = await self._preparation.engine_request(request)
             prompt = asked.text or ""
             choice = self._new_choice(request, index, prompt, rules, counts_prompt)
+            self._delivery.counts.append(choice.tally)
             while not choice.is_finished:
                 if choice.has_thought_enough:
                     text, events = choice.end_thought(rules.closing)

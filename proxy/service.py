@@ -37,7 +37,9 @@ from proxy.timing import Stopwatch
 class Watcher(Protocol):
     """Sees the events of a request go by; telemetry's side of the service."""
 
-    def watch(self, request: GenerationRequest, card: ModelCard, events: Events) -> Events: ...
+    def watch(
+        self, request: GenerationRequest, card: ModelCard, events: Events, delivery: Delivery
+    ) -> Events: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +96,9 @@ class Service:
         """
         card = self._registry.card(request.model)
         request = offered(request, card)
-        events = self._events(request, card, delivery or Delivery())
-        return self._watcher.watch(request, card, events)
+        delivery = delivery or Delivery()
+        events = self._events(request, card, delivery)
+        return self._watcher.watch(request, card, events, delivery)
 
     async def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import aclosing
 
+from proxy.domain.delivery import Delivery
 from proxy.domain.errors import ProxyError
 from proxy.domain.events import Events, Finished, OutputEvent
 from proxy.domain.model import ModelCard
@@ -21,7 +22,9 @@ class Telemetry:
         self._metrics = metrics
         self._children: dict[str, _Children] = {}
 
-    async def watch(self, request: GenerationRequest, card: ModelCard, events: Events) -> Events:
+    async def watch(
+        self, request: GenerationRequest, card: ModelCard, events: Events, delivery: Delivery
+    ) -> Events:
         seen = _Seen()
         children = self._children.get(card.name)
         if children is None:
@@ -38,26 +41,32 @@ class Telemetry:
         finally:
             children.active.dec()
             self._metrics.requests.labels(card.name, seen.outcome).inc()
-            self._settle(request, card, seen, children)
+            self._settle(request, card, seen, delivery.usage, children)
 
     def _settle(
-        self, request: GenerationRequest, card: ModelCard, seen: _Seen, children: _Children
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        seen: _Seen,
+        usage: Usage | None,
+        children: _Children,
     ) -> None:
+        """`usage`: however the request ended, also when its client hung up; None: no token came."""
         duration_s = seen.elapsed_s()
         children.duration.observe(duration_s)
         if seen.ttft_s is not None:
             children.ttft.observe(seen.ttft_s)
-        if seen.usage is not None:
-            children.prompt_tokens.inc(seen.usage.prompt_tokens)
-            children.cached_tokens.inc(seen.usage.cached_tokens)
-            children.completion_tokens.inc(seen.usage.completion_tokens)
+        if usage is not None:
+            children.prompt_tokens.inc(usage.prompt_tokens)
+            children.cached_tokens.inc(usage.cached_tokens)
+            children.completion_tokens.inc(usage.completion_tokens)
         line.add(
             id=request.id,
             model=card.name,
             finish=None if seen.has_failed else seen.outcome,
-            prompt_tokens=seen.usage and seen.usage.prompt_tokens,
-            cached_tokens=seen.usage and seen.usage.cached_tokens,
-            completion_tokens=seen.usage and seen.usage.completion_tokens,
+            prompt_tokens=usage and usage.prompt_tokens,
+            cached_tokens=usage and usage.cached_tokens,
+            completion_tokens=usage and usage.completion_tokens,
             ttft_ms=seen.ttft_s and round(seen.ttft_s * 1000, 1),
             inference_ms=round(duration_s * 1000, 1),
             user=request.user,
@@ -86,7 +95,6 @@ class _Seen:
         self.outcome = "abandoned"
         self.has_failed = False
         self.ttft_s: float | None = None
-        self.usage: Usage | None = None
 
     def elapsed_s(self) -> float:
         return time.perf_counter() - self._started_at
@@ -99,5 +107,4 @@ class _Seen:
         if self.ttft_s is None:
             self.ttft_s = self.elapsed_s()
         if isinstance(event, Finished):
-            self.usage = (self.usage or Usage()) + event.usage
             self.outcome = event.reason.value

@@ -17,6 +17,7 @@ from proxy.domain.engine import EngineRequest
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.service import Service
 from proxy.structured.blame import blamed
+from proxy.telemetry import line
 
 
 def routes(
@@ -35,6 +36,7 @@ def routes(
         with in_words(renderer.field_names), blamed(generation.constraint):
             request = await service.engine_request(generation)
             admitted = await tokenizer.admit(request)
+        line.add(id=generation.id, model=request.model.name, prompt_tokens=len(admitted.ids))
         return JSONResponse(
             {
                 "id": generation.id,

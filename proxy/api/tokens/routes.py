@@ -19,6 +19,7 @@ from proxy.domain.model import ModelCard
 from proxy.domain.tokenizer import Tokenizer
 from proxy.registry import Registry
 from proxy.service import Service
+from proxy.telemetry import line
 from proxy.text import TextDecoder
 
 
@@ -43,6 +44,7 @@ def routes(
             request = replace(request, add_special_tokens=asked.add_special_tokens)
         with in_words({"prompt": "prompt" if asked.messages is None else "messages"}):
             ids = (await tokenizer.admit(request)).ids
+        line.add(id=request.id, model=request.model.name, prompt_tokens=len(ids))
         texts = None
         if asked.return_token_strs:
             texts = _token_texts(await tokenizer.token_bytes(request.model, ids))
@@ -55,6 +57,7 @@ def routes(
         """Token ids -> text, without special tokens."""
         asked = await bodies.read(http, DetokenizeBody)
         card = registry.card(registry.default().name if asked.model is None else asked.model)
+        line.add(model=card.name, prompt_tokens=len(asked.tokens))
         _check_ids(asked.tokens, card)
         parts = await tokenizer.token_bytes(card, asked.tokens) if asked.tokens else ()
         return JSONResponse({"prompt": _text(parts, card)})
