@@ -19,7 +19,7 @@ from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import HeldLogProbs
 from proxy.access.leaving import Leaving
 from proxy.access.products import ProductLimits
-from proxy.api import dynamo, errors, operations
+from proxy.api import dynamo, errors, operations, pages
 from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits, BodyReader
 from proxy.api.bytes_in_flight import BytesInFlight
@@ -126,6 +126,7 @@ def compose(
     routers = _adapters(settings, service, registry, asked, sandbox, leaving, bodies)
     app = Documented(
         title="triton-openai",
+        openapi_url=None,  # `pages` serves the document, without a CDN
         responses=ERRORS,
         lifespan=lambda _: _running(engine, catalog, registry, metrics, sandbox, lag),
         middleware=_middleware(settings, metrics, gate, routers),
@@ -133,7 +134,7 @@ def compose(
     app.state.leaving = leaving
     app.state.in_flight = in_flight
     errors.install(app)
-    for router in (*routers, operations.routes(registry, metrics)):
+    for router in (*routers, operations.routes(registry, metrics), pages.routes(app.as_json)):
         app.include_router(router)
     return app
 

@@ -8,6 +8,7 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
+import orjson
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
 
@@ -69,3 +70,6 @@ class Documented(FastAPI):
                 for one in content.values():
                     schemas.update(one["schema"].pop(DEFINITIONS, {}))
         return document
+
+    def as_json(self) -> bytes:
+        return orjson.dumps(self.openapi())
