@@ -14,9 +14,8 @@ from proxy.api.pages import FILES
 from tests.doubles.engine import ScriptedEngine
 
 FOLDER = Path(__file__).parents[2] / "proxy" / "api" / "page_files"
-VENDORED = re.findall(
-    r"^\| `([\w.-]+)` .* `(\w{64})` \|$", (FOLDER / "README.md").read_text(), re.M
-)
+ROW = re.compile(r"^\| `([\w.-]+)` .* `(\w{64})` \|$", re.MULTILINE)
+VENDORED = ROW.findall((FOLDER / "README.md").read_text())
 LINK = re.compile(r"""(?:src|href|spec-url)\s*=\s*"([^"]*)\"""")
 
 
