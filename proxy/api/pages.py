@@ -40,9 +40,8 @@ FILE_HEADERS = {"Cache-Control": "max-age=3600", "X-Content-Type-Options": "nosn
 
 
 def routes(document: Callable[[], bytes]) -> APIRouter:
-    """`document`: makes the OpenAPI document as JSON, which takes tens of milliseconds."""
+    """`document`: makes the OpenAPI document as JSON, which may take tenths of a second."""
     router = APIRouter(include_in_schema=False)
-    document = cache(document)
 
     @router.get("/openapi.json")
     async def openapi() -> Response:

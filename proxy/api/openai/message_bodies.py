@@ -44,7 +44,10 @@ def _is_object(text: str) -> bool:
 
 
 class SpokenBody(RequestBody):
-    role: Literal["system", "developer", "user", "assistant", "tool"]
+    role: Annotated[
+        Literal["system", "developer", "user", "assistant", "tool"],  # all, for the error message
+        Field(json_schema_extra={"enum": ["system", "developer", "user"]}),
+    ]
     content: Text
     name: Name | None = None
 

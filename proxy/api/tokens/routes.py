@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 from proxy.api.answer import in_words
 from proxy.api.body import BodyReader
 from proxy.api.caller import caller_of
-from proxy.api.document import documented
 from proxy.api.openai.limits import Limits
+from proxy.api.tokens import documented
 from proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
@@ -33,7 +33,7 @@ def routes(
 ) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/tokenize", openapi_extra=documented(TokenizeBody))
+    @router.post("/tokenize", openapi_extra=documented.TOKENIZE.extra)
     async def tokenize(http: Request) -> Response:
         """Text or messages -> token ids and their count. What cannot be served is refused."""
         asked = await bodies.read(http, TokenizeBody)
@@ -52,7 +52,7 @@ def routes(
         found = {"count": len(ids), "max_model_len": most, "tokens": ids, "token_strs": texts}
         return JSONResponse(found)
 
-    @router.post("/detokenize", openapi_extra=documented(DetokenizeBody))
+    @router.post("/detokenize", openapi_extra=documented.DETOKENIZE.extra)
     async def detokenize(http: Request) -> Response:
         """Token ids -> text, without special tokens."""
         asked = await bodies.read(http, DetokenizeBody)
