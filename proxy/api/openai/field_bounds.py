@@ -39,7 +39,8 @@ def bounds(limits: Limits, sizes: Sizes | None) -> Callable[[Json], None]:
     def add(schemas: Json) -> None:
         for name in ("ChatCompletionBody", "PlainChatBody", "TokenizeBody"):
             properties = schemas[name]["properties"]
-            _bound(properties["messages"], "array", maxItems=limits.messages)
+            # In words alone: so many would not fit the context of nearly any model.
+            properties["messages"]["description"] += f"; at most {limits.messages}"
             if "tools" in properties:
                 _bound(properties["tools"], "array", maxItems=limits.tools)
         for name in ("ChatCompletionBody", "CompletionBody"):
