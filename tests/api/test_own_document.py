@@ -117,8 +117,8 @@ FORBIDDEN = [
 def test_a_rule_of_the_document_is_one_of_the_server(serve):
     client = serve(ScriptedEngine(logged("ab")), CATALOG)
     own = OwnDocument(client.get("/openapi.json").json())
-    for path, given in FORBIDDEN:
+    for path, fields in FORBIDDEN:
         base = {"prompt": "hi"} if path == "/v1/completions" else {"messages": HI}
-        body = {**given} if path == "/tokenize" else {"model": "demo", **base, **given}
-        assert not own.rules(BODIES[path]).is_valid(body), given
-        assert client.post(path, json=body).status_code == 400, given
+        body = {**fields} if path == "/tokenize" else {"model": "demo", **base, **fields}
+        assert not own.rules(BODIES[path]).is_valid(body), fields
+        assert client.post(path, json=body).status_code == 400, fields
