@@ -19,12 +19,11 @@ from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import HeldLogProbs
 from proxy.access.leaving import Leaving
 from proxy.access.products import ProductLimits
-from proxy.api import dynamo, errors, operations
+from proxy.api import dynamo, errors, operations, pages
 from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits, BodyReader
 from proxy.api.bytes_in_flight import BytesInFlight
 from proxy.api.direct import Direct
-from proxy.api.document import ERRORS, Documented
 from proxy.api.hosts import AllowedHosts, Hosts
 from proxy.api.json_shape import JsonLimits
 from proxy.api.middleware import BeginsInTurn, HeadAsGet, RequestContext
@@ -35,6 +34,7 @@ from proxy.api.openai.annotations import Annotator
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.limits import Limits
 from proxy.api.plain import routes as plain_routes
+from proxy.api.published import published
 from proxy.api.tokens import routes as tokens_routes
 from proxy.comeback import Comeback
 from proxy.domain.engine import Catalog, Engine
@@ -132,16 +132,17 @@ def compose(
     in_flight = BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(_body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, asked, sandbox, leaving, bodies)
-    app = Documented(
+    app = FastAPI(
         title="triton-openai",
-        responses=ERRORS,
+        openapi_url=None,  # `pages` serves the document, without a CDN
         lifespan=lambda _: _running(engine, catalog, registry, metrics, comeback, sandbox, lag),
         middleware=_middleware(settings, metrics, gate, routers),
     )
     app.state.leaving = leaving
     app.state.in_flight = in_flight
     errors.install(app)
-    for router in (*routers, operations.routes(registry, metrics)):
+    documented = (*routers, operations.routes(registry, metrics))
+    for router in (*documented, pages.routes(published(documented, _limits(settings), registry))):
         app.include_router(router)
     return app
 

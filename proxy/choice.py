@@ -97,6 +97,11 @@ class Choice:
         """Generated so far."""
         return self._tally.tokens
 
+    @property
+    def tally(self) -> Tally:
+        """Counts this choice's tokens; it keeps counting while the choice gets deltas."""
+        return self._tally
+
     def end_thought(self, closing: str) -> tuple[str, list[OutputEvent]]:
         """Writes what ends the reasoning in the model's place: all text so far, and its events."""
         text = self._text.flush() + closing

@@ -136,6 +136,7 @@ class Generation:
             asked = await self._preparation.engine_request(request)
             prompt = plain_spans.opening(asked.text or "", asked.plain_spans, rules.begun)
             choice = self._new_choice(request, index, prompt, rules, counts_prompt)
+            self._delivery.counts.append(choice.tally)
             while not choice.is_finished:
                 if choice.has_thought_enough:
                     text, events = choice.end_thought(rules.closing)

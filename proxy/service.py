@@ -102,8 +102,9 @@ class Service:
         """
         card = self._registry.card(request.model)
         request = offered(request, card)
-        watch = self._watcher.begin(request, card)
-        return watch.events(self._events(request, card, delivery or Delivery(), watch))
+        delivery = delivery or Delivery()
+        watch = self._watcher.begin(request, card, delivery)
+        return watch.events(self._events(request, card, delivery, watch))
 
     async def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""

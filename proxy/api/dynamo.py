@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, Response
 
+from proxy.api.operation import JSON, Content, Operation
 from proxy.registry import Registry
+
+
+class ModelNames(BaseModel):
+    """Names by what the models can do."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    chat_completion_models: list[str]
+    completion_models: list[str]
+
+
+NAMES = {"chat_completion_models": ["demo"], "completion_models": ["demo"]}
+LIST_MODELS = Operation(tag="dynamo", gives={JSON: Content(body=ModelNames, example=NAMES)})
 
 
 def routes(registry: Registry) -> APIRouter:
     router = APIRouter(prefix="/dynamo/alpha")
 
-    @router.get("/list-models")
+    @router.get("/list-models", openapi_extra=LIST_MODELS.extra)
     async def list_models() -> Response:
         """Names by what they can do, in the shape of Dynamo's own handler (lib/llm, http)."""
         cards = registry.cards()

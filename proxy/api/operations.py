@@ -2,24 +2,53 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from proxy.api.operation import JSON, TEXT, Content, Operation
 from proxy.domain.errors import ModelUnavailable
 from proxy.registry import Registry
 from proxy.telemetry.metrics import Metrics
 
 
+class Live(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    status: Literal["live"]
+
+
+class Ready(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    status: Literal["ready"]
+
+
+LIVE = Operation(tag="health", gives={JSON: Content(body=Live, example={"status": "live"})})
+READY = Operation(
+    tag="health",
+    gives={JSON: Content(body=Ready, example={"status": "ready"})},
+    errors=(503,),
+)
+METRICS = Operation(
+    tag="metrics",
+    gives={TEXT: Content(body=None, example='proxy_requests_active{model="demo"} 2.0')},
+)
+
+
 def routes(registry: Registry, metrics: Metrics) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/health/live")
+    @router.get("/health/live", openapi_extra=LIVE.extra)
     async def live() -> Response:
+        """The process answers."""
         return JSONResponse({"status": "live"})
 
-    @router.get("/health")
-    @router.get("/health/ready")
+    @router.get("/health", openapi_extra=READY.extra)
+    @router.get("/health/ready", openapi_extra=READY.extra)
     async def ready() -> Response:
         """200 when Triton, every model and the tensor contract are as they must be.
 
@@ -29,8 +58,9 @@ def routes(registry: Registry, metrics: Metrics) -> APIRouter:
             raise ModelUnavailable(f"Not ready: {registry.why_not_ready.category}.")
         return JSONResponse({"status": "ready"})
 
-    @router.get("/metrics", response_class=PlainTextResponse)
+    @router.get("/metrics", response_class=PlainTextResponse, openapi_extra=METRICS.extra)
     async def prometheus() -> Response:
+        """Metrics as Prometheus reads them."""
         return Response(metrics.exposed(), media_type=CONTENT_TYPE_LATEST)
 
     return router

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from proxy.domain.delivery import Delivery
 from proxy.domain.engine import EngineRequest
 from proxy.domain.events import Events
 from proxy.domain.model import ModelCard
@@ -32,7 +33,11 @@ class RequestWatch(Protocol):
 
 
 class Watcher(Protocol):
-    def begin(self, request: GenerationRequest, card: ModelCard) -> RequestWatch: ...
+    def begin(
+        self, request: GenerationRequest, card: ModelCard, delivery: Delivery
+    ) -> RequestWatch:
+        """`delivery` counts the tokens of the request's engine streams."""
+        ...
 
     def resent(self, card: ModelCard) -> None:
         """A stream of the running request is sent to the engine again."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from contextlib import aclosing
 
+from proxy.domain.delivery import Delivery
 from proxy.domain.engine import EngineRequest
 from proxy.domain.errors import ProxyError
 from proxy.domain.events import Events, Finished, OutputEvent
@@ -25,11 +26,11 @@ class Telemetry:
         self._metrics = metrics
         self._children: dict[str, _Children] = {}
 
-    def begin(self, request: GenerationRequest, card: ModelCard) -> Watch:
+    def begin(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Watch:
         children = self._children.get(card.name)
         if children is None:
             children = self._children[card.name] = _Children(self._metrics, card.name)
-        return Watch(request, card, self._metrics, children)
+        return Watch(request, card, delivery, self._metrics, children)
 
     def resent(self, card: ModelCard) -> None:
         """See proxy.resending."""
@@ -41,10 +42,16 @@ class Watch:
     """One request. `events` passes its events on untouched."""
 
     def __init__(
-        self, request: GenerationRequest, card: ModelCard, metrics: Metrics, children: _Children
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        delivery: Delivery,
+        metrics: Metrics,
+        children: _Children,
     ) -> None:
         self._request = request
         self._card = card
+        self._delivery = delivery
         self._metrics = metrics
         self._children = children
         self._pace = Pace()
@@ -70,14 +77,15 @@ class Watch:
 
     def _settle(self, seen: _Seen) -> None:
         duration_s, queue_s = seen.elapsed_s(), self._pace.queue_s
-        self._children.settle(seen, self._pace, duration_s)
+        usage = self._delivery.usage  # however it ended, also by a disconnect; None: no token came
+        self._children.settle(seen, usage, self._pace, duration_s)
         line.add(
             id=self._request.id,
             model=self._card.name,
             finish=None if seen.has_failed else seen.outcome,
-            prompt_tokens=seen.usage and seen.usage.prompt_tokens,
-            cached_tokens=seen.usage and seen.usage.cached_tokens,
-            completion_tokens=seen.usage and seen.usage.completion_tokens,
+            prompt_tokens=usage and usage.prompt_tokens,
+            cached_tokens=usage and usage.cached_tokens,
+            completion_tokens=usage and usage.completion_tokens,
             ttft_ms=seen.ttft_s and round(seen.ttft_s * 1000, 1),
             queue_ms=None if queue_s is None else round(queue_s * 1000, 1),
             inference_ms=round((duration_s - (queue_s or 0.0)) * 1000, 1),
@@ -101,14 +109,14 @@ class _Children:
         self.gaps = metrics.gaps.labels(model)
         self.token_time = metrics.token_time.labels(model)
 
-    def settle(self, seen: _Seen, pace: Pace, duration_s: float) -> None:
+    def settle(self, seen: _Seen, usage: Usage | None, pace: Pace, duration_s: float) -> None:
         self.duration.observe(duration_s)
         if seen.ttft_s is not None:
             self.ttft.observe(seen.ttft_s)
-        if seen.usage is not None:
-            self.prompt_tokens.inc(seen.usage.prompt_tokens)
-            self.cached_tokens.inc(seen.usage.cached_tokens)
-            self.completion_tokens.inc(seen.usage.completion_tokens)
+        if usage is not None:
+            self.prompt_tokens.inc(usage.prompt_tokens)
+            self.cached_tokens.inc(usage.cached_tokens)
+            self.completion_tokens.inc(usage.completion_tokens)
         for queue_s in pace.queues_s:
             self.queue.observe(queue_s)
         for token_s in pace.token_s:
@@ -124,7 +132,6 @@ class _Seen:
         self.outcome = "abandoned"
         self.has_failed = False
         self.ttft_s: float | None = None
-        self.usage: Usage | None = None
 
     def elapsed_s(self) -> float:
         return time.perf_counter() - self._started_at
@@ -137,5 +144,4 @@ class _Seen:
         if self.ttft_s is None:
             self.ttft_s = self.elapsed_s()
         if isinstance(event, Finished):
-            self.usage = (self.usage or Usage()) + event.usage
             self.outcome = event.reason.value

@@ -1,21 +1,46 @@
-"""The OpenAPI document that the server shows of itself."""
+"""The OpenAPI document that the server shows of itself: complete, and true of real answers."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-import jsonschema_rs
+import pytest
 
-from proxy.api.openai.bodies import RequestBody
-from tests.doubles.engine import ScriptedEngine, deltas
+from proxy.api.errors import STATUS_BY_CODE
+from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody, RequestBody
+from proxy.api.openai.nvext import NvExt
+from tests.api.test_parameters import logged
+from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
+from tests.fixtures import parameter_table
+from tests.fixtures.own_document import OwnDocument
+from tests.fixtures.stack import ROOT
 
+TEMPLATE = (
+    "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"
+    "{% for m in messages %}[{{ m.role }}]{{ m.content or '' }}"
+    "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments }}{% endfor %}"
+    "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}{# <tool_call> <think> #}"
+)
+CATALOG = FixedCatalog(facts=replace(FACTS, context_length=4096, chat_template=TEMPLATE))
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
+PROMPT = {"model": "demo", "prompt": "hi"}
 GOOD = [CHAT, {**CHAT, "stream": True}, {"messages": CHAT["messages"]}]
-GOOD += [{"model": "demo", "prompt": "hi", "stream": streams} for streams in (False, True)]
+GOOD += [{**PROMPT, "stream": streams} for streams in (False, True)]
 GOOD += [{"prompt": "hi"}, {"tokens": [104, 105]}]
 BAD = [b"", b"{", b"[]", b"{}", b'{"model": "nope", "messages": [{"role": "user", "content": ""}]}']
+METHODS = ("get", "post", "put", "delete")
+EXTRA = {"extra_fields": ["timing", "worker_id"]}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+CALL = '<think>hm</think>ab<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>'
+
+
+def open_document(serve: Any, engine: ScriptedEngine) -> tuple[Any, OwnDocument]:
+    client = serve(engine, CATALOG)
+    return client, OwnDocument(client.get("/openapi.json").json())
 
 
 def references(value: Any) -> Iterator[str]:
@@ -29,50 +54,159 @@ def references(value: Any) -> Iterator[str]:
             yield from references(one)
 
 
+def operations(own: OwnDocument) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in own.document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
 def test_every_reference_leads_somewhere(serve):
-    document = serve(ScriptedEngine()).get("/openapi.json").json()
-    schemas = document["components"]["schemas"]
-    found = set(references(document))
-    assert len(found) > 20
-    assert found <= {f"#/components/schemas/{name}" for name in schemas}
+    _, own = open_document(serve, ScriptedEngine())
+    found = set(references(own.document))
+    assert len(found) > 60
+    for reference in found:
+        value = own.document
+        for part in reference.removeprefix("#/").split("/"):
+            value = value[part]
 
 
 def test_a_bodys_schema_holds_with_the_documents_own(serve):
-    client = serve(ScriptedEngine())
-    document = [client.get("/openapi.json").json() for _ in range(2)][-1]
-    asked = document["paths"]["/v1/chat/completions"]["post"]["requestBody"]
-    schema = asked["content"]["application/json"]["schema"]
-    validator = jsonschema_rs.Draft202012Validator({**schema, "components": document["components"]})
+    _, own = open_document(serve, ScriptedEngine())
+    validator = own.component("ChatCompletionBody")
     assert validator.is_valid(CHAT)
     assert not validator.is_valid({**CHAT, "messages": [{"role": "user", "content": [{}]}]})
 
 
 def test_every_answer_has_a_documented_status_and_form(serve):
-    client = serve(ScriptedEngine(deltas("ab")))
-    document = client.get("/openapi.json").json()
+    client, own = open_document(serve, ScriptedEngine(deltas("ab")))
     bodies = [*BAD, *(json.dumps(good).encode() for good in GOOD)]
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            answers = [
-                client.request(method, path.replace("{model}", model), content=content)
-                for content in (bodies if "requestBody" in operation else [b""])
-                for model in (["demo", "nope"] if "{model}" in path else [""])
-            ]
-            assert 200 in {answer.status_code for answer in answers}, path
-            for answer in answers:
-                assert_documented(answer, operation["responses"], document)
+    for path, method, operation in operations(own):
+        answers = [
+            client.request(method, path.replace("{model}", model), content=content)
+            for content in (bodies if "requestBody" in operation else [b""])
+            for model in (["demo", "nope"] if "{model}" in path else [""])
+        ]
+        assert 200 in {answer.status_code for answer in answers}, path
+        wrong = next(one for one in METHODS if one not in own.document["paths"][path])
+        for answer in [*answers, client.request(wrong, path)]:
+            own.judge(operation, answer)
 
 
-def assert_documented(answer: Any, documented: dict, document: dict) -> None:
-    status = str(answer.status_code)
-    told = documented.get(status, documented.get(f"{status[0]}XX"))
-    assert told is not None, answer.text
-    kind = answer.headers["content-type"].partition(";")[0]
-    assert kind in told["content"]
-    if answer.status_code != 200:
-        schema = {**told["content"][kind]["schema"], "components": document["components"]}
-        jsonschema_rs.validate(schema, answer.json())
-        assert not jsonschema_rs.is_valid(schema, {"detail": "no"})
+@pytest.mark.parametrize(
+    ("path", "fields", "given"),
+    [
+        ("/v1/chat/completions", {"logprobs": True, "top_logprobs": 2, "n": 2}, "ab"),
+        ("/v1/chat/completions", {"tools": [TOOL], "service_tier": "auto"}, CALL),
+        ("/v1/chat/completions", {"return_token_ids": True, "nvext": EXTRA}, "ab"),
+        ("/v1/completions", {"logprobs": 2, "n": 2, "echo": True}, "ab"),
+        ("/v1/completions", {"return_token_ids": True, "nvext": EXTRA, "user": "u"}, "ab"),
+    ],
+)
+@pytest.mark.parametrize("streams", [False, True])
+def test_answers_with_all_that_can_be_asked_for_fit_their_schema(
+    serve, path, fields, given, streams
+):
+    ids_and_logs = "logprobs" in fields or "return_token_ids" in fields
+    client, own = open_document(
+        serve, ScriptedEngine(logged("ab") if ids_and_logs else deltas(given))
+    )
+    more = {"stream": True, "stream_options": {"include_usage": True}} if streams else {}
+    body = {**(PROMPT if path == "/v1/completions" else CHAT), **fields, **more}
+    answer = client.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    own.judge(own.document["paths"][path]["post"], answer)
+
+
+def test_an_error_within_a_stream_fits_its_schema(serve):
+    client, own = open_document(serve, ScriptedEngine(deltas("ab", None), error=ValueError("x")))
+    for path, body in (("/v1/chat/completions", CHAT), ("/v1/completions", PROMPT)):
+        answer = client.post(path, json={**body, "stream": True})
+        assert '"error"' in answer.text
+        own.judge(own.document["paths"][path]["post"], answer)
+
+
+def test_the_examples_of_requests_are_served(serve):
+    client, own = open_document(serve, ScriptedEngine(deltas('{"city":"Rome"}')))
+    seen = 0
+    for path, method, operation in operations(own):
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        assert bool(content.get("examples")) is ("requestBody" in operation), path
+        for name, example in content.get("examples", {}).items():
+            own.schema(content["schema"]).validate(example["value"])
+            answer = client.request(method, path, json=example["value"])
+            assert answer.status_code == 200, (path, name, answer.text)
+            own.judge(operation, answer)
+            seen += 1
+    assert seen > 15
+
+
+def test_every_route_has_a_schema_and_an_example_of_its_answer_and_they_agree(serve):
+    _, own = open_document(serve, ScriptedEngine())
+    for path, _, operation in operations(own):
+        assert operation["description"], path
+        for kind, content in operation["responses"]["200"]["content"].items():
+            assert {"schema", "x-line-schema"} & content.keys(), path
+            example = content["example"]
+            text = example if isinstance(example, str) else json.dumps(example)
+            own.judge_content(kind, content, text)
+
+
+def test_every_field_of_a_body_is_described(serve):
+    _, own = open_document(serve, ScriptedEngine())
+    schemas = own.document["components"]["schemas"]
+    for kind in (ChatCompletionBody, CompletionBody, NvExt):
+        properties = schemas[kind.__name__]["properties"]
+        assert properties.keys() == kind.model_fields.keys()
+        assert [name for name, field in properties.items() if not field.get("description")] == []
+    for name in ("PlainChatBody", "TokenizeBody", "DetokenizeBody"):
+        fields = schemas[name]["properties"].items()
+        assert [field for field, schema in fields if not schema.get("description")] == []
+
+
+def test_the_shipped_words_are_those_of_the_tables():
+    hint = "run: python -m tests.fixtures.parameter_table"
+    assert parameter_table.SHIPPED.read_text() == parameter_table.table(), hint
+
+
+def test_every_error_status_is_documented(serve):
+    _, own = open_document(serve, ScriptedEngine())
+    chat = own.document["paths"]["/v1/chat/completions"]["post"]["responses"]
+    assert {str(status) for status in (400, 405, 500, *STATUS_BY_CODE.values())} <= chat.keys()
+    for status, headers in (("429", "retry-after"), ("503", "retry-after-ms"), ("405", "allow")):
+        assert {headers, "x-request-id"} <= chat[status]["headers"].keys()
+
+
+def test_the_settings_limits_and_the_models_sizes_are_told(serve):
+    client = serve(ScriptedEngine(), CATALOG, max_stops=3, max_priority=2, max_messages=5)
+    own = OwnDocument(client.get("/openapi.json").json())
+    chat, ids = own.component("ChatCompletionBody"), own.component("DetokenizeBody")
+    for body, is_valid in (
+        ({"stop": ["a"] * 3}, True),
+        ({"stop": ["a"] * 4}, False),
+        ({"priority": -2}, True),
+        ({"priority": -3}, False),
+        ({"nvext": {"agent_hints": {"priority": 3}}}, False),
+        ({"logit_bias": {"7": 1}}, True),
+        ({"logit_bias": {"x": 1}}, False),
+        ({"truncate_prompt_tokens": 0}, False),
+        ({"service_tier": "flex"}, False),
+        ({"metadata": dict.fromkeys(map(str, range(17)), "x")}, False),
+    ):
+        assert chat.is_valid({**CHAT, **body}) is is_valid, body
+        status = client.post("/v1/chat/completions", json={**CHAT, **body}).status_code
+        assert (status == 400) is not is_valid, body
+    words = own.document["components"]["schemas"]["PlainChatBody"]["properties"]["messages"]
+    assert "at most 5" in words["description"]
+    for tokens, is_valid in (([255], True), ([256], False), ([1] * 4097, False)):
+        assert ids.is_valid({"tokens": tokens}) is is_valid
+        status = client.post("/detokenize", json={"tokens": tokens}).status_code
+        assert (status == 200) is is_valid
+
+
+def test_the_version_is_that_of_the_package(serve):
+    _, own = open_document(serve, ScriptedEngine())
+    (version,) = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M)
+    assert own.document["info"]["version"] == version
 
 
 def test_no_two_bodies_have_the_same_name():

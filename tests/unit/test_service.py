@@ -15,9 +15,10 @@ from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import HeldLogProbs
 from proxy.comeback import Comeback
 from proxy.domain.completion import fold
+from proxy.domain.delivery import Delivery
 from proxy.domain.engine import EngineRequest, NotReady
 from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited, UnknownModel
-from proxy.domain.events import OutputEvent
+from proxy.domain.events import Finished, OutputEvent
 from proxy.domain.model import LoadedModel, ModelCard
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt, TokenPrompt
@@ -34,7 +35,7 @@ from tests.doubles.tools import ScriptedTools
 class Unwatched:
     """Telemetry that sees nothing."""
 
-    def begin(self, request: GenerationRequest, card: ModelCard) -> Unwatched:
+    def begin(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Unwatched:
         return self
 
     def stream(self, asked: EngineRequest) -> Unwatched:
@@ -203,3 +204,23 @@ def test_a_suspended_registry_refuses_with_the_reason():
     registry.suspend(NotReady("at 10.0.0.1:8001", "Triton is away"))
     with pytest.raises(ModelUnavailable, match="Triton is away"):
         service(ScriptedEngine(), registry).generate(request())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("most", [3, 5, None], ids=["early", "late", "to the end"])
+async def test_the_delivery_counts_the_tokens_of_all_choices_also_of_one_that_is_closed(most):
+    """One prompt of 7 tokens, and a token for each event that has text."""
+    delivery, seen, told = Delivery(is_live=True), 0, 0
+    engine = ScriptedEngine(deltas("abc"))
+    async with aclosing(service(engine).generate(request(choices=2), delivery)) as events:
+        async for event in events:
+            seen += 1
+            told += event.usage.completion_tokens if isinstance(event, Finished) else 0
+            if seen == most:
+                break
+    assert delivery.usage is not None
+    assert delivery.usage.prompt_tokens == 7
+    if most is None:
+        assert delivery.usage.completion_tokens == told == 8
+    else:
+        assert most <= delivery.usage.completion_tokens <= 8

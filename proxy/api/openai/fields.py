@@ -7,22 +7,27 @@ from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     StringConstraints,
     Tag,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 from proxy.api.body import FieldError
 
 INT32_MAX = 2**31 - 1
 UNKNOWN_AT_MOST = 50
+NULL = {"type": "null"}
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
@@ -62,7 +67,32 @@ class RequestBody(BaseModel):
                 f"it has {len(given)} fields, of which this server knows {len(cls.model_fields)}",
                 code="unsupported_parameter",
             )
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: _whole(value) for name, value in given.items() if value is not None}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Says that null is the same as not given, for fields that have a default, too."""
+        reference = handler(core)
+        schema = handler.resolve_ref_schema(reference)
+        required = schema.get("required", [])
+        for name, field in schema.get("properties", {}).items():
+            is_any = not {"type", "anyOf", "oneOf", "enum", "const", "$ref"} & field.keys()
+            if name not in required and not is_any and NULL not in field.get("anyOf", []):
+                schema["properties"][name] = {"anyOf": [field, NULL]}
+        return reference
+
+
+def _whole(value: Any) -> Any:
+    """1.0 is an integer to JSON Schema, and some languages' JSON writers send one so."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def _whole_each(values: Any) -> Any:
+    if isinstance(values, list) and float in set(map(type, values)):
+        return [_whole(value) for value in values]
+    return values
 
 
 def _text_or_list(value: Any) -> str:
@@ -73,32 +103,44 @@ def _text_or_list(value: Any) -> str:
 def _kind_of_prompt(value: Any) -> str:
     if not isinstance(value, list) or not value:
         return _text_or_list(value)
-    if all(type(item) is int for item in value):
+    if {int, float}.issuperset(map(type, value)):
         return "<ids>"
     return "<batch>" if isinstance(value[0], list) else "<list>"
 
 
-def only(*done: object) -> AfterValidator:
-    """Of the values that a field may have, those that mean something here."""
+class Only:
+    """Refuses the values of a field that this server does not support, by that reason."""
 
-    def check(value: Any) -> Any:
-        if value not in done:
-            told = " or ".join(map(repr, done))
+    def __init__(self, supported: tuple[object, ...]) -> None:
+        self._supported = supported
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": handler(core)["type"], "enum": [*self._supported]}
+
+    def _check(self, value: Any) -> Any:
+        if value not in self._supported:
+            told = " or ".join(map(repr, self._supported))
             raise FieldError(None, f"this server does only {told}", code="unsupported_parameter")
         return value
 
-    return AfterValidator(check)
 
-
-def _token_id(key: str) -> str:
-    if not (key.isascii() and key.isdigit() and int(key) <= INT32_MAX):
-        raise ValueError("must be a token id, in digits")
-    return key
+def only(*supported: object) -> Only:
+    """Of the values that a field may have, those that mean something here."""
+    return Only(supported)
 
 
 TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
-TokenIds = Annotated[ListOf[TokenId], Field(min_length=1)]
-TokenIdKey = Annotated[str, StringConstraints(max_length=10), AfterValidator(_token_id)]
+AnyTokenIds = Annotated[ListOf[TokenId], BeforeValidator(_whole_each)]
+TokenIds = Annotated[ListOf[TokenId], Field(min_length=1), BeforeValidator(_whole_each)]
+# No vocabulary has a thousand million tokens.
+TokenIdKey = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")]
 TokenLimit = Annotated[int, Field(ge=1, le=INT32_MAX)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Bias = Annotated[float, Field(ge=-100, le=100)]

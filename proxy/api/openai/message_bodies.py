@@ -55,7 +55,10 @@ class MessageFields(RequestBody):
 
 
 class SpokenBody(MessageFields):
-    role: Literal["system", "developer", "user", "assistant", "tool"]
+    role: Annotated[
+        Literal["system", "developer", "user", "assistant", "tool"],  # all, for the error message
+        Field(json_schema_extra={"enum": ["system", "developer", "user"]}),
+    ]
     content: Text
     name: Name | None = None
 

@@ -23,7 +23,12 @@ class PromptBody(RequestBody):
 
     add_special_tokens: bool | None = None
     truncate_prompt_tokens: (
-        Annotated[int, Field(ge=-1, le=INT32_MAX), AfterValidator(_not_zero)] | None
+        Annotated[
+            int,
+            Field(ge=-1, le=INT32_MAX, json_schema_extra={"not": {"const": 0}}),
+            AfterValidator(_not_zero),
+        ]
+        | None
     ) = None
     truncation_side: Literal["left", "right"] | None = None
     return_tokens_as_token_ids: bool | None = None

@@ -10,22 +10,22 @@ from starlette.responses import JSONResponse, Response
 from proxy.api.answer import in_words
 from proxy.api.body import BodyReader
 from proxy.api.caller import caller_of
-from proxy.api.document import documented
+from proxy.api.openai import documented
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.bodies import ChatCompletionBody
 from proxy.domain.engine import EngineRequest
 from proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from proxy.service import Service
 from proxy.structured.blame import blamed
+from proxy.telemetry import line
 
 
 def routes(
     service: Service, tokenizer: Tokenizer, asking: Asking, *, bodies: BodyReader
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
-    takes = documented(ChatCompletionBody)
 
-    @router.post("/chat/completions/render", openapi_extra=takes)
+    @router.post("/chat/completions/render", openapi_extra=documented.RENDER.extra)
     async def render_chat_completion(http: Request) -> Response:
         """The prompt's text and tokens, and what limits the answer. Refuses what a generation
         would refuse.
@@ -35,6 +35,7 @@ def routes(
         with in_words(renderer.field_names), blamed(generation.constraint):
             request = await service.engine_request(generation)
             admitted = await tokenizer.admit(request)
+        line.add(id=generation.id, model=request.model.name, prompt_tokens=len(admitted.ids))
         return JSONResponse(
             {
                 "id": generation.id,

@@ -9,7 +9,7 @@ from proxy.api import sse
 from proxy.api.answer import Answers, Renderer
 from proxy.api.body import BodyReader
 from proxy.api.caller import caller_of
-from proxy.api.document import documented
+from proxy.api.openai import documented
 from proxy.api.openai.asking import Asking
 from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
 from proxy.api.openai.models import model_body, model_list
@@ -27,24 +27,28 @@ def routes(
             return answers.streamed(request, renderer, sse.OPENAI)
         return answers.whole(request, renderer)
 
-    @router.post("/chat/completions", openapi_extra=documented(ChatCompletionBody, streams=True))
+    @router.post("/chat/completions", openapi_extra=documented.CHAT.extra)
     async def create_chat_completion(http: Request) -> Response:
+        """The model's answer to a chat: whole, or as a stream of events with `stream`."""
         asked = await bodies.read(http, ChatCompletionBody)
         request, renderer = await asking.chat(asked, caller_of(http.scope))
         return answer(request, renderer, streams=bool(asked.stream))
 
-    @router.post("/completions", openapi_extra=documented(CompletionBody, streams=True))
+    @router.post("/completions", openapi_extra=documented.COMPLETION.extra)
     async def create_completion(http: Request) -> Response:
+        """The text that follows a prompt: whole, or as a stream of events with `stream`."""
         asked = await bodies.read(http, CompletionBody)
         request, renderer = await asking.completion(asked, caller_of(http.scope))
         return answer(request, renderer, streams=bool(asked.stream))
 
-    @router.get("/models")
+    @router.get("/models", openapi_extra=documented.MODELS.extra)
     async def list_models() -> Response:
+        """All models and aliases that can be asked."""
         return JSONResponse(model_list(registry.cards()))
 
-    @router.get("/models/{model:path}")
+    @router.get("/models/{model:path}", openapi_extra=documented.MODEL.extra)
     async def retrieve_model(model: str) -> Response:
+        """One model, by its name or an alias."""
         return JSONResponse(model_body(registry.known(model), model))
 
     return router

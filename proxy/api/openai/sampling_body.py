@@ -8,6 +8,7 @@ from pydantic import Field
 
 from proxy.api.openai.fields import (
     INT32_MAX,
+    AnyTokenIds,
     Bias,
     DictOf,
     ListOf,
@@ -16,7 +17,6 @@ from proxy.api.openai.fields import (
     RequestBody,
     Stop,
     StopString,
-    TokenId,
     TokenIdKey,
     TokenIds,
     TokenLimit,
@@ -44,7 +44,7 @@ class SamplingBody(RequestBody):
     min_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     ignore_eos: bool | None = None
     stop: Stop | None = None
-    stop_token_ids: ListOf[TokenId] | None = None
+    stop_token_ids: AnyTokenIds | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
 

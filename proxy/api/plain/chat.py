@@ -17,9 +17,11 @@ from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
 
 
 class PlainChatBody(RequestBody):
-    model: str | None = None
-    messages: Messages
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    model: str | None = Field(None, description="A public name or alias; default: the first model.")
+    messages: Annotated[Messages, Field(description="The chat so far.")]
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        None, description="How random the answer is; default: the model's own."
+    )
 
 
 def to_domain(body: PlainChatBody, default_model: str) -> GenerationRequest:

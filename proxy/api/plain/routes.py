@@ -11,23 +11,15 @@ from proxy.api import ndjson, sse
 from proxy.api.answer import Answers
 from proxy.api.body import BodyReader
 from proxy.api.caller import caller_of
-from proxy.api.document import documented
 from proxy.api.openai.limits import Limits
-from proxy.api.plain import chat
+from proxy.api.plain import chat, documented
 from proxy.api.plain.chat import PlainChatBody, PlainRenderer
 from proxy.domain.request import GenerationRequest
 from proxy.registry import Registry
 
 
-class EventStream(Response):
-    """For the document."""
-
-    media_type = "text/event-stream"
-
-
 def routes(answers: Answers, registry: Registry, sizes: Limits, *, bodies: BodyReader) -> APIRouter:
     router = APIRouter(prefix="/chat")
-    takes = documented(PlainChatBody)
 
     async def asked(http: Request) -> GenerationRequest:
         given = await bodies.read(http, PlainChatBody)
@@ -35,19 +27,19 @@ def routes(answers: Answers, registry: Registry, sizes: Limits, *, bodies: BodyR
         request = chat.to_domain(given, registry.default().name)
         return replace(request, caller=caller_of(http.scope))
 
-    @router.post("/json", openapi_extra=takes)
+    @router.post("/json", openapi_extra=documented.WHOLE.extra)
     async def chat_json(http: Request) -> Response:
         """The whole answer as one JSON body."""
         request = await asked(http)
         return answers.whole(request, PlainRenderer(request))
 
-    @router.post("/stream", openapi_extra=takes)
+    @router.post("/stream", openapi_extra=documented.LINES.extra)
     async def chat_stream(http: Request) -> Response:
         """Newline-delimited JSON; the last line has `"done": true`."""
         request = await asked(http)
         return answers.streamed(request, PlainRenderer(request), ndjson.LINES)
 
-    @router.post("/sse", openapi_extra=takes, response_class=EventStream)
+    @router.post("/sse", openapi_extra=documented.EVENT_STREAM.extra)
     async def chat_sse(http: Request) -> Response:
         """Server-sent events, then `[DONE]`."""
         request = await asked(http)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from proxy.api.body import FieldError
 from proxy.api.openai.bodies import MessageBody, RequestBody
-from proxy.api.openai.fields import ListOf, TokenId
+from proxy.api.openai.fields import AnyTokenIds, ListOf
 from proxy.api.openai.tool_bodies import ToolBody
 from proxy.api.openai.tool_history import check_tool_history
 from proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
@@ -18,14 +18,26 @@ from proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextProm
 class TokenizeBody(RequestBody):
     """`add_special_tokens`: by default for a prompt, not for messages, whose template has them."""
 
-    model: str | None = None
-    prompt: str | None = None
-    messages: Annotated[ListOf[MessageBody], Field(min_length=1)] | None = None
-    add_special_tokens: bool | None = None
-    return_token_strs: bool | None = None
-    tools: ListOf[ToolBody] | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
+    model: str | None = Field(None, description="A public name or alias; default: the first model.")
+    prompt: str | None = Field(None, description="A text.")
+    messages: Annotated[ListOf[MessageBody], Field(min_length=1)] | None = Field(
+        None, description="A chat, which the model's chat template writes as a text."
+    )
+    add_special_tokens: bool | None = Field(
+        None, description="Default: true for a prompt, false for messages."
+    )
+    return_token_strs: bool | None = Field(
+        None, description="True: the answer has each token's text."
+    )
+    tools: ListOf[ToolBody] | None = Field(
+        None, description="The tools that the chat template writes into the prompt."
+    )
+    add_generation_prompt: bool | None = Field(
+        None, description="Whether the prompt ends where the answer begins; default: true."
+    )
+    continue_final_message: bool | None = Field(
+        None, description="True: the prompt ends within the last message."
+    )
 
     @model_validator(mode="after")
     def _one_prompt(self) -> TokenizeBody:
@@ -63,5 +75,5 @@ class TokenizeBody(RequestBody):
 
 
 class DetokenizeBody(RequestBody):
-    model: str | None = None
-    tokens: ListOf[TokenId]
+    model: str | None = Field(None, description="A public name or alias; default: the first model.")
+    tokens: AnyTokenIds = Field(description="Token ids of the model's vocabulary.")

@@ -11,14 +11,15 @@ from starlette.responses import JSONResponse, Response
 from proxy.api.answer import in_words
 from proxy.api.body import BodyReader
 from proxy.api.caller import caller_of
-from proxy.api.document import documented
 from proxy.api.openai.limits import Limits
+from proxy.api.tokens import documented
 from proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.model import ModelCard
 from proxy.domain.tokenizer import Tokenizer
 from proxy.registry import Registry
 from proxy.service import Service
+from proxy.telemetry import line
 from proxy.text import TextDecoder
 
 
@@ -32,7 +33,7 @@ def routes(
 ) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/tokenize", openapi_extra=documented(TokenizeBody))
+    @router.post("/tokenize", openapi_extra=documented.TOKENIZE.extra)
     async def tokenize(http: Request) -> Response:
         """Text or messages -> token ids and their count. What cannot be served is refused."""
         asked = await bodies.read(http, TokenizeBody)
@@ -41,6 +42,7 @@ def routes(
         request = await service.engine_request(replace(generation, caller=caller_of(http.scope)))
         with in_words({"prompt": "prompt" if asked.messages is None else "messages"}):
             ids = (await tokenizer.admit(request)).ids
+        line.add(id=request.id, model=request.model.name, prompt_tokens=len(ids))
         texts = None
         if asked.return_token_strs:
             texts = _token_texts(await tokenizer.token_bytes(request.model, ids))
@@ -48,11 +50,12 @@ def routes(
         found = {"count": len(ids), "max_model_len": most, "tokens": ids, "token_strs": texts}
         return JSONResponse(found)
 
-    @router.post("/detokenize", openapi_extra=documented(DetokenizeBody))
+    @router.post("/detokenize", openapi_extra=documented.DETOKENIZE.extra)
     async def detokenize(http: Request) -> Response:
         """Token ids -> text, without special tokens."""
         asked = await bodies.read(http, DetokenizeBody)
         card = registry.card(registry.default().name if asked.model is None else asked.model)
+        line.add(model=card.name, prompt_tokens=len(asked.tokens))
         _check_ids(asked.tokens, card)
         parts = await tokenizer.token_bytes(card, asked.tokens) if asked.tokens else ()
         return JSONResponse({"prompt": _text(parts, card)})

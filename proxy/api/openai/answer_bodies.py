@@ -1,0 +1,252 @@
+"""Answers of OpenAI's routes, for the OpenAPI document alone: the renderers write them faster.
+
+Tests hold real answers to these models, which allow no field that they do not have.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=0)]
+FinishReason = Literal["stop", "length", "tool_calls"]
+TokenIds = Annotated[
+    list[Count], Field(description="The choice's tokens, with `return_token_ids`.")
+]
+ServiceTier = Annotated[
+    Literal["default"], Field(description="With a request's own `service_tier` only.")
+]
+
+
+class AnswerBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class PromptDetails(AnswerBody):
+    cached_tokens: Count = Field(description="Tokens of the prompt that the prefix cache had.")
+    audio_tokens: Literal[0]
+
+
+class CompletionDetails(AnswerBody):
+    reasoning_tokens: Count = Field(description="Generated tokens that are reasoning.")
+    audio_tokens: Literal[0]
+    accepted_prediction_tokens: Literal[0]
+    rejected_prediction_tokens: Literal[0]
+
+
+class UsageBody(AnswerBody):
+    """Tokens, as the engine counts them."""
+
+    prompt_tokens: Count
+    completion_tokens: Count
+    total_tokens: Count
+    prompt_tokens_details: PromptDetails
+    completion_tokens_details: CompletionDetails
+
+
+class TopLogProb(AnswerBody):
+    token: str
+    logprob: float = Field(description="Natural logarithm of the probability.")
+    bytes: list[Annotated[int, Field(ge=0, le=255)]] = Field(description="UTF-8 of the token.")
+
+
+class TokenLogProbBody(TopLogProb):
+    top_logprobs: list[TopLogProb] = Field(description="The most likely tokens in its place.")
+
+
+class ChatLogProbs(AnswerBody):
+    content: list[TokenLogProbBody]
+    refusal: None
+
+
+class CompletionLogProbs(AnswerBody):
+    """One list for each property; all have the same length. `null`: nothing comes before."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float | None] | None]
+    text_offset: list[Count] = Field(description="Characters of the text before the token.")
+
+
+class CalledFunction(AnswerBody):
+    name: str
+    arguments: str = Field(description="A JSON object, as text.")
+
+
+class AnswerToolCall(AnswerBody):
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
+class ServerToolCall(AnswerBody):
+    """A call of a tool that the server ran, with `server_tool_events`."""
+
+    index: Count
+    id: str
+    name: str
+    arguments: str
+    status: Literal["ok", "failed", "timeout", "too_large", "refused_address", "invalid_arguments"]
+    result: str
+    duration_ms: float
+
+
+class AnswerMessage(AnswerBody):
+    role: Literal["assistant"]
+    content: str | None = Field(description="The text; null where there are only calls.")
+    refusal: None
+    reasoning: str = Field("", description="What the model thought, where it did.")
+    reasoning_content: str = Field("", description="The same, under its other name.")
+    tool_calls: list[AnswerToolCall] = Field([], description="Calls of the caller's tools.")
+    server_tool_calls: list[ServerToolCall] = []
+
+
+class ChatChoice(AnswerBody):
+    index: Count
+    message: AnswerMessage
+    logprobs: ChatLogProbs | None
+    finish_reason: FinishReason
+    token_ids: TokenIds = []
+
+
+class NvExtTiming(AnswerBody):
+    request_received_ms: Count = Field(description="Unix time.")
+    ttft_ms: float = 0.0
+    total_time_ms: float = 0.0
+    kv_hit_rate: float = Field(0.0, description="Share of the prompt that was computed before.")
+
+
+class NvExtWorker(AnswerBody):
+    prefill_worker_id: Count
+    decode_worker_id: Count
+
+
+class NvExtAnswer(AnswerBody):
+    """What `nvext.extra_fields` asked for."""
+
+    timing: NvExtTiming | None = None
+    worker_id: NvExtWorker | None = None
+
+
+class AnswerHead(AnswerBody):
+    id: str = Field(description="A prefix and the request's own `request_id`, or a unique one.")
+    created: Count = Field(description="Unix time, in seconds.")
+    model: str
+    system_fingerprint: str | None = Field(description="Changes when the model is built anew.")
+    service_tier: ServiceTier = "default"
+    nvext: NvExtAnswer | None = Field(None, description="With `nvext.extra_fields`.")
+
+
+class ChatCompletion(AnswerHead):
+    """An answer that is not streamed."""
+
+    object: Literal["chat.completion"]
+    choices: list[ChatChoice]
+    usage: UsageBody
+
+
+class CallPartFunction(AnswerBody):
+    name: str = Field("", description="With the first part of a call.")
+    arguments: str = Field(description="More of a JSON object's text.")
+
+
+class ToolCallPart(AnswerBody):
+    """The first part of a call has `id`, `type` and the name; others add to its arguments."""
+
+    index: Count
+    id: str = ""
+    type: Literal["function"] = "function"
+    function: CallPartFunction
+
+
+class ChatDelta(AnswerBody):
+    """More of the message."""
+
+    role: Literal["assistant"] = Field("assistant", description="In a choice's first chunk.")
+    content: str | None = None
+    refusal: None = None
+    reasoning: str = ""
+    reasoning_content: str = ""
+    tool_calls: list[ToolCallPart] = []
+    server_tool_calls: list[ServerToolCall] = []
+
+
+class ChatChunkChoice(AnswerBody):
+    index: Count
+    delta: ChatDelta
+    logprobs: ChatLogProbs | None
+    finish_reason: FinishReason | None = Field(description="In a choice's last chunk.")
+    token_ids: TokenIds = []
+
+
+class ChatCompletionChunk(AnswerHead):
+    """An event of a stream; `choices` is empty in the chunk that has the usage."""
+
+    object: Literal["chat.completion.chunk"]
+    choices: list[ChatChunkChoice]
+    usage: UsageBody | None = Field(None, description="With `stream_options`.")
+
+
+class CompletionChoice(AnswerBody):
+    index: Count
+    text: str
+    logprobs: CompletionLogProbs | None
+    finish_reason: FinishReason
+    token_ids: TokenIds = []
+
+
+class CompletionChunkChoice(CompletionChoice):
+    finish_reason: FinishReason | None = Field(  # type: ignore[assignment]
+        description="In a choice's last chunk."
+    )
+
+
+class TextCompletion(AnswerHead):
+    """An answer that is not streamed."""
+
+    object: Literal["text_completion"]
+    choices: list[CompletionChoice]
+    usage: UsageBody
+
+
+class TextCompletionChunk(AnswerHead):
+    """An event of a stream; `choices` is empty in the chunk that has the usage."""
+
+    object: Literal["text_completion"]
+    choices: list[CompletionChunkChoice]
+    usage: UsageBody | None = Field(None, description="With `stream_options`.")
+
+
+class RenderedPrompt(AnswerBody):
+    """What a generation of the same body would begin with."""
+
+    id: str
+    object: Literal["chat.completion.render"]
+    model: str
+    prompt: str | None = Field(description="The prompt's text; null where it was given as tokens.")
+    prompt_token_ids: list[Count]
+    prompt_tokens: Count
+    context_length: Count
+    max_tokens: Count = Field(description="The most tokens that the answer can have.")
+    limited_by: list[str] = Field(description="What sets that limit.")
+
+
+class ModelBody(AnswerBody):
+    id: str = Field(description="The name that it was asked for by, which may be an alias.")
+    object: Literal["model"]
+    created: Count
+    owned_by: str
+    root: str = Field(description="The base model of a LoRA adapter, else the model itself.")
+    parent: str | None = Field(description="The base model of a LoRA adapter.")
+    context_length: Count = Field(description="Tokens of prompt and answer together.")
+    max_model_len: Count
+    max_output_tokens: Count
+    tool_parser: str | None
+    reasoning_parser: str | None
+    capabilities: list[str] = Field(description="Optional parameters that the model takes.")
+
+
+class ModelList(AnswerBody):
+    object: Literal["list"]
+    data: list[ModelBody]

@@ -1,0 +1,75 @@
+"""What the OpenAPI document says about one route, besides its path, method and docstring.
+
+The routes state it in `openapi_extra`; `document` reads it there. Nothing here is used while a
+request is served: routes read bodies with a `BodyReader` and render answers themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+JSON, EVENTS, TEXT = "application/json", "text/event-stream", "text/plain"
+KEY = "operation"
+# Statuses of all routes: no such route or model, wrong method, unknown host, a bug.
+ANY_ROUTE = (404, 405, 421, 500)
+# Those of a body that is read and checked, and of what is done with it.
+BODY = (400, 408, 413, 415, 429, 503)
+GENERATION = (*BODY, 422, 504)
+
+
+class ErrorDetail(BaseModel):
+    """`type`: invalid_request_error, rate_limit_error or server_error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message: str = Field(description="What is wrong, with which value, and what to do.")
+    type: str = Field(description="Class of the error.")
+    param: str | None = Field(description="Path of the field that caused the error.")
+    code: str | None = Field(description="Kind of the error, for programs.")
+
+
+class ErrorBody(BaseModel):
+    """The body of every error, as `errors.body_of` makes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    error: ErrorDetail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A successful answer in one media type.
+
+    `body`: a whole answer, an event's data, or a line; `is_lines`: the answer is lines of JSON,
+    which OpenAPI cannot describe.
+    """
+
+    body: type[BaseModel] | None
+    example: Any
+    is_lines: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """`gives`: by media type. `requests`: examples of bodies, by name. `headers`: of the answer."""
+
+    tag: str
+    gives: Mapping[str, Content]
+    takes: type[BaseModel] | None = None
+    requests: Mapping[str, Any] = field(default_factory=dict)
+    errors: tuple[int, ...] = ()
+    headers: tuple[str, ...] = ()
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """`openapi_extra` of a route."""
+        return {KEY: self}
+
+    @property
+    def models(self) -> set[type[BaseModel]]:
+        given = {content.body for content in self.gives.values() if content.body is not None}
+        return given if self.takes is None else given | {self.takes}
