@@ -11,7 +11,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from proxy import policy, readiness
+from proxy import __version__, policy, readiness
 from proxy.access.admission import Admission
 from proxy.access.bounded_tokenizer import BoundedTokenizer
 from proxy.access.concurrency import Concurrency
@@ -19,7 +19,7 @@ from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import HeldLogProbs
 from proxy.access.leaving import Leaving
 from proxy.access.products import ProductLimits
-from proxy.api import dynamo, errors, operations
+from proxy.api import dynamo, errors, front_page, operations
 from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits, BodyReader
 from proxy.api.bytes_in_flight import BytesInFlight
@@ -27,7 +27,7 @@ from proxy.api.direct import Direct
 from proxy.api.document import ERRORS, Documented
 from proxy.api.hosts import AllowedHosts, Hosts
 from proxy.api.json_shape import JsonLimits
-from proxy.api.middleware import BeginsInTurn, HeadAsGet, RequestContext
+from proxy.api.middleware import BeginsInTurn, HeadAsGet, RequestContext, WithoutLastSlash
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
 from proxy.api.openai import socket as openai_socket
@@ -125,7 +125,9 @@ def compose(
     bodies = BodyReader(_body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, asked, sandbox, leaving, bodies)
     app = Documented(
-        title="triton-openai",
+        title=front_page.NAME,
+        version=__version__,
+        redirect_slashes=False,
         responses=ERRORS,
         lifespan=lambda _: _running(engine, catalog, registry, metrics, sandbox, lag),
         middleware=_middleware(settings, metrics, gate, routers),
@@ -133,7 +135,8 @@ def compose(
     app.state.leaving = leaving
     app.state.in_flight = in_flight
     errors.install(app)
-    for router in (*routers, operations.routes(registry, metrics)):
+    every = (*routers, operations.routes(registry, metrics))
+    for router in (*every, front_page.routes(__version__, every)):
         app.include_router(router)
     return app
 
@@ -146,6 +149,7 @@ def _middleware(
         *_cors(settings.cors_origins),
         Middleware(BeginsInTurn, gate=gate),
         Middleware(HeadAsGet),
+        Middleware(WithoutLastSlash),
         Middleware(RequestContext, metrics=metrics),
         Middleware(AllowedHosts, hosts=Hosts(settings.allowed_hosts)),
         Middleware(Direct, routers=routers),

@@ -18,6 +18,7 @@ def routes(registry: Registry, metrics: Metrics) -> APIRouter:
     async def live() -> Response:
         return JSONResponse({"status": "live"})
 
+    @router.get("/ping")
     @router.get("/health")
     @router.get("/health/ready")
     async def ready() -> Response:

@@ -211,7 +211,7 @@ def test_an_upgrade_to_anything_else_is_ignored_and_the_body_kept(is_chunked, pa
         pieces = [HEAD + H2C + b"Transfer-Encoding: chunked\r\n\r\n", b"4\r\nbody\r\n0\r\n\r\n"]
     else:
         pieces = [HEAD + H2C + b"Content-Length: 4\r\n\r\n", b"body"]
-    pieces.append(GET.replace(b"Host: a", H2C + b"Connection: close"))
+    pieces.append(GET.replace(b"Host: a", H2C + b"Host: a\r\nConnection: close"))
     sent = pieces if pause_s else [b"".join(pieces)]
     raw = uvloop.run(talked(says(*sent, pause_s=pause_s), timeout_s=60))
     assert raw.count(b"HTTP/1.1 200") == 2
