@@ -11,11 +11,11 @@ import uvloop
 
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.fixtures.own_server import served
+from tests.fixtures.stack import HANG_S
 
 HOST = b"Host: a\r\n"
 BODY = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "hi"}]}).encode()
 MOST_BYTES = 2_000_000
-HANG_S = 300
 
 
 def get(path: bytes = b"/health/live", fields: bytes = HOST, version: bytes = b"1.1") -> bytes:

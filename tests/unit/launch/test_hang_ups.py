@@ -10,6 +10,7 @@ import uvloop
 
 from proxy.launch.hang_ups import BegunAnswer
 from tests.fixtures.own_server import served
+from tests.fixtures.stack import HANG_S
 
 ANSWER_S = 0.3
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -42,7 +43,7 @@ async def asked(request: bytes, app: App, *, leaves: bool = False) -> bytes:
                 await asyncio.sleep(ANSWER_S / 3)
                 return b""
             writer.write_eof()
-            return await asyncio.wait_for(reader.read(), 10)
+            return await asyncio.wait_for(reader.read(), HANG_S)
         finally:
             writer.close()
 

@@ -15,6 +15,7 @@ import uvloop
 from proxy.launch.incoming import MOST_HEAD_BYTES
 from proxy.launch.parsing_limits import MOST_FIELDS, MOST_URL_BYTES
 from tests.fixtures.own_server import served
+from tests.fixtures.stack import HANG_S
 
 TIMEOUT_S = 0.3
 MOST = 2  # connections
@@ -55,7 +56,7 @@ async def talked(talk: Talk, timeout_s: float = TIMEOUT_S, body_timeout_s: float
     ) as address:
         reader, writer = await asyncio.open_connection(*address)
         try:
-            return await asyncio.wait_for(talk(reader, writer), 10)
+            return await asyncio.wait_for(talk(reader, writer), HANG_S)
         finally:
             writer.close()
 
