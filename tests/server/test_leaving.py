@@ -41,17 +41,35 @@ def wait_until_generating(stack: Stack) -> None:
     eventually(lambda: stack.engine("endless")["requests_unfinished"] == 1, 5, "it generates")
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_hangs_up(stack, stream):
-    request = httpx.Request("POST", f"{stack.url}/v1/completions", json={**LONG, "stream": stream})
+def raw_request(stack: Stack, version: str, **fields: object) -> bytes:
+    request = httpx.Request("POST", f"{stack.url}/v1/completions", json={**LONG, **fields})
     head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    return f"POST /v1/completions HTTP/{version}\r\n{head}\r\n".encode() + request.read()
 
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_hangs_up(stack, stream, version):
     def hang_up() -> None:
         with socket.create_connection(("127.0.0.1", stack.port)) as sock:
-            sock.sendall(f"POST /v1/completions HTTP/1.1\r\n{head}\r\n".encode() + request.read())
+            sock.sendall(raw_request(stack, version, stream=stream))
             wait_until_generating(stack)
 
     assert_the_engine_stops(stack, hang_up)
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_only_stops_sending_is_answered(stack, stream, version):
+    before = stack.settled_engine("endless")
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=HANG_S) as sock:
+        sock.sendall(raw_request(stack, version, stream=stream, max_tokens=300))
+        sock.shutdown(socket.SHUT_WR)
+        raw = b"".join(iter(lambda: sock.recv(65_536), b""))
+    assert b"HTTP/1.1 200 OK\r\n" in raw
+    assert b'"finish_reason":"length"' in raw
+    after = stack.settled_engine("endless")
+    assert after["generated_tokens"] - before["generated_tokens"] == 300
 
 
 def test_a_stop_string(stack):
