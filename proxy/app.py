@@ -11,7 +11,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from proxy import policy, readiness
+from proxy import __version__, policy, readiness
 from proxy.access.admission import Admission
 from proxy.access.bounded_tokenizer import BoundedTokenizer
 from proxy.access.concurrency import Concurrency
@@ -19,14 +19,14 @@ from proxy.access.guide_trials import GuideTrials
 from proxy.access.held_log_probs import HeldLogProbs
 from proxy.access.leaving import Leaving
 from proxy.access.products import ProductLimits
-from proxy.api import dynamo, errors, operations, pages
+from proxy.api import dynamo, errors, front_page, operations, pages
 from proxy.api.answer import Answers
 from proxy.api.body import BodyLimits, BodyReader
 from proxy.api.bytes_in_flight import BytesInFlight
 from proxy.api.direct import Direct
 from proxy.api.hosts import AllowedHosts, Hosts
 from proxy.api.json_shape import JsonLimits
-from proxy.api.middleware import BeginsInTurn, HeadAsGet, RequestContext
+from proxy.api.middleware import BeginsInTurn, HeadAsGet, RequestContext, WithoutLastSlash
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
 from proxy.api.openai import socket as openai_socket
@@ -133,7 +133,9 @@ def compose(
     bodies = BodyReader(_body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, asked, sandbox, leaving, bodies)
     app = FastAPI(
-        title="triton-openai",
+        title=front_page.NAME,
+        version=__version__,
+        redirect_slashes=False,
         openapi_url=None,  # `pages` serves the document, without a CDN
         lifespan=lambda _: _running(engine, catalog, registry, metrics, comeback, sandbox, lag),
         middleware=_middleware(settings, metrics, gate, routers),
@@ -141,7 +143,8 @@ def compose(
     app.state.leaving = leaving
     app.state.in_flight = in_flight
     errors.install(app)
-    documented = (*routers, operations.routes(registry, metrics))
+    served = (*routers, operations.routes(registry, metrics))
+    documented = (*served, front_page.routes(__version__, served))
     for router in (*documented, pages.routes(published(documented, _limits(settings), registry))):
         app.include_router(router)
     return app
@@ -155,6 +158,7 @@ def _middleware(
         *_cors(settings.cors_origins),
         Middleware(BeginsInTurn, gate=gate),
         Middleware(HeadAsGet),
+        Middleware(WithoutLastSlash),
         Middleware(RequestContext, metrics=metrics),
         Middleware(AllowedHosts, hosts=Hosts(settings.allowed_hosts)),
         Middleware(Direct, routers=routers),

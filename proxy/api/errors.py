@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -33,6 +34,7 @@ STATUS_BY_CODE = {
     "engine_stalled": 504,
 }
 RETRY_AFTER_S = 1.0
+CLOSES = {"Connection": "close"}  # instead of reading the rest of a body that is too large
 INTERNAL = "The server had an error while processing the request."
 LONGEST_DETAIL = 10_000  # characters
 # For a base URL without its /v1 or with two, and for SDKs that ask for /v1/responses by default.
@@ -56,7 +58,8 @@ def response_of(error: Exception) -> Response:
     default = 400 if isinstance(error, RequestError) else 500
     status = STATUS_BY_CODE.get(body["error"]["code"], default)
     retry_after_s = error.retry_after_s if isinstance(error, RateLimited) else RETRY_AFTER_S
-    return JSONResponse(body, status, headers=_retry_headers(status, retry_after_s))
+    headers = CLOSES if status == 413 else _retry_headers(status, retry_after_s)
+    return JSONResponse(body, status, headers=headers)
 
 
 def install(app: FastAPI) -> None:
@@ -93,7 +96,16 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         405: f"Method not allowed ({where}).",
     }.get(status, f"{HTTPStatus(status).phrase} ({where}): {error.detail}")
     body = _body(message, "invalid_request_error", None, code)
-    return JSONResponse(body, status, headers=error.headers)
+    return JSONResponse(body, status, headers=_with_head(error.headers))
+
+
+def _with_head(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Where there is GET, there is HEAD, which FastAPI does not know of: see HeadAsGet."""
+    headers = dict(headers or {})
+    allowed = headers.get("Allow", "").split(", ")
+    if "GET" in allowed and "HEAD" not in allowed:
+        headers["Allow"] = ", ".join((*allowed, "HEAD"))
+    return headers
 
 
 def _body(message: str, kind: str, param: str | None, code: str | None) -> dict[str, Any]:

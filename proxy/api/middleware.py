@@ -1,5 +1,5 @@
-"""Around every request, as pure ASGI: HEAD as GET; an id for caller and log, a count and a log
-line, the last catch.
+"""Around every request, as pure ASGI: HEAD as GET; a path without its last slash; an id for caller
+and log, a count and a log line, the last catch.
 """
 
 from __future__ import annotations
@@ -31,6 +31,18 @@ class HeadAsGet:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
+
+
+class WithoutLastSlash:
+    """`/v1/models/` is `/v1/models`. A redirect would name the host that the caller calls us by."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan" and scope["path"].endswith("/") and scope["path"] != "/":
+            scope = {**scope, "path": scope["path"][:-1]}
         await self._app(scope, receive, send)
 
 

@@ -47,6 +47,7 @@ def routes(registry: Registry, metrics: Metrics) -> APIRouter:
         """The process answers."""
         return JSONResponse({"status": "live"})
 
+    @router.get("/ping", openapi_extra=READY.extra)
     @router.get("/health", openapi_extra=READY.extra)
     @router.get("/health/ready", openapi_extra=READY.extra)
     async def ready() -> Response:

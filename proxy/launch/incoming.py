@@ -12,15 +12,14 @@ from http import HTTPStatus
 import structlog
 
 from proxy.launch.hang_ups import NoticedHangUps
-from proxy.launch.parsing_limits import BoundedParsing
+from proxy.launch.host_field import OneHost
+from proxy.launch.parsing_limits import MOST_HEAD_BYTES
 from proxy.launch.upgrades import OnlyToWebSocket
 
 logger = structlog.get_logger(__name__)
 
-MOST_HEAD_BYTES = 65_536  # also of what a chunked body has beside its content
 
-
-class BoundedIncoming(NoticedHangUps, OnlyToWebSocket, BoundedParsing):
+class BoundedIncoming(NoticedHangUps, OnlyToWebSocket, OneHost):
     """Limits of one connection's requests.
 
     request_timeout_s: from a connection, or a request's first byte, to the end of its head; and
@@ -50,16 +49,23 @@ class BoundedIncoming(NoticedHangUps, OnlyToWebSocket, BoundedParsing):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self.is_lingering:
+            self.discard(data)
+            return
         self._idle_bytes += len(data)
         super().data_received(data)
         if self._limit is None and not self.answers and not self._is_websocket:
             self._expect()  # what came is no request's beginning, and stopped uvicorn's own clock
-        if self._idle_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+        if self._idle_bytes > MOST_HEAD_BYTES and not self._is_over:
             self.refuse(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
                 "header_fields_too_large",
                 f"The request's head has more than {MOST_HEAD_BYTES} bytes.",
             )
+
+    @property
+    def _is_over(self) -> bool:
+        return self.transport.is_closing() or self.is_lingering
 
     def on_message_begin(self) -> None:
         self._expect()

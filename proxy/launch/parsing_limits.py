@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from http import HTTPStatus
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from proxy.domain.errors import RequestError
+from proxy.launch.lingering import LingeringClose
 
 HEADERS = {b"content-type": b"application/json", b"connection": b"close"}
+MOST_HEAD_BYTES = 65_536
 MOST_URL_BYTES = 8_192
 MOST_FIELDS = 128  # as `websockets` has it
 MOST_PIPELINED = 32  # requests that wait for the answer of the one before
@@ -29,15 +31,20 @@ class TooMuch(Exception):
         self.refusal = (status, code, message)
 
 
-class BoundedParsing(HttpToolsProtocol):
+class BoundedParsing(LingeringClose):
+    _head_bytes = 0
     _pieces = 0
     _body_bytes = 0
     _too_much: TooMuch | None = None
 
+    def on_message_begin(self) -> None:
+        self._head_bytes = 0
+        super().on_message_begin()
+
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
         if len(self.url) > MOST_URL_BYTES:
-            self._stop_parsing(
+            self.stop_parsing(
                 HTTPStatus.REQUEST_URI_TOO_LONG,
                 "uri_too_long",
                 f"The request's target has more than {MOST_URL_BYTES} bytes.",
@@ -45,8 +52,15 @@ class BoundedParsing(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > MOST_HEAD_BYTES:
+            self.stop_parsing(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "header_fields_too_large",
+                f"The request's head has more than {MOST_HEAD_BYTES} bytes.",
+            )
         if len(self.headers) > MOST_FIELDS:
-            self._stop_parsing(
+            self.stop_parsing(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
                 "header_fields_too_large",
                 f"The request's head has more than {MOST_FIELDS} fields.",
@@ -54,7 +68,7 @@ class BoundedParsing(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= MOST_PIPELINED:
-            self._stop_parsing(
+            self.stop_parsing(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "too_many_pipelined",
                 f"More than {MOST_PIPELINED} requests wait on this connection.",
@@ -66,7 +80,7 @@ class BoundedParsing(HttpToolsProtocol):
         self._pieces += 1
         self._body_bytes += len(body)
         if self._pieces > max(FREE_PIECES, self._body_bytes // LEAST_PIECE_BYTES):
-            self._stop_parsing(
+            self.stop_parsing(
                 HTTPStatus.BAD_REQUEST,
                 "body_in_small_pieces",
                 f"The body came in more than {FREE_PIECES} pieces of less than "
@@ -80,7 +94,7 @@ class BoundedParsing(HttpToolsProtocol):
         else:
             self.refuse(*self._too_much.refusal)
 
-    def _stop_parsing(self, status: HTTPStatus, code: str, message: str) -> None:
+    def stop_parsing(self, status: HTTPStatus, code: str, message: str) -> None:
         self._too_much = TooMuch(status, code, message)
         raise self._too_much
 
@@ -93,10 +107,10 @@ class BoundedParsing(HttpToolsProtocol):
         return cycle.response_started or not cycle.more_body
 
     def refuse(self, status: HTTPStatus, code: str, message: str) -> None:
-        """Answers without the application; amid an answer, where nothing can be sent, it closes."""
+        """Answers without the application; behind or amid an answer it only closes."""
         from proxy.api.errors import body_of
 
-        if self.answers:
+        if self.answers or self.is_lingering:
             self.transport.close()
             return
         body = json.dumps(body_of(RequestError(message, code=code, param=None))).encode()
@@ -104,4 +118,4 @@ class BoundedParsing(HttpToolsProtocol):
         fields = b"".join(b"%b: %b\r\n" % field for field in head.items())
         length = b"content-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + fields + length + body)
-        self.transport.close()
+        self.close_behind_answer()

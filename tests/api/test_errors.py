@@ -45,6 +45,11 @@ def test_head_is_answered_as_get(serve, path, status):
     assert asked.headers["content-length"] == got.headers["content-length"]
 
 
+def test_where_there_is_get_there_is_head(serve):
+    response = serve(ScriptedEngine()).delete("/v1/models")
+    assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD")
+
+
 def test_head_of_what_is_only_posted_is_405(serve):
     response = serve(ScriptedEngine()).head(CHAT)
     assert (response.status_code, response.headers["allow"]) == (405, "POST")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.stack import HANG_S
+
 PROGRAM = Path(__file__).parent / "python_sdk.py"
 
 
@@ -20,7 +22,7 @@ def run(command: list[str], folder: Path, **environment: str) -> dict:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -55,12 +57,10 @@ def test_the_python_sdk_of_our_own_environment(stack, tmp_path):
     assert_it_worked(run([sys.executable, str(PROGRAM), f"{stack.url}/v1"], tmp_path))
 
 
-@pytest.mark.timeout(180)
 def test_the_javascript_sdk(stack, javascript_sdk):
     assert_it_worked(run(["node", "sdk.mjs", f"{stack.url}/v1"], javascript_sdk))
 
 
-@pytest.mark.timeout(180)
 def test_zod_schemas_of_the_javascript_sdk(stack, javascript_sdk):
     told = run(["node", "structured.mjs", f"{stack.url}/v1"], javascript_sdk)
     assert told["is_person"]
@@ -73,7 +73,6 @@ def test_zod_schemas_of_the_javascript_sdk(stack, javascript_sdk):
     ]
 
 
-@pytest.mark.timeout(180)
 def test_an_agents_loop_of_the_javascript_sdk(stack, javascript_sdk):
     told = run(["node", "tools.mjs", f"{stack.url}/v1"], javascript_sdk)
     assert told["called"] == [

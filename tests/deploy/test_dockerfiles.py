@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.places import DOCKER, DOCKERFILES, ROOT, is_known
+from tests.fixtures.stack import HANG_S
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
 each_dockerfile = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
@@ -164,7 +165,7 @@ def test_the_health_check_asks_the_port_of_the_settings(dockerfile, status, is_h
         port = str(server.server_port)
         environment = {"PORT": port, "TRITON_METRICS_PORT": port}
         result = subprocess.run(
-            [sys.executable, *arguments], env=environment, capture_output=True, timeout=20
+            [sys.executable, *arguments], env=environment, capture_output=True, timeout=HANG_S
         )
     assert (result.returncode == 0) is is_healthy
     assert asked in (["/health/live"], ["/metrics"])

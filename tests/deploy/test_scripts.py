@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tests.deploy.places import DOCKER
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 
 SCRIPTS = DOCKER / "triton"
 spec = importlib.util.spec_from_file_location("wait_idle", SCRIPTS / "wait_idle.py")
@@ -39,7 +39,9 @@ def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     def start(script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **variables}
         command = [SCRIPTS / script, *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=HANG_S
+        )
 
     return start
 
@@ -102,7 +104,7 @@ def follower() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_worker_without_ranks_ends_when_told(follower):
     assert follower.poll() is None
     follower.send_signal(signal.SIGTERM)
-    assert follower.wait(timeout=5) == 0
+    assert follower.wait(timeout=HANG_S) == 0
 
 
 def test_a_worker_stays_as_long_as_its_ranks_run(follower, tmp_path):
@@ -117,7 +119,7 @@ def test_a_worker_stays_as_long_as_its_ranks_run(follower, tmp_path):
     finally:
         rank.kill()
         rank.wait()
-    assert follower.wait(timeout=5) == 0
+    assert follower.wait(timeout=HANG_S) == 0
 
 
 @pytest.fixture

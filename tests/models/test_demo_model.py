@@ -64,14 +64,12 @@ def test_any_text_comes_back_from_its_tokens(text: str) -> None:
     assert loaded.decode(ids, skip_special_tokens=False) == text
 
 
-@pytest.mark.timeout(120)
 def test_golden_prompts_get_the_answers_on_record(speaker: Speaker) -> None:
     asked = goldens.read(GOLDENS)
     answers = speaker.answers(asked)
     assert answers == [conversation.answer for conversation in asked]
 
 
-@pytest.mark.timeout(240)
 def test_the_figures_hold_on_a_small_sample(speaker: Speaker) -> None:
     figures, _ = evaluate(speaker, SAMPLE)
     card = json.loads((FOLDER / "figures.json").read_text())

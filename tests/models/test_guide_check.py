@@ -15,7 +15,7 @@ from guide_check import MB, PENDING, PENDING_AT_MOST, GuideCheck
 
 from build_engines.triton_models import TEMPLATES
 from tests.fixtures.guide_info import DemoVocabulary
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 
 TIMEOUT_S = 2.0
 SLOW = json.dumps(  # it counts to 80 through 160 optional properties, for some seconds
@@ -272,7 +272,7 @@ def test_the_child_ends_when_its_parent_closes_the_line_even_amid_a_compile(guid
     time.sleep(0.3)
     guide_check.sandbox._socket.close()  # as the end of this process would
     guide_check.sandbox._socket = None
-    child.wait(timeout=5)
+    child.wait(timeout=HANG_S)
 
 
 @pytest.mark.parametrize("name", ["grammars.py", "grammar_library.py", "guide_spelling.py"])

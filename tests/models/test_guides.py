@@ -19,7 +19,7 @@ from guide_state import GuideBroken, GuideState
 from port import Guide
 
 from tests.fixtures.guide_info import VOCAB_SIZE, allowed_ids, filled, walk
-from tests.fixtures.stack import SLOWEST, eventually
+from tests.fixtures.stack import HANG_S, eventually
 
 WALKS = 20
 STALL_AT_MOST_S = 0.15  # of CPU time: a machine that is busy with other work holds up no test
@@ -285,7 +285,7 @@ def in_engine_folder(code: str) -> str:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=100 * SLOWEST,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

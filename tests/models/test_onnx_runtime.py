@@ -153,7 +153,6 @@ def test_weights_that_are_no_model_are_named_with_the_builders_words(tmp_path):
         build_all(models, tmp_path, say=print)
 
 
-@pytest.mark.timeout(300)
 def test_ten_thousand_requests_with_random_cancels_leave_nothing_behind(artifacts):
     running = runtime(artifacts / "llama", max_rows="16")
     random = np.random.default_rng(3)

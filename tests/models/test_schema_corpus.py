@@ -130,7 +130,6 @@ def generated(folder: Path, cases: list[dict]) -> dict[int, list[str]]:
     return answers
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("model", ["demo", "random"])
 def test_what_models_generate_under_such_a_schema_conforms(outcomes, artifacts, model):
     if model == "demo":

@@ -15,7 +15,7 @@ from slow_guides import REMEMBER_AT_MOST, REMEMBER_S, SlowGuides
 from tests.doubles.decoder import TableDecoder
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.guide_info import VOCAB_SIZE
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 
 ROWS = 4
 STEP_CPU_S = 0.05  # of the decode loop; with the guide in it, the last steps took ten times that
@@ -68,7 +68,7 @@ class Batch:
         time.sleep(0.001)  # as a model does that runs in other threads
 
     def steps_until(self, condition) -> int:
-        end = time.monotonic() + 60
+        end = time.monotonic() + HANG_S
         for steps in range(10**9):
             if condition():
                 return steps

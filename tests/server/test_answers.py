@@ -9,6 +9,8 @@ from pathlib import Path
 import openai
 import pytest
 
+from tests.fixtures.stack import HANG_S
+
 PROMPTS = [f"Number {n}: once upon a time" for n in range(20)]
 
 
@@ -54,7 +56,7 @@ async def texts(url: str, prompts: Sequence[str], max_tokens: int) -> list[tuple
         return text, chunks[-1].usage.completion_tokens
 
     async with openai.AsyncOpenAI(
-        base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=110
+        base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=HANG_S
     ) as client:
         return await asyncio.gather(*(one(client, prompt) for prompt in prompts))
 

@@ -12,7 +12,7 @@ import pytest
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.fixtures.stack import Stack, eventually
+from tests.fixtures.stack import HANG_S, Stack, eventually
 from tests.server.test_leaving import assert_the_engine_stops, wait_until_generating
 
 HI = [{"role": "user", "content": "Hello! Who are you?"}]
@@ -21,7 +21,7 @@ LONG = {"model": "endless", "messages": HI, "max_tokens": 4000, "temperature": 0
 
 @pytest.fixture(scope="module")
 def http(stack):
-    with httpx.Client(base_url=stack.url, timeout=60) as made:
+    with httpx.Client(base_url=stack.url, timeout=HANG_S) as made:
         yield made
 
 
@@ -74,7 +74,10 @@ def test_a_silent_engine_shows_signs_of_life_and_ends_in_time(stack, start):
 
     def stall() -> None:
         with httpx.stream(
-            "POST", f"{hasty.url}/v1/chat/completions", json={**LONG, "stream": True}, timeout=30
+            "POST",
+            f"{hasty.url}/v1/chat/completions",
+            json={**LONG, "stream": True},
+            timeout=HANG_S,
         ) as response:
             wait_until_generating(stack)
             engine.suspend()
@@ -118,7 +121,7 @@ async def test_errors_leave_the_socket_open_and_pings_are_answered(stack):
             await socket.send(bad)
             (error,) = await received(socket)
             assert error["type"] == "error"
-        await asyncio.wait_for(await socket.ping(), 5)
+        await asyncio.wait_for(await socket.ping(), HANG_S)
         await socket.send(json.dumps({"model": "demo", "messages": HI}))
         assert (await received(socket))[-1] == {"type": "done"}
 
@@ -179,14 +182,14 @@ def test_a_server_that_stops_lets_a_sockets_requests_end(stack, start):
             await socket.send(json.dumps({**LONG, "max_tokens": 2500, "request_id": "long"}))
             await asyncio.to_thread(wait_until_generating, stack)
             front.process.send_signal(signal.SIGTERM)
-            await asyncio.wait_for(idle.wait_closed(), 10)
+            await asyncio.wait_for(idle.wait_closed(), HANG_S)
             assert idle.close_code == 1001
             await socket.send(json.dumps({**LONG, "request_id": "late"}))
             messages = await received(socket, until=2)
             ends = {m["request_id"]: m for m in messages if m.get("type") in ("done", "error")}
             assert ends["long"]["type"] == "done"
             assert ends["late"]["error"]["code"] == "model_unavailable"
-            await asyncio.wait_for(socket.wait_closed(), 10)
+            await asyncio.wait_for(socket.wait_closed(), HANG_S)
             assert socket.close_code == 1001
         assert await asyncio.to_thread(front.process.wait, 10) == 0
 

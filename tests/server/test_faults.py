@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.fixtures.stack import ROOT, Stack, eventually
+from tests.fixtures.stack import HANG_S, ROOT, Stack, eventually
 
 LONG = {"model": "endless", "prompt": "abc", "max_tokens": 4000, "temperature": 0, "stream": True}
 SHORT = {**LONG, "max_tokens": 3, "stream": False}
@@ -25,7 +24,7 @@ def regions(stack: Stack) -> set[Path]:
 
 
 def complete(stack: Stack, **fields) -> httpx.Response:
-    return httpx.post(f"{stack.url}/v1/completions", json={**SHORT, **fields}, timeout=30)
+    return httpx.post(f"{stack.url}/v1/completions", json={**SHORT, **fields}, timeout=HANG_S)
 
 
 def begin_stream(client: httpx.Client, stack: Stack, **fields: int) -> Iterator[str]:
@@ -53,7 +52,7 @@ def victim(start) -> Stack:
 
 @pytest.mark.parametrize("killed", ["tritonserver", "endless_engine", "demo_detokenizer"])
 def test_a_killed_process_is_told_restarted_and_recovered_from(victim, killed):
-    with httpx.Client(timeout=30) as client:
+    with httpx.Client(timeout=HANG_S) as client:
         lines = begin_stream(client, victim)
         if killed == "tritonserver":
             victim.tritonserver().kill()
@@ -71,11 +70,11 @@ def test_a_killed_process_is_told_restarted_and_recovered_from(victim, killed):
     assert complete(victim).status_code == 200
 
 
-def test_a_second_start_is_quick_and_a_stop_leaves_nothing(start):
-    began = time.monotonic()
+def test_a_second_start_builds_nothing_and_a_stop_leaves_nothing(start):
     stack = start("serve")
     stack.wait_ready()
-    assert time.monotonic() - began < 25
+    said = [line for line in stack.log.read_text().splitlines() if line.startswith("[serve]")]
+    assert "starting tritonserver" in said[1], "it builds nothing before"
     assert regions(stack)
     processes = psutil.Process(stack.process.pid).children(recursive=True)
     assert stack.stop() == 0
@@ -86,7 +85,7 @@ def test_a_second_start_is_quick_and_a_stop_leaves_nothing(start):
 def test_a_stop_lets_running_streams_end(start):
     stack = start("serve")
     stack.wait_ready()
-    with httpx.Client(timeout=30) as client:
+    with httpx.Client(timeout=HANG_S) as client:
         lines = begin_stream(client, stack)
         stack.process.send_signal(signal.SIGTERM)
         events = [line for line in lines if line]
@@ -98,7 +97,7 @@ def test_a_stop_lets_running_streams_end(start):
 def test_streams_that_outlast_the_drain_are_told(start):
     stack = start("serve", DRAIN_TIMEOUT_S=1)
     stack.wait_ready()
-    with httpx.Client(timeout=30) as client:
+    with httpx.Client(timeout=HANG_S) as client:
         lines = begin_stream(client, stack, n=8)  # takes seconds
         stack.process.send_signal(signal.SIGTERM)
         assert_ends_with_error(lines, "model_unavailable")
@@ -111,7 +110,7 @@ def test_a_killed_launcher_leaves_no_process_and_the_next_start_no_region(start)
     processes = psutil.Process(stack.process.pid).children(recursive=True)
     assert len(processes) > 6
     os.kill(stack.process.pid, signal.SIGKILL)
-    stack.process.wait(5)
+    stack.process.wait(HANG_S)
 
     def all_gone() -> bool:
         return not any(
@@ -130,7 +129,7 @@ def test_a_killed_launcher_leaves_no_process_and_the_next_start_no_region(start)
 def test_a_port_in_use_is_one_clear_line(stack, start, setting):
     taken = stack.port if setting == "PORT" else stack.triton_grpc_port
     refused = start("serve", **{setting: taken})
-    assert refused.process.wait(30) == 1
+    assert refused.process.wait(HANG_S) == 1
     (line,) = [line for line in refused.log.read_text().splitlines() if line.startswith("error:")]
     assert f"{setting}={taken}" in line
     assert "Traceback" not in refused.log.read_text()
@@ -138,7 +137,7 @@ def test_a_port_in_use_is_one_clear_line(stack, start, setting):
 
 def test_doctor_names_what_is_wrong(start, tmp_path):
     sick = start("doctor", MODELS_FILE=tmp_path / "none.yaml")
-    assert sick.process.wait(30) == 1
+    assert sick.process.wait(HANG_S) == 1
     assert "FAIL  models file: cannot read" in sick.log.read_text()
     well = start("doctor", MODELS_FILE=ROOT / "models.yaml")
-    assert well.process.wait(30) == 0, well.log.read_text()
+    assert well.process.wait(HANG_S) == 0, well.log.read_text()

@@ -9,6 +9,8 @@ import time
 
 import httpx
 
+from tests.fixtures.stack import HANG_S
+
 LONG = {"model": "endless", "prompt": "abc", "max_tokens": 3000, "temperature": 0, "stream": True}
 # Beyond what the tokenizer's trial walks, so that only the engine can notice.
 HOSTILE = 'root ::= [a-z]{900} s\ns ::= s s s | [a-z] | ""'
@@ -20,7 +22,7 @@ def gaps_s(url: str, stop: threading.Event, into: list[float]) -> None:
     """Between the events of honest streams, one after another, until told to stop."""
     while not stop.is_set():
         times = []
-        with httpx.stream("POST", f"{url}/v1/completions", json=LONG, timeout=60) as response:
+        with httpx.stream("POST", f"{url}/v1/completions", json=LONG, timeout=HANG_S) as response:
             assert response.status_code == 200
             for line in response.iter_lines():
                 if line:
@@ -33,7 +35,7 @@ def gaps_s(url: str, stop: threading.Event, into: list[float]) -> None:
 def attack(url: str) -> dict:
     """The error that the hostile stream ends with."""
     asked = {**LONG, "guided_grammar": HOSTILE}
-    with httpx.stream("POST", f"{url}/v1/completions", json=asked, timeout=120) as response:
+    with httpx.stream("POST", f"{url}/v1/completions", json=asked, timeout=HANG_S) as response:
         assert response.status_code == 200, response.read()
         lines = [line for line in response.iter_lines() if line]
     assert len(lines) > 50, lines[-3:]
@@ -56,7 +58,7 @@ def measured(url: str, act) -> list[float]:
 
 def test_a_guide_that_grows_slow_is_ended_and_holds_up_no_honest_stream(stack):
     warm = {**LONG, "max_tokens": 5, "stream": False, "guided_regex": "warm|hot"}
-    assert httpx.post(f"{stack.url}/v1/completions", json=warm, timeout=60).status_code == 200
+    assert httpx.post(f"{stack.url}/v1/completions", json=warm, timeout=HANG_S).status_code == 200
     quiet = measured(stack.url, lambda: time.sleep(3))
     errors: list[dict] = []
     attacked = measured(stack.url, lambda: errors.append(attack(stack.url)))
@@ -65,6 +67,6 @@ def test_a_guide_that_grows_slow_is_ended_and_holds_up_no_honest_stream(stack):
     again = httpx.post(
         f"{stack.url}/v1/completions",
         json={**LONG, "stream": False, "guided_grammar": HOSTILE},
-        timeout=60,
+        timeout=HANG_S,
     )
     assert (again.status_code, again.json()["error"]["code"]) == (422, "guide_too_slow")

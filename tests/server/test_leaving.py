@@ -1,7 +1,8 @@
 """Who leaves frees the engine: shown from the engine's own counters.
 
-The counters are handed on ten times a second, so a generation that ends within 200 ms has
-stopped counting 350 ms after its client left. A busy machine gets three tries at that.
+In tokens, not in seconds: on a busy machine both the engine and the news of a leaving client take
+longer. The counters are handed on ten times a second, so they miss some tokens of before. A machine
+that is busy with other work gets three tries.
 """
 
 from __future__ import annotations
@@ -9,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import time
 from collections.abc import Callable
 
 import httpx
 import pytest
 
-from tests.fixtures.stack import Stack, eventually
+from tests.fixtures.stack import HANG_S, Stack, eventually
 from tests.server.conftest import ROWS
 
-SEEN_WITHIN_S = 0.35
+MORE_TOKENS = 500  # a third of a second, for an engine that does nothing else
 TRIES = 3
 LONG = {"model": "endless", "prompt": "abc", "max_tokens": 4000, "temperature": 0}
 
@@ -28,31 +28,48 @@ def assert_the_engine_stops(stack: Stack, leave: Callable[[], None]) -> None:
     for _ in range(TRIES):
         before = stack.settled_engine("endless")
         leave()
-        time.sleep(SEEN_WITHIN_S)
-        at_stop = stack.engine("endless")
+        at_leaving = stack.engine("endless")
         after = stack.settled_engine("endless")
         assert after["requests_cancelled"] == before["requests_cancelled"] + 1
         assert after["generated_tokens"] - before["generated_tokens"] < LONG["max_tokens"]
-        if at_stop == after:
+        if after["generated_tokens"] - at_leaving["generated_tokens"] < MORE_TOKENS:
             return
-    pytest.fail(f"the engine went on for more than 200 ms: {at_stop}, then {after}")
+    pytest.fail(f"the engine went on for more than {MORE_TOKENS} tokens: {at_leaving}, {after}")
 
 
 def wait_until_generating(stack: Stack) -> None:
     eventually(lambda: stack.engine("endless")["requests_unfinished"] == 1, 5, "it generates")
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_hangs_up(stack, stream):
-    request = httpx.Request("POST", f"{stack.url}/v1/completions", json={**LONG, "stream": stream})
+def raw_request(stack: Stack, version: str, **fields: object) -> bytes:
+    request = httpx.Request("POST", f"{stack.url}/v1/completions", json={**LONG, **fields})
     head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    return f"POST /v1/completions HTTP/{version}\r\n{head}\r\n".encode() + request.read()
 
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_hangs_up(stack, stream, version):
     def hang_up() -> None:
         with socket.create_connection(("127.0.0.1", stack.port)) as sock:
-            sock.sendall(f"POST /v1/completions HTTP/1.1\r\n{head}\r\n".encode() + request.read())
+            sock.sendall(raw_request(stack, version, stream=stream))
             wait_until_generating(stack)
 
     assert_the_engine_stops(stack, hang_up)
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_only_stops_sending_is_answered(stack, stream, version):
+    before = stack.settled_engine("endless")
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=HANG_S) as sock:
+        sock.sendall(raw_request(stack, version, stream=stream, max_tokens=300))
+        sock.shutdown(socket.SHUT_WR)
+        raw = b"".join(iter(lambda: sock.recv(65_536), b""))
+    assert b"HTTP/1.1 200 OK\r\n" in raw
+    assert b'"finish_reason":"length"' in raw
+    after = stack.settled_engine("endless")
+    assert after["generated_tokens"] - before["generated_tokens"] == 300
 
 
 def test_a_stop_string(stack):
@@ -107,7 +124,7 @@ async def test_a_client_that_leaves_the_queue_never_runs(stack):
     """All rows are taken: the next request waits, and leaves while it waits."""
     before = stack.settled_engine("endless")
     body = {**LONG, "stream": True}
-    async with httpx.AsyncClient(base_url=stack.url, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=stack.url, timeout=HANG_S) as client:
         requests = [client.build_request("POST", "/v1/completions", json=body)] * ROWS
         running = await asyncio.gather(*(client.send(one, stream=True) for one in requests))
         with pytest.raises(httpx.ReadTimeout):

@@ -10,7 +10,7 @@ import time
 import psutil
 
 from tests.bench import sse_load
-from tests.fixtures.stack import Stack, eventually
+from tests.fixtures.stack import HANG_S, Stack, eventually
 from tests.server.conftest import PATIENCE_S
 
 TOKENS = 100_000
@@ -65,7 +65,7 @@ def test_it_is_cut_off_and_its_engine_row_is_freed_while_others_stream(scripted_
         after = stack.settled_engine("flood")
         assert after["requests_cancelled"] - before["requests_cancelled"] == READERS
         for reader in readers:
-            reader.settimeout(10)
+            reader.settimeout(HANG_S)
             assert not ended_well(reader)
     finally:
         for reader in readers:
@@ -85,7 +85,7 @@ def ended_well(reader: socket.socket) -> bool:
 def test_a_reader_that_comes_back_in_time_gets_everything(scripted_stack):
     with opened(scripted_stack) as reader:
         time.sleep(PATIENCE_S / 2)
-        reader.settimeout(10)
+        reader.settimeout(HANG_S)
         read = b""
         while b"data: [DONE]" not in read[-200:]:
             part = reader.recv(262_144)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
@@ -14,6 +13,8 @@ import httpx
 import openai
 import pytest
 from pydantic import BaseModel, Field
+
+from tests.fixtures.stack import HANG_S
 
 ASKED = [{"role": "user", "content": "Tell me about yourself in JSON."}]
 
@@ -50,13 +51,11 @@ def slow_schema(least: int) -> dict[str, object]:
 
 
 def test_slow_guides_hold_up_nobody_else(stack):
-    """As many at once as the tokenizer has instances."""
+    """As many at once as the tokenizer has instances; ten others are served before they end."""
 
-    def ask(path: str = "", **fields: object) -> tuple[httpx.Response, float]:
-        began = time.monotonic()
+    def ask(path: str = "", **fields: object) -> httpx.Response:
         body = {"model": "demo", "messages": ASKED, "max_tokens": 5, **fields}
-        got = httpx.post(f"{stack.url}/v1/chat/completions{path}", json=body, timeout=60)
-        return got, time.monotonic() - began
+        return httpx.post(f"{stack.url}/v1/chat/completions{path}", json=body, timeout=HANG_S)
 
     with ThreadPoolExecutor(2) as pool:
         slow = [
@@ -66,9 +65,8 @@ def test_slow_guides_hold_up_nobody_else(stack):
         time.sleep(0.5)
         others = [ask() for _ in range(10)]
         assert not any(one.done() for one in slow)
-        refused = [one.result()[0].json()["error"] for one in slow]
-    assert {got.status_code for got, _ in others} == {200}
-    assert statistics.median(seconds for _, seconds in others) < 1
+        refused = [one.result().json()["error"] for one in slow]
+    assert {got.status_code for got in others} == {200}
     assert {(error["param"], error["code"]) for error in refused} == {
         ("guided_json", "invalid_schema")
     }

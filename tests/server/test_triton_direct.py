@@ -11,7 +11,7 @@ import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput
 
 from proxy.triton import contract, tensors
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 
 TYPES = {"BYTES": np.object_, "INT32": np.int32, "BOOL": np.bool_, "FP32": np.float32}
 
@@ -38,7 +38,7 @@ class Stream:
     def answers(self) -> Iterator:
         """Results up to the final one."""
         while True:
-            result, error = self.messages.get(timeout=30)
+            result, error = self.messages.get(timeout=HANG_S)
             if error is not None:
                 raise error
             if result.get_response().outputs:
@@ -109,7 +109,7 @@ def test_a_refusal_is_json_and_the_engine_never_sees_it(stack, stream, values, c
     before = stack.settled_engine("endless")
     values = values or {"max_tokens": ("INT32", [1])}
     stream.send("endless", "1", **values)
-    _, error = stream.messages.get(timeout=10)
+    _, error = stream.messages.get(timeout=HANG_S)
     refusal = json.loads(error.message()[error.message().index("{") :])
     assert (refusal["code"], refusal["param"]) == (code, param)
     assert refusal["message"]

@@ -9,7 +9,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.fixtures.stack import Stack, eventually
+from tests.fixtures.stack import HANG_S, Stack, eventually
 
 INSTANCES, SANDBOX_PROCESSES, WORKERS = 2, 2, 2
 MODELS = ("demo", "endless")
@@ -58,7 +58,7 @@ def ask_with_a_guide(stack: Stack) -> None:
             schema = {"type": "object", "title": f"{model} {number}"}  # no verdict is remembered
             asked = {**GUIDED, "model": model, "guided_json": schema}
             del asked["response_format"]
-            answer = httpx.post(f"{stack.url}/v1/chat/completions", json=asked, timeout=600)
+            answer = httpx.post(f"{stack.url}/v1/chat/completions", json=asked, timeout=HANG_S)
             assert answer.status_code == 200, answer.text
 
 

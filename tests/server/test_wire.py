@@ -8,6 +8,8 @@ import time
 
 import httpx
 
+from tests.fixtures.stack import HANG_S
+
 
 def chat(stack, **fields) -> list[tuple[float, bytes]]:
     """Raw reads of a streaming answer, each with its time, until the server closes."""
@@ -19,7 +21,7 @@ def chat(stack, **fields) -> list[tuple[float, bytes]]:
         f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     reads = []
-    with socket.create_connection(("127.0.0.1", stack.port), timeout=30) as sock:
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=HANG_S) as sock:
         sock.sendall(head.encode() + content)
         while data := sock.recv(65536):
             reads.append((time.monotonic(), data))
@@ -54,7 +56,7 @@ def test_each_event_is_sent_at_once(stack):
 
 def test_head_has_no_body_and_keeps_the_connection(stack):
     asked = "{method} /health/live HTTP/1.1\r\nHost: x\r\n{more}\r\n"
-    with socket.create_connection(("127.0.0.1", stack.port), timeout=30) as sock:
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=HANG_S) as sock:
         sock.sendall(asked.format(method="HEAD", more="").encode())
         sock.sendall(asked.format(method="GET", more="Connection: close\r\n").encode())
         raw = b"".join(iter(lambda: sock.recv(65536), b""))

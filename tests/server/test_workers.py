@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from proxy.launch.scheduling import FEW_CORES
-from tests.fixtures.stack import Stack, eventually
+from tests.fixtures.stack import HANG_S, Stack, eventually
 from tests.server.conftest import WORKERS
 
 ASKED = {
@@ -34,7 +34,7 @@ def answered(stack: Stack) -> float:
 
 
 def ask(stack: Stack, **fields: object) -> httpx.Response:
-    return httpx.post(f"{stack.url}/v1/chat/completions", json={**ASKED, **fields}, timeout=30)
+    return httpx.post(f"{stack.url}/v1/chat/completions", json={**ASKED, **fields}, timeout=HANG_S)
 
 
 def starts(stack: Stack) -> int:
@@ -75,10 +75,10 @@ def test_who_asks_while_one_starts_is_answered(scripted_stack):
     eventually(lambda: starts(scripted_stack) >= WORKERS, 20, "all have started")
     before = starts(scripted_stack)
     workers(scripted_stack)[0].kill()
-    until = time.monotonic() + 60
+    until = time.monotonic() + HANG_S
     while starts(scripted_stack) == before:
         assert time.monotonic() < until, "it is not started again"
-        assert httpx.get(f"{scripted_stack.url}/health/live", timeout=10).status_code == 200
+        assert httpx.get(f"{scripted_stack.url}/health/live", timeout=HANG_S).status_code == 200
 
 
 def test_a_limit_is_one_for_all_of_them_and_a_stop_lets_all_drain(scripted_stack, start):
@@ -117,7 +117,7 @@ def test_while_they_drain_a_new_caller_is_refused_at_once(scripted_stack, start)
             httpx.get(f"{proxy.url}/health/ready", timeout=2)
         assert not running.done()
         assert running.result().json()["usage"]["completion_tokens"] == 1000
-    assert proxy.process.wait(10) == 0
+    assert proxy.process.wait(HANG_S) == 0
 
 
 def test_on_few_cores_a_wake_up_takes_no_core_from_any_of_them(scripted_stack):

@@ -14,7 +14,7 @@ from proxy.triton.target import Target
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response
 from tests.transport.calling import Outcome, open_call, outcome, read_out
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = pytest.mark.anyio
 
 AGE_S = 0.1
 

@@ -38,7 +38,7 @@ from tests.doubles.http2_peer import (
 )
 from tests.transport.calling import Outcome, open_call, outcome, read_out, recovered
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = pytest.mark.anyio
 
 
 async def good(peer: PeerConnection) -> None:

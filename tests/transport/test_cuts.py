@@ -10,7 +10,7 @@ import pytest
 from tests.doubles.http2_peer import Peer, PeerConnection, data, frames_of, response
 from tests.transport.calling import Outcome, outcome
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
+pytestmark = pytest.mark.anyio
 
 
 async def test_an_answer_cut_at_every_byte(connect):

@@ -26,7 +26,7 @@ from tests.doubles.http2_peer import (
 )
 from tests.transport.calling import Outcome, outcome, recovered
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = pytest.mark.anyio
 
 Ending = Callable[[PeerConnection, int], bytes]
 

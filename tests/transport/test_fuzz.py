@@ -12,7 +12,7 @@ import pytest
 from tests.doubles.http2_peer import Peer, PeerConnection, frame, response
 from tests.transport.calling import Outcome, outcome, recovered
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = pytest.mark.anyio
 
 
 KINDS = range(12)

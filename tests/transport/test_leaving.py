@@ -19,7 +19,7 @@ from proxy.triton.target import Target
 from tests.doubles.engine import CARD
 from tests.doubles.http2_peer import Peer, PeerConnection, data
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = pytest.mark.anyio
 
 REQUEST = EngineRequest(id="r", model=CARD, text="x", timeout_s=0.5, sampling=Sampling())
 TOKEN = b"\x01\0\0\0a"  # as Triton writes a tensor of strings

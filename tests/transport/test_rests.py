@@ -12,7 +12,7 @@ from proxy.triton.streams.rests import FEW_STREAMS, LONGEST_REST_S
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response
 from tests.transport.calling import open_call, outcome, read_out
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = pytest.mark.anyio
 
 REST_S = 0.1  # so long that a busy machine does not miss it
 

@@ -13,7 +13,7 @@ from grpc import StatusCode
 from tests.doubles.http2_peer import Peer, PeerConnection, response
 from tests.transport.calling import Outcome, outcome
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = pytest.mark.anyio
 
 
 async def good(peer: PeerConnection) -> None:

@@ -11,7 +11,7 @@ from proxy.triton.streams.lean_http2 import LeanOptions
 from tests.doubles.http2_peer import Peer, PeerConnection, Request, data, response, settings, window
 from tests.transport.calling import Outcome, open_call, outcome, read_out
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
+pytestmark = pytest.mark.anyio
 
 LARGE = 16 * 1024 * 1024
 

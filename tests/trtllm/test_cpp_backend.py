@@ -10,7 +10,7 @@ import pytest
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.request import Sampling
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 from tests.trtllm.streams import LONG_STEPS
 
 LOGITS = 512
@@ -18,7 +18,7 @@ LOGITS = 512
 
 def complete(stack, stream_number: int, **fields) -> httpx.Response:
     body = {"model": "cpp", "prompt": [stream_number, 60, 61], "temperature": 0, **fields}
-    return httpx.post(f"{stack.url}/v1/completions", json=body, timeout=30)
+    return httpx.post(f"{stack.url}/v1/completions", json=body, timeout=HANG_S)
 
 
 def choice(stack, stream_number: int, **fields) -> tuple[str, str, int]:

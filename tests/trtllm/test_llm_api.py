@@ -11,7 +11,7 @@ import pytest
 from openai import NotFoundError, OpenAI
 
 from proxy.domain.constraint import Constraint, GuideKind
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 
 PROMPT = [75, 76, 77, 78]  # which the stand-in says again, over and over
 TAG = {
@@ -28,7 +28,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": [
 
 def complete(stack, model="llm", **fields) -> httpx.Response:
     body = {"model": model, "prompt": PROMPT, "max_tokens": 6, "temperature": 0, **fields}
-    return httpx.post(f"{stack.url}/v1/completions", json=body, timeout=30)
+    return httpx.post(f"{stack.url}/v1/completions", json=body, timeout=HANG_S)
 
 
 def choice(stack, model="llm", **fields) -> dict:
@@ -161,7 +161,7 @@ def test_a_schema_of_the_api_is_held_to(stack):
         "response_format": form,
         "max_tokens": 60,
     }
-    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=30)
+    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=HANG_S)
     (only,) = answer.raise_for_status().json()["choices"]
     assert only["finish_reason"] == "stop"
     assert json.loads(only["message"]["content"]) == {"a": 1}

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.doubles import file_servers
+from tests.fixtures.stack import HANG_S
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """\
@@ -65,7 +66,7 @@ def ask(store: Any, tmp_path: Path) -> Fetch:
         result = subprocess.run(
             [sys.executable, "-c", PROGRAM, source, str(tmp_path / "artifacts"), what],
             env={**os.environ, **file_servers.environment(store.url), "PYTHONPATH": str(ROOT)},
-            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=HANG_S,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
         return dict(json.loads(result.stdout.splitlines()[-1]))

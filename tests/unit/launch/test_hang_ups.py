@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 import uvloop
 
+from proxy.launch.hang_ups import BegunAnswer
 from tests.fixtures.own_server import served
+from tests.fixtures.stack import HANG_S
 
 ANSWER_S = 0.3
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -40,7 +43,7 @@ async def asked(request: bytes, app: App, *, leaves: bool = False) -> bytes:
                 await asyncio.sleep(ANSWER_S / 3)
                 return b""
             writer.write_eof()
-            return await asyncio.wait_for(reader.read(), 10)
+            return await asyncio.wait_for(reader.read(), HANG_S)
         finally:
             writer.close()
 
@@ -63,5 +66,59 @@ def test_who_leaves_is_noticed_before_the_answer(more):
     assert app.has_lost_its_client
 
 
-def test_an_older_client_that_knows_no_interim_responses_is_sent_none():
-    assert uvloop.run(asked(GET.replace(b"1.1", b"1.0"), App())) == b""
+OLD = GET.replace(b"1.1", b"1.0")
+
+
+def test_an_older_client_that_only_stops_sending_is_answered_without_interim_responses():
+    raw = uvloop.run(asked(OLD, App()))
+    assert raw.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert raw.endswith(b"\r\n\r\nanswer")
+    assert raw.count(b"HTTP/1.1") == 1
+
+
+def test_an_older_client_that_leaves_is_noticed_before_the_answer():
+    app = App()
+    uvloop.run(asked(OLD, app, leaves=True))
+    assert app.has_lost_its_client
+
+
+class Written:
+    """A transport that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def is_closing(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_however_much_of_its_beginning_was_sent_an_answer_is_whole(turns):
+    async def scenario() -> bytes:
+        transport = Written()
+        cycle = SimpleNamespace(response_started=False, transport=transport)
+        BegunAnswer(cycle, transport, asyncio.get_running_loop()).probe(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert 1 <= len(transport.data) <= len(b"HTTP/1.1 ")
+        cycle.transport.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        cycle.transport.write(b"HTTP/1.1 is text here")
+        return transport.data
+
+    assert asyncio.run(scenario()) == b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 is text here"
+
+
+async def streaming(scope, receive, send) -> None:
+    await receive()
+    await asyncio.sleep(ANSWER_S)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for piece in (b"one", b"two"):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_an_older_client_that_only_stops_sending_has_its_stream_to_the_end():
+    assert uvloop.run(asked(OLD, streaming)).endswith(b"\r\n\r\nonetwo")

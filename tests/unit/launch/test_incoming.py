@@ -15,6 +15,7 @@ import uvloop
 from proxy.launch.incoming import MOST_HEAD_BYTES
 from proxy.launch.parsing_limits import MOST_FIELDS, MOST_URL_BYTES
 from tests.fixtures.own_server import served
+from tests.fixtures.stack import HANG_S
 
 TIMEOUT_S = 0.3
 MOST = 2  # connections
@@ -55,7 +56,7 @@ async def talked(talk: Talk, timeout_s: float = TIMEOUT_S, body_timeout_s: float
     ) as address:
         reader, writer = await asyncio.open_connection(*address)
         try:
-            return await asyncio.wait_for(talk(reader, writer), 10)
+            return await asyncio.wait_for(talk(reader, writer), HANG_S)
         finally:
             writer.close()
 
@@ -211,7 +212,7 @@ def test_an_upgrade_to_anything_else_is_ignored_and_the_body_kept(is_chunked, pa
         pieces = [HEAD + H2C + b"Transfer-Encoding: chunked\r\n\r\n", b"4\r\nbody\r\n0\r\n\r\n"]
     else:
         pieces = [HEAD + H2C + b"Content-Length: 4\r\n\r\n", b"body"]
-    pieces.append(GET.replace(b"Host: a", H2C + b"Connection: close"))
+    pieces.append(GET.replace(b"Host: a", H2C + b"Host: a\r\nConnection: close"))
     sent = pieces if pause_s else [b"".join(pieces)]
     raw = uvloop.run(talked(says(*sent, pause_s=pause_s), timeout_s=60))
     assert raw.count(b"HTTP/1.1 200") == 2

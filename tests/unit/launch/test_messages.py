@@ -15,6 +15,7 @@ from websockets.frames import OP_BINARY, OP_CONT, OP_PING, OP_PONG, OP_TEXT, Fra
 from proxy.api.bytes_in_flight import BytesInFlight
 from proxy.launch.messages import FREE_FRAMES
 from tests.fixtures.own_server import served
+from tests.fixtures.stack import HANG_S
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -43,7 +44,7 @@ async def talked(talk: Talk, **limits: object) -> bytes:
         try:
             writer.write(UPGRADE)
             await reader.readuntil(b"\r\n\r\n")
-            return await asyncio.wait_for(talk(reader, writer), 20)
+            return await asyncio.wait_for(talk(reader, writer), HANG_S)
         finally:
             writer.close()
 

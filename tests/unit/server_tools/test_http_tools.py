@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
 from proxy.server_tools.http_tools import HttpTools
 from proxy.server_tools.secrets import Secrets
+from tests.fixtures.stack import HANG_S
 from tests.fixtures.tool_server import ToolServer, running
 
 
@@ -90,11 +90,10 @@ def test_each_answer_becomes_a_result_in_words(server, path, status, words):
 def test_a_slow_tool_is_given_up_and_its_connection_closed(server, path):
     """Bytes that keep coming do not extend its time."""
     server.left.clear()
-    began = time.monotonic()
     result = run(tool(server.url(path)), timeout_s=0.2)
-    assert (result.status, time.monotonic() - began < 3) == (CallStatus.TIMEOUT, True)
+    assert result.status is CallStatus.TIMEOUT
     assert "within 0.2 s" in result.text
-    assert server.left.wait(5)
+    assert server.left.wait(HANG_S)
 
 
 def test_a_head_without_end_is_not_read_to_its_end(server):

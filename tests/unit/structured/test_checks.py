@@ -71,9 +71,9 @@ def test_a_recursive_schema_and_a_deep_answer_cost_little():
     """Telling each way in which it is wrong would take 2 ** 60 of them."""
     array = {"type": "array", "items": {"$ref": "#"}}
     wanted = schema({"anyOf": [array, {**array, "maxItems": 1}]})
-    start = time.perf_counter()
+    start = time.process_time()
     assert "does not conform" in wrong(wanted, "[" * 60 + "1" + "]" * 60)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_who_holds_the_answer_to_what():

@@ -103,9 +103,9 @@ def test_what_is_none_is_refused_with_the_reason_and_the_field(schema, said):
 def test_a_schema_as_large_as_may_be_costs_little_time():
     chain = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(4000)}
     schema = {"$ref": "#/$defs/d0", "$defs": {**chain, "d4000": {"type": "null"}}}
-    start = time.perf_counter()
+    start = time.process_time()
     checked(schema, "x", LIMITS)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_recursion_counts_once():
