@@ -41,7 +41,10 @@ def started(start, count: int) -> Iterator[Stack]:
 
 
 def workers(stack: Stack) -> list[psutil.Process]:
-    return [p for p in stack.descendants("proxy.launch.worker") if "-I" not in p.cmdline()]
+    """Without the process that ties each to the launcher, and without their sandboxes."""
+    found = stack.descendants("proxy.launch.worker")
+    ties = {process.pid for process in found if "-I" in process.cmdline()}
+    return [p for p in found if p.pid not in ties and p.ppid() in ties]
 
 
 def connections(worker: psutil.Process, port: int) -> int:
