@@ -93,9 +93,10 @@ class Recipient:
 class Handover:
     """Owns a bound socket, which listens as soon as the first worker is there."""
 
-    def __init__(self, listening: socket.socket) -> None:
+    def __init__(self, listening: socket.socket, say: Callable[[str], None]) -> None:
         listening.setblocking(False)
         self._listening = listening
+        self._say = say
         self._recipients: list[Recipient] = []
         self._accepted: deque[socket.socket] = deque()  # no worker has them yet
         self._is_accepting = False
@@ -159,8 +160,8 @@ class Handover:
                 recipient.give(self._accepted[0])
             except (BrokenPipeError, ConnectionResetError):
                 continue
-            except OSError:
-                self._take_a_rest()
+            except OSError as error:
+                self._take_a_rest(error)
                 return
             self._accepted.popleft()
         self._accept_or_not()
@@ -190,13 +191,14 @@ class Handover:
                 return
             except ConnectionAbortedError:
                 continue
-            except OSError:
-                self._take_a_rest()
+            except OSError as error:
+                self._take_a_rest(error)
                 return
             self._accepted.append(connection)
             self._hand_out()
 
-    def _take_a_rest(self) -> None:
+    def _take_a_rest(self, error: OSError) -> None:
+        self._say(f"cannot accept a connection: {error}; trying again in {REST_S:g} s")
         self._stop_accepting()
         self._rest = asyncio.get_running_loop().call_later(REST_S, self._end_rest)
 

@@ -41,7 +41,7 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
         LaunchError: a worker did not start.
     """
     with tempfile.TemporaryDirectory(prefix="triton-openai-workers-") as folder:
-        handover = Handover(sock)
+        handover = Handover(sock, say)
         supervisors = [
             Supervisor(Worker(settings, handover, Path(folder)), name=f"worker {number}", say=say)
             for number in range(1, settings.workers + 1)

@@ -55,7 +55,7 @@ class Place:
     def __init__(self) -> None:
         self.listening = bind("127.0.0.1", 0, "PORT")
         self.address = self.listening.getsockname()
-        self.handover = Handover(self.listening)
+        self.handover = Handover(self.listening, print)
         self.callers: list[socket.socket] = []
         self._workers: list[Worker] = []
 
