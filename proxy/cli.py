@@ -112,7 +112,7 @@ def triton(
     artifacts_dir: Artifacts = None,
 ) -> None:
     """Build what is missing and run only tritonserver, until Ctrl-C."""
-    from proxy.launch import choice, run
+    from proxy.launch import choice, run, secret
 
     _warn_of_misspelt_variables()
     say = _say("triton")
@@ -129,6 +129,7 @@ def triton(
             "TRITON_SECRET is not set: a proxy in another process cannot list this Triton's "
             "models; set it to the same value there and here"
         )
+    settings = secret.settled(settings)
     _loop(run.triton(settings, choice.server(settings, models), say))
 
 

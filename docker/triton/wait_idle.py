@@ -1,8 +1,9 @@
 """Waits until Triton's engines have nothing under way: `wait_idle.py [AT_MOST_S]` (600).
 
 Run before a pod is stopped, so that streams end by themselves. Idle is what has been so for ten
-seconds, since a proxy that is still connected may send more. Exits 0 when idle, and when Triton
-does not answer, for then nothing runs; 1 when the time is over.
+seconds, since a proxy that is still connected may send more: proxies do not see this wait. Only at
+SIGTERM, after it, does the launcher show them that this Triton is draining. Exits 0 when idle, and
+when Triton does not answer, for then nothing runs; 1 when the time is over.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import sys
 import time
 import urllib.request
 
-# Our engine model's gauge, and that of NVIDIA's C++ backend.
+# Our engine model's gauge, and that of NVIDIA's C++ backend; the same as in
+# proxy/launch/triton_drain.py, which this script does not need.
 UNFINISHED = re.compile(
     r"^(?:engine_requests_unfinished\{[^}]*\}"
     r'|nv_trt_llm_request_metrics\{[^}]*request_type="active"[^}]*\}) (\S+)$',

@@ -19,14 +19,14 @@ class DrainingServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """`sockets` are one, several times."""
         if sockets:
-            await _take_who_waits(sockets[0])
+            await take_who_waits(sockets[0])
         for server in self.servers:
             server.close()
         await asyncio.sleep(REQUEST_S)
         await super().shutdown(sockets)
 
 
-async def _take_who_waits(listening: socket.socket) -> None:
+async def take_who_waits(listening: socket.socket) -> None:
     """Until the event loop has accepted all that the kernel has connected, or QUEUE_S are over."""
     loop, queue = asyncio.get_running_loop(), select.poll()
     queue.register(listening, select.POLLIN)

@@ -18,6 +18,7 @@ from proxy.api.bytes_in_flight import BytesInFlight
 from proxy.launch import connections, descriptors
 from proxy.launch.draining import DrainingServer
 from proxy.launch.errors import LaunchError
+from proxy.launch.intake import Intake
 from proxy.launch.signals import Stop
 from proxy.settings import Settings
 
@@ -30,15 +31,25 @@ Say = Callable[[str], None]
 
 
 class _Server(DrainingServer):
-    def __init__(self, config: uvicorn.Config, has_started: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, has_started: Callable[[], None], intake: Intake | None
+    ) -> None:
         super().__init__(config)
         self._has_started = has_started
+        self._intake = intake
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             _leave_out_what_stays()
             self._has_started()
+            if self._intake is not None:
+                self._intake.open(self)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._intake is not None:
+            self._intake.close()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -48,18 +59,19 @@ class _Server(DrainingServer):
 
 async def run(
     settings: Settings,
-    sock: socket.socket,
+    source: socket.socket | Intake,
     *,
     stop: Stop,
     say: Say,
     has_started: Callable[[], None] = lambda: None,
     shared: Path | None = None,
 ) -> None:
-    """Serves on the bound socket until `stop` is asked for and the streams have ended.
+    """Serves until `stop` is asked for and the streams have ended.
 
     Args:
-        has_started: called when it listens.
-        shared: a folder that this process and others that serve on the socket have in common.
+        source: a bound socket, or a worker's connections.
+        has_started: called when it listens, or is about to take connections.
+        shared: a folder that all workers have in common.
 
     Raises:
         LaunchError: the application did not start.
@@ -70,10 +82,12 @@ async def run(
     _give_large_blocks_back()
     logs.configure(settings.log_level, settings.log_format)
     app = create_app(settings, shared)
-    server = _Server(_config(app, settings, app.state.in_flight), has_started)
+    intake = source if isinstance(source, Intake) else None
+    sockets = [] if isinstance(source, Intake) else _accepted_from(source)
+    server = _Server(_config(app, settings, app.state.in_flight), has_started, intake)
     relaying = asyncio.create_task(_relay(stop, server, app.state.leaving, say))
     try:
-        await server.serve(sockets=_accepted_from(sock))
+        await server.serve(sockets=sockets)
     finally:
         relaying.cancel()
     if server.force_exit:
@@ -85,8 +99,7 @@ async def run(
 def _accepted_from(sock: socket.socket) -> list[socket.socket]:
     """Copies of one socket, for a listener each.
 
-    Whether a call blocks is no copy's own but the socket's, for other processes that accept from
-    it, too; and `dup` sets it anew. An accept that blocked would stop their event loops.
+    Whether a call blocks is not a property of the copy but of the socket, and `dup` sets it anew.
     """
     sock.setblocking(False)
     return [sock, *(sock.dup() for _ in range(ACCEPTS_A_TURN - 1))]

@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.launch import announcement, front, scheduling, workers
+from proxy.launch import announcement, front, scheduling, triton_drain, workers
 from proxy.launch.server import EXIT_TIMEOUT_S, TritonServer
 from proxy.launch.signals import Stop, stop_on_signals
 from proxy.launch.supervisor import Supervisor
@@ -33,6 +33,9 @@ async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
         async with _triton(settings, server, stop, say) as is_up:
             if is_up:
                 await stop.asked.wait()
+                await stop.unless_hurried(
+                    triton_drain.drain(settings, server.ports, server.shm_prefix, say)
+                )
     say("stopped")
 
 

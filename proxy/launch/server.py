@@ -19,7 +19,7 @@ from proxy.launch.errors import LaunchError, ModelLoadingFailed
 from proxy.launch.folder import RunFolder
 
 POLL_S = 0.05
-# Streams were drained by the proxy before: what is left at a stop has nobody waiting.
+# Streams were drained before, by the proxy or by `triton_drain`: what is left has outlasted that.
 EXIT_TIMEOUT_S = 5
 
 
@@ -42,6 +42,14 @@ class TritonServer:
         self._launch = launch
         self._process: Process | None = None
         self._is_stopping = False
+
+    @property
+    def ports(self) -> Ports:
+        return self._launch.ports
+
+    @property
+    def shm_prefix(self) -> str:
+        return self._launch.shm_prefix
 
     async def start(self) -> None:
         """Returns when every model is loaded and the server answers.

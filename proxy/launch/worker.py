@@ -1,8 +1,9 @@
-"""One of several proxies on one socket: a process that `workers` starts.
+"""One of several processes of the proxy, which `workers` starts.
 
-usage: python -m proxy.launch.worker SOCKET CONTROL        numbers of file descriptors
+usage: python -m proxy.launch.worker CHANNEL CONTROL        numbers of file descriptors
 
-What to do comes over CONTROL as JSON; the process's id goes back when it listens.
+The orders come over CONTROL as JSON; the process's id goes back when it has started, and then
+the reports of `intake`. Connections come over CHANNEL.
 """
 
 from __future__ import annotations
@@ -17,25 +18,26 @@ from pathlib import Path
 
 from proxy.launch import front
 from proxy.launch.errors import LaunchError
+from proxy.launch.intake import Intake
 from proxy.launch.signals import stop_on_signals
 from proxy.settings import Settings
 
 
-def main(listening: socket.socket, control: socket.socket) -> None:
+def main(channel: socket.socket, control: socket.socket) -> None:
     import uvloop
 
     with control.makefile("r", encoding="utf-8") as orders:
         told = json.load(orders)
-    uvloop.run(_run(Settings(**told["settings"]), listening, control, Path(told["shared"])))
+    uvloop.run(_run(Settings(**told["settings"]), channel, control, Path(told["shared"])))
 
 
 async def _run(
-    settings: Settings, listening: socket.socket, control: socket.socket, shared: Path
+    settings: Settings, channel: socket.socket, control: socket.socket, shared: Path
 ) -> None:
     with stop_on_signals() as stop:
         await front.run(
             settings,
-            listening,
+            Intake(channel, reports=control),
             stop=stop,
             say=lambda _: None,  # the launcher says it
             has_started=partial(tell, control),
@@ -44,11 +46,7 @@ async def _run(
 
 
 def taken_over(number: str) -> socket.socket:
-    """The launcher's socket, which this process passes on to none of its children.
-
-    A child that held the listening one would keep it open when the worker drains, and callers
-    would connect to nobody.
-    """
+    """The launcher's socket, which this process passes on to none of its children."""
     sock = socket.socket(fileno=int(number))
     sock.set_inheritable(False)
     return sock

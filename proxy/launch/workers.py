@@ -1,4 +1,4 @@
-"""The proxy as several processes that accept from one listening socket.
+"""The proxy as several processes, among which the launcher shares the connections (`handover`).
 
 They share their metrics and the concurrency limit through a folder. One that dies is started
 again; a stop lets all of them drain.
@@ -22,12 +22,14 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from proxy.launch import lifeline
 from proxy.launch.errors import LaunchError
+from proxy.launch.handover import Handover
 from proxy.launch.server import describe
 from proxy.launch.signals import Stop
 from proxy.launch.supervisor import Supervisor
 from proxy.settings import Settings
 
 START_TIMEOUT_S = 60.0
+TOLD_BYTES = 100
 HURRY_S = 5.0  # front's own limit is shorter
 Say = Callable[[str], None]
 
@@ -39,8 +41,9 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
         LaunchError: a worker did not start.
     """
     with tempfile.TemporaryDirectory(prefix="triton-openai-workers-") as folder:
+        handover = Handover(sock, say)
         supervisors = [
-            Supervisor(Worker(settings, sock, Path(folder)), name=f"worker {number}", say=say)
+            Supervisor(Worker(settings, handover, Path(folder)), name=f"worker {number}", say=say)
             for number in range(1, settings.workers + 1)
         ]
         try:
@@ -48,7 +51,7 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
                 await stop.asked.wait()
         finally:
             say("stopping: running streams may end (once more to hurry)")
-            sock.close()  # new callers are refused as soon as no worker listens
+            await handover.close()
             grace_s = settings.drain_timeout_s + HURRY_S
             if not await stop.unless_hurried(_stop(supervisors, grace_s)):
                 say("hurrying")
@@ -66,38 +69,36 @@ async def _stop(supervisors: list[Supervisor], grace_s: float) -> None:
 class Worker:
     """See supervisor.Server. `shared`: the folder that all workers have in common."""
 
-    def __init__(self, settings: Settings, sock: socket.socket, shared: Path) -> None:
+    def __init__(self, settings: Settings, handover: Handover, shared: Path) -> None:
         self._settings = settings
-        self._sock = sock
+        self._handover = handover
         self._shared = shared
         self._process: Process | None = None
         self._pid: int | None = None
+        self._served: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns when it listens.
+        """Returns when it takes connections.
 
         Raises:
-            LaunchError: all are stopping; it ended, or did not listen in time; the log above
+            LaunchError: all are stopping; it ended, or did not start in time; the log above
                 says why.
         """
-        if self._sock.fileno() == -1:
+        if self._handover.is_closed:
             raise LaunchError("the proxy is stopping")
-        ours, its = socket.socketpair()
-        with its:
-            self._process = await self._spawn(its)
-        reader, writer = await asyncio.open_connection(sock=ours)
-        try:
-            writer.write(self._orders())
-            writer.write_eof()
-            told = await asyncio.wait_for(reader.readline(), START_TIMEOUT_S)
-        except (asyncio.TimeoutError, ConnectionError):
-            told = b""
-        finally:
-            writer.close()
-        if not told:
-            await self.stop(grace_s=0)
-            raise LaunchError("a worker of the proxy did not start: its log above says why")
+        (ours, its), (channel, its_channel) = socket.socketpair(), socket.socketpair()
+        with its, its_channel:
+            self._process = await self._spawn(its_channel, its)
+        with contextlib.ExitStack() as unless_started:
+            unless_started.enter_context(ours)
+            unless_started.enter_context(channel)
+            told = await self._started(ours)
+            if not told:
+                await self.stop(grace_s=0)
+                raise LaunchError("a worker of the proxy did not start: its log above says why")
+            unless_started.pop_all()
         self._pid = int(told)
+        self._served = asyncio.create_task(self._serve(channel, ours))
 
     async def wait(self) -> str:
         if self._process is None:
@@ -122,8 +123,24 @@ class Worker:
         await process.wait()
         self._forget()
 
-    async def _spawn(self, control: socket.socket) -> Process:
-        inherited = (self._sock.fileno(), control.fileno())
+    async def _started(self, control: socket.socket) -> bytes:
+        """What a worker tells when it has started; nothing where it ended, or not in time."""
+        control.setblocking(False)
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.sock_sendall(control, self._orders())
+            control.shutdown(socket.SHUT_WR)
+            told = await asyncio.wait_for(loop.sock_recv(control, TOLD_BYTES), START_TIMEOUT_S)
+        except (asyncio.TimeoutError, ConnectionError):
+            return b""
+        return told.partition(b"\n")[0]
+
+    async def _serve(self, channel: socket.socket, reports: socket.socket) -> None:
+        with reports:
+            await self._handover.serve(channel, reports)
+
+    async def _spawn(self, channel: socket.socket, control: socket.socket) -> Process:
+        inherited = (channel.fileno(), control.fileno())
         arguments = [sys.executable, "-m", "proxy.launch.worker", *map(str, inherited)]
         return await asyncio.create_subprocess_exec(
             *lifeline.command(arguments),

@@ -13,7 +13,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 from proxy.domain.constraint import GuideKind
 from proxy.domain.engine import NotReady
 from proxy.domain.model import USUAL_ROWS, LoadedModel, ModelFacts
-from proxy.triton import contract, tensors
+from proxy.triton import contract, drain_mark, tensors
 from proxy.triton.client import TritonClient
 from proxy.triton.target import RESTRICTED_HEADER
 
@@ -22,6 +22,7 @@ CALL_TIMEOUT_S = 5.0
 UNREACHABLE = "Triton cannot be reached"
 FAILS = "Triton does not answer as it should"
 NOTHING_SERVED = "Triton serves no model of this server"
+STOPPING = "Triton is stopping"
 MISFIT = "a model does not fit this version of the proxy"
 
 
@@ -35,6 +36,8 @@ class TritonCatalog:
         answer = await self._call(self._client.stub.ServerReady, service_pb2.ServerReadyRequest())
         if not answer.ready:
             raise NotReady("Triton is starting, or has a model that failed to load")
+        if await drain_mark.is_set(self._client.stub, self._client.restricted_metadata):
+            raise NotReady(f"Triton at {self._client.target} is draining", STOPPING)
         for name in models:
             request = service_pb2.ModelReadyRequest(name=name)
             if not (await self._call(self._client.stub.ModelReady, request)).ready:

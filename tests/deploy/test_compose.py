@@ -114,6 +114,12 @@ def test_the_proxy_writes_nothing_and_has_time_to_drain(name):
 
 
 @each_file
+def test_triton_has_time_to_drain(name):
+    drain_s = Settings.model_fields["drain_timeout_s"].default
+    assert seconds(services(name)["triton"]["stop_grace_period"]) >= drain_s + 10
+
+
+@each_file
 def test_only_what_somebody_talks_to_is_there(name):
     assert set(services(name)) == {"build", "triton", "proxy", "prometheus", "grafana"}
     assert services(name)["build"]["profiles"] == ["build"]

@@ -27,7 +27,7 @@ def block(directives: list[dict[str, Any]], *path: str) -> list[dict[str, Any]]:
         *_, directives = [
             each["block"]
             for each in directives
-            if each["directive"] == name or each["args"][-1:] == [name]
+            if "block" in each and (each["directive"] == name or each["args"][-1:] == [name])
         ]
     return directives
 
@@ -48,12 +48,21 @@ def test_a_wrong_directive_would_be_found(tmp_path):
         parsed(str(wrong))
 
 
-def test_nothing_is_buffered_and_nothing_is_sent_twice(server):
+def test_no_answer_is_buffered(server):
     rules = told(server)
-    for name in ("proxy_buffering", "proxy_request_buffering", "gzip", "proxy_next_upstream"):
+    for name in ("proxy_buffering", "gzip"):
         assert rules[name] == ["off"], name
     assert rules["proxy_ignore_client_abort"] == ["off"]
     assert rules["proxy_http_version"] == ["1.1"]
+
+
+def test_only_what_no_proxy_has_begun_is_sent_again(server):
+    rules, again = told(server), told(block(server, "@another"))
+    assert rules["proxy_next_upstream"] == ["error", "timeout"]
+    assert again["proxy_next_upstream"] == ["http_503", "non_idempotent"]
+    # A body that nginx passes on while it comes cannot be sent twice.
+    assert rules["proxy_request_buffering"] == ["on"]
+    assert rules["client_body_buffer_size"] == rules["client_max_body_size"]
 
 
 def test_nginx_waits_longer_and_takes_as_much_as_the_proxy(server):

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from proxy.launch import triton_drain
 from tests.deploy.places import DOCKER
 from tests.fixtures.stack import HANG_S, eventually
 
@@ -147,6 +148,10 @@ def test_requests_of_both_engines_count():
     active = 'nv_trt_llm_request_metrics{model="b",request_type="active",version="1"} 3'
     waiting = 'nv_trt_llm_request_metrics{model="b",request_type="waiting",version="1"} 5'
     assert wait_idle.unfinished(f"# HELP x\n{BUSY}\n{active}\n{waiting}\n") == 5.0
+
+
+def test_the_launcher_counts_the_same_requests():
+    assert wait_idle.UNFINISHED == triton_drain.UNFINISHED
 
 
 def test_it_waits_until_nothing_runs_and_some_seconds_more(metrics):

@@ -11,7 +11,7 @@ from tritonclient.grpc import model_config_pb2, service_pb2
 from build_engines.facts import INFILLING_PARAMETERS
 from proxy.domain.engine import NotReady
 from proxy.domain.model import CAPABILITIES
-from proxy.triton import tensors
+from proxy.triton import drain_mark, tensors
 from proxy.triton.catalog import TritonCatalog
 from tests.doubles.engine import FACTS
 
@@ -43,13 +43,23 @@ class Server:
     target = "here"
     restricted_metadata = (("its", "secret"),)
 
-    def __init__(self, *, without: set[str] = frozenset(), **tokenizer: str) -> None:
+    def __init__(
+        self, *, without: set[str] = frozenset(), regions: set[str] = frozenset(), **tokenizer: str
+    ) -> None:
         self.stub = self
+        self._regions = regions
         self._without = without
         self._tokenizer = tokenizer
 
     async def ServerReady(self, request, timeout):
         return service_pb2.ServerReadyResponse(ready=True)
+
+    async def SystemSharedMemoryStatus(self, request, timeout, metadata):
+        assert metadata == self.restricted_metadata
+        status = service_pb2.SystemSharedMemoryStatusResponse()
+        for name in self._regions:
+            status.regions[name].name = name
+        return status
 
     async def RepositoryIndex(self, request, timeout, metadata):
         assert metadata == self.restricted_metadata
@@ -154,3 +164,12 @@ def test_the_tokens_for_filling_in_the_middle_come_as_build_wrote_them(monkeypat
 
 def zipped(tokens):
     return dict(zip(INFILLING_PARAMETERS, tokens, strict=True))
+
+
+def test_a_triton_that_drains_is_not_ready_and_others_regions_say_nothing():
+    catalog = TritonCatalog(Server(regions={"another"}))
+    assert asyncio.run(catalog.load())
+    catalog = TritonCatalog(Server(regions={"another", drain_mark.NAME}))
+    with pytest.raises(NotReady, match="draining") as found:
+        asyncio.run(catalog.check_ready(()))
+    assert found.value.category == "Triton is stopping"

@@ -1,0 +1,46 @@
+"""The mark that a Triton is draining: its launcher sets it, the readiness of each proxy reads it.
+
+Triton has no state for it: at SIGTERM it stops sending the responses of running streams at once,
+and unloading an ensemble ends its streams. So the mark is a registered region of shared memory,
+the one thing that Triton keeps for its clients and lists to them (behind the launcher's secret).
+Nothing reads the region's content.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from proxy.triton.channel import channel
+from proxy.triton.target import Target
+
+NAME = "triton-openai-draining"
+TIMEOUT_S = 5.0
+
+
+async def set_mark(target: Target, key: str) -> str | None:
+    """Returns why Triton did not take it; None if it did. `key`: of a region of one byte or more,
+    see shm_open(3).
+    """
+    request = service_pb2.SystemSharedMemoryRegisterRequest(name=NAME, key=key, byte_size=1)
+    async with channel(target) as opened:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(opened)
+        try:
+            await stub.SystemSharedMemoryRegister(
+                request, timeout=TIMEOUT_S, metadata=target.restricted_metadata
+            )
+        except grpc.aio.AioRpcError as error:
+            return f"{error.code().name}: {error.details()}"
+    return None
+
+
+async def is_set(stub: Any, metadata: tuple[tuple[str, str], ...]) -> bool:
+    """False for a Triton that does not answer this call: no launcher of ours started it."""
+    request = service_pb2.SystemSharedMemoryStatusRequest()
+    try:
+        answer = await stub.SystemSharedMemoryStatus(request, timeout=TIMEOUT_S, metadata=metadata)
+    except grpc.aio.AioRpcError:
+        return False
+    return NAME in answer.regions

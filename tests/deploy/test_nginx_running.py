@@ -1,0 +1,146 @@
+"""The nginx example on Debian's nginx: which requests go to another proxy, and which never do."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from tests.fixtures import nginx
+from tests.fixtures.stack import free_port
+
+pytestmark = nginx.needs_nginx
+REQUESTS = 20
+BODY = {"model": "demo", "messages": [{"role": "user", "content": "Hello!" * 30_000}]}
+
+
+class Proxy(http.server.ThreadingHTTPServer):
+    """`behaves` answers a request, whose body was read; counts them."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, behaves: Callable[[Handler], None]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.behaves = behaves
+        self.asked = 0
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Proxy
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.server.asked += 1
+        self.server.behaves(self)
+
+    def answer(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def answers(handler: Handler) -> None:
+    handler.answer(200, b"{}")
+
+
+def refuses(handler: Handler) -> None:
+    handler.answer(503, b'{"error": "stopping"}', Retry_After="7", Connection="close")
+    handler.close_connection = True
+
+
+def loses(handler: Handler) -> None:
+    handler.close_connection = True
+
+
+@pytest.fixture
+def place(tmp_path) -> Iterator[Callable[..., tuple[nginx.Front, list[Proxy]]]]:
+    """place(behaviour, …): nginx before such proxies; None is one that does not listen."""
+    with contextlib.ExitStack() as ends:
+
+        def run(*behaviours: Callable[[Handler], None] | None) -> tuple[nginx.Front, list[Proxy]]:
+            proxies = [Proxy(each) for each in behaviours if each is not None]
+            for proxy in proxies:
+                ends.callback(proxy.server_close)
+                ends.callback(proxy.shutdown)
+                threading.Thread(target=proxy.serve_forever, args=(0.01,), daemon=True).start()
+            ports = [proxy.server_port for proxy in proxies]
+            ports += [free_port() for each in behaviours if each is None]
+            return ends.enter_context(nginx.running(ports, tmp_path)), proxies
+
+        yield run
+
+
+def ask(front: nginx.Front) -> httpx.Response:
+    return httpx.post(f"{front.url}/v1/chat/completions", json=BODY, verify=front.trust, timeout=60)
+
+
+def test_a_proxy_that_does_not_listen_is_passed_over(place):
+    front, _ = place(answers, None)
+    assert [ask(front).status_code for _ in range(REQUESTS)] == [200] * REQUESTS
+
+
+def test_a_proxy_that_refuses_is_passed_over(place):
+    front, (answering, refusing) = place(answers, refuses)
+    assert [ask(front).status_code for _ in range(REQUESTS)] == [200] * REQUESTS
+    assert answering.asked == REQUESTS
+    assert refusing.asked > 0
+
+
+def test_a_request_that_was_sent_and_lost_is_not_sent_again(place):
+    front, (answering, losing) = place(answers, loses)
+    found = [ask(front) for _ in range(REQUESTS)]
+    lost = [one for one in found if one.status_code == 502]
+    assert len(lost) == losing.asked > 0
+    assert len(found) - len(lost) == answering.asked
+    assert {one.json()["error"]["code"] for one in lost} == {"bad_gateway"}
+
+
+def test_where_all_refuse_the_refusal_reaches_the_client(place):
+    front, _ = place(refuses, refuses)
+    refused = ask(front)
+    assert refused.status_code == 503
+    assert refused.headers["retry-after"] == "7"
+    assert refused.json() == {"error": "stopping"}
+
+
+def test_where_none_listens_the_error_is_one_that_clients_can_read(place):
+    front, _ = place(None, None)
+    for _ in range(REQUESTS):
+        refused = ask(front)
+        assert refused.status_code == 502
+        assert refused.headers["retry-after"] == "1"
+        assert refused.json()["error"]["type"] == "server_error"
+
+
+def test_a_stream_passes_as_it_comes(place):
+    """The second event is sent when the client has the first."""
+    has_first = threading.Event()
+
+    def streams(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.close_connection = True
+        handler.wfile.write(b"data: 1\n\n")
+        if has_first.wait(30):
+            handler.wfile.write(b"data: 2\n\n")
+
+    front, _ = place(streams)
+    url = f"{front.url}/v1/chat/completions"
+    with httpx.stream("POST", url, json=BODY, verify=front.trust, timeout=60) as response:
+        events = response.iter_lines()
+        assert next(events) == "data: 1"
+        has_first.set()
+        assert [line for line in events if line] == ["data: 2"]

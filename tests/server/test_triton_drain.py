@@ -1,0 +1,80 @@
+"""`triton-openai triton` at a stop: running streams end, and its proxies take nothing new."""
+
+from __future__ import annotations
+
+import signal
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from tests.fixtures.stack import Stack, eventually
+
+STREAMS = 20
+TOKENS = 600  # at 6 ms a step: some seconds
+MESSAGES = [{"role": "user", "content": "Hello!"}]
+
+
+def ask(proxy: Stack, tokens: int) -> httpx.Response:
+    body = {"model": "steady", "messages": MESSAGES, "max_tokens": tokens}
+    return httpx.post(f"{proxy.url}/v1/chat/completions", json=body, timeout=120)
+
+
+def readiness(proxy: Stack) -> tuple[int, str]:
+    found = httpx.get(f"{proxy.url}/health/ready", timeout=10)
+    return found.status_code, found.text
+
+
+@pytest.fixture
+def pair(start, scripted_stack):
+    """Starts a Triton with settings of its own, and a proxy before it, of the scripted models."""
+
+    def run(**settings: object) -> tuple[Stack, Stack]:
+        place = {"ARTIFACTS_DIR": scripted_stack.artifacts}
+        place["MODELS_FILE"] = scripted_stack.artifacts / "models.yaml"
+        triton = start("triton", **place, **settings)
+        target = f"grpc://127.0.0.1:{triton.triton_grpc_port}"
+        proxy = start("proxy", "--triton", target, **place)
+        proxy.wait_ready(120)
+        return triton, proxy
+
+    return run
+
+
+def busy(triton: Stack, proxy: Stack, pool: ThreadPoolExecutor) -> list[Future[httpx.Response]]:
+    running = [pool.submit(ask, proxy, TOKENS) for _ in range(STREAMS)]
+    eventually(
+        lambda: triton.engine("steady")["requests_unfinished"] == STREAMS, 60, "all of them run"
+    )
+    return running
+
+
+def test_running_streams_end_and_its_proxy_refuses_new_work_meanwhile(pair):
+    triton, proxy = pair(DRAIN_TIMEOUT_S=120)
+    with ThreadPoolExecutor(STREAMS) as pool:
+        running = busy(triton, proxy, pool)
+        triton.begin_to_stop()
+        eventually(lambda: readiness(proxy)[0] == 503, 20, "the proxy is not ready")
+        assert "Triton is stopping" in readiness(proxy)[1]
+        refused = ask(proxy, 1)
+        assert not any(one.done() for one in running)
+        ended = [one.result() for one in running]
+    assert (refused.status_code, refused.headers["x-should-retry"]) == (503, "true")
+    assert int(refused.headers["retry-after"]) > 0
+    assert [one.status_code for one in ended] == [200] * STREAMS
+    assert {one.json()["usage"]["completion_tokens"] for one in ended} == {TOKENS}
+    assert triton.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("hurry", [True, False], ids=["a second signal", "the end of the drain"])
+def test_what_outlasts_it_is_cut_with_an_error(pair, hurry):
+    triton, proxy = pair(DRAIN_TIMEOUT_S=120 if hurry else 1)
+    with ThreadPoolExecutor(STREAMS) as pool:
+        running = busy(triton, proxy, pool)
+        triton.begin_to_stop()
+        if hurry:
+            eventually(lambda: "draining" in triton.log.read_text(), 20, "it drains")
+            triton.begin_to_stop(signal.SIGINT)
+        assert triton.process.wait(60) == 0
+        ended = [one.result() for one in running]
+    assert {one.status_code for one in ended} == {503}
