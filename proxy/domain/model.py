@@ -25,6 +25,7 @@ CAPABILITIES = frozenset(
         "priority",
         "cache_salt",
         "lora",
+        "deadline",
     }
 )
 
@@ -40,6 +41,7 @@ class ModelFacts:
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     adapters: names of its LoRA adapters. rows: requests that its engine decodes at once.
+    has_leases: its engine ends the streams of a proxy that died, see triton.streams.leases.
     """
 
     context_length: int
@@ -61,6 +63,7 @@ class ModelFacts:
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
     adapters: tuple[str, ...] = ()
     rows: int = USUAL_ROWS
+    has_leases: bool = False
 
     @property
     def has_structural_tags(self) -> bool:

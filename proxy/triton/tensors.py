@@ -6,6 +6,7 @@ them. A new parameter is one row here and one entry there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -76,6 +77,13 @@ def _adapter(model: ModelCard) -> str | None:
     return None if model.parent is None else model.name
 
 
+def _timeout_ms(request: EngineRequest) -> int | None:
+    """A backstop: the proxy's own deadline began earlier, and comes first."""
+    if "deadline" not in request.model.capabilities:
+        return None
+    return max(1, math.ceil(request.timeout_s * 1000))
+
+
 def is_cpp(facts: ModelFacts) -> bool:
     """Whether it runs on NVIDIA's C++ backend, which has ways of its own."""
     return facts.runtime == CPP_RUNTIME
@@ -141,6 +149,7 @@ INPUTS = (
     InputTensor("priority", "INT32", lambda r: r.priority, "priority"),
     InputTensor("cache_salt", "BYTES", lambda r: r.cache_salt, "cache_salt"),
     InputTensor("lora_name", "BYTES", lambda r: _adapter(r.model), "lora"),
+    InputTensor("timeout_ms", "INT32", _timeout_ms, "deadline"),
 )
 OUTPUTS = (
     TEXT_OUTPUT,
@@ -174,6 +183,8 @@ STOP_INPUTS = (
     InputTensor("request_output_len", "INT32", lambda _: 0),
     InputTensor("stop", "BOOL", lambda _: True),
 )
+# A call to the engine model that is held open, see streams.leases; our Python engines take it.
+LEASE_INPUTS = (*STOP_INPUTS[:2], InputTensor("lease", "BOOL", lambda _: True))
 # The C++ backend requires one more.
 _CPP_STOP_INPUTS = (*STOP_INPUTS, InputTensor("input_lengths", "INT32", lambda _: 0))
 
