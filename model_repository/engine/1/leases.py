@@ -22,7 +22,9 @@ logger = logging.getLogger(__name__)
 class Leases:
     """`hold` and `is_over` belong to the shell's thread, `look` to the outbox's."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most: int = MOST_LEASES, looks: int = LOOKS_AT_ONCE) -> None:
+        self._most = most
+        self._looks = looks
         self._senders: dict[str, Any] = {}  # in the order in which they are looked at
         self._over = EarlyStops()
 
@@ -32,8 +34,8 @@ class Leases:
             return "a lease needs a request id"
         if lease in self._senders:
             return "a lease of this request id is held already"
-        if len(self._senders) >= MOST_LEASES:
-            return f"{MOST_LEASES} leases are held already, the most that an engine takes"
+        if len(self._senders) >= self._most:
+            return f"{self._most} leases are held already, the most that an engine takes"
         self._senders[lease] = sender
         return None
 
@@ -44,7 +46,7 @@ class Leases:
     def look(self) -> set[str]:
         """Asks Triton about those not asked about for longest; returns the leases that are over."""
         over = set()
-        for lease in list(self._senders)[:LOOKS_AT_ONCE]:
+        for lease in list(self._senders)[: self._looks]:
             sender = self._senders.pop(lease)
             if not sender.is_cancelled():
                 self._senders[lease] = sender  # to the end

@@ -15,19 +15,16 @@ from proxy.triton.streams.leases import PARAMETER, Cancel, Leases
 
 
 class Carried:
-    """By the number that a stream has on the connection. `len` leaves the leases' calls out."""
+    """`by_number`: that a stream or a lease's call has on the connection. `len` counts streams."""
 
     def __init__(self, carrier: Carrier, connection: Connection) -> None:
         self._carrier = carrier
         self._connection = connection
-        self._by_number: dict[int, LeanStream] = {}
+        self.by_number: dict[int, LeanStream] = {}
         self._leases = Leases(self._hold)
 
     def __len__(self) -> int:
-        return len(self._by_number) - self._leases.calls
-
-    def __getitem__(self, number: int) -> LeanStream:
-        return self._by_number[number]
+        return len(self.by_number) - self._leases.calls
 
     def start(self, stream: LeanStream) -> None:
         timeout = f"{max(1, math.ceil(stream.left_s * 1000))}m"
@@ -35,7 +32,7 @@ class Carried:
 
     def remove(self, number: int) -> LeanStream:
         """It has ended here."""
-        stream = self._by_number.pop(number)
+        stream = self.by_number.pop(number)
         if stream.terms is not None:
             self._leases.leave(stream.terms)
         return stream
@@ -47,7 +44,7 @@ class Carried:
     def _open(self, stream: LeanStream, headers: Fields, message: bytes) -> None:
         stream.carrier = self._carrier
         stream.number = self._connection.open(headers, message)
-        self._by_number[stream.number] = stream
+        self.by_number[stream.number] = stream
 
     def _enter(self, stream: LeanStream) -> bytes:
         """What names its lease, behind the bytes of its request."""

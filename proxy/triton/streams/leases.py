@@ -47,8 +47,10 @@ class Leases:
     where the connection has no room for a call.
     """
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: Hold, *, linger_s: float = LINGER_S, retry_s: float = RETRY_S) -> None:
         self._hold = hold
+        self._linger_s = linger_s
+        self._retry_s = retry_s
         self._loop = asyncio.get_running_loop()
         self._leases: dict[str, _Lease] = {}  # by engine
         self.calls = 0  # that are open
@@ -74,7 +76,7 @@ class Leases:
             return
         lease.streams -= 1
         if not lease.streams:
-            lease.timer = self._loop.call_later(LINGER_S, self._let_go, terms.engine)
+            lease.timer = self._loop.call_later(self._linger_s, self._let_go, terms.engine)
 
     def close(self) -> None:
         """Ends all calls."""
@@ -96,7 +98,7 @@ class Leases:
             return
         self.calls -= 1
         lease.cancel, lease.id = None, _new_id()
-        lease.retry_at = self._loop.time() + RETRY_S
+        lease.retry_at = self._loop.time() + self._retry_s
 
 
 def _new_id() -> str:

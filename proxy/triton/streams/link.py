@@ -133,7 +133,7 @@ class Link(asyncio.Protocol):
         for event in events:
             match event:
                 case MessageArrived():
-                    self._streams[event.stream].deliver(event.message)
+                    self._streams.by_number[event.stream].deliver(event.message)
                 case CallEnded():
                     self._streams.remove(event.stream).end(event.status)
                     has_changed = True
