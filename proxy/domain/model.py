@@ -29,6 +29,7 @@ CAPABILITIES = frozenset(
         "plain_spans",
         "limits",
         "queue_time",
+        "deadline",
     }
 )
 
@@ -45,6 +46,7 @@ class ModelFacts:
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     added_marks: further tokens that its tokenizer finds before all others, and look like marks.
     adapters: names of its LoRA adapters. rows: requests that its engine decodes at once.
+    has_leases: its engine ends the streams of a proxy that died, see triton.streams.leases.
     """
 
     context_length: int
@@ -67,6 +69,7 @@ class ModelFacts:
     adapters: tuple[str, ...] = ()
     rows: int = USUAL_ROWS
     added_marks: tuple[str, ...] = ()
+    has_leases: bool = False
 
     @property
     def has_structural_tags(self) -> bool:

@@ -72,12 +72,13 @@ class TritonCatalog:
             raise _misfit(config, differences)
         facts = _facts(config.name, parameters)
         tokenizer = _parameters(await self._config(facts.tokenizer_model))
+        engine = await self._metadata(facts.engine_model)
         if differences := await self._tensor_differences(facts, config):
             raise _misfit(config, differences)
         ensemble = await self._metadata(config.name)
         return LoadedModel(
             name=config.name,
-            facts=replace(facts, **_admission(tokenizer)),
+            facts=replace(facts, **_admission(tokenizer), has_leases=contract.has_leases(engine)),
             capabilities=contract.capabilities(ensemble, tensors.INPUTS, tensors.OUTPUTS),
         )
 

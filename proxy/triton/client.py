@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Literal
 
 import grpc
@@ -31,6 +32,7 @@ from proxy.triton.streams.grpc_aio import GrpcAioStreams
 from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
 from proxy.triton.streams.port import (
     LET_GO_TIMEOUT_S,
+    LeaseTerms,
     ResponseStream,
     StreamFailed,
     Streams,
@@ -81,8 +83,10 @@ class TritonClient:
         so it has time left for a stop when the request has none.
         """
         asked, turns = codec.encode(request), Turns(request.timeout_s)
+        terms = _lease_terms(request)
         while True:
-            stream = self._streams.open(asked, timeout_s=turns.left_s + LET_GO_TIMEOUT_S)
+            timeout_s = turns.left_s + LET_GO_TIMEOUT_S
+            stream = self._streams.open(asked, timeout_s=timeout_s, terms=terms)
             ending = Ending(request) if tensors.is_cpp(request.model.facts) else None
             has_begun = has_ended = False  # ended in the engine: nothing is left to stop
             try:
@@ -134,6 +138,14 @@ class TritonClient:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+def _lease_terms(request: EngineRequest) -> LeaseTerms | None:
+    """None where the engine knows no leases."""
+    facts = request.model.facts
+    if not facts.has_leases:
+        return None
+    return LeaseTerms(facts.engine_model, partial(codec.encode_lease, request))
 
 
 async def _read_out(stop: ResponseStream, request_id: str) -> None:

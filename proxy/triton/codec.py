@@ -50,6 +50,13 @@ def encode_stop(request: EngineRequest) -> service_pb2.ModelInferRequest:
     return _streamed(_message(facts.engine_model, request, tensors.stop_inputs_of(facts)))
 
 
+def encode_lease(request: EngineRequest, lease: str) -> service_pb2.ModelInferRequest:
+    """What holds a lease at the engine of `request`, see streams.leases."""
+    message = _message(request.model.facts.engine_model, request, tensors.LEASE_INPUTS)
+    message.id = lease
+    return _streamed(message)
+
+
 def encode_admission(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """The prompt for the tokenizer alone."""
     message = _message(request.model.facts.tokenizer_model, request, tensors.TOKENIZER_INPUTS)

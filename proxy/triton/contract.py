@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tritonclient.grpc import service_pb2
 
-from proxy.triton.tensors import CONTRACT_VERSION, InputTensor, OutputTensor
+from proxy.triton.tensors import CONTRACT_VERSION, LEASE_INPUTS, InputTensor, OutputTensor
 
 
 def version_differences(parameters: Mapping[str, str]) -> list[str]:
@@ -45,6 +45,11 @@ def _differences(
         if declared.get(tensor.name) != tensor.datatype
         and (tensor.capability is None or tensor.name in declared)
     ]
+
+
+def has_leases(engine: service_pb2.ModelMetadataResponse) -> bool:
+    """Whether the engine model takes all inputs of a lease."""
+    return not tensor_differences(engine, LEASE_INPUTS, ())
 
 
 def capabilities(

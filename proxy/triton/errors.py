@@ -30,18 +30,19 @@ QUEUE_FULL = re.compile(r"maximum queue size", re.IGNORECASE)
 REFUSALS = frozenset(
     {
         *("invalid_parameter", "context_length_exceeded", "guide_pending"),
-        *("guide_too_slow", "queue_full"),
+        *("guide_too_slow", "queue_full", "deadline_exceeded"),
     }
 )
 LONGEST_REFUSAL = 2_000  # characters
 UNAVAILABLE = "The model is not available at present."
 FAILED = "The model server failed."
+TOO_LONG = "The request took longer than allowed and was stopped."
 
 
 def error_of_status(code: grpc.StatusCode, details: str) -> ProxyError:
     """The connection's own end: Triton is away, or the call's time is over."""
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return DeadlineExceeded("The request took longer than allowed and was stopped.")
+        return DeadlineExceeded(TOO_LONG)
     detail = f"{code.name}: {details}"
     if code in UNREACHABLE:
         return ModelUnavailable(UNAVAILABLE, detail=detail)
@@ -86,6 +87,8 @@ def _refusal(message: str) -> ProxyError | None:
         return None
     if code == "queue_full":
         return RateLimited(reason, code=code)
+    if code == "deadline_exceeded":
+        return DeadlineExceeded(TOO_LONG)
     if code == "guide_pending":
         return GuidePending(f"Too much is asked for at once: {reason}.")
     return InvalidRequest(reason, code=code, param=param and param[:ECHO_AT_MOST])

@@ -6,6 +6,7 @@ them. A new parameter is one row here and one entry there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -75,6 +76,13 @@ def _guide(request: EngineRequest) -> tuple[str, str] | tuple[None, None]:
 
 def _adapter(model: ModelCard) -> str | None:
     return None if model.parent is None else model.name
+
+
+def _timeout_ms(request: EngineRequest) -> int | None:
+    """A backstop: the proxy's own deadline began earlier, and comes first."""
+    if "deadline" not in request.model.capabilities:
+        return None
+    return max(1, math.ceil(request.timeout_s * 1000))
 
 
 def is_cpp(facts: ModelFacts) -> bool:
@@ -150,6 +158,7 @@ INPUTS = (
     InputTensor("lora_name", "BYTES", lambda r: _adapter(r.model), "lora"),
     InputTensor("default_max_tokens", "INT32", lambda r: r.token_cap, "limits"),
     InputTensor("max_prompt_tokens", "INT32", lambda r: r.prompt_cap, "limits"),
+    InputTensor("timeout_ms", "INT32", _timeout_ms, "deadline"),
 )
 OUTPUTS = (
     TEXT_OUTPUT,
@@ -188,6 +197,8 @@ STOP_INPUTS = (
     InputTensor("request_output_len", "INT32", lambda _: 0),
     InputTensor("stop", "BOOL", lambda _: True),
 )
+# A call to the engine model that is held open, see streams.leases; our Python engines take it.
+LEASE_INPUTS = (*STOP_INPUTS[:2], InputTensor("lease", "BOOL", lambda _: True))
 # The C++ backend requires one more.
 _CPP_STOP_INPUTS = (*STOP_INPUTS, InputTensor("input_lengths", "INT32", lambda _: 0))
 

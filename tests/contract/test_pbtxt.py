@@ -15,7 +15,7 @@ ROLES = ("ensemble", *triton_models.ROLES)
 ENGINES = ("engine", "tensorrt_llm")
 CPP_LACKS = {
     *("min_p", "num_top_log_probs", "echo_prompt", "priority", "cache_salt", "lora_name"),
-    *("finish_reason", "num_cached_tokens", "queue_time_us"),
+    *("timeout_ms", "finish_reason", "num_cached_tokens", "queue_time_us"),
     *("top_log_probs", "top_log_prob_ids", "top_log_prob_text"),
 }
 USED = re.compile(r'(?:get_input_tensor_by_name|_scalar)\(request, "(\w+)"\)|Tensor\(\s*"(\w+)"')
@@ -148,7 +148,7 @@ def test_chunks_stay_in_order():
     ("role", "rows"),
     [
         ("ensemble", (*tensors.INPUTS, *tensors.OUTPUTS)),
-        ("engine", tensors.STOP_INPUTS),
+        ("engine", (*tensors.STOP_INPUTS, *tensors.LEASE_INPUTS)),
         ("tokenizer", (*tensors.TOKENIZER_INPUTS, *tensors.TOKENIZER_OUTPUTS)),
     ],
 )

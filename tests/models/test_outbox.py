@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from leases import Leases
 from outbox import FEW_STREAMS, Outbox
 from port import Token, TokenLogProbs
 from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL as FINAL
@@ -49,7 +50,7 @@ class Sender:
 
 @pytest.fixture
 def outbox():
-    made = Outbox(responses_per_s=50, hold_s=HOLD_S)  # 8 streams: one response in 160 ms
+    made = Outbox(Leases(), responses_per_s=50, hold_s=HOLD_S)  # 8 streams: one response in 160 ms
     yield made
     made.close()
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from leases import Leases
 from outbox import Outbox
 from port import SamplingParams, Token, TokenLogProbs
 
@@ -105,7 +106,7 @@ def test_log_probs_of_the_answer_are_those_of_the_same_tokens_in_a_prompt(folder
 
 
 def test_the_first_response_begins_with_the_prompt():
-    outbox, sender = Outbox(responses_per_s=50, hold_s=0.2), Sender()
+    outbox, sender = Outbox(Leases(), responses_per_s=50, hold_s=0.2), Sender()
     stream = outbox.open(sender, 2)
     first = TokenLogProbs(math.nan, ((-1, -math.inf),))
     echoed = [Token(5, first), Token(6, TokenLogProbs(-1.0, ((6, -1.0),)))]

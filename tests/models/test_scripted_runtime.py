@@ -7,6 +7,7 @@ import time
 from collections import Counter
 
 import pytest
+from leases import Leases
 from outbox import Outbox
 from port import GenerationInput, Guide, Job, SamplingParams
 from script import Script
@@ -131,7 +132,7 @@ class Timed:
 def test_no_token_is_held_for_long_nor_the_first_or_last_at_all(play, streams, hold_s):
     """Paced at 6 ms: all leave at once where they are few, and are joined where they are many."""
     runtime = play(repeats=True, step_ms=6)
-    outbox = Outbox(responses_per_s=2000, hold_s=0.025)
+    outbox = Outbox(Leases(), responses_per_s=2000, hold_s=0.025)
     senders, sinks = [Sender() for _ in range(streams)], []
     for number, sender in enumerate(senders):
         sinks.append(Timed(outbox.open(sender, 1)))

@@ -24,7 +24,7 @@ class Stream:
         self.client = InferenceServerClient(url)
         self.client.start_stream(lambda result, error: self.messages.put((result, error)))
 
-    def send(self, model: str, request_id: str, **values) -> None:
+    def send(self, model: str, request_id: str, parameters: dict | None = None, **values) -> None:
         inputs = []
         for name, (datatype, elements) in values.items():
             array = np.array([elements], dtype=TYPES[datatype])
@@ -32,7 +32,11 @@ class Stream:
             tensor.set_data_from_numpy(array)
             inputs.append(tensor)
         self.client.async_stream_infer(
-            model, inputs, request_id=request_id, enable_empty_final_response=True
+            model,
+            inputs,
+            request_id=request_id,
+            enable_empty_final_response=True,
+            parameters=parameters,
         )
 
     def answers(self) -> Iterator:

@@ -12,7 +12,7 @@ import pytest
 from tritonclient.grpc import service_pb2_grpc
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.model import ModelCard
+from proxy.domain.model import CAPABILITIES, ModelCard
 from proxy.domain.request import Sampling
 from proxy.triton import codec
 from tests.doubles.engine import FACTS
@@ -93,9 +93,14 @@ def ask(triton: Stack, stack: Stack) -> Iterator[Callable[..., str]]:
             adapter=None,
             **fields,
         ) -> str:
-            facts = replace(FACTS, runtime="tensorrtllm" if model == "cpp" else "tensorrt_llm")
-            parent = model if adapter else None
-            card = ModelCard(name=adapter or model, parent=parent, triton_model=model, facts=facts)
+            is_cpp = model == "cpp"
+            card = ModelCard(
+                name=adapter or model,
+                parent=model if adapter else None,
+                triton_model=model,
+                facts=replace(FACTS, runtime="tensorrtllm" if is_cpp else "tensorrt_llm"),
+                capabilities=CAPABILITIES - {"deadline"} if is_cpp else CAPABILITIES,
+            )
             message = codec.encode(
                 EngineRequest(
                     id=f"ask-{next(numbers)}",

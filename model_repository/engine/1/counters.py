@@ -46,8 +46,13 @@ class Counters:
         self._thread.start()
 
     def close(self) -> None:
+        """Before Triton ends this process: a metric that lives until the interpreter's end uses
+        shared memory that is gone by then, and the process dies of SIGSEGV (Triton 2.51).
+        """
         self._is_closing.set()
         self._thread.join()
+        self._hand_ons.clear()  # with them the metrics, which Triton wants gone before a family
+        self._families.clear()
 
     def _run(self) -> None:
         while not self._is_closing.wait(EVERY_S):

@@ -1,4 +1,4 @@
-"""Stops that came before their request, while the tokenizer still held it."""
+"""Ids of requests that end on arrival: stopped already, or of a lease that is over."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ class EarlyStops:
     def take(self, request_id: str) -> bool:
         """Whether the request was stopped already; it is forgotten by this."""
         expiry = self._expiry_by_id.pop(request_id, None)
+        return expiry is not None and expiry > self._clock()
+
+    def has(self, request_id: str) -> bool:
+        """The same, and it is not forgotten."""
+        expiry = self._expiry_by_id.get(request_id)
         return expiry is not None and expiry > self._clock()
 
     def _forget_old(self) -> None:

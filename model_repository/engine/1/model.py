@@ -1,7 +1,8 @@
 """Triton model `engine`: input_ids -> a decoupled stream of output_ids.
 
 The shell: it turns Triton requests into jobs for a runtime and the runtime's tokens into Triton
-responses. `stop=true` with a request id ends that request, also one that has not arrived yet.
+responses. `stop=true` with a request id ends that request, also one that has not arrived yet;
+`lease=true` is held open, see leases.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import metrics
 import triton_python_backend_utils as pb_utils
 from counters import Counters
 from early_stops import EarlyStops
+from leases import Leases
 from outbox import Outbox
-from port import QUEUE_FULL, BadParameter, Job, Runtime
-from request_tensors import generation_input, prompt_tokens, scalar
+from port import INVALID_PARAMETER, QUEUE_FULL, BadParameter, Job, Runtime
+from request_tensors import generation_input, lease, prompt_tokens, scalar, timeout_s
 
 # How long a thread waits before it demands the GIL. The onnx runtime's decode loop gives it up for
 # a fraction of a millisecond at a time, too short for a sleeping thread to take it: with Python's
@@ -63,7 +65,9 @@ class TritonPythonModel:
         parameters = {k: v["string_value"] for k, v in config["parameters"].items()}
         artifacts = Path(args["model_repository"], parameters["artifacts_dir"])
         self._early_stops = EarlyStops()
+        self._leases = Leases()
         self._outbox = Outbox(
+            self._leases,
             responses_per_s=float(parameters["responses_per_s"]),
             hold_s=float(parameters["hold_ms"]) / 1000,
         )
@@ -80,6 +84,8 @@ class TritonPythonModel:
                 request.get_response_sender().send(
                     flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
                 )
+            elif scalar(request, "lease"):
+                self._hold(request)
             else:
                 self._start(request)
 
@@ -93,16 +99,23 @@ class TritonPythonModel:
         if self._outbox.unfinished >= self._most_unfinished:
             self._outbox.reject(request.get_response_sender(), QUEUE_FULL, self._queue_is_full())
             return
-        stream = self._outbox.open(request.get_response_sender(), prompt_tokens(request))
+        held_by = lease(request)
+        stream = self._outbox.open(request.get_response_sender(), prompt_tokens(request), held_by)
         try:
+            stream.end_after(timeout_s(request))
             job = Job(request_id, generation_input(request), stream)
         except BadParameter as error:
             stream.refuse(error.param, str(error))
             return
-        if self._early_stops.take(request_id):
+        if self._early_stops.take(request_id) or self._leases.is_over(held_by):
             stream.cancelled()
             return
         self._runtime.submit(job)
+
+    def _hold(self, request: Any) -> None:
+        sender = request.get_response_sender()
+        if (reason := self._leases.hold(request.request_id(), sender)) is not None:
+            self._outbox.reject(sender, INVALID_PARAMETER, reason)
 
     def _queue_is_full(self) -> str:
         return (

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from leases import Leases
 from stream import Stream
 
 logger = logging.getLogger(__name__)
@@ -24,20 +25,22 @@ logger = logging.getLogger(__name__)
 FEW_STREAMS = 4
 LOOK_EVERY_S = 0.1  # for callers that have gone: asking Triton is a round trip to its process
 LOOKS_AT_ONCE = 64
+DEADLINES_EVERY_S = 0.5
 CROWD_TOKENS_PER_S = 10_000
 
 
 class Outbox:
     """The sending thread. `totals`: prompt and generated tokens, responses, and streams by end."""
 
-    def __init__(self, *, responses_per_s: float, hold_s: float) -> None:
+    def __init__(self, leases: Leases, *, responses_per_s: float, hold_s: float) -> None:
         self.totals: Counter[str] = Counter()
+        self._leases = leases
         self._responses_per_s = responses_per_s
         self._hold_s = hold_s
         self._posted: queue.SimpleQueue[Stream | None] = queue.SimpleQueue()
         self._held: list[tuple[float, int, Stream]] = []  # a heap by when they are due
         self._open: dict[Stream, None] = {}  # in the order in which they are looked at
-        self._looked_at = 0.0
+        self._looked_at = self._deadlines_at = 0.0
         self._tokens_at_look = 0
         self._is_crowded = False
         self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
@@ -47,9 +50,9 @@ class Outbox:
     def unfinished(self) -> int:
         return len(self._open)
 
-    def open(self, sender: Any, prompt_tokens: int) -> Stream:
-        """A sink for one request's tokens."""
-        stream = Stream(sender, prompt_tokens, self._posted.put)
+    def open(self, sender: Any, prompt_tokens: int, lease: str = "") -> Stream:
+        """A sink for one request's tokens, which runs under that lease."""
+        stream = Stream(sender, prompt_tokens, self._posted.put, lease)
         self._open[stream] = None
         self.totals["prompt_tokens"] += prompt_tokens
         return stream
@@ -127,8 +130,22 @@ class Outbox:
         self._is_crowded = tokens - self._tokens_at_look > CROWD_TOKENS_PER_S * since_s
         self._tokens_at_look = tokens
         self._look_for_the_gone()
+        self._end_by_lease()
+        if self._looked_at >= self._deadlines_at:
+            self._deadlines_at = self._looked_at + DEADLINES_EVERY_S
+            self._end_by_deadline()
 
     def _look_for_the_gone(self) -> None:
         for stream in list(self._open)[:LOOKS_AT_ONCE]:
             stream.look()
             self._open[stream] = self._open.pop(stream)  # to the end
+
+    def _end_by_lease(self) -> None:
+        if over := self._leases.look():
+            for stream in list(self._open):
+                stream.is_gone = stream.is_gone or stream.lease in over
+
+    def _end_by_deadline(self) -> None:
+        now = time.monotonic()
+        for stream in list(self._open):
+            stream.end_if_late(now)

@@ -23,6 +23,7 @@ GUIDE_KINDS: tuple[GuideKind, ...] = (
 TOP_LOG_PROBS_AT_MOST = 20
 # Codes of refusals, which the proxy turns into the API's error.
 INVALID_PARAMETER, GUIDE_TOO_SLOW, QUEUE_FULL = "invalid_parameter", "guide_too_slow", "queue_full"
+DEADLINE_EXCEEDED = "deadline_exceeded"
 
 
 class BadParameter(ValueError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
-from port import GenerationInput, Guide, SamplingParams
+from port import BadParameter, GenerationInput, Guide, SamplingParams
 
 # SamplingParams' field -> tensor, where the value is one element taken as it is.
 SCALARS = {
@@ -39,6 +40,25 @@ def generation_input(request: Any) -> GenerationInput:
         lora_name=_text(request, "lora_name"),
         echoes_prompt=bool(scalar(request, "echo_prompt")),
     )
+
+
+def timeout_s(request: Any) -> float | None:
+    """How long the request may take from now on; None where it does not say.
+
+    Raises:
+        port.BadParameter: no time at all.
+    """
+    timeout_ms = scalar(request, "timeout_ms")
+    if timeout_ms is not None and timeout_ms < 1:
+        raise BadParameter("timeout_ms", f"timeout_ms is {timeout_ms}, must be at least 1")
+    return None if timeout_ms is None else timeout_ms / 1000
+
+
+def lease(request: Any) -> str:
+    """The lease that it runs under, see leases; empty for none. Of its parameters, which Triton
+    copies to every step of an ensemble.
+    """
+    return str(json.loads(request.parameters() or "{}").get("lease", ""))
 
 
 def scalar(request: Any, name: str) -> Any:

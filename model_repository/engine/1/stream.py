@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
-from port import INVALID_PARAMETER, FinishReason, Token
+from port import DEADLINE_EXCEEDED, INVALID_PARAMETER, FinishReason, Token
 
 End = Literal["finished", "cancelled", "failed", "refused"]
 ECHO_AT_ONCE = 64  # tokens of an echoed prompt in a response
@@ -20,9 +21,14 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 class Stream:
-    """A port.TokenSink. `post` is called when there is something to send, and when it ends."""
+    """A port.TokenSink. `post` is called when there is something to send, and when it ends.
 
-    def __init__(self, sender: Any, prompt_tokens: int, post: Callable[[Stream], None]) -> None:
+    `lease`: the one that it runs under, if any.
+    """
+
+    def __init__(
+        self, sender: Any, prompt_tokens: int, post: Callable[[Stream], None], lease: str = ""
+    ) -> None:
         self._sender = sender
         self._post = post
         self._lock = threading.Lock()
@@ -34,8 +40,16 @@ class Stream:
         self._finish: FinishReason | None = None
         self._error: Any = None
         self._end: End | None = None
+        self._deadline = math.inf
+        self._is_late = False
+        self.lease = lease
         self.is_gone = False  # the caller
         self.sent_at: float | None = None  # the last response; set by the sending thread
+
+    def end_after(self, timeout_s: float | None) -> None:
+        """From now on. The outbox looks for those that are late."""
+        if timeout_s is not None:
+            self._deadline = time.monotonic() + timeout_s
 
     # the runtime's side
 
@@ -76,7 +90,15 @@ class Stream:
         self._close("failed", message, pb_utils.TritonError.INTERNAL)
 
     def cancelled(self) -> None:
-        self._close("cancelled")
+        if not self._is_late:
+            self._close("cancelled")
+            return
+        late = {
+            "code": DEADLINE_EXCEEDED,
+            "param": None,
+            "message": "The request's timeout_ms has passed.",
+        }
+        self._close("cancelled", json.dumps(late), pb_utils.TritonError.CANCELLED)
 
     def is_behind(self) -> bool:
         return self._is_posted
@@ -102,6 +124,11 @@ class Stream:
     def look(self) -> None:
         """Asks Triton whether the caller has gone."""
         self.is_gone = self.is_gone or bool(self._sender.is_cancelled())
+
+    def end_if_late(self, now: float) -> None:
+        """The runtime then ends it as one whose caller has gone."""
+        if now >= self._deadline:
+            self._is_late = self.is_gone = True
 
     def send(self) -> tuple[int, End | None]:
         """Sends all that is there as one response; how many tokens, and how it ended if it did."""

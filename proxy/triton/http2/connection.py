@@ -55,7 +55,13 @@ class Connection:
 
     @property
     def has_room(self) -> bool:
-        return self.is_ready and len(self._calls) < self._peer.max_concurrent_streams
+        return self.room > 0
+
+    @property
+    def room(self) -> int:
+        """So many calls can be opened now."""
+        free = self._peer.max_concurrent_streams - len(self._calls)
+        return max(0, free) if self.is_ready else 0
 
     @property
     def has_output(self) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from typing_extensions import Self
 
-from proxy.triton.streams.port import LET_GO_TIMEOUT_S, StreamFailed
+from proxy.triton.streams.leases import PARAMETER, Cancel, Leases, log_refusal
+from proxy.triton.streams.port import LET_GO_TIMEOUT_S, LeaseTerms, StreamFailed
 
 
 class GrpcAioStream:
@@ -82,18 +83,52 @@ class GrpcAioStreams:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         self._background: set[asyncio.Task[None]] = set()
+        self._leases = Leases(self._hold)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Waits for what was let go."""
+        self._leases.close()
         if self._background:
             await asyncio.wait(self._background, timeout=LET_GO_TIMEOUT_S)
 
-    def open(self, request: service_pb2.ModelInferRequest, *, timeout_s: float) -> GrpcAioStream:
+    def open(
+        self,
+        request: service_pb2.ModelInferRequest,
+        *,
+        timeout_s: float,
+        terms: LeaseTerms | None = None,
+    ) -> GrpcAioStream:
+        if terms is not None:
+            request.parameters[PARAMETER].string_param = self._leases.enter(terms)
+        call = self._call(request, timeout_s)
+        if terms is not None:
+            call.add_done_callback(lambda _: self._leases.leave(terms))
+        return GrpcAioStream(self, call, self._background)
+
+    def _call(self, request: service_pb2.ModelInferRequest, timeout_s: float | None) -> Any:
         async def once() -> AsyncGenerator[service_pb2.ModelInferRequest, None]:
             yield request
 
-        call = self._stub.ModelStreamInfer(once(), timeout=timeout_s)
-        return GrpcAioStream(self, call, self._background)
+        return self._stub.ModelStreamInfer(once(), timeout=timeout_s)
+
+    def _hold(self, request: service_pb2.ModelInferRequest, ended: Callable[[], None]) -> Cancel:
+        call = self._call(request, None)
+        reading = asyncio.get_running_loop().create_task(_read_refusal(call))
+        self._background.add(reading)
+        reading.add_done_callback(self._background.discard)
+        reading.add_done_callback(lambda _: ended())
+        return reading.cancel
+
+
+async def _read_refusal(call: Any) -> None:
+    """Reads a lease's call out; cancelled, it cancels the call."""
+    try:
+        while (response := await call.read()) not in (None, grpc.aio.EOF):
+            log_refusal(response.SerializeToString())
+    except grpc.aio.AioRpcError:
+        pass  # the streams of this connection say it
+    finally:
+        call.cancel()

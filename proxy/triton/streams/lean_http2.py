@@ -18,7 +18,7 @@ from proxy.triton.streams.keepalive import Patience
 from proxy.triton.streams.lean_stream import LeanStream
 from proxy.triton.streams.link import Link, Owner
 from proxy.triton.streams.pool import Pool
-from proxy.triton.streams.port import MAX_RESPONSE_BYTES
+from proxy.triton.streams.port import MAX_RESPONSE_BYTES, LeaseTerms
 from proxy.triton.target import Target
 
 HEAD = (
@@ -57,8 +57,14 @@ class LeanHttp2Streams:
     async def __aexit__(self, *_: object) -> None:
         await self._pool.close()
 
-    def open(self, request: service_pb2.ModelInferRequest, *, timeout_s: float) -> LeanStream:
-        stream = LeanStream(self._pool, request.SerializeToString(), timeout_s)
+    def open(
+        self,
+        request: service_pb2.ModelInferRequest,
+        *,
+        timeout_s: float,
+        terms: LeaseTerms | None = None,
+    ) -> LeanStream:
+        stream = LeanStream(self._pool, request.SerializeToString(), timeout_s, terms)
         self._pool.place(stream)
         return stream
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
 from proxy.triton.http2.status import Status
-from proxy.triton.streams.port import LET_GO_TIMEOUT_S, StreamFailed
+from proxy.triton.streams.port import LET_GO_TIMEOUT_S, LeaseTerms, StreamFailed
 
 _parsed = service_pb2.ModelStreamInferResponse.FromString
 
@@ -35,7 +36,7 @@ class LeanStream:
     """See port.ResponseStream. `deliver`, `end` and `carrier` belong to the carriers.
 
     `home` carries it where no other does. `number` is the HTTP/2 stream on its link. `request` is
-    kept while it may have to be sent again.
+    kept while it may have to be sent again, and empty afterwards. `timeout_s` is infinite for none.
     """
 
     __slots__ = (
@@ -51,18 +52,24 @@ class LeanStream:
         "number",
         "replays",
         "request",
+        "terms",
     )
 
-    def __init__(self, home: Carrier, request: bytes, timeout_s: float) -> None:
+    def __init__(
+        self, home: Carrier, request: bytes, timeout_s: float, terms: LeaseTerms | None = None
+    ) -> None:
         self._home = home
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + timeout_s
-        self._timer = self._loop.call_at(self._deadline, self._expire)
+        self._timer: asyncio.TimerHandle | None = None
+        if not math.isinf(timeout_s):
+            self._timer = self._loop.call_at(self._deadline, self._expire)
         self._unread: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._status: Status | None = None
         self._is_let_go = False
         self.request = request
+        self.terms = terms
         self.carrier: Carrier | None = None
         self.number = 0
         self.replays = 0
@@ -106,7 +113,7 @@ class LeanStream:
         while self._unread:
             self._unread.popleft()
             self._took()
-        self._timer.cancel()
+        self._stop_timer()
         self._timer = self._loop.call_later(LET_GO_TIMEOUT_S, self.cancel)
 
     def deliver(self, message: bytes) -> None:
@@ -121,9 +128,13 @@ class LeanStream:
         """What was delivered before can still be read."""
         if self._status is None:
             self._status = status
-            self._timer.cancel()
+            self._stop_timer()
             self.carrier, self.request = None, b""
             self._wake()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _took(self) -> None:
         if self.carrier is not None:

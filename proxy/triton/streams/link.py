@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -12,6 +11,7 @@ from typing_extensions import assert_never
 
 from proxy.triton.http2.connection import Connection
 from proxy.triton.http2.events import CallEnded, CallRefused, Changed, Event, MessageArrived
+from proxy.triton.streams.carried import Carried
 from proxy.triton.streams.keepalive import Keepalive, Patience
 from proxy.triton.streams.lean_stream import LeanStream
 from proxy.triton.streams.rests import rest
@@ -35,7 +35,7 @@ class Link(asyncio.Protocol):
     def __init__(self, connection: Connection, patience: Patience, owner: Owner) -> None:
         self._connection = connection
         self._owner = owner
-        self._streams: dict[int, LeanStream] = {}
+        self._streams = Carried(self, connection)
         self._is_retired = False
         self._can_write = True
         self._loop = asyncio.get_running_loop()
@@ -66,14 +66,11 @@ class Link(asyncio.Protocol):
 
     def start(self, stream: LeanStream) -> None:
         """Where it `has_room`."""
-        timeout = f"{max(1, math.ceil(stream.left_s * 1000))}m"
-        stream.carrier = self
-        stream.number = self._connection.open([("grpc-timeout", timeout)], stream.request)
-        self._streams[stream.number] = stream
+        self._streams.start(stream)
         self._flush()
 
     def cancel(self, stream: LeanStream) -> None:
-        del self._streams[stream.number]
+        self._streams.remove(stream.number)
         self._connection.cancel(stream.number)
         self._flush()
         self._owner.changed(self)
@@ -128,6 +125,7 @@ class Link(asyncio.Protocol):
         self._keepalive.stop()
         reason = f"the connection was lost: {error or 'the peer closed it'}"
         self._dispatch(self._connection.close(reason))
+        self._streams.close()
         self.closed.set_result(None)
 
     def _dispatch(self, events: list[Event]) -> None:
@@ -135,12 +133,12 @@ class Link(asyncio.Protocol):
         for event in events:
             match event:
                 case MessageArrived():
-                    self._streams[event.stream].deliver(event.message)
+                    self._streams.by_number[event.stream].deliver(event.message)
                 case CallEnded():
-                    self._streams.pop(event.stream).end(event.status)
+                    self._streams.remove(event.stream).end(event.status)
                     has_changed = True
                 case CallRefused():
-                    self._owner.refused(self._streams.pop(event.stream), event.reason)
+                    self._owner.refused(self._streams.remove(event.stream), event.reason)
                     has_changed = True
                 case Changed():
                     has_changed = True

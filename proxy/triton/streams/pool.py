@@ -130,7 +130,7 @@ class Pool:
         self._place_waiting()
 
     def _replay(self, stream: LeanStream, reason: str) -> None:
-        if stream.replays == MAX_REPLAYS:
+        if not stream.request or stream.replays == MAX_REPLAYS:
             stream.end(Status(StatusCode.UNAVAILABLE, reason))
         else:
             stream.replays += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from grpc import StatusCode
@@ -21,6 +23,14 @@ class StreamFailed(Exception):
         super().__init__(f"{code.name}: {details}")
         self.code = code
         self.details = details
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """`engine`: the Triton model that takes leases. `call`: what holds the one of the given id."""
+
+    engine: str
+    call: Callable[[str], service_pb2.ModelInferRequest]
 
 
 class ResponseStream(Protocol):
@@ -55,6 +65,14 @@ class Streams(Protocol):
 
     async def __aexit__(self, *exc_info: object) -> None: ...
 
-    def open(self, request: service_pb2.ModelInferRequest, *, timeout_s: float) -> ResponseStream:
-        """Connects where it has to; a failure to do so is the stream's."""
+    def open(
+        self,
+        request: service_pb2.ModelInferRequest,
+        *,
+        timeout_s: float,
+        terms: LeaseTerms | None = None,
+    ) -> ResponseStream:
+        """Connects where it has to; a failure to do so is the stream's. With `terms` it runs under
+        a lease of its connection, see leases.
+        """
         ...

@@ -14,7 +14,7 @@ class Tensor:
 
 
 class TritonError(Exception):
-    INVALID_ARG, INTERNAL = "invalid argument", "internal"
+    INVALID_ARG, INTERNAL, CANCELLED = "invalid argument", "internal", "cancelled"
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)

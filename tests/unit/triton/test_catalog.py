@@ -110,6 +110,14 @@ def test_the_facts_are_the_ensembles_parameters():
     assert model.facts.has_structural_tags
 
 
+@pytest.mark.parametrize("has_leases", [True, False])
+def test_an_engine_knows_leases_where_it_declares_their_tensors(monkeypatch, has_leases):
+    inputs = (*tensors.STOP_INPUTS, *(tensors.LEASE_INPUTS[-1:] if has_leases else ()))
+    monkeypatch.setitem(DECLARED, "demo_engine", (inputs, ()))
+    (model,) = asyncio.run(TritonCatalog(Server()).load())
+    assert model.facts.has_leases is has_leases
+
+
 def test_what_the_tokenizer_lets_through_is_in_its_own_parameters():
     server = Server(guide_kinds="json,json_schema", default_max_tokens="9")
     (model,) = asyncio.run(TritonCatalog(server).load())

@@ -40,7 +40,8 @@ def tensors(message: service_pb2.ModelInferRequest) -> dict[str, list]:
 
 def test_only_what_was_said_is_sent():
     message = codec.encode(request(text="hi", add_special_tokens=False))
-    assert tensors(message) == {"text_input": [b"hi"], "add_special_tokens": [False]}
+    sent = {"text_input": [b"hi"], "add_special_tokens": [False], "timeout_ms": [1000]}
+    assert tensors(message) == sent
     assert (message.model_name, message.id) == ("demo", "r1")
     assert message.parameters["triton_enable_empty_final_response"].bool_param
 
@@ -56,6 +57,18 @@ def test_an_operators_limits_go_to_the_tokenizer():
 def test_the_rest_of_an_answer_has_the_rest_of_its_limit_and_no_limit_of_the_prompt():
     rest = request(text="hi", token_cap=9, prompt_cap=40).continued(" and more", 4, None)
     assert (rest.max_tokens, rest.token_cap, rest.prompt_cap) == (None, 5, None)
+
+
+def test_an_engine_without_deadlines_is_sent_none():
+    older = replace(CARD, capabilities=CARD.capabilities - {"deadline"})
+    assert "timeout_ms" not in tensors(codec.encode(replace(request(text="hi"), model=older)))
+
+
+def test_a_lease_is_dummies_under_its_own_id():
+    message = codec.encode_lease(request(text="hi"), "lease-1")
+    assert (message.model_name, message.id) == ("demo_engine", "lease-1")
+    assert tensors(message) == {"input_ids": [0], "request_output_len": [0], "lease": [True]}
+    assert message.parameters["triton_enable_empty_final_response"].bool_param
 
 
 def test_an_adapter_goes_to_its_models_ensemble_with_its_name():
@@ -81,6 +94,7 @@ def test_every_value_arrives_as_it_was(text, max_tokens, temperature, seed):
         "temperature": [temperature],
         "top_p": [0.5],
         "seed": [seed % 2**64],
+        "timeout_ms": [1000],
     }
 
 
@@ -112,6 +126,7 @@ def test_lists_constraints_and_the_rest_arrive_too():
         "guided_decoding_guide": [b"a+"],
         "priority": [-1],
         "cache_salt": [b"s"],
+        "timeout_ms": [1000],
     }
 
 
@@ -241,7 +256,9 @@ def test_what_a_request_asks_for_is_what_its_tensors_need(top):
     sent = tensors(codec.encode(asked)) | {o.name: 0 for o in codec.encode(asked).outputs}
     rows = (*codec.tensors.INPUTS, *codec.tensors.OUTPUTS)
     needed = {row.capability for row in rows if row.name in sent and row.capability}
-    assert needed - {"queue_time"} == asked.asks_for
+    # sent wherever there is a tensor for it
+    always = {"queue_time", "deadline"}
+    assert needed - always == asked.asks_for
 
 
 CPP_CARD = replace(CARD, facts=replace(FACTS, runtime=codec.tensors.CPP_RUNTIME, end_ids=(2,)))

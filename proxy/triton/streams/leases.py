@@ -1,0 +1,115 @@
+"""Leases: how an engine learns that this process is gone, so that it ends its streams.
+
+Triton does not tell a running step of an ensemble that the client's connection has ended. It does
+cancel a call that goes straight to the engine model. So each connection holds such a call open for
+each engine that has streams on it, and every stream names it in a parameter, which Triton copies
+to the steps of the ensemble. The engine ends the streams whose call was cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+import structlog
+from google.protobuf.message import DecodeError
+from tritonclient.grpc import service_pb2
+
+from proxy.triton.streams.port import LeaseTerms
+
+PARAMETER = "lease"
+LINGER_S = 2.0  # without streams; a Triton that stops waits for open calls
+RETRY_S = 5.0  # after an engine has ended the call
+
+Cancel = Callable[[], object]
+Hold = Callable[[service_pb2.ModelInferRequest, Callable[[], None]], "Cancel | None"]
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Lease:
+    """At one engine. `cancel` ends its call; None while there is none."""
+
+    id: str
+    streams: int = 0
+    cancel: Cancel | None = None
+    retry_at: float = 0.0
+    timer: asyncio.TimerHandle | None = None
+
+
+class Leases:
+    """Of one connection.
+
+    `hold` sends a request, calls back when its call has ended, and returns what cancels it; None
+    where the connection has no room for a call.
+    """
+
+    def __init__(self, hold: Hold, *, linger_s: float = LINGER_S, retry_s: float = RETRY_S) -> None:
+        self._hold = hold
+        self._linger_s = linger_s
+        self._retry_s = retry_s
+        self._loop = asyncio.get_running_loop()
+        self._leases: dict[str, _Lease] = {}  # by engine
+        self.calls = 0  # that are open
+
+    def enter(self, terms: LeaseTerms) -> str:
+        """A stream begins. The lease that it has to name."""
+        lease = self._leases.get(terms.engine)
+        if lease is None:
+            lease = self._leases[terms.engine] = _Lease(_new_id())
+        lease.streams += 1
+        if lease.timer is not None:
+            lease.timer.cancel()
+            lease.timer = None
+        if lease.cancel is None and self._loop.time() >= lease.retry_at:
+            lease.cancel = self._hold(terms.call(lease.id), lambda: self._lost(lease))
+            self.calls += lease.cancel is not None
+        return lease.id
+
+    def leave(self, terms: LeaseTerms) -> None:
+        """A stream has ended."""
+        lease = self._leases.get(terms.engine)
+        if lease is None:  # closed
+            return
+        lease.streams -= 1
+        if not lease.streams:
+            lease.timer = self._loop.call_later(self._linger_s, self._let_go, terms.engine)
+
+    def close(self) -> None:
+        """Ends all calls."""
+        for engine in list(self._leases):
+            self._let_go(engine)
+
+    def _let_go(self, engine: str) -> None:
+        lease = self._leases.pop(engine)
+        if lease.timer is not None:
+            lease.timer.cancel()
+        if lease.cancel is not None:
+            cancel, lease.cancel = lease.cancel, None
+            self.calls -= 1
+            cancel()
+
+    def _lost(self, lease: _Lease) -> None:
+        """The engine may count the id as over, so streams to come name another."""
+        if lease.cancel is None:  # it was let go
+            return
+        self.calls -= 1
+        lease.cancel, lease.id = None, _new_id()
+        lease.retry_at = self._loop.time() + self._retry_s
+
+
+def _new_id() -> str:
+    return f"lease-{uuid4().hex}"  # nobody else may guess it
+
+
+def log_refusal(message: bytes) -> None:
+    """The only message of a call that holds a lease, besides its end."""
+    try:
+        reason = service_pb2.ModelStreamInferResponse.FromString(message).error_message
+    except DecodeError as error:
+        reason = str(error)
+    if reason:
+        logger.warning("an engine refused a lease", reason=reason)

@@ -1,0 +1,147 @@
+"""A proxy that dies takes its generations with it: shown from the engine's own counters."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from tests.fixtures.stack import Stack, eventually
+from tests.server.test_triton_direct import Stream
+
+STREAMS = 20
+FREE_WITHIN_S = 5.0
+LONG = {"prompt": "abc", "max_tokens": 3000, "ignore_eos": True, "temperature": 0, "stream": True}
+
+
+def finish_reason(stack: Stack, model: str, max_tokens: int = 3000) -> str | None:
+    """Of a whole stream; None where it was cut."""
+    body, found = {**LONG, "model": model, "max_tokens": max_tokens}, None
+    url = f"{stack.url}/v1/completions"
+    try:
+        with httpx.stream("POST", url, json=body, timeout=60) as response:
+            for line in response.iter_lines():
+                if line.startswith("data: {"):
+                    (choice,) = json.loads(line.removeprefix("data: "))["choices"]
+                    found = choice["finish_reason"] or found
+    except httpx.TransportError:
+        return None
+    return found
+
+
+def busy(stack: Stack, model: str) -> list[float]:
+    """Rows at work, waiting requests, unfinished requests."""
+    engine = stack.engine(model)
+    names = ("rows_prefilling", "rows_decoding", "requests_waiting", "requests_unfinished")
+    return [engine[name] for name in names]
+
+
+def beside(stack: Stack, start, **settings: object) -> Stack:
+    """Another proxy in front of the same Triton."""
+    proxy = start("proxy", "--triton", f"grpc://127.0.0.1:{stack.triton_grpc_port}", **settings)
+    proxy.wait_ready(within_s=110)
+    return proxy
+
+
+@pytest.mark.parametrize("transport", ["lean", "grpc"])
+@pytest.mark.parametrize("model", ["endless", "steady"])
+def test_kill_9_of_a_proxy_under_20_streams_frees_the_engine(request, start, model, transport):
+    stack = request.getfixturevalue("stack" if model == "endless" else "scripted_stack")
+    doomed = beside(stack, start, TRITON_TRANSPORT=transport)
+    before = stack.settled_engine(model)
+    with ThreadPoolExecutor(STREAMS) as pool:
+        streams = [pool.submit(finish_reason, doomed, model) for _ in range(STREAMS)]
+        eventually(lambda: busy(stack, model)[-1] == STREAMS, 30, "all are at the engine")
+        doomed.process.kill()
+        eventually(lambda: not any(busy(stack, model)), FREE_WITHIN_S, "rows and queue are free")
+        assert [one.result() for one in streams] == [None] * STREAMS
+    after = stack.settled_engine(model)
+    assert after["requests_cancelled"] - before["requests_cancelled"] == STREAMS
+    assert after["generated_tokens"] - before["generated_tokens"] < STREAMS * LONG["max_tokens"]
+
+
+def test_the_streams_of_another_proxy_go_on(scripted_stack, start):
+    doomed = beside(scripted_stack, start)
+    with ThreadPoolExecutor(8) as pool:
+        lost = [pool.submit(finish_reason, doomed, "steady") for _ in range(4)]
+        kept = [pool.submit(finish_reason, scripted_stack, "steady", 500) for _ in range(4)]
+        eventually(lambda: busy(scripted_stack, "steady")[-1] == 8, 30, "all are at the engine")
+        doomed.process.kill()
+        assert [one.result() for one in kept] == ["length"] * 4
+        assert [one.result() for one in lost] == [None] * 4
+
+
+def test_a_proxy_that_stands_still_for_two_seconds_keeps_its_streams(scripted_stack, start):
+    slow = beside(scripted_stack, start)
+    with ThreadPoolExecutor(4) as pool:
+        streams = [pool.submit(finish_reason, slow, "steady", 1000) for _ in range(4)]
+        eventually(lambda: busy(scripted_stack, "steady")[-1] == 4, 30, "all are at the engine")
+        slow.process.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        slow.process.send_signal(signal.SIGCONT)
+        assert [one.result() for one in streams] == ["length"] * 4
+
+
+@pytest.fixture
+def direct(stack) -> Iterator[Stream]:
+    made = Stream(f"127.0.0.1:{stack.triton_grpc_port}")
+    yield made
+    made.client.stop_stream(cancel_requests=True)
+    made.client.close()
+
+
+def test_a_request_that_comes_after_its_lease_is_over_never_runs(stack, direct):
+    holder = Stream(f"127.0.0.1:{stack.triton_grpc_port}")
+    holder.send(
+        "endless_engine", "lost",
+        input_ids=("INT32", [0]), request_output_len=("INT32", [0]), lease=("BOOL", [True]),
+    )  # fmt: skip
+    before = stack.settled_engine("endless")
+    parameters = {"lease": "lost"}
+    direct.send("endless", "r1", parameters, text_input=("BYTES", [b"abc"]))
+    next(answers := direct.answers())
+    holder.client.stop_stream(cancel_requests=True)
+    assert len(list(answers)) < 4000, "the one that runs ends"
+    direct.send("endless", "r2", parameters, text_input=("BYTES", [b"abc"]))
+    assert list(direct.answers()) == []
+    cancelled = before["requests_cancelled"] + 2
+    eventually(lambda: stack.engine("endless")["requests_cancelled"] == cancelled, 5, "both")
+
+
+def test_a_lease_is_refused_where_its_id_is_held_already(stack, direct):
+    for _ in range(2):
+        direct.send(
+            "endless_engine", "mine",
+            input_ids=("INT32", [0]), request_output_len=("INT32", [0]), lease=("BOOL", [True]),
+        )  # fmt: skip
+    _, error = direct.messages.get(timeout=10)
+    assert "held already" in str(error)
+
+
+def test_the_engine_ends_a_request_at_its_deadline_also_one_that_waits(stack, direct):
+    """More than there are rows, for a client that stops none of them."""
+    before = stack.settled_engine("endless")
+    for number in range(STREAMS):
+        direct.send(
+            "endless", f"late-{number}",
+            text_input=("BYTES", [b"abc"]), timeout_ms=("INT32", [300]),
+            max_tokens=("INT32", [4000]), ignore_eos=("BOOL", [True]),
+        )  # fmt: skip
+    errors = []
+    while len(errors) < STREAMS:
+        _, error = direct.messages.get(timeout=30)
+        errors += [str(error)] * (error is not None)
+    assert all('"deadline_exceeded"' in error for error in errors)
+    after = stack.settled_engine("endless")
+    assert after["requests_cancelled"] - before["requests_cancelled"] == STREAMS
+
+
+def test_a_deadline_of_no_time_is_refused(direct):
+    direct.send("endless", "r", text_input=("BYTES", [b"abc"]), timeout_ms=("INT32", [0]))
+    _, error = direct.messages.get(timeout=10)
+    assert "timeout_ms is 0, must be at least 1" in str(error)

@@ -1,0 +1,106 @@
+"""The calls that one connection holds open at the engines of its streams."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tritonclient.grpc import service_pb2
+
+from proxy.triton.streams.leases import Leases
+from proxy.triton.streams.port import LeaseTerms
+
+pytestmark = pytest.mark.anyio
+LINGER_S = 0.01
+
+
+class Calls:
+    """What a connection is asked to hold; `has_room` for it, or not."""
+
+    def __init__(self) -> None:
+        self.sent, self.ended, self.cancelled = [], [], []
+        self.has_room = True
+        self.is_cancelled = asyncio.Event()
+
+    def hold(self, request, ended):
+        if not self.has_room:
+            return None
+        self.sent.append(request.id)
+        self.ended.append(ended)
+
+        def cancel() -> None:
+            self.cancelled.append(request.id)
+            self.is_cancelled.set()
+
+        return cancel
+
+
+def terms(engine: str = "demo_engine") -> LeaseTerms:
+    return LeaseTerms(engine, lambda lease: service_pb2.ModelInferRequest(id=lease))
+
+
+async def test_one_call_holds_the_lease_of_all_streams_at_an_engine():
+    calls = Calls()
+    held = Leases(calls.hold)
+    names = {held.enter(terms()) for _ in range(20)}
+    other = held.enter(terms("other_engine"))
+    assert calls.sent == [*names, other]
+    assert len({*names, other}) == held.calls == 2
+    held.close()
+    assert (calls.cancelled, held.calls) == (calls.sent, 0)
+
+
+async def test_two_connections_share_no_lease():
+    assert Leases(Calls().hold).enter(terms()) != Leases(Calls().hold).enter(terms())
+
+
+async def test_a_lease_outlasts_its_streams_for_a_while_and_the_next_gets_another():
+    calls = Calls()
+    held = Leases(calls.hold, linger_s=LINGER_S)
+    held.enter(terms())
+    held.leave(terms())
+    held.enter(terms())  # before it is let go
+    await asyncio.sleep(5 * LINGER_S)
+    assert (len(calls.sent), calls.cancelled) == (1, [])
+    held.leave(terms())
+    await asyncio.wait_for(calls.is_cancelled.wait(), 10)
+    assert calls.cancelled == calls.sent
+    assert held.enter(terms()) not in calls.cancelled
+    assert held.calls == 1
+
+
+async def test_an_engine_that_ends_the_call_is_not_asked_again_at_once():
+    calls = Calls()
+    held = Leases(calls.hold)
+    first = held.enter(terms())
+    calls.ended[0]()
+    assert held.calls == 0
+    assert held.enter(terms()) != first, "the engine may count the first as over"
+    assert calls.sent == [first]
+
+
+async def test_an_engine_that_ended_the_call_is_asked_again_later():
+    calls = Calls()
+    held = Leases(calls.hold, retry_s=0)
+    first = held.enter(terms())
+    calls.ended[0]()
+    second = held.enter(terms())
+    assert calls.sent == [first, second]
+    assert held.calls == 1
+
+
+async def test_without_room_the_stream_starts_and_a_later_one_holds_the_same_lease():
+    calls = Calls()
+    calls.has_room = False
+    held = Leases(calls.hold)
+    name = held.enter(terms())
+    calls.has_room = True
+    assert held.enter(terms()) == name
+    assert calls.sent == [name]
+
+
+async def test_a_stream_may_end_after_its_connection():
+    held = Leases(Calls().hold)
+    held.enter(terms())
+    held.close()
+    held.leave(terms())
