@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,10 +24,12 @@ from proxy.domain.request import (
     TokenPrompt,
 )
 from proxy.domain.sandbox import Sandbox, TooCostly
+from proxy.domain.tools import Tool
 from proxy.rules import RuleBook, Rules
 
 # What is rendered on the event loop: a template takes some 20 microseconds a message.
 FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
+FEW_TOOL_CHARACTERS = 16_384  # of the schemas of all tools
 FEW_VALUES, SHORT_VALUE = 32, 256
 # Of a prompt that may hold callers' control tokens: it is rendered up to three times.
 FEW_MARKED_CHARACTERS = 8_192
@@ -163,7 +166,7 @@ class Preparation:
             "takes_templates": card.takes_templates,
             "thinks": parsers.of_card(card).reasoning is not None,
         }
-        if _is_small(prompt) and len(tools) <= FEW_TOOLS:
+        if _is_small(prompt) and _are_small(tools):
             with suppress(LongToMark):
                 return prompting.rendered(
                     prompt, card.facts, tools, marks_at_most=FEW_MARKED_CHARACTERS, **options
@@ -237,6 +240,12 @@ def _is_plain(value: object) -> bool:
     except ValueError:
         return True
     return False
+
+
+def _are_small(tools: Sequence[Tool]) -> bool:
+    if len(tools) > FEW_TOOLS:
+        return False
+    return sum(len(repr(tool.parameters)) for tool in tools) <= FEW_TOOL_CHARACTERS
 
 
 def _characters(message: Message) -> int:

@@ -11,6 +11,7 @@ from itertools import count
 
 import structlog
 
+from proxy import control_tokens
 from proxy.comeback import Comeback
 from proxy.domain.engine import Catalog, NotReady
 from proxy.registry import Registry
@@ -55,4 +56,6 @@ async def refresh(catalog: Catalog, registry: Registry, *, rereads: bool = False
         registry.suspend(error)
     else:
         if is_news:
+            for card in registry.cards():
+                await asyncio.to_thread(control_tokens.prepare, card)
             logger.info("ready", models=[model.name for model in loaded])

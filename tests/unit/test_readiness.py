@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from structlog.testing import capture_logs
 
+from proxy import control_tokens
 from proxy.readiness import refresh
 from proxy.registry import Registry
 from tests.doubles.engine import FixedCatalog
@@ -42,3 +43,15 @@ def test_the_registry_follows_what_the_catalog_says():
     assert registry.known("demo").name == "demo"
     catalog.reason = None
     assert look() is None
+
+
+def test_a_models_control_tokens_are_compiled_before_its_first_chat():
+    catalog, registry = FixedCatalog(), Registry({})
+    catalog.facts = replace(catalog.facts, special_tokens={7: b"<|compiled-in-advance|>"})
+    asyncio.run(refresh(catalog, registry))
+    control, compiled = control_tokens.of_card(registry.card("demo")), control_tokens.patterns
+    known = compiled.cache_info().misses
+    assert control.in_turns
+    assert compiled(control.in_turns).may_be_in("<|compiled-in-advance|>")
+    compiled(control.in_answers)
+    assert compiled.cache_info().misses == known
