@@ -12,7 +12,7 @@ import pytest
 from tritonclient.grpc import service_pb2_grpc
 
 from proxy.domain.engine import EngineRequest
-from proxy.domain.model import ModelCard
+from proxy.domain.model import CAPABILITIES, ModelCard
 from proxy.domain.request import Sampling
 from proxy.triton import codec
 from tests.doubles.engine import FACTS
@@ -95,7 +95,13 @@ def ask(triton: Stack, stack: Stack) -> Iterator[Callable[..., str]]:
         ) -> str:
             facts = replace(FACTS, runtime="tensorrtllm" if model == "cpp" else "tensorrt_llm")
             parent = model if adapter else None
-            card = ModelCard(name=adapter or model, parent=parent, triton_model=model, facts=facts)
+            card = ModelCard(
+                name=adapter or model,
+                parent=parent,
+                triton_model=model,
+                facts=facts,
+                capabilities=CAPABILITIES - {"queue_time"},  # neither engine declares it
+            )
             message = codec.encode(
                 EngineRequest(
                     id=f"ask-{next(numbers)}",
