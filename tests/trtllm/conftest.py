@@ -94,12 +94,13 @@ def ask(triton: Stack, stack: Stack) -> Iterator[Callable[..., str]]:
             **fields,
         ) -> str:
             is_cpp = model == "cpp"
+            lacks = {"queue_time", "deadline"} if is_cpp else {"queue_time"}
             card = ModelCard(
                 name=adapter or model,
                 parent=model if adapter else None,
                 triton_model=model,
                 facts=replace(FACTS, runtime="tensorrtllm" if is_cpp else "tensorrt_llm"),
-                capabilities=CAPABILITIES - {"deadline"} if is_cpp else CAPABILITIES,
+                capabilities=CAPABILITIES - lacks,
             )
             message = codec.encode(
                 EngineRequest(
