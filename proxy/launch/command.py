@@ -20,6 +20,9 @@ LOOPBACK = "127.0.0.1"
 # clients of the ensemble need health, metadata, model-config, statistics and inference.
 RESTRICTED = ("shared-memory", "model-repository", "trace", "logging")
 RESTRICTED_OVER_HTTP = (*RESTRICTED, "metadata", "model-config", "statistics", "inference")
+# After so long without a word from a client Triton sends it a PING, and after as long without an
+# answer it ends the connection. By default it waits two hours for a client whose machine is gone.
+SILENT_PEER_MS = 10_000
 # What huggingface_hub and obstore read during a build, and our own secret.
 CREDENTIALS = re.compile(
     r"HF_TOKEN(_PATH)?|HUGGING_FACE_HUB_TOKEN|AWS_\w*(KEY|TOKEN)\w*"
@@ -83,6 +86,8 @@ def _options(folder: RunFolder, place: Place, exit_timeout_s: int) -> list[str]:
         f"--grpc-address={place.host}",
         f"--grpc-port={place.ports.grpc}",
         f"--grpc-restricted-protocol={_restricted(RESTRICTED, place)}",
+        f"--grpc-keepalive-time={SILENT_PEER_MS}",
+        f"--grpc-keepalive-timeout={SILENT_PEER_MS}",
         *_http(place),
         f"--metrics-address={place.host}",
         f"--metrics-port={place.ports.metrics}",
