@@ -7,7 +7,6 @@ anything else is our bug and shows its traceback. Heavy imports stand inside the
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -16,10 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from proxy.launch.errors import LaunchError, ModelLoadingFailed
+from proxy.launch.errors import LaunchError, ModelLoadingFailed, explain
 
 if TYPE_CHECKING:
-    from build_engines.models_file import ModelsFile
     from proxy.settings import Settings
 
 app = typer.Typer(
@@ -53,9 +51,9 @@ Artifacts = Annotated[Path | None, _option("Build folder.", "ARTIFACTS_DIR", "ar
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
-        from proxy.version import VERSION
+        from proxy import __version__
 
-        typer.echo(f"triton-openai {VERSION}")
+        typer.echo(f"triton-openai {__version__}")
         raise typer.Exit
 
 
@@ -80,7 +78,7 @@ def serve(
     artifacts_dir: Artifacts = None,
 ) -> None:
     """Build what is missing, start tritonserver and the proxy."""
-    from proxy.launch import choice, machine, ports, run, secret
+    from proxy.launch import choice, machine, ports, run, secret, start
 
     _warn_of_misspelt_variables()
     say = _say("serve")
@@ -95,12 +93,12 @@ def serve(
         artifacts_dir=artifacts_dir,
     ).model_copy(update={"triton_url": None})
     settings = secret.settled(settings)
-    _check_secrets(settings)
+    start.check_secrets(settings)
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
-    settings, models = _ready_to_start(settings, say)
+    settings, models = start.prepared(settings, say)
     server = choice.server(settings, models)
-    _loop(run.together(settings, server, sock, model=_example(models), say=say))
+    _loop(run.together(settings, server, sock, model=start.example(models), say=say))
 
 
 @app.command()
@@ -112,7 +110,7 @@ def triton(
     artifacts_dir: Artifacts = None,
 ) -> None:
     """Build what is missing and run only tritonserver, until Ctrl-C."""
-    from proxy.launch import choice, run, secret
+    from proxy.launch import choice, run, secret, start
 
     _warn_of_misspelt_variables()
     say = _say("triton")
@@ -123,7 +121,7 @@ def triton(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     )
-    settings, models = _ready_to_start(settings, say)
+    settings, models = start.prepared(settings, say)
     if settings.triton_secret is None:
         say(
             "TRITON_SECRET is not set: a proxy in another process cannot list this Triton's "
@@ -150,7 +148,7 @@ def proxy(
 ) -> None:
     """Run only the proxy, against any Triton that serves our ensemble."""
     from proxy import policy
-    from proxy.launch import ports, run
+    from proxy.launch import ports, run, start
 
     _warn_of_misspelt_variables()
     settings = _settings(
@@ -162,9 +160,9 @@ def proxy(
             "DEFAULT_MAX_TOKENS is written into the tokenizer by `build`: set it where the models "
             "of that Triton are built"
         )
-    _check_secrets(settings)
+    start.check_secrets(settings)
     sock = ports.bind(settings.host, settings.port, "PORT")
-    model = _example(_models(settings)) if policy.has_models(settings) else None
+    model = start.example(start.models(settings)) if policy.has_models(settings) else None
     _loop(run.proxy(settings, sock, model=model, say=_say("proxy")))
 
 
@@ -179,16 +177,16 @@ def build(
     ] = None,
 ) -> None:
     """Turn the weights that models.yaml names into Triton models under artifacts/."""
-    from proxy.launch import building, machine, own_artifacts
+    from proxy.launch import building, machine, own_artifacts, start
 
     _warn_of_misspelt_variables()
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
     if tensorrt_llm is not None and not dry_run:
         raise LaunchError("--tensorrt-llm goes with --dry-run: a build takes the installed one")
     if dry_run:
-        building.show(settings, _models(settings), model or (), tensorrt_llm, typer.echo)
+        building.show(settings, start.models(settings), model or (), tensorrt_llm, typer.echo)
         return
-    found, say = _models(settings), _say("build")
+    found, say = start.models(settings), _say("build")
     settings = own_artifacts.settled(settings, found, say)
     machine.require(*machine.room(settings))
     building.build(settings, found, model or (), say)
@@ -197,10 +195,10 @@ def build(
 @app.command()
 def models(models_file: Models = None, artifacts_dir: Artifacts = None) -> None:
     """Show the models of models.yaml and whether each is built."""
-    from proxy.launch import own_artifacts, tables
+    from proxy.launch import own_artifacts, start, tables
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
-    tables.show_models(_models(settings), own_artifacts.place(settings))
+    tables.show_models(start.models(settings), own_artifacts.place(settings))
 
 
 @app.command()
@@ -241,29 +239,6 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(1) from None
 
 
-def explain(error: LaunchError | OSError | ValidationError) -> str | None:
-    """The one line to show; None where it is no failure that an operator can mend."""
-    match error:
-        case LaunchError():
-            return " ".join(str(error).split())
-        case ValidationError():
-            return _wrong_setting(error)
-        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            where = f" at {error.filename}" if error.filename else ""
-            return f"the disk is full{where}: free some, or set ARTIFACTS_DIR to another disk"
-        case OSError(errno=errno.EACCES | errno.EROFS | errno.EPERM):
-            return f"cannot write {error.filename}: {error.strerror}"
-    return None
-
-
-def _wrong_setting(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    if not first["loc"]:  # settings that do not go together: the message names them
-        return first["msg"].removeprefix("Value error, ")
-    name = "_".join(str(part) for part in first["loc"])
-    return f"{name.upper()}={first['input']}: {first['msg']} (a variable, or an option)"
-
-
 def _settings(**overrides: Any) -> Settings:
     """Options that were given win over the environment, under each of a variable's names."""
     from proxy.settings import OTHER_NAMES, Settings
@@ -281,49 +256,6 @@ def _warn_of_misspelt_variables() -> None:
     names = [name.upper() for name in Settings.model_fields]
     for name, meant in misspelt(environment(), names):
         typer.echo(f"warning: {name} is no setting and has no effect: is it {meant}?", err=True)
-
-
-def _models(settings: Settings) -> ModelsFile:
-    from build_engines.errors import UnservableFolder
-    from build_engines.models_file import ModelsFileError
-    from proxy import policy
-
-    try:
-        return policy.models(settings)
-    except ModelsFileError as error:
-        raise LaunchError(str(error)) from None
-    except UnservableFolder as error:
-        raise ModelLoadingFailed(error.folder, error.reason) from None
-
-
-def _check_secrets(settings: Settings) -> None:
-    """Before anything is built or started."""
-    from build_engines.models_file import ModelsFileError
-    from proxy import policy
-    from proxy.settings import environment
-
-    if policy.has_models(settings):
-        try:
-            policy.secrets(_models(settings).models, environment())
-        except ModelsFileError as error:
-            raise LaunchError(str(error)) from None
-
-
-def _ready_to_start(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, ModelsFile]:
-    """Checks the machine and builds what is stale. The settings name the folder of the build."""
-    from proxy.launch import building, machine, own_artifacts
-
-    machine.require(*machine.runtime(), *machine.triton_ports(settings))
-    models = _models(settings)
-    settings = own_artifacts.settled(settings, models, say)
-    machine.require(*machine.room(settings))
-    building.build(settings, models, (), say)
-    return settings, models
-
-
-def _example(models: ModelsFile) -> str:
-    """The model that the curl line names."""
-    return "demo" if "demo" in models.models else next(iter(models.models))
 
 
 def _loop(work: Coroutine[Any, Any, None]) -> None:

@@ -83,7 +83,12 @@ def test_a_model_that_names_no_runtime_is_for_the_cpu(tmp_path):
         ("    weights: hf://org/big@v1\n", "", 2, "models.big.weights: Field required"),
         ("models:\n", "model:\n", 1, "model: unknown key: did you mean 'models'?"),
         ("    aliases: [gpt-4o]\n", "    context_length: 9\n", 5, "greater than or equal to 16"),
-        ("    aliases: [gpt-4o]", "    limits: {tokens: 9}", 5, "models.big.limits.tokens: unknown key"),
+        (
+            "    aliases: [gpt-4o]",
+            "    limits: {tokens: 9}",
+            5,
+            "models.big.limits.tokens: unknown key",
+        ),
         ("    aliases: [gpt-4o]", "    limits: {max_tokens: 0}", 5, "greater than or equal to 1"),
     ],
 )

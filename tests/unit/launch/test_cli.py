@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from proxy.cli import app, explain, main
+from proxy import __version__
+from proxy.cli import app, main
 from proxy.launch import announcement
+from proxy.launch.errors import explain
 from proxy.settings import Settings
-from proxy.version import VERSION
 from tests.fixtures.published import config
 from tests.fixtures.stack import ROOT
 
@@ -66,9 +67,9 @@ def test_help_names_every_command(capfd):
 def test_the_version_is_that_of_the_package(capfd):
     status, out, _ = run(capfd, "--version")
     project = (ROOT / "pyproject.toml").read_text()
-    assert (status, out) == (0, f"triton-openai {VERSION}\n")
-    assert f'name = "triton-openai"\nversion = "{VERSION}"\n' in project
-    assert re.fullmatch(r"\d+\.\d+\.\d+", VERSION)
+    assert (status, out) == (0, f"triton-openai {__version__}\n")
+    assert f'name = "triton-openai"\nversion = "{__version__}"\n' in project
+    assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
 
 
 @pytest.mark.parametrize("command", ["serve", "triton", "proxy", "build", "models", "doctor"])

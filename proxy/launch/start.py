@@ -1,0 +1,46 @@
+"""What the commands do before anything runs: read the models file, check the machine, build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from build_engines.errors import UnservableFolder
+from build_engines.models_file import ModelsFile, ModelsFileError
+from proxy import policy
+from proxy.launch.errors import LaunchError, ModelLoadingFailed
+from proxy.settings import Settings, environment
+
+
+def models(settings: Settings) -> ModelsFile:
+    try:
+        return policy.models(settings)
+    except ModelsFileError as error:
+        raise LaunchError(str(error)) from None
+    except UnservableFolder as error:
+        raise ModelLoadingFailed(error.folder, error.reason) from None
+
+
+def check_secrets(settings: Settings) -> None:
+    """Before anything is built or started."""
+    if policy.has_models(settings):
+        try:
+            policy.secrets(models(settings).models, environment())
+        except ModelsFileError as error:
+            raise LaunchError(str(error)) from None
+
+
+def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, ModelsFile]:
+    """Checks the machine and builds what is stale. The settings name the folder of the build."""
+    from proxy.launch import building, machine, own_artifacts  # not in a proxy's own image
+
+    machine.require(*machine.runtime(), *machine.triton_ports(settings))
+    found = models(settings)
+    settings = own_artifacts.settled(settings, found, say)
+    machine.require(*machine.room(settings))
+    building.build(settings, found, (), say)
+    return settings, found
+
+
+def example(served: ModelsFile) -> str:
+    """The model that the curl line names."""
+    return "demo" if "demo" in served.models else next(iter(served.models))
