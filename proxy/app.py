@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
+from build_engines.models_file import ModelEntry
 from proxy import __version__, policy, readiness
 from proxy.access.admission import Admission
 from proxy.access.bounded_tokenizer import BoundedTokenizer
@@ -105,11 +106,7 @@ def compose(
 ) -> FastAPI:
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
-    registry = Registry(
-        entries,
-        policy.request_limits(settings),
-        callers_control_tokens=settings.callers_control_tokens,
-    )
+    registry = _registry(settings, entries)
     metrics, gate = Metrics(shared), StartGate()
     comeback = Comeback(gate)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
@@ -126,10 +123,9 @@ def compose(
         max_resends=settings.max_resends,
     )
 
-    leaving = Leaving()
     calls = Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
     asked = BoundedTokenizer(tokenizer, calls)
-    in_flight = BytesInFlight(settings.max_bodies_bytes)
+    leaving, in_flight = Leaving(), BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(_body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, asked, sandbox, leaving, bodies)
     app = FastAPI(
@@ -140,14 +136,28 @@ def compose(
         lifespan=lambda _: _running(engine, catalog, registry, metrics, comeback, sandbox, lag),
         middleware=_middleware(settings, metrics, gate, routers),
     )
-    app.state.leaving = leaving
-    app.state.in_flight = in_flight
+    app.state.leaving, app.state.in_flight = leaving, in_flight
     errors.install(app)
     served = (*routers, operations.routes(registry, metrics))
-    documented = (*served, front_page.routes(__version__, served))
-    for router in (*documented, pages.routes(published(documented, _limits(settings), registry))):
+    for router in _with_pages(served, settings, registry):
         app.include_router(router)
     return app
+
+
+def _registry(settings: Settings, entries: Mapping[str, ModelEntry]) -> Registry:
+    return Registry(
+        entries,
+        policy.request_limits(settings),
+        callers_control_tokens=settings.callers_control_tokens,
+    )
+
+
+def _with_pages(
+    served: tuple[APIRouter, ...], settings: Settings, registry: Registry
+) -> tuple[APIRouter, ...]:
+    """With the front page, and the pages that document all of these routes."""
+    documented = (*served, front_page.routes(__version__, served))
+    return *documented, pages.routes(published(documented, _limits(settings), registry))
 
 
 def _middleware(

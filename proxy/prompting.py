@@ -73,15 +73,6 @@ def rendered(
     prompt = no_thinking.told(prompt, _variables(template), thinks=thinks)
     _check_values(prompt, template, takes_callers_values)
     _check_tools(prompt, tools, template)
-    messages = [_as_template_sees(message, template) for message in prompt.messages]
-    if prompt.continues_last:
-        messages[-1]["content"] = (messages[-1]["content"] or "") + CONTINUED_HERE
-    callers = {
-        **prompt.callers_values,
-        **prompt.template_values,
-        "messages": messages,
-        "tools": [tool_body(tool) for tool in tools] or None,
-    }
 
     def write(callers: Context) -> str:
         try:
@@ -97,7 +88,21 @@ def rendered(
             raise _refused(prompt, error) from error
         return _up_to_continuation(text) if prompt.continues_last else text
 
+    callers = _callers_context(prompt, tools, template)
     return protected(write, callers, control, at_most=marks_at_most)
+
+
+def _callers_context(prompt: ChatPrompt, tools: Sequence[Tool], template: str) -> Context:
+    """The variables of the template whose values hold callers' text."""
+    messages = [_as_template_sees(message, template) for message in prompt.messages]
+    if prompt.continues_last:
+        messages[-1]["content"] = (messages[-1]["content"] or "") + CONTINUED_HERE
+    return {
+        **prompt.callers_values,
+        **prompt.template_values,
+        "messages": messages,
+        "tools": [tool_body(tool) for tool in tools] or None,
+    }
 
 
 def _refused(prompt: ChatPrompt, error: Exception) -> InvalidRequest:

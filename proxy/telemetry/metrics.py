@@ -34,22 +34,17 @@ class Metrics:
         self._shared = shared
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
+        self._count_requests()
+        self._count_tokens()
+        self._time_requests()
+        self._watch_the_process()
+
+    def _count_requests(self) -> None:
         self.http_responses = self._counter(
             "proxy_http_responses", "HTTP responses by route and status", "route", "status"
         )
         self.requests = self._counter(
             "proxy_requests", "Generation requests by how they ended", "model", "outcome"
-        )
-        self.prompt_tokens = self._counter(
-            "proxy_prompt_tokens", "Prompt tokens, counted by the engine", "model"
-        )
-        self.cached_tokens = self._counter(
-            "proxy_cached_prompt_tokens",
-            "Prompt tokens that the engine had computed before",
-            "model",
-        )
-        self.completion_tokens = self._counter(
-            "proxy_completion_tokens", "Generated tokens, counted by the engine", "model"
         )
         self.resent = self._counter(
             "proxy_requests_resent",
@@ -63,6 +58,21 @@ class Metrics:
             registry=self.registry,
             multiprocess_mode="livesum",
         )
+
+    def _count_tokens(self) -> None:
+        self.prompt_tokens = self._counter(
+            "proxy_prompt_tokens", "Prompt tokens, counted by the engine", "model"
+        )
+        self.cached_tokens = self._counter(
+            "proxy_cached_prompt_tokens",
+            "Prompt tokens that the engine had computed before",
+            "model",
+        )
+        self.completion_tokens = self._counter(
+            "proxy_completion_tokens", "Generated tokens, counted by the engine", "model"
+        )
+
+    def _watch_the_process(self) -> None:
         self.ready = Gauge(
             "proxy_ready",
             "1 while every model can be served",
@@ -75,6 +85,8 @@ class Metrics:
             buckets=LOOP_LAG_BUCKETS_S,
             registry=self.registry,
         )
+
+    def _time_requests(self) -> None:
         self.ttft = self._histogram(
             "proxy_time_to_first_token_seconds", "From request to first event", TTFT_BUCKETS_S
         )
