@@ -232,6 +232,13 @@ class RenderedPrompt(AnswerBody):
     limited_by: list[str] = Field(description="What sets that limit.")
 
 
+class ModelLimits(AnswerBody):
+    max_tokens: Count | None = Field(description="Generated tokens of one choice.")
+    n: Count | None = Field(description="Choices of one prompt.")
+    best_of: Count | None = Field(description="Candidates of one prompt.")
+    prompt_tokens: Count | None = Field(description="Tokens of one prompt.")
+
+
 class ModelBody(AnswerBody):
     id: str = Field(description="The name that it was asked for by, which may be an alias.")
     object: Literal["model"]
@@ -242,6 +249,7 @@ class ModelBody(AnswerBody):
     context_length: Count = Field(description="Tokens of prompt and answer together.")
     max_model_len: Count
     max_output_tokens: Count
+    limits: ModelLimits = Field(description="What one request may ask for; null: no limit.")
     tool_parser: str | None
     reasoning_parser: str | None
     capabilities: list[str] = Field(description="Optional parameters that the model takes.")

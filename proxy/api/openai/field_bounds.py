@@ -72,7 +72,7 @@ def _bound_generation(properties: Json, limits: Limits) -> None:
 def _bound_choices(properties: Json, limits: Limits) -> None:
     """A list of prompts has a choice for each; a list of token ids is one prompt."""
     _bound(properties["best_of"], "integer", maximum=limits.choices)
-    for form in properties["prompt"]["oneOf"]:
+    for form in properties["prompt"]["anyOf"]:
         if form.get("items", {}).get("type") in ("string", "array"):
             _bound(form, "array", maxItems=limits.choices)
 

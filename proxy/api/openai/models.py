@@ -12,7 +12,7 @@ from proxy.domain.model import ModelCard
 from proxy.domain.request_limits import smaller
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
-_INNER = {"limits"}  # no parameter of the caller's
+_INNER = {"limits", "deadline", "plain_spans", "queue_time"}  # no parameters of the caller's
 
 
 def model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:

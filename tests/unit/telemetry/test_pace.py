@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.domain.delivery import Delivery
 from proxy.domain.engine import EngineRequest
 from proxy.domain.events import Finished, OutputEvent, TextDelta
 from proxy.domain.output import FinishReason, TokenDelta, Usage
@@ -88,7 +89,7 @@ def test_streams_side_by_side_have_their_own_gaps_and_the_longest_queue_is_the_r
 async def watched(metrics: Metrics, *deltas: TokenDelta) -> dict:
     """The log line of a request with one engine stream."""
     request = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
-    watch = Telemetry(metrics).begin(request, CARD)
+    watch = Telemetry(metrics).begin(request, CARD, Delivery())
 
     async def events() -> AsyncGenerator[OutputEvent, None]:
         stream = watch.stream(asked())
