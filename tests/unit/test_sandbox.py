@@ -59,6 +59,10 @@ def stamped_process_id(seconds: float) -> int:
     return os.getpid()
 
 
+def child_ids() -> set[int]:
+    return {child.pid for child in psutil.Process().children()}
+
+
 def run(scenario) -> object:
     return asyncio.run(scenario)
 
@@ -167,9 +171,9 @@ def test_a_child_that_does_not_start_is_no_callers_fault(tmp_path):
 
 def test_a_start_makes_all_children_and_calls_start_no_other():
     async def scenario():
-        sandbox = ProcessSandbox(SandboxLimits(processes=3))
+        sandbox, others = ProcessSandbox(SandboxLimits(processes=3)), child_ids()
         await sandbox.start()
-        children = {child.pid for child in psutil.Process().children()}
+        children = child_ids() - others
         calls = [sandbox.run(f"{number}", stamped_process_id, 0.2) for number in range(3)]
         return children, await asyncio.gather(*calls)
 

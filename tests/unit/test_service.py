@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
@@ -16,10 +15,10 @@ from proxy.access.held_log_probs import HeldLogProbs
 from proxy.comeback import Comeback
 from proxy.domain.completion import fold
 from proxy.domain.delivery import Delivery
-from proxy.domain.engine import EngineRequest, NotReady
+from proxy.domain.engine import NotReady
 from proxy.domain.errors import EngineFailed, ModelUnavailable, RateLimited, UnknownModel
 from proxy.domain.events import Finished, OutputEvent
-from proxy.domain.model import LoadedModel, ModelCard
+from proxy.domain.model import LoadedModel
 from proxy.domain.output import FinishReason, TokenDelta
 from proxy.domain.request import ChatPrompt, GenerationRequest, Message, TextPrompt, TokenPrompt
 from proxy.registry import Registry
@@ -28,31 +27,9 @@ from proxy.start_gate import StartGate
 from proxy.time_limits import TimeLimits
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
+from tests.doubles.telemetry import Unwatched
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
-
-
-class Unwatched:
-    """Telemetry that sees nothing."""
-
-    def begin(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Unwatched:
-        return self
-
-    def stream(self, asked: EngineRequest) -> Unwatched:
-        return self
-
-    def see(self, delta: TokenDelta) -> None:
-        pass
-
-    async def events(
-        self, events: AsyncGenerator[OutputEvent, None]
-    ) -> AsyncGenerator[OutputEvent, None]:
-        async with aclosing(events):
-            async for event in events:
-                yield event
-
-    def resent(self, card: ModelCard) -> None:
-        pass
 
 
 def ready() -> Registry:
