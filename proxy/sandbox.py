@@ -58,11 +58,15 @@ class ProcessSandbox:
     async def start(self) -> None:
         """All children, with what their calls import. A fault is logged, and the start goes on.
 
-        Each has a caller of its own, since those do not wait for each other.
+        The memory limit is set by a child's first call, so it does not count the imports.
         """
         children = [
-            asyncio.ensure_future(self.run(f"start {number}", _import_all, self._limits.imports))
-            for number in range(self._limits.processes)
+            asyncio.ensure_future(
+                to_process.run_sync(
+                    _import_all, self._limits.imports, cancellable=True, limiter=self._one_a_child()
+                )
+            )
+            for _ in range(self._limits.processes)
         ]
         _, late = await asyncio.wait(children, timeout=START_S)
         if late:
@@ -93,8 +97,6 @@ class ProcessSandbox:
 
     async def _limited(self, call: Callable[[], Result]) -> Result:
         limits = self._limits
-        if self._limiter is None:
-            self._limiter = CapacityLimiter(limits.processes)
         try:
             with fail_after(limits.wall_s):
                 return await to_process.run_sync(
@@ -103,7 +105,7 @@ class ProcessSandbox:
                     limits.cpu_s,
                     limits.memory_bytes,
                     cancellable=True,
-                    limiter=self._limiter,
+                    limiter=self._one_a_child(),
                 )
         except (BrokenWorkerProcess, MemoryError, TimeoutError) as error:
             if isinstance(error, BrokenWorkerProcess) and error.args:
@@ -111,6 +113,12 @@ class ProcessSandbox:
             raise TooCostly(
                 f"it takes more than {limits.cpu_s:g} s or {limits.memory_bytes // MB} MB to check"
             ) from error
+
+    def _one_a_child(self) -> CapacityLimiter:
+        """Made when the event loop runs."""
+        if self._limiter is None:
+            self._limiter = CapacityLimiter(self._limits.processes)
+        return self._limiter
 
 
 def _import_all(names: tuple[str, ...]) -> None:

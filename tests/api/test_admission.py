@@ -54,7 +54,7 @@ def test_a_prompt_of_many_choices_is_rendered_once(serve):
     client = serve(engine)
     assert client.post(CHAT, json={**LONG_CHAT, "n": 16}).status_code == 200
     assert len(engine.requests) == 16
-    assert client.sandbox.functions == ["render"]
+    assert client.sandbox.functions == ["rendered"]
 
 
 def test_a_short_chat_is_rendered_without_a_sandbox(serve):

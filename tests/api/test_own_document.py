@@ -30,6 +30,7 @@ CODES = {
     "unsupported_parameter": "this model has no such ability",
     "context_length_exceeded": "tokens are counted",
     "invalid_schema": "a schema or grammar in the body is itself wrong",
+    "invalid_messages": "tool results follow their calls, by id",
 }
 MESSAGES = {
     "more than the limit of": "two numbers are compared",

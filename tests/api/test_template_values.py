@@ -32,7 +32,7 @@ def ask(serve, tmp_path):
         body |= {} if template is None else {"chat_template": template}
         response = client.post(CHAT, json=body)
         functions = getattr(client.sandbox, "functions", [])
-        return response, engine, functions.count("render")
+        return response, engine, functions.count("rendered")
 
     return asked
 
