@@ -152,6 +152,7 @@ QUEUES = [
         burst(on_engine(max_tokens=8), count=1_500),
         answers=OVERLOADED,
         is_on_engine=True,
+        gap_s=1.0,  # as below
         wall_s=28,
         cpu_s=8,
     ),

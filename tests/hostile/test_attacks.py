@@ -12,6 +12,7 @@ from tests.hostile.attack import Attack
 from tests.hostile.catalogue import EVERY
 
 LIMIT_MB = 1_500
+TRIES = 3  # a busy machine is at fault at times, an attack that does harm each time
 TIMEOUT_S = 60  # of each answer: a busy machine is slow, and that alone is no fault
 # Attacks with a bystander on the engine come last: that stream takes CPU itself.
 IN_ORDER = sorted(EVERY, key=lambda attack: attack.is_on_engine)
@@ -30,7 +31,7 @@ def tried(arena: Arena, attack: Attack) -> list[str]:
 
 @pytest.mark.parametrize("attack", IN_ORDER, ids=lambda attack: attack.name)
 def test_it_harms_nobody(arena, attack):
-    faults = tried(arena, attack)
-    if faults:  # a busy machine may be at fault once
-        faults = tried(arena, attack)
+    for _ in range(TRIES):
+        if not (faults := tried(arena, attack)):
+            break
     assert not faults, f"{attack.name}: {'; '.join(faults)}"

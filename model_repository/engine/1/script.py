@@ -54,7 +54,7 @@ class Script:
             step_s=stored["step_ms"] / 1000,
             log_prob=stored["log_prob"],
             fails_after=stored["fails_after"],
-            dies_after=stored["dies_after"],
+            dies_after=stored.get("dies_after"),
         )
 
     def answer(self, prompt: list[int], log_probs: int | None) -> list[Token]:
