@@ -238,7 +238,7 @@ def _variables(template: str) -> frozenset[str]:
     try:
         read = meta.find_undeclared_variables(environment.parse(template))
         return frozenset(read - environment.globals.keys())
-    except jinja2.TemplateError:
+    except (jinja2.TemplateError, RecursionError):
         return frozenset()  # rendering says what is wrong
 
 

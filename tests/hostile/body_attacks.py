@@ -113,6 +113,7 @@ TEMPLATES = [
     one("template: a loop in the caller's own", 1,
         post(chat(chat_template="{% for i in range(99999) %}" * 3 + "a" + "{% endfor %}" * 3))),
     one("template: a power of ten", 1, post(chat(chat_template="{{ 10 ** 10 ** 8 }}"))),
+    one("template: 2,000 operators in a row", 0, post(chat(chat_template="{{ 1" + " % 1" * 2_000 + " }}"))),
     one("template: a string of a gigabyte", 3, post(chat(chat_template="{{ 'a' * 10**9 }}"))),
     one("documents: 5,000", 0,
         post(chat(documents=[{"title": "t", "text": "x" * 300} for _ in range(5_000)]))),
