@@ -80,6 +80,7 @@ def test_a_value_that_is_used_in_what_is_generated_has_a_use():
         "{{ messages.append(1) }}",
         "{{ ''.__class__.__mro__ }}",
         "{{ 1 / 0 }}",
+        "{{ 1" + " % 1" * 2_000 + " }}",  # RecursionError, in jinja2's parser
     ],
 )
 def test_what_the_template_refuses_is_the_callers_mistake(template):
