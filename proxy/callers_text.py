@@ -101,6 +101,8 @@ def _may_hold(context: Context, found: Patterns) -> bool:
                 values.append(value)
             elif key != "role" and found.may_be_in(value):
                 return True
+    if all(value is None or isinstance(value, bool) for value in values):  # nearly always
+        return False
     return found.may_be_in_json(json.dumps(values, ensure_ascii=False, default=str))
 
 
