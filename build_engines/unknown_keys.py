@@ -16,7 +16,7 @@ Place = Sequence[str | int]
 
 
 def unknown_first(errors: Sequence[ErrorDetails], root: type[Section]) -> list[ErrorDetails]:
-    """The same errors. A misspelt key comes before what is missing because of it.
+    """Sorts the errors: a misspelt key comes before the keys that are missing because of it.
 
     A key with a known one near it comes before the others: of a misspelt `runtime` follows that
     keys of that runtime are unknown, too.

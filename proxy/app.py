@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from build_engines.models_file import ModelEntry
-from proxy import __version__, policy, readiness
+from proxy import __version__, bounds, policy, readiness
 from proxy.access.admission import Admission
 from proxy.access.bounded_tokenizer import BoundedTokenizer
 from proxy.access.concurrency import Concurrency
@@ -22,18 +22,16 @@ from proxy.access.leaving import Leaving
 from proxy.access.products import ProductLimits
 from proxy.api import dynamo, errors, front_page, operations, pages
 from proxy.api.answer import Answers
-from proxy.api.body import BodyLimits, BodyReader
+from proxy.api.body import BodyReader
 from proxy.api.bytes_in_flight import BytesInFlight
 from proxy.api.direct import Direct
 from proxy.api.hosts import AllowedHosts, Hosts
-from proxy.api.json_shape import JsonLimits
 from proxy.api.middleware import BeginsInTurn, HeadAsGet, RequestContext, WithoutLastSlash
 from proxy.api.openai import render as openai_render
 from proxy.api.openai import routes as openai_routes
 from proxy.api.openai import socket as openai_socket
 from proxy.api.openai.annotations import Annotator
 from proxy.api.openai.asking import Asking
-from proxy.api.openai.limits import Limits
 from proxy.api.plain import routes as plain_routes
 from proxy.api.published import published
 from proxy.api.tokens import routes as tokens_routes
@@ -42,18 +40,15 @@ from proxy.domain.engine import Catalog, Engine
 from proxy.domain.sandbox import Sandbox
 from proxy.domain.tokenizer import Tokenizer
 from proxy.registry import Registry
-from proxy.sandbox import MB, ProcessSandbox, SandboxLimits
+from proxy.sandbox import ProcessSandbox
 from proxy.server_tools.http_tools import HttpTools
 from proxy.service import Access, Service
 from proxy.settings import Settings, environment
 from proxy.start_gate import StartGate
-from proxy.structured.asked import GuideLimits
 from proxy.structured.examiner import Examiner
-from proxy.structured.schema import SchemaLimits
 from proxy.telemetry.loop_lag import LoopLag
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.watch import Telemetry
-from proxy.time_limits import TimeLimits
 from proxy.triton.catalog import TritonCatalog
 from proxy.triton.client import TritonClient
 from proxy.triton.target import Target
@@ -83,17 +78,8 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
     client = TritonClient(
         target, settings.triton_transport, max_age_s=settings.triton_connection_age_s
     )
-    tokenizer, sandbox = TritonTokenizer(client), ProcessSandbox(_sandbox_limits(settings))
+    tokenizer, sandbox = TritonTokenizer(client), ProcessSandbox(bounds.sandbox_limits(settings))
     return compose(settings, client, TritonCatalog(client), tokenizer, sandbox, shared)
-
-
-def _sandbox_limits(settings: Settings) -> SandboxLimits:
-    return SandboxLimits(
-        processes=settings.sandbox_processes,
-        cpu_s=settings.sandbox_cpu_s,
-        memory_bytes=settings.sandbox_memory_mb * MB,
-        imports=("proxy.prompting", "proxy.structured.checks"),
-    )
 
 
 def compose(
@@ -106,8 +92,7 @@ def compose(
 ) -> FastAPI:
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
-    registry = _registry(settings, entries)
-    metrics, gate = Metrics(shared), StartGate()
+    registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
     comeback = Comeback(gate)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = Service(
@@ -119,15 +104,14 @@ def compose(
         sandbox,
         gate,
         comeback,
-        limits=TimeLimits(silence_s=settings.stall_timeout_s, whole_s=settings.request_timeout_s),
+        limits=bounds.time_limits(settings),
         max_resends=settings.max_resends,
     )
-
     calls = Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
-    asked = BoundedTokenizer(tokenizer, calls)
+    bounded = BoundedTokenizer(tokenizer, calls)
     leaving, in_flight = Leaving(), BytesInFlight(settings.max_bodies_bytes)
-    bodies = BodyReader(_body_limits(settings), sandbox, in_flight)
-    routers = _adapters(settings, service, registry, asked, sandbox, leaving, bodies)
+    bodies = BodyReader(bounds.body_limits(settings), sandbox, in_flight)
+    routers = _adapters(settings, service, registry, bounded, sandbox, leaving, bodies)
     app = FastAPI(
         title=front_page.NAME,
         version=__version__,
@@ -138,8 +122,7 @@ def compose(
     )
     app.state.leaving, app.state.in_flight = leaving, in_flight
     errors.install(app)
-    served = (*routers, operations.routes(registry, metrics))
-    for router in _with_pages(served, settings, registry):
+    for router in _with_pages((*routers, operations.routes(registry, metrics)), settings, registry):
         app.include_router(router)
     return app
 
@@ -147,7 +130,7 @@ def compose(
 def _registry(settings: Settings, entries: Mapping[str, ModelEntry]) -> Registry:
     return Registry(
         entries,
-        policy.request_limits(settings),
+        bounds.request_limits(settings),
         callers_control_tokens=settings.callers_control_tokens,
     )
 
@@ -157,7 +140,7 @@ def _with_pages(
 ) -> tuple[APIRouter, ...]:
     """With the front page, and the pages that document all of these routes."""
     documented = (*served, front_page.routes(__version__, served))
-    return *documented, pages.routes(published(documented, _limits(settings), registry))
+    return *documented, pages.routes(published(documented, bounds.field_limits(settings), registry))
 
 
 def _middleware(
@@ -206,11 +189,11 @@ def _adapters(
 ) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    sizes = _limits(settings)
+    sizes = bounds.field_limits(settings)
     asking = Asking(
         registry,
         sizes,
-        Examiner(sandbox, _guide_limits(settings)),
+        Examiner(sandbox, bounds.guide_limits(settings)),
         Annotator(service, tokenizer),
         reasoning_fields=settings.reasoning_fields,
     )
@@ -248,42 +231,6 @@ def _access(
         ),
         isolates_caches=settings.isolate_prefix_caches,
         hides_cached_tokens=not settings.report_cached_tokens,
-    )
-
-
-def _body_limits(settings: Settings) -> BodyLimits:
-    return BodyLimits(
-        bytes=settings.max_request_bytes,
-        json=JsonLimits(depth=settings.max_json_depth, values=settings.max_json_values),
-    )
-
-
-def _limits(settings: Settings) -> Limits:
-    return Limits(
-        stops=settings.max_stops,
-        messages=settings.max_messages,
-        stop_bytes=settings.max_stop_bytes,
-        logit_bias=settings.max_logit_bias,
-        allowed_token_ids=settings.max_allowed_token_ids,
-        choices=settings.max_choices,
-        tools=settings.max_tools,
-        tools_bytes=settings.max_tools_bytes,
-        priority=settings.max_priority,
-    )
-
-
-def _guide_limits(settings: Settings) -> GuideLimits:
-    schemas = SchemaLimits(
-        size_bytes=settings.max_schema_bytes,
-        depth=settings.max_schema_depth,
-        properties=settings.max_schema_properties,
-    )
-    return GuideLimits(
-        schemas=schemas,
-        grammar_bytes=settings.max_grammar_bytes,
-        regex_bytes=settings.max_regex_bytes,
-        choices=settings.max_guided_choices,
-        choices_bytes=settings.max_guided_choices_bytes,
     )
 
 

@@ -157,7 +157,10 @@ def _marked_context(
             key: _each(value, in_answers if is_answer and key in OWN_TEXTS else in_turns)
             for key, value in seen.items()
         }
-        return {**texts, "role": seen["role"]}  # one of a few, of which templates make tokens
+        return {
+            **texts,
+            "role": seen["role"],
+        }  # never marked: templates compare it, and build tokens from it
 
     values = {key: _each(value, in_turns) for key, value in context.items() if key != "messages"}
     return {**values, "messages": [message(one) for one in context["messages"]]}

@@ -116,7 +116,7 @@ class Patterns:
         return self.begins_amid(stripped) or self.ends_amid(stripped)
 
     def may_be_in_json(self, written: str) -> bool:
-        """The same of all texts in what is written as JSON; true where that is long."""
+        """As `may_be_in`, for every string of a JSON text. Long JSON counts as holding one."""
         if len(written) > LONG_JSON or not self._is_same_in_json:
             return True
         if self._start.search(written):

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from build_engines import models_file, one_folder
 from build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
 from proxy import parsers
-from proxy.domain.request_limits import RequestLimits
 from proxy.server_tools.arguments import check_schema
 from proxy.server_tools.secrets import Secrets
 from proxy.settings import Settings
@@ -41,16 +40,6 @@ def models(settings: Settings) -> ModelsFile:
         _check_parsers(name, entry)
         _check_server_tools(name, entry)
     return named.model_copy(update={"models": entries})
-
-
-def request_limits(settings: Settings) -> RequestLimits:
-    """Of requests to any model."""
-    return RequestLimits(
-        max_tokens=settings.max_output_tokens,
-        n=settings.max_n,
-        best_of=settings.max_best_of,
-        prompt_tokens=settings.max_prompt_tokens,
-    )
 
 
 def _check_parsers(name: str, entry: ModelEntry) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 import jinja2
@@ -73,23 +73,25 @@ def rendered(
     prompt = no_thinking.told(prompt, _variables(template), thinks=thinks)
     _check_values(prompt, template, takes_callers_values)
     _check_tools(prompt, tools, template)
-
-    def write(callers: Context) -> str:
-        try:
-            text = _compiled(template).render(
-                **callers,
-                add_generation_prompt=prompt.adds_generation_prompt,
-                bos_token=facts.bos_token,
-                eos_token=facts.eos_token,
-            )
-        except MemoryError:
-            raise  # the sandbox's limit, which it reports
-        except Exception as error:  # a template is a program: it may raise anything
-            raise _refused(prompt, error) from error
-        return _up_to_continuation(text) if prompt.continues_last else text
-
+    write = partial(_written, prompt, facts, template)
     callers = _callers_context(prompt, tools, template)
     return protected(write, callers, control, at_most=marks_at_most)
+
+
+def _written(prompt: ChatPrompt, facts: ModelFacts, template: str, callers: Context) -> str:
+    """The template's text with these values of `_callers_context`."""
+    try:
+        text = _compiled(template).render(
+            **callers,
+            add_generation_prompt=prompt.adds_generation_prompt,
+            bos_token=facts.bos_token,
+            eos_token=facts.eos_token,
+        )
+    except MemoryError:
+        raise  # the sandbox's limit, which it reports
+    except Exception as error:  # a template is a program: it may raise anything
+        raise _refused(prompt, error) from error
+    return _up_to_continuation(text) if prompt.continues_last else text
 
 
 def _callers_context(prompt: ChatPrompt, tools: Sequence[Tool], template: str) -> Context:

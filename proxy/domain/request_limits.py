@@ -19,7 +19,7 @@ class RequestLimits:
     prompt_tokens: int | None = None
 
     def and_also(self, others: RequestLimits) -> RequestLimits:
-        """Of each two the smaller one."""
+        """Takes the lower of the two limits, field by field."""
         return RequestLimits(
             max_tokens=smaller(self.max_tokens, others.max_tokens),
             n=smaller(self.n, others.n),

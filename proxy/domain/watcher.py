@@ -24,7 +24,7 @@ class RequestWatch(Protocol):
     """Sees one request."""
 
     def events(self, events: Events) -> Events:
-        """The same events, counted and timed."""
+        """Passes the events on, and counts and times them."""
         ...
 
     def stream(self, asked: EngineRequest) -> StreamWatch:

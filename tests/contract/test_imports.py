@@ -38,7 +38,7 @@ LAYERS = [
     },
     {"proxy.telemetry", "proxy.readiness", "proxy.generation", "proxy.service"},
     {"proxy.api"},
-    {"proxy.app", "proxy.misspelt", "proxy.policy", "proxy.settings"},
+    {"proxy.app", "proxy.bounds", "proxy.misspelt", "proxy.policy", "proxy.settings"},
     {"proxy.launch"},
     {"proxy.cli"},
 ]

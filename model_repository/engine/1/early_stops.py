@@ -27,7 +27,7 @@ class EarlyStops:
         return expiry is not None and expiry > self._clock()
 
     def has(self, request_id: str) -> bool:
-        """The same, and it is not forgotten."""
+        """Whether the id is known. Unlike `take`, this keeps it."""
         expiry = self._expiry_by_id.get(request_id)
         return expiry is not None and expiry > self._clock()
 

@@ -140,7 +140,7 @@ class PlainSpans:
             self._ids[self._id(self._aliases[content])] = self._id(content)
 
     def _id(self, name: str) -> int:
-        """Of a token that the tokenizer has."""
+        """The id of a token in the vocabulary."""
         found = self._tokenizer.token_to_id(name)
         if found is None:
             raise KeyError(name)
@@ -170,7 +170,7 @@ class PlainSpans:
                 yield token
 
     def _names(self, character: str) -> Iterable[str]:
-        """Of the tokens that are sure to be in the vocabulary."""
+        """The names of the tokens that spell a character: its own, or those of its bytes."""
         if self._is_byte_level:
             return map(_byte_level, character.encode())
         if self._tokenizer.token_to_id(character) is None:

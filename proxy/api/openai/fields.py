@@ -132,7 +132,7 @@ class Only:
 
 
 def only(*supported: object) -> Only:
-    """Of the values that a field may have, those that mean something here."""
+    """A field that accepts these values, and refuses all others by name."""
     return Only(supported)
 
 

@@ -1,0 +1,73 @@
+"""The limits that the settings set, in the form that each part takes. Called by app."""
+
+from __future__ import annotations
+
+from proxy.api.body import BodyLimits
+from proxy.api.json_shape import JsonLimits
+from proxy.api.openai.limits import Limits
+from proxy.domain.request_limits import RequestLimits
+from proxy.sandbox import MB, SandboxLimits
+from proxy.settings import Settings
+from proxy.structured.asked import GuideLimits
+from proxy.structured.schema import SchemaLimits
+from proxy.time_limits import TimeLimits
+
+
+def request_limits(settings: Settings) -> RequestLimits:
+    """Of requests to any model."""
+    return RequestLimits(
+        max_tokens=settings.max_output_tokens,
+        n=settings.max_n,
+        best_of=settings.max_best_of,
+        prompt_tokens=settings.max_prompt_tokens,
+    )
+
+
+def time_limits(settings: Settings) -> TimeLimits:
+    return TimeLimits(silence_s=settings.stall_timeout_s, whole_s=settings.request_timeout_s)
+
+
+def sandbox_limits(settings: Settings) -> SandboxLimits:
+    return SandboxLimits(
+        processes=settings.sandbox_processes,
+        cpu_s=settings.sandbox_cpu_s,
+        memory_bytes=settings.sandbox_memory_mb * MB,
+        imports=("proxy.prompting", "proxy.structured.checks"),
+    )
+
+
+def body_limits(settings: Settings) -> BodyLimits:
+    return BodyLimits(
+        bytes=settings.max_request_bytes,
+        json=JsonLimits(depth=settings.max_json_depth, values=settings.max_json_values),
+    )
+
+
+def field_limits(settings: Settings) -> Limits:
+    """Of single fields of OpenAI's bodies."""
+    return Limits(
+        stops=settings.max_stops,
+        messages=settings.max_messages,
+        stop_bytes=settings.max_stop_bytes,
+        logit_bias=settings.max_logit_bias,
+        allowed_token_ids=settings.max_allowed_token_ids,
+        choices=settings.max_choices,
+        tools=settings.max_tools,
+        tools_bytes=settings.max_tools_bytes,
+        priority=settings.max_priority,
+    )
+
+
+def guide_limits(settings: Settings) -> GuideLimits:
+    schemas = SchemaLimits(
+        size_bytes=settings.max_schema_bytes,
+        depth=settings.max_schema_depth,
+        properties=settings.max_schema_properties,
+    )
+    return GuideLimits(
+        schemas=schemas,
+        grammar_bytes=settings.max_grammar_bytes,
+        regex_bytes=settings.max_regex_bytes,
+        choices=settings.max_guided_choices,
+        choices_bytes=settings.max_guided_choices_bytes,
+    )
