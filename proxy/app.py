@@ -20,6 +20,7 @@ from triton_openai.proxy.access.guide_trials import GuideTrials
 from triton_openai.proxy.access.held_log_probs import HeldLogProbs
 from triton_openai.proxy.access.leaving import Leaving
 from triton_openai.proxy.access.products import ProductLimits
+from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import dynamo, errors, operations
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.bodies.body import BodyReader
@@ -45,7 +46,6 @@ from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.service import Access, Service
-from triton_openai.proxy.generation.start_gate import StartGate
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.comeback import Comeback
 from triton_openai.proxy.models.registry import Registry

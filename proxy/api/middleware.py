@@ -11,9 +11,9 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.domain.errors import in_short
-from triton_openai.proxy.generation.start_gate import StartGate
 from triton_openai.proxy.telemetry import line
 from triton_openai.proxy.telemetry.loop_lag import name_task
 from triton_openai.proxy.telemetry.metrics import Metrics

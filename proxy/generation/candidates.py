@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.events import Events, Finished, OutputEvent
 from triton_openai.proxy.domain.output import Usage
-from triton_openai.proxy.generation.start_gate import StartGate
 
 REPLAY_AT_ONCE = 256  # events
 

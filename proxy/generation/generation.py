@@ -12,6 +12,7 @@ from functools import partial
 
 from triton_openai.proxy.access.guide_trials import GuideTrials
 from triton_openai.proxy.access.held_log_probs import Held
+from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain import plain_spans
 from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.engine import Engine, EngineRequest
@@ -28,7 +29,6 @@ from triton_openai.proxy.generation.choice.choice import Choice
 from triton_openai.proxy.generation.preparation import Preparation
 from triton_openai.proxy.generation.resending import Deltas, Resending, ResentStream
 from triton_openai.proxy.generation.rules import Rules
-from triton_openai.proxy.generation.start_gate import StartGate
 from triton_openai.proxy.generation.time_limits import TimeLimits, limited
 from triton_openai.proxy.server_tools.loop import looped
 from triton_openai.proxy.structured.blame import blamed

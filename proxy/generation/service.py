@@ -15,6 +15,7 @@ from triton_openai.proxy.access.guide_trials import GuideTrials
 from triton_openai.proxy.access.held_log_probs import Held, HeldLogProbs
 from triton_openai.proxy.access.products import ProductLimits, permits
 from triton_openai.proxy.access.request_caps import capped
+from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.engine import Engine, EngineRequest
 from triton_openai.proxy.domain.events import Events
@@ -27,7 +28,6 @@ from triton_openai.proxy.generation.generation import Generation, Means
 from triton_openai.proxy.generation.preparation import Preparation
 from triton_openai.proxy.generation.resending import Resending
 from triton_openai.proxy.generation.rules import RuleBook
-from triton_openai.proxy.generation.start_gate import StartGate
 from triton_openai.proxy.generation.stopwatch import Stopwatch
 from triton_openai.proxy.generation.time_limits import TimeLimits
 from triton_openai.proxy.models.comeback import Comeback

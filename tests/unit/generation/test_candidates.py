@@ -7,12 +7,12 @@ from functools import partial
 
 import pytest
 
+from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.completion import fold
 from triton_openai.proxy.domain.errors import EngineFailed
 from triton_openai.proxy.domain.events import Events, Finished, TextDelta
 from triton_openai.proxy.domain.output import FinishReason, Usage
 from triton_openai.proxy.generation.candidates import best, interleaved
-from triton_openai.proxy.generation.start_gate import StartGate
 
 
 class Source:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.doubles.engine import ScriptedEngine, deltas
 from tests.fixtures.lost_triton import LOST, SlowCatalog, Stand
+from triton_openai.proxy.access.start_gate import AT_ONCE
 from triton_openai.proxy.domain.completion import fold
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.errors import (
@@ -20,7 +21,6 @@ from triton_openai.proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from triton_openai.proxy.generation.start_gate import AT_ONCE
 
 
 def test_it_is_sent_again_when_triton_is_back_with_an_id_of_its_own_and_keeps_its_permit():

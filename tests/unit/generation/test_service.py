@@ -17,6 +17,7 @@ from tests.doubles.tools import ScriptedTools
 from triton_openai.proxy.access.admission import Admission
 from triton_openai.proxy.access.guide_trials import GuideTrials
 from triton_openai.proxy.access.held_log_probs import HeldLogProbs
+from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.completion import fold
 from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.engine import NotReady
@@ -37,7 +38,6 @@ from triton_openai.proxy.domain.request import (
     TokenPrompt,
 )
 from triton_openai.proxy.generation.service import Access, Service
-from triton_openai.proxy.generation.start_gate import StartGate
 from triton_openai.proxy.generation.time_limits import TimeLimits
 from triton_openai.proxy.models.comeback import Comeback
 from triton_openai.proxy.models.registry import Registry
