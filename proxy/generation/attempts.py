@@ -96,7 +96,7 @@ class Attempts:
         if isinstance(prompt, ChatPrompt) and not prompt.continues_last:
             words = (
                 f"Your answer does not conform: {violation}. Answer again, with nothing but "
-                f"{self.check.wanted}"
+                f"{self.check.requirement}"
             )
             turns = (
                 Message(role="assistant", content=_said(answer)),

@@ -31,8 +31,8 @@ from triton_openai.proxy.generation.resending import Deltas, Resending, ResentSt
 from triton_openai.proxy.generation.rules import Rules
 from triton_openai.proxy.generation.time_limits import TimeLimits, limited
 from triton_openai.proxy.server_tools.loop import looped
-from triton_openai.proxy.structured.blame import blamed
 from triton_openai.proxy.structured.checker import Checker
+from triton_openai.proxy.structured.constraint_errors import map_constraint_errors
 from triton_openai.proxy.syntax import parsers
 
 AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in larger pieces
@@ -131,7 +131,7 @@ class Generation:
         writing it out.
         """
         held = self._held
-        with blamed(request.constraint):
+        with map_constraint_errors(request.constraint):
             rules = await self._preparation.rules(request)
             asked = await self._preparation.engine_request(request)
             prompt = plain_spans.opening(asked.text or "", asked.plain_spans, rules.begun)
@@ -175,7 +175,7 @@ class Generation:
             counts_prompt=counts_prompt,
             counts_cached=self._means.counts_cached,
             parser=parsers.parser_of(request, self._card, prompt, rules.tool_family),
-            specials=parsers.visible_specials(request, self._card),
+            specials=parsers.visible_special_tokens(request, self._card),
         )
 
     def _deltas(self, asked: EngineRequest, caller: str) -> ResentStream:

@@ -25,7 +25,7 @@ from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
 from triton_openai.proxy.domain.tools import Tool
 from triton_openai.proxy.generation.rules import RuleBook, Rules
 from triton_openai.proxy.prompting import chat_template, control_tokens, infilling
-from triton_openai.proxy.prompting.callers_text import LongToMark, RenderedPrompt
+from triton_openai.proxy.prompting.callers_text import RenderedPrompt, TooLongToMark
 from triton_openai.proxy.syntax import parsers
 
 # What is rendered on the event loop: a template takes some 20 microseconds a message.
@@ -99,7 +99,7 @@ class Preparation:
 
     async def _made(self, request: GenerationRequest) -> EngineRequest:
         card = self._card
-        parsers.check(request, card)
+        parsers.check_thinking_budget(request, card)
         rules = await self.rules(request)
         written = await self._prompt(request)
         text, spans = ("", b"") if written is None else (written.text, written.plain_spans)
@@ -168,7 +168,7 @@ class Preparation:
             "thinks": parsers.of_card(card).reasoning is not None,
         }
         if _is_small(prompt) and _are_small(tools):
-            with suppress(LongToMark):
+            with suppress(TooLongToMark):
                 return chat_template.rendered(
                     prompt, card.facts, tools, marks_at_most=FEW_MARKED_CHARACTERS, **options
                 )
@@ -214,7 +214,7 @@ def _wants_token_ids(request: GenerationRequest, card: ModelCard) -> bool:
         request.returns_token_ids
         or request.logs_token_ids
         or hides_stop_tokens
-        or bool(parsers.visible_specials(request, card))
+        or bool(parsers.visible_special_tokens(request, card))
     )
 
 

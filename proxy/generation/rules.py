@@ -17,7 +17,7 @@ from triton_openai.proxy.structured.checks import Check
 from triton_openai.proxy.syntax import parsers
 from triton_openai.proxy.syntax.call_check import call_check
 from triton_openai.proxy.syntax.guide_builder import GuideBuilder
-from triton_openai.proxy.syntax.guides import GuideOrder, Guides, ReasoningMarks, guides_of
+from triton_openai.proxy.syntax.guides import GuideOrder, Guides, guides_of
 from triton_openai.proxy.syntax.reasoning.parser import ReasoningParser
 
 
@@ -65,7 +65,7 @@ class RuleBook:
             InvalidRequest: also where the guides take too much time or memory.
             RateLimited: as the sandbox.
         """
-        _check_kind(checks.guided(request.constraint, card), card)
+        _check_kind(checks.engine_constraint(request.constraint, card), card)
         card = _as_it_can_be_guided(request, card)
         guides = await self._builder.guides(_order(request, card), request.caller)
         return _rules(request, card, guides)
@@ -73,7 +73,7 @@ class RuleBook:
 
 def rules_of(request: GenerationRequest, card: ModelCard) -> Rules:
     """Raises InvalidRequest: the model cannot be held to it."""
-    _check_kind(checks.guided(request.constraint, card), card)
+    _check_kind(checks.engine_constraint(request.constraint, card), card)
     card = _as_it_can_be_guided(request, card)
     return _rules(request, card, guides_of(_order(request, card)))
 
@@ -108,12 +108,12 @@ def _order(request: GenerationRequest, card: ModelCard) -> GuideOrder:
     has_calls = can_guide_calls and parsers.looks_for_calls(request) and _holds_calls(request)
     reasoning = families.reasoning_family if is_chat else None
     return GuideOrder(
-        constraint=checks.guided(request.constraint, card),
+        constraint=checks.engine_constraint(request.constraint, card),
         tools=request.callable_tools if has_calls else (),
         choice=request.tool_choice,
         in_parallel=request.calls_in_parallel,
         family=families.tools,
-        reasoning=None if reasoning is None else _marks(reasoning.parser_type),
+        reasoning=None if reasoning is None else reasoning.parser_type.syntax(),
         special_tokens=card.facts.special_tokens,
     )
 
@@ -123,14 +123,6 @@ def _holds_calls(request: GenerationRequest) -> bool:
     must_call = request.tool_choice.mode is ToolMode.REQUIRED
     is_strict = any(tool.is_strict for tool in request.callable_tools)
     return must_call or is_strict or request.constraint is not None
-
-
-def _marks(reasoning: type[ReasoningParser]) -> ReasoningMarks:
-    return ReasoningMarks(
-        begin=reasoning.starts[0],
-        end=reasoning.end_of_thought(),
-        before_answer=reasoning.before_answer,
-    )
 
 
 def _check_kind(constraint: Constraint | None, card: ModelCard) -> None:
@@ -182,9 +174,9 @@ class _Both:
         return self.checks[0].field
 
     @property
-    def wanted(self) -> str:
-        return ", or with ".join(check.wanted for check in self.checks)
+    def requirement(self) -> str:
+        return ", or with ".join(check.requirement for check in self.checks)
 
-    def of(self, answer: Answer) -> str | None:
-        found = (check.of(answer) for check in self.checks)
+    def violation(self, answer: Answer) -> str | None:
+        found = (check.violation(answer) for check in self.checks)
         return next((one for one in found if one is not None), None)

@@ -34,8 +34,8 @@ from triton_openai.proxy.models.comeback import Comeback
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.server_tools.offer import offered
 from triton_openai.proxy.structured import checks
-from triton_openai.proxy.structured.blame import blamed
 from triton_openai.proxy.structured.checker import Checker
+from triton_openai.proxy.structured.constraint_errors import map_constraint_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Service:
     async def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
-        with blamed(request.constraint):
+        with map_constraint_errors(request.constraint):
             request = capped(offered(request, card), card)
             return await self._preparation(card).engine_request(request)
 
@@ -121,7 +121,7 @@ class Service:
         watch: RequestWatch,
     ) -> Events:
         request = capped(request, card)
-        delivery.unenforced = checks.untold(request.constraint, card)
+        delivery.unenforced = checks.unenforced_keywords(request.constraint, card)
         is_held = not delivery.is_live or request.constraint is not None
         if is_held:
             request = self._access.products.bounded_log_probs(request, card)
@@ -155,7 +155,7 @@ class Service:
         self, request: GenerationRequest, first: GenerationRequest, preparation: Preparation
     ) -> None:
         """Refuses what can be refused before anything is generated. `first`: of its parts."""
-        with blamed(request.constraint):
+        with map_constraint_errors(request.constraint):
             asked = await preparation.engine_request(first)
             texts = [asked.text]
             for index in range(request.candidates, request.generations, request.candidates):

@@ -44,7 +44,7 @@ class RenderedPrompt:
     plain_spans: bytes = b""
 
 
-class LongToMark(Exception):
+class TooLongToMark(Exception):
     """It takes more time than an event loop has."""
 
 
@@ -72,13 +72,13 @@ def protected(
 
     Raises:
         InvalidRequest: of `write`; or the texts use up the characters for marks.
-        LongToMark: the prompt has more than `at_most` characters, and needs marks.
+        TooLongToMark: the prompt has more than `at_most` characters, and needs marks.
     """
     text = write(context)
     if not control.in_turns or not _may_hold(context, patterns(control.in_turns)):
         return RenderedPrompt(text)
     if at_most is not None and len(text) > at_most:
-        raise LongToMark
+        raise TooLongToMark
     marks, found = _marks(text, context), patterns(control.in_turns)
     rendered = RenderedPrompt(text)
     for placement in Placement:

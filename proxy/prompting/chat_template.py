@@ -67,7 +67,7 @@ def rendered(
     Raises:
         InvalidRequest: the model has no chat template, its template refuses the messages, or has
             no use for one of the prompt's values.
-        LongToMark: see `callers_text.protected`.
+        TooLongToMark: see `callers_text.protected`.
     """
     template = _template(prompt, facts, tools, takes_templates)
     prompt = disabled_thinking.told(prompt, _variables(template), thinks=thinks)

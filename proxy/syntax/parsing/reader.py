@@ -95,11 +95,11 @@ class Reader:
         return False
 
     def until(
-        self, delimiters: Delimiters, pass_on: PassOn, *, leaves_half: bool = False
+        self, delimiters: Delimiters, pass_on: PassOn, *, leaves_partial: bool = False
     ) -> Steps[str]:
         """Takes text up to the first delimiter, which it leaves and names; "" at the end.
 
-        Half a delimiter at the end is text, unless `leaves_half`.
+        Half a delimiter at the end is text, unless `leaves_partial`.
         """
         while True:
             found = delimiters.first(self._buffer, self._at)
@@ -107,7 +107,7 @@ class Reader:
                 self._hand(found.start(), pass_on)
                 return found.group()
             held = delimiters.possible_start(self._buffer, self._at)
-            if self._is_closed and not leaves_half:
+            if self._is_closed and not leaves_partial:
                 held = 0
             self._hand(len(self._buffer) - held, pass_on)
             if self._is_closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
 from triton_openai.proxy.syntax.reasoning.parser import ReasoningParser
 
 _MESSAGE = "<|message|>"
@@ -25,10 +26,10 @@ class HarmonyParser(ReasoningParser):
 
     def _parse(self) -> Steps[None]:
         if self._is_inside:
-            yield from self._thought()
+            yield from self._reasoning()
         elif (yield from self._reader.look(4)) == " to=":
             yield from self._message("")
-        while mark := (yield from self._reader.until(_BODY_MARKS, self._say)):
+        while mark := (yield from self._reader.until(_BODY_MARKS, self._emit_text)):
             if mark in _ENDS:
                 self._reader.take(len(mark))
             else:
@@ -42,26 +43,29 @@ class HarmonyParser(ReasoningParser):
         is_call = "to=" in head and bool(self._tool_starts)
         if mark != _MESSAGE:
             # Cut off, or no message: only a call's header is worth something.
-            self._say(head if mark or is_call else "")
+            self._emit_text(head if mark or is_call else "")
             return
         self._reader.take(len(mark))
         if is_call:
-            self._say(head + _MESSAGE)
+            self._emit_text(head + _MESSAGE)
             yield from self._call_body()
         elif "analysis" in head:
-            yield from self._thought()
+            yield from self._reasoning()
 
     def _call_body(self) -> Steps[None]:
-        mark = yield from self._reader.until(_BODY_MARKS, self._say)
+        mark = yield from self._reader.until(_BODY_MARKS, self._emit_text)
         if mark in _ENDS:
-            self._say(self._reader.take(len(mark)))
+            self._emit_text(self._reader.take(len(mark)))
 
-    def _thought(self) -> Steps[None]:
+    def _reasoning(self) -> Steps[None]:
         self.is_thinking = True
-        self._begin_thought()
-        mark = yield from self._reader.until(_BODY_MARKS, self._think, leaves_half=True)
+        self._begin_reasoning()
+        mark = yield from self._reader.until(_BODY_MARKS, self._emit_reasoning, leaves_partial=True)
         self.is_thinking = False
         if mark in _ENDS:
             self._reader.take(len(mark))
         elif not mark:
-            self._think(self._reader.rest())
+            self._emit_reasoning(self._reader.rest())
+
+
+HARMONY = ReasoningFamily(parser_type=HarmonyParser, template_marks=(("<|channel|>", "analysis"),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
 from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning
 
 
@@ -12,3 +13,6 @@ class MistralParser(TaggedReasoning):
     ends = ("[/THINK]",)
     closing = "[/THINK]"
     is_anywhere = True
+
+
+MISTRAL = ReasoningFamily(parser_type=MistralParser, template_marks=(("[THINK]",),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
 from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning
 
 
@@ -11,3 +12,6 @@ class ThinkParser(TaggedReasoning):
     starts = ("<think>", "◁think▷")
     ends = ("</think>", "◁/think▷")
     closing = "\n</think>\n\n"
+
+
+THINK = ReasoningFamily(parser_type=ThinkParser, template_marks=(("<think>",), ("</think>",)))

@@ -42,19 +42,19 @@ class BareCalls(ToolParser):
                 yield from self._section(start)
                 return
         if _INSIDE.search(self._before):
-            self._say(self._reader.take(1))
+            self._emit_text(self._reader.take(1))
         else:
             yield from self._section("")
 
     @property
-    def _may_promise(self) -> bool:
+    def _may_start(self) -> bool:
         is_known = not self._is_bare or not self._tools or self._name in self._tools
-        return is_known and super()._may_promise
+        return is_known and super()._may_start
 
     def _section(self, start: str) -> Steps[None]:
         self._is_bare = start in self.weak_starts
         yield from super()._section(start)
 
-    def _say(self, text: str) -> None:
+    def _emit_text(self, text: str) -> None:
         self._before = _BLANKS.sub("", self._before + text)[-_SEEN_BEFORE:]
-        super()._say(text)
+        super()._emit_text(text)

@@ -55,9 +55,9 @@ class CallObjects(ToolParser):
         if not (yield from self._reader.accept("{")):
             raise Broken
         waiting = yield from self._entries()
-        if not self._is_promised:
+        if not self._has_started:
             self._call_with("".join(waiting) or "{}")
-        self._done()
+        self._arguments_done()
 
     def _entries(self, *, is_inner: bool = False) -> Steps[list[str]]:
         """Up to the end of the object. Returns arguments that came before the name."""
@@ -120,10 +120,10 @@ class CallObjects(ToolParser):
         char = yield from self._reader.peek()
         if char != "{":
             parts.append((yield from self._boxed_arguments()))
-        elif self._name and not self._is_promised:
+        elif self._name and not self._has_started:
             self._call_with("")
-            yield from Literal(self._reader, self._argue).read()
-            self._done()
+            yield from Literal(self._reader, self._emit_arguments).read()
+            self._arguments_done()
         else:
             yield from Literal(self._reader, parts.append).read()
         return parts
@@ -139,8 +139,8 @@ class CallObjects(ToolParser):
         return found
 
     def _call_with(self, arguments: str) -> None:
-        self._promise()
-        self._argue(arguments)
+        self._start_call()
+        self._emit_arguments(arguments)
 
 
 def _drop(text: str) -> None:

@@ -12,7 +12,7 @@ from triton_openai.proxy.domain.events import (
     ToolCallStarted,
     ToolEvent,
 )
-from triton_openai.proxy.syntax.parsing.parser import PushParser
+from triton_openai.proxy.syntax.parsing.push_parser import PushParser
 from triton_openai.proxy.syntax.tools.errors import Broken
 from triton_openai.proxy.syntax.tools.ids import NewId
 
@@ -33,13 +33,13 @@ class CallWriter(PushParser[ToolEvent]):
         self._new_id = new_id
         self._blank: list[str] | None = []
         self.calls = 0
-        self._begin_call()
+        self._reset_call()
 
-    def _begin_call(self) -> None:
+    def _reset_call(self) -> None:
         self._name = ""
-        self._is_promised = False
+        self._has_started = False
         self._is_open = False
-        self._members = 0
+        self._argument_count = 0
 
     @property
     def is_open(self) -> bool:
@@ -47,61 +47,62 @@ class CallWriter(PushParser[ToolEvent]):
         return self._is_open
 
     @property
-    def _may_promise(self) -> bool:
+    def _may_start(self) -> bool:
         is_known = not self._only_known or not self._tools or self._name in self._tools
         return bool(self._name) and is_known
 
-    def _promise(self) -> None:
+    def _start_call(self) -> None:
         """The call to `_name` starts, if it has not yet.
 
         Raises:
             Broken: there is no name, or none that may be called so.
         """
-        if self._is_promised:
+        if self._has_started:
             return
-        if not self._may_promise:
+        if not self._may_start:
             raise Broken
-        self._is_promised = self._is_open = True
+        self._has_started = self._is_open = True
         self._reader.recorded()
         self._blank = []
         index, self.calls = self.calls, self.calls + 1
-        self._outbox.event(ToolCallStarted(index=index, id=self._id(index), name=self._name))
+        self._events.event(ToolCallStarted(index=index, id=self._id(index), name=self._name))
 
     def _id(self, index: int) -> str:
         return self._new_id(self._name, index)
 
-    def _argue(self, fragment: str) -> None:
+    def _emit_arguments(self, fragment: str) -> None:
         index = self.calls - 1
-        self._outbox.delta(
+        self._events.delta(
             index, lambda text: ToolCallArguments(index=index, fragment=text), fragment
         )
 
-    def _done(self) -> None:
+    def _arguments_done(self) -> None:
         """The arguments are complete. What is taken from here on is not lost if it breaks."""
         self._is_open = False
         self._reader.record()
 
-    def _member(self, key: str) -> None:
+    def _begin_argument(self, key: str) -> None:
         """Begins an argument, for families that do not write JSON; its value is next."""
-        self._promise()
+        self._start_call()
         self._reader.recorded()
-        self._argue(f"{', ' if self._members else '{'}{json.dumps(key, ensure_ascii=False)}: ")
-        self._members += 1
+        opening = ", " if self._argument_count else "{"
+        self._emit_arguments(f"{opening}{json.dumps(key, ensure_ascii=False)}: ")
+        self._argument_count += 1
 
-    def _member_done(self) -> None:
+    def _argument_done(self) -> None:
         """The value is complete: what is taken from here on is not lost if it breaks."""
         self._reader.record()
 
-    def _members_done(self) -> None:
-        self._promise()
-        self._argue("}" if self._members else "{}")
-        self._done()
+    def _close_arguments(self) -> None:
+        self._start_call()
+        self._emit_arguments("}" if self._argument_count else "{}")
+        self._arguments_done()
 
-    def _say(self, text: str) -> None:
+    def _emit_text(self, text: str) -> None:
         """Text for the client; blank text waits until a call follows it or more text does."""
         if self._blank is not None:
             self._blank.append(text)
             if not text or text.isspace():
                 return
             text, self._blank = "".join(self._blank), None
-        self._outbox.delta("text", TextDelta, text)
+        self._events.delta("text", TextDelta, text)

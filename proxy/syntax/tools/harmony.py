@@ -9,7 +9,9 @@ import re
 
 from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
 from triton_openai.proxy.syntax.tools.errors import Broken, CutOff
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 from triton_openai.proxy.syntax.tools.parser import ToolParser
 
 _MESSAGE = "<|message|>"
@@ -39,7 +41,7 @@ class HarmonyParser(ToolParser):
         """A header, and the arguments if it names a function; text behind it is not ours."""
         yield from self._reader.accept(start)
         head: list[str] = []
-        mark = yield from self._reader.until(_HEAD_MARKS, head.append, leaves_half=True)
+        mark = yield from self._reader.until(_HEAD_MARKS, head.append, leaves_partial=True)
         found = _RECIPIENT.search("".join(head)) if mark in ("", _MESSAGE) else None
         if not mark:
             raise CutOff
@@ -56,8 +58,8 @@ class HarmonyParser(ToolParser):
 
     def _cut_off(self) -> None:
         """The token that ends a call ends the answer, too: no arguments follow its header."""
-        if self._has_ended and self._may_promise and not self._is_promised:
-            self._members_done()
+        if self._has_ended and self._may_start and not self._has_started:
+            self._close_arguments()
         super()._cut_off()
 
     def _next(self, start: str) -> Steps[bool]:
@@ -69,4 +71,17 @@ class HarmonyParser(ToolParser):
         for end in _ENDS:
             if (yield from self._reader.accept_end(end)):
                 return
-        self._say(gap)
+        self._emit_text(gap)
+
+
+HARMONY = ToolFamily(
+    parser_type=HarmonyParser,
+    # The token that ends a call ends the answer, too, so it is not a part of the syntax.
+    call_syntax=CallSyntax(
+        begin="<|channel|>commentary to=functions.",
+        middle=" <|constrain|>json<|message|>",
+        end="",
+        is_single=True,
+    ),
+    template_marks=(("<|channel|>", "commentary"),),
+)

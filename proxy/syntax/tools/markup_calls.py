@@ -14,7 +14,7 @@ from triton_openai.proxy.syntax.tools.errors import CutOff
 from triton_openai.proxy.syntax.tools.ids import NewId, openai_id
 from triton_openai.proxy.syntax.tools.literal import escaped
 from triton_openai.proxy.syntax.tools.section_calls import SectionCalls
-from triton_openai.proxy.syntax.tools.typed import typed, types_of
+from triton_openai.proxy.syntax.tools.typed_values import typed, types_of
 
 _KEY = re.compile(r"[^<>\"\n]*")
 
@@ -78,9 +78,9 @@ class MarkupCalls(SectionCalls):
         while not (yield from self._ends()):
             key = yield from self._key()
             yield from self._value(key, self._types(key))
-            self._member_done()
+            self._argument_done()
             yield from self._gap()
-        self._members_done()
+        self._close_arguments()
 
     def _gap(self) -> Steps[None]:
         """What may stand between the elements."""
@@ -105,20 +105,20 @@ class MarkupCalls(SectionCalls):
         return key
 
     def _value(self, key: str, types: frozenset[str]) -> Steps[None]:
-        self._member(key)
+        self._begin_argument(key)
         if self.markup.has_lines:
             yield from self._reader.accept("\n")
         if types == {"string"}:
-            self._argue('"')
-            yield from self._until_end(lambda text: self._argue(escaped(text)))
-            self._argue('"')
+            self._emit_arguments('"')
+            yield from self._until_end(lambda text: self._emit_arguments(escaped(text)))
+            self._emit_arguments('"')
         else:
             parts: list[str] = []
             yield from self._until_end(parts.append)
-            self._argue(typed("".join(parts), types))
+            self._emit_arguments(typed("".join(parts), types))
 
     def _until_end(self, pass_on: PassOn) -> Steps[None]:
-        mark = yield from self._reader.until(self._marks, pass_on, leaves_half=True)
+        mark = yield from self._reader.until(self._marks, pass_on, leaves_partial=True)
         if not mark:
             raise CutOff
         if mark.endswith(self.markup.value_end):

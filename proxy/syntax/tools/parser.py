@@ -97,7 +97,7 @@ class ToolParser(CallWriter):
 
     def _text(self, marks: Delimiters) -> Steps[str]:
         """Passes text on up to the next mark, which it leaves and names; "" at the end."""
-        return (yield from self._reader.until(marks, self._say))
+        return (yield from self._reader.until(marks, self._emit_text))
 
     def _attempt(self, call: Steps[bool]) -> Steps[bool]:
         """Reads one call with what stands before it.
@@ -105,16 +105,16 @@ class ToolParser(CallWriter):
         Returns:
             What `call` says: whether another may follow directly.
         """
-        self._begin_call()
+        self._reset_call()
         self._reader.record()
         try:
             return (yield from call)
         except Broken as error:
             self.has_broken = self.has_broken or self._is_open
-            if self._is_open and self._members:
-                self._argue("}")
+            if self._is_open and self._argument_count:
+                self._emit_arguments("}")
             self._is_open = False
-            self._say(self._reader.recorded() or error.lost)
+            self._emit_text(self._reader.recorded() or error.lost)
         except CutOff:
             self._cut_off()
         finally:
@@ -122,12 +122,12 @@ class ToolParser(CallWriter):
         return False
 
     def _cut_off(self) -> None:
-        if self._is_promised or self._may_promise:
-            self._promise()
+        if self._has_started or self._may_start:
+            self._start_call()
             self._reader.rest()  # half a mark
             self.is_cut = self._is_open
         else:
-            self._say(self._reader.recorded())
+            self._emit_text(self._reader.recorded())
 
     def _expect(self, mark: str, *others: str) -> Steps[None]:
         """Takes `mark`.
@@ -151,13 +151,13 @@ class ToolParser(CallWriter):
         """Arguments that stand as a JSON object, streamed; none where one of `ends` is next."""
         char = yield from self._reader.peek()
         if char == "{":
-            self._promise()
-            yield from Literal(self._reader, self._argue).read()
-            self._done()
+            self._start_call()
+            yield from Literal(self._reader, self._emit_arguments).read()
+            self._arguments_done()
             return
         for end in ends:
             if (yield from self._reader.look(len(end))) == end:
-                self._members_done()
+                self._close_arguments()
                 return
         is_cut = not char or any(map(self._reader.may_end_in, ends))
         raise CutOff if is_cut else Broken
@@ -166,4 +166,4 @@ class ToolParser(CallWriter):
         """Takes white space and `mark`; without the mark, the gap is text."""
         gap += yield from self._reader.space()
         if not mark or not (yield from self._reader.accept_end(mark)):
-            self._say(gap)
+            self._emit_text(gap)

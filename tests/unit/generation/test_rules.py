@@ -111,33 +111,33 @@ def test_an_engine_that_cannot_is_checked(given, violation):
     of = card(capabilities=UNGUIDED)
     rules = rules_of(asked(tool_choice=REQUIRED), of)
     assert rules.guide("") is None
-    told = rules.check.of(given)
+    told = rules.check.violation(given)
     assert (told is None) is (violation is None)
     assert violation is None or violation in told
 
 
 def test_strict_tools_are_checked_where_they_are_called():
     rules = rules_of(asked(tools=STRICT), card(capabilities=UNGUIDED))
-    assert rules.check.of(answer(text="no call", reason=FinishReason.STOP)) is None
-    assert rules.check.of(answer(("f", "{}"))) is not None
-    assert rules.check.of(answer(("g", '{"any": 1}'))) is None
+    assert rules.check.violation(answer(text="no call", reason=FinishReason.STOP)) is None
+    assert rules.check.violation(answer(("f", "{}"))) is not None
+    assert rules.check.violation(answer(("g", '{"any": 1}'))) is None
 
 
 def test_what_a_grammar_does_not_hold_of_a_strict_tool_is_checked():
     schema = {"type": "object", "properties": {"x": {"type": "array", "uniqueItems": True}}}
     tools = (Tool(name="f", parameters=schema, is_strict=True, unenforced=("uniqueItems",)),)
     rules = rules_of(asked(tools=tools), card())
-    assert rules.check.of(answer(("f", '{"x": [1, 1]}'))) is not None
-    assert rules.check.of(answer(("f", '{"x": [1, 2]}'))) is None
+    assert rules.check.violation(answer(("f", '{"x": [1, 1]}'))) is not None
+    assert rules.check.violation(answer(("f", '{"x": [1, 2]}'))) is None
 
 
 def test_text_and_calls_are_both_checked():
     constraint = replace(FORMAT, is_strict=True)
     of = card(capabilities=UNGUIDED)
     rules = rules_of(asked(constraint=constraint, tools=STRICT), of)
-    assert rules.check.of(answer(text="[]", reason=FinishReason.STOP)) is not None
-    assert rules.check.of(answer(text="{}", reason=FinishReason.STOP)) is None
-    assert rules.check.of(answer(("f", "{}"))) is not None
+    assert rules.check.violation(answer(text="[]", reason=FinishReason.STOP)) is not None
+    assert rules.check.violation(answer(text="{}", reason=FinishReason.STOP)) is None
+    assert rules.check.violation(answer(("f", "{}"))) is not None
 
 
 def test_a_format_begins_behind_the_reasoning():
@@ -183,8 +183,8 @@ def untagged(**fields) -> ModelCard:
 def test_without_structural_tags_calls_are_checked_instead():
     rules = rules_of(asked(tool_choice=REQUIRED), untagged())
     assert rules.guide("") is None
-    assert rules.check.of(answer(("f", '{"x": "no"}'))) is not None
-    assert rules.check.of(answer(("f", '{"x": 1}'))) is None
+    assert rules.check.violation(answer(("f", '{"x": "no"}'))) is not None
+    assert rules.check.violation(answer(("f", '{"x": 1}'))) is None
 
 
 def test_without_structural_tags_an_answer_behind_reasoning_is_checked_instead():
@@ -192,7 +192,7 @@ def test_without_structural_tags_an_answer_behind_reasoning_is_checked_instead()
     thinking = untagged(reasoning="qwen3")
     rules = rules_of(asked(**given), thinking)
     assert rules.guide("") is None
-    assert rules.check.of(answer(text="no", reason=FinishReason.STOP)) is not None
+    assert rules.check.violation(answer(text="no", reason=FinishReason.STOP)) is not None
     plain = rules_of(asked(**given), untagged())
     assert plain.guide("") == FORMAT
 

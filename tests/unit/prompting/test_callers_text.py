@@ -12,7 +12,7 @@ from tests.doubles.engine import CARD, FACTS
 from triton_openai.proxy.domain import plain_spans
 from triton_openai.proxy.domain.request import ChatPrompt, Message
 from triton_openai.proxy.domain.tools import Tool, ToolCall
-from triton_openai.proxy.prompting.callers_text import LongToMark, RenderedPrompt
+from triton_openai.proxy.prompting.callers_text import RenderedPrompt, TooLongToMark
 from triton_openai.proxy.prompting.chat_template import render, rendered
 from triton_openai.proxy.prompting.control_tokens import ControlTokens, of_card
 
@@ -292,7 +292,7 @@ def test_large_tools_are_looked_through_as_small_ones_are(size, text):
 
 def test_a_long_prompt_is_marked_elsewhere_if_it_needs_to_be():
     prompt_of(user("a" * 1000), template=CHATML, marks_at_most=500)
-    with pytest.raises(LongToMark):
+    with pytest.raises(TooLongToMark):
         prompt_of(user("a" * 1000 + END), template=CHATML, marks_at_most=500)
 
 

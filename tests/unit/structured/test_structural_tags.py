@@ -7,9 +7,15 @@ import json
 import pytest
 
 from triton_openai.proxy.domain.errors import InvalidSchema
-from triton_openai.proxy.structured.asked import Asked, Form, GuideLimits, constraint
+from triton_openai.proxy.structured.constraint_request import (
+    ConstraintRequest,
+    Form,
+    GuideLimits,
+    constraint_of,
+)
 from triton_openai.proxy.structured.schema import SchemaLimits
-from triton_openai.proxy.structured.structural_tags import WHITESPACE_AT_MOST, checked
+from triton_openai.proxy.structured.structural_tags import checked
+from triton_openai.proxy.structured.tag_formats import WHITESPACE_AT_MOST
 
 ANY = {"type": "json_schema", "json_schema": {"type": "object"}}
 
@@ -54,7 +60,7 @@ def test_a_schema_as_deep_as_it_may_be_stands_in_formats():
     ],
 )
 def test_a_text_that_no_engine_could_be_given_is_refused(text, said):
-    asked = Asked(field="structural_tag", form=Form.STRUCTURAL_TAG, value=text)
+    asked = ConstraintRequest(field="structural_tag", form=Form.STRUCTURAL_TAG, value=text)
     with pytest.raises(InvalidSchema, match=said) as caught:
-        constraint(asked, GuideLimits())
+        constraint_of(asked, GuideLimits())
     assert caught.value.param == "structural_tag"

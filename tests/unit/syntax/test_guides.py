@@ -15,8 +15,9 @@ from triton_openai.proxy.domain.errors import InvalidRequest
 from triton_openai.proxy.domain.sandbox import TooCostly
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 from triton_openai.proxy.syntax.guide_builder import GuideBuilder
-from triton_openai.proxy.syntax.guides import GuideOrder, ReasoningMarks, guides_of
-from triton_openai.proxy.syntax.tools.written_arguments import OPTIONAL_AT_MOST
+from triton_openai.proxy.syntax.guides import GuideOrder, guides_of
+from triton_openai.proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
+from triton_openai.proxy.syntax.tools.argument_list import OPTIONAL_AT_MOST
 
 STRING = {"type": "string"}
 TAG = {"type": "triggered_tags", "triggers": ["<a><b>"], "tags": []}
@@ -82,7 +83,7 @@ def test_a_tag_that_goes_on_from_a_special_token_is_refused_by_its_name():
     asked = order(
         constraint=Constraint(GuideKind.STRUCTURAL_TAG, text, "structural_tag"),
         choice=ToolChoice(),
-        reasoning=ReasoningMarks(begin="<think>", end="</think>", before_answer=""),
+        reasoning=ReasoningSyntax(begin="<think>", end="</think>", before_answer=""),
         special_tokens={1: b"<a>"},
     )
     with pytest.raises(InvalidRequest, match="special token") as caught:

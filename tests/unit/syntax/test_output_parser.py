@@ -18,7 +18,7 @@ from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Me
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 from triton_openai.proxy.generation.choice.choice import Choice
 from triton_openai.proxy.generation.rules import rules_of
-from triton_openai.proxy.syntax.parsers import of_card, parser_of, visible_specials
+from triton_openai.proxy.syntax.parsers import of_card, parser_of, visible_special_tokens
 
 SPECIALS = {1: b"<|im_end|>", 2: b"[TOOL_CALLS]", 3: b"[THINK]", 4: b"[/THINK]"}
 TOOLS = (
@@ -46,7 +46,7 @@ def answered(
         request,
         of,
         parser=parser_of(request, of, prompt, rules_of(request, of).tool_family),
-        specials=visible_specials(request, of),
+        specials=visible_special_tokens(request, of),
     )
     events = []
     for piece in pieces:

@@ -21,7 +21,7 @@ from triton_openai.proxy.api.openai.requests.guided_body import (
     given,
 )
 from triton_openai.proxy.api.openai.requests.nvext import NvExtBody
-from triton_openai.proxy.structured.asked import Asked, Form
+from triton_openai.proxy.structured.constraint_request import ConstraintRequest, Form
 
 SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
@@ -29,7 +29,7 @@ SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 class TextFormat(RequestBody):
     type: Literal["text"]
 
-    def asked(self) -> Asked | None:
+    def asked(self) -> ConstraintRequest | None:
         return None
 
 
@@ -44,8 +44,8 @@ class JsonSchemaFormat(RequestBody):
     type: Literal["json_schema"]
     json_schema: NamedSchema
 
-    def asked(self) -> Asked:
-        return Asked(
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(
             field="response_format.json_schema.schema",
             form=Form.SCHEMA,
             value=self.json_schema.schema_,
@@ -59,34 +59,38 @@ class JsonFormat(RequestBody):
     type: Literal["json", "json_object"]
     schema_: JsonObject | None = Field(None, alias="schema")
 
-    def asked(self) -> Asked:
+    def asked(self) -> ConstraintRequest:
         if self.schema_ is None:
-            return Asked(field="response_format", form=Form.JSON_OBJECT)
-        return Asked(field="response_format.schema", form=Form.SCHEMA, value=self.schema_)
+            return ConstraintRequest(field="response_format", form=Form.JSON_OBJECT)
+        return ConstraintRequest(
+            field="response_format.schema", form=Form.SCHEMA, value=self.schema_
+        )
 
 
 class RegexFormat(RequestBody):
     type: Literal["regex"]
     regex: Guide
 
-    def asked(self) -> Asked:
-        return Asked(field="response_format.regex", form=Form.REGEX, value=self.regex)
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(field="response_format.regex", form=Form.REGEX, value=self.regex)
 
 
 class EbnfFormat(RequestBody):
     type: Literal["ebnf"]
     ebnf: Guide
 
-    def asked(self) -> Asked:
-        return Asked(field="response_format.ebnf", form=Form.GRAMMAR, value=self.ebnf)
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(field="response_format.ebnf", form=Form.GRAMMAR, value=self.ebnf)
 
 
 class GrammarFormat(RequestBody):
     type: Literal["grammar"]
     grammar: Guide
 
-    def asked(self) -> Asked:
-        return Asked(field="response_format.grammar", form=Form.GRAMMAR, value=self.grammar)
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(
+            field="response_format.grammar", form=Form.GRAMMAR, value=self.grammar
+        )
 
 
 class StructuralTagFormat(RequestBody):
@@ -97,9 +101,9 @@ class StructuralTagFormat(RequestBody):
     structures: ListOf[JsonObject] | None = None
     triggers: ListOf[Guide] | None = None
 
-    def asked(self) -> Asked:
+    def asked(self) -> ConstraintRequest:
         given = self.model_dump(exclude_none=True)
-        return Asked(field="response_format", form=Form.STRUCTURAL_TAG, value=given)
+        return ConstraintRequest(field="response_format", form=Form.STRUCTURAL_TAG, value=given)
 
 
 def _type_of(value: Any) -> str | None:
@@ -138,7 +142,7 @@ class StructuredOutputs(RequestBody):
     structural_tag: Json | None = None
     disable_fallback: bool | None = None
 
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[ConstraintRequest]:
         return given(
             ("structured_outputs.json", Form.SCHEMA, self.json_),
             ("structured_outputs.regex", Form.REGEX, self.regex),
@@ -172,10 +176,10 @@ class FormatBody(GuidedBody, NvExtBody):
         return self
 
     @property
-    def asked_format(self) -> Asked | None:
+    def asked_format(self) -> ConstraintRequest | None:
         return next(iter(self._asked()), None)
 
-    def _asked(self) -> list[Asked]:
+    def _asked(self) -> list[ConstraintRequest]:
         formatted = self.response_format and self.response_format.asked()
         return [
             *([formatted] if formatted else []),
@@ -188,7 +192,7 @@ class FormatBody(GuidedBody, NvExtBody):
             ),
         ]
 
-    def _guided(self) -> list[Asked]:
+    def _guided(self) -> list[ConstraintRequest]:
         """The body's own, and what only `nvext` says."""
         own = self.guided()
         said = [(one.form, one.value) for one in own]

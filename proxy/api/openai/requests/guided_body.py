@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from triton_openai.proxy.api.openai.requests.fields import ListOf, RequestBody
-from triton_openai.proxy.structured.asked import Asked, Form
+from triton_openai.proxy.structured.constraint_request import ConstraintRequest, Form
 
 Guide = Annotated[str, StringConstraints(min_length=1)]
 JsonObject = dict[str, Any]
@@ -27,7 +27,7 @@ class GuidedBody(RequestBody):
     guided_choice: Choices | None = None
     guided_grammar: Guide | None = None
 
-    def guided(self, path: str = "") -> list[Asked]:
+    def guided(self, path: str = "") -> list[ConstraintRequest]:
         """`path`: of this body, up to its fields' names."""
         return given(
             (f"{path}guided_json", Form.SCHEMA, self.guided_json),
@@ -37,9 +37,9 @@ class GuidedBody(RequestBody):
         )
 
 
-def given(*fields: tuple[str, Form, Any]) -> list[Asked]:
+def given(*fields: tuple[str, Form, Any]) -> list[ConstraintRequest]:
     return [
-        Asked(field=field, form=form, value=value)
+        ConstraintRequest(field=field, form=form, value=value)
         for field, form, value in fields
         if value is not None
     ]

@@ -1,7 +1,7 @@
-"""What callers ask for -> one Constraint with all facts that are needed of it later.
+"""A caller's request to constrain the answer, in any of the API's forms -> one Constraint.
 
-`constraint` and `tool_facts` do what a caller's text can make expensive: they run in a sandbox, see
-`examiner`.
+`constraint_of` and `unenforced_by_tool` do the work that a caller's text can make expensive, so
+`examiner` runs them in a sandbox.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CONTROL = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 class Form(Enum):
-    """What the value of an Asked is."""
+    """What the value of a ConstraintRequest is."""
 
     JSON_OBJECT = "nothing"
     SCHEMA = "a JSON Schema, or the text of one"
@@ -37,8 +37,8 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """`field`: the caller's path of it. is_strict: the answer must conform in all."""
+class ConstraintRequest:
+    """`field`: its path in the request body. is_strict: the answer must conform to all of it."""
 
     field: str
     form: Form
@@ -48,7 +48,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuideLimits:
-    """Bytes are of UTF-8. schemas: of each schema, and of the text of a structural tag."""
+    """Bytes are those of UTF-8. schemas: for each schema, and for the text of a structural tag."""
 
     schemas: SchemaLimits = field(default_factory=SchemaLimits)
     grammar_bytes: int = 256_000
@@ -56,61 +56,63 @@ class GuideLimits:
     choices: int = 1_024
     choices_bytes: int = 65_536
 
-    def check(self, asked: Asked) -> None:
-        """Of what has a size before it is read.
+    def check(self, request: ConstraintRequest) -> None:
+        """Checks sizes that can be measured without parsing the value.
 
         Raises:
             InvalidRequest: the value is larger than allowed.
         """
-        match asked.form:
+        match request.form:
             case Form.REGEX:
-                _check_count(asked.field, _size(asked.value), self.regex_bytes, "bytes")
+                _check_count(request.field, _size(request.value), self.regex_bytes, "bytes")
             case Form.GRAMMAR:
-                _check_count(asked.field, _size(asked.value), self.grammar_bytes, "bytes")
+                _check_count(request.field, _size(request.value), self.grammar_bytes, "bytes")
             case Form.CHOICE:
-                _check_count(asked.field, len(asked.value), self.choices, "choices")
-                size = sum(map(_size, asked.value))
-                _check_count(asked.field, size, self.choices_bytes, "bytes")
+                _check_count(request.field, len(request.value), self.choices, "choices")
+                size = sum(map(_size, request.value))
+                _check_count(request.field, size, self.choices_bytes, "bytes")
             case Form.JSON_OBJECT | Form.SCHEMA | Form.STRUCTURAL_TAG:
                 pass
             case _:
-                assert_never(asked.form)
+                assert_never(request.form)
 
 
-def constraint(asked: Asked, limits: GuideLimits) -> Constraint:
-    """What the engine is given.
+def constraint_of(request: ConstraintRequest, limits: GuideLimits) -> Constraint:
+    """The constraint for the engine, with the facts that later checks of the answer need.
 
     Raises:
         InvalidSchema: a schema is invalid, or exceeds `limits`.
         InvalidRequest: another value is malformed, or exceeds `limits`.
     """
-    limits.check(asked)
-    path, value = asked.field, asked.value
-    match asked.form:
+    limits.check(request)
+    path, value = request.field, request.value
+    match request.form:
         case Form.JSON_OBJECT:
             return Constraint(GuideKind.JSON_SCHEMA, ANY_OBJECT, path)
         case Form.SCHEMA:
-            return _of_schema(asked, limits.schemas)
+            return _of_schema(request, limits.schemas)
         case Form.REGEX:
             return _of_regex(value, path)
         case Form.CHOICE:
-            return _of_regex("|".join(map(_literally, value)), path)
+            return _of_regex("|".join(map(_pattern_of, value)), path)
         case Form.GRAMMAR:
             return Constraint(GuideKind.GRAMMAR, _ebnf(value, path), path)
         case Form.STRUCTURAL_TAG:
             return _of_tag(value, path, limits.schemas)
         case _:
-            assert_never(asked.form)
+            assert_never(request.form)
 
 
-def tool_facts(schemas: Sequence[tuple[str, Any]], limits: SchemaLimits) -> list[tuple[str, ...]]:
+def unenforced_by_tool(
+    schemas: Sequence[tuple[str, Any]], limits: SchemaLimits
+) -> list[tuple[str, ...]]:
     """Checks the schemas of tools.
 
     Args:
-        schemas: the caller's path of each, and the schema.
+        schemas: for each tool the path in the request body, and the schema.
 
     Returns:
-        The keywords of each that a grammar does not enforce.
+        For each schema, the keywords that a grammar does not enforce.
 
     Raises:
         InvalidSchema: one of them is invalid, or exceeds `limits`.
@@ -122,13 +124,13 @@ def tool_facts(schemas: Sequence[tuple[str, Any]], limits: SchemaLimits) -> list
     return found
 
 
-def _of_schema(asked: Asked, limits: SchemaLimits) -> Constraint:
-    schema = parsed(asked.value, asked.field)
+def _of_schema(request: ConstraintRequest, limits: SchemaLimits) -> Constraint:
+    schema = parsed(request.value, request.field)
     return Constraint(
         GuideKind.JSON_SCHEMA,
-        checked(schema, asked.field, limits),
-        asked.field,
-        asked.is_strict,
+        checked(schema, request.field, limits),
+        request.field,
+        request.is_strict,
         unenforced=unenforced(schema),
         unchecked=uncheckable(schema),
     )
@@ -141,7 +143,7 @@ def _of_tag(value: Any, path: str, limits: SchemaLimits) -> Constraint:
 
 
 def _of_regex(pattern: str, path: str) -> Constraint:
-    """xgrammar and the check of answers do not know the same expressions."""
+    """xgrammar and the check of answers know different dialects of regular expressions."""
     try:
         checks.compiled_regex(pattern)
     except ValueError as error:
@@ -149,8 +151,8 @@ def _of_regex(pattern: str, path: str) -> Constraint:
     return Constraint(GuideKind.REGEX, pattern, path)
 
 
-def _literally(text: str) -> str:
-    """A regular expression for this text alone, without a group."""
+def _pattern_of(text: str) -> str:
+    """A regular expression that matches this text only, and needs no group in an alternative."""
     escaped = _SPECIAL.sub(r"\\\g<0>", text)
     return "".join(_CONTROL.get(char, char) for char in escaped)
 
@@ -160,7 +162,7 @@ def _ebnf(text: str, path: str) -> str:
         return grammar_text.as_ebnf(text)
     except grammar_text.Untranslatable as error:
         raise InvalidRequest(
-            f"Invalid value for '{path}': this Lark grammar cannot be brought to EBNF: {error}",
+            f"Invalid value for '{path}': this Lark grammar cannot be translated to EBNF: {error}",
             code="invalid_parameter",
             param=path,
         ) from error
