@@ -19,6 +19,7 @@ from triton_openai.proxy.domain.errors import InvalidRequest
 from triton_openai.proxy.structured import checks, grammar_text, structural_tags
 from triton_openai.proxy.structured.keywords import uncheckable, unenforced
 from triton_openai.proxy.structured.schema import SchemaLimits, checked, parsed
+from triton_openai.proxy.structured.tag_formats import structural_tag
 
 ANY_OBJECT = '{"type": "object"}'
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")
@@ -137,7 +138,7 @@ def _of_schema(request: ConstraintRequest, limits: SchemaLimits) -> Constraint:
 
 
 def _of_tag(value: Any, path: str, limits: SchemaLimits) -> Constraint:
-    found = structural_tags.guide(structural_tags.checked(value, path, limits), path)
+    found = structural_tag(structural_tags.checked(value, path, limits), path)
     _check_count(path, _size(found.text), limits.size_bytes, "bytes")
     return found
 

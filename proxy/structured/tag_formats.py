@@ -51,7 +51,7 @@ def json_format(schema: Any) -> Format:
 
 
 def format_of(constraint: Constraint) -> Format:
-    """The constraint as a part of a structural tag; the inverse of `constraint_of`."""
+    """The constraint as a part of a structural tag; the inverse of `structural_tag`."""
     match constraint.kind:
         case GuideKind.JSON:
             return json_format({"type": ["object", "array"]})
@@ -68,7 +68,7 @@ def format_of(constraint: Constraint) -> Format:
             assert_never(constraint.kind)
 
 
-def constraint_of(content: Format, field: str) -> Constraint:
+def structural_tag(content: Format, field: str) -> Constraint:
     """A structural tag for the engine. `field`: the request field that caused it.
 
     Raises:

@@ -1,1 +1,1 @@
-"""The text that models write: reasoning and tool calls, read by parsers, enforced by guides."""
+"""The syntax of models' answers: parsers that read reasoning and calls, guides that enforce them."""

@@ -12,7 +12,7 @@ from triton_openai.proxy.domain.constraint import Constraint
 from triton_openai.proxy.domain.errors import InvalidRequest
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 from triton_openai.proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
-from triton_openai.proxy.syntax.special_tokens import Untranslatable, with_token_ids
+from triton_openai.proxy.syntax.special_tokens import InexpressibleTokens, with_token_ids
 from triton_openai.proxy.syntax.tools.call_guides import CallGuide, answer_or_calls, call_guide
 
 GUIDE_AT_MOST = 2_000_000  # characters
@@ -106,7 +106,7 @@ def _call_guide(order: GuideOrder) -> CallGuide | None:
         return None
     try:
         with_token_ids(guide.constraint, order.special_tokens)
-    except Untranslatable:
+    except InexpressibleTokens:
         return None
     return guide
 
@@ -114,7 +114,7 @@ def _call_guide(order: GuideOrder) -> CallGuide | None:
 def _with_token_ids(constraint: Constraint, order: GuideOrder) -> Constraint:
     try:
         return with_token_ids(constraint, order.special_tokens)
-    except Untranslatable as error:
+    except InexpressibleTokens as error:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': {error}, which no guide for this model can "
             "express.",

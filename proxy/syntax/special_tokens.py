@@ -12,7 +12,7 @@ from triton_openai.proxy.domain.constraint import Constraint
 from triton_openai.proxy.structured.tag_formats import (
     Format,
     const_string,
-    constraint_of,
+    structural_tag,
     sequence,
     tag,
 )
@@ -20,7 +20,7 @@ from triton_openai.proxy.structured.tag_formats import (
 _EMPTY = const_string("")
 
 
-class Untranslatable(ValueError):
+class InexpressibleTokens(ValueError):
     """The guide has a special token in a place where xgrammar takes text only."""
 
 
@@ -31,13 +31,13 @@ def with_token_ids(constraint: Constraint, special_tokens: Mapping[int, bytes]) 
         special_tokens: their texts by id.
 
     Raises:
-        Untranslatable: a trigger consists of a special token and further text.
+        InexpressibleTokens: a trigger consists of a special token and further text.
     """
     ids = {text.decode(): token for token, text in special_tokens.items() if text}
     if not ids or not _pattern(tuple(ids)).search(constraint.text):
         return constraint
     translated = _Tokens(ids).translated(json.loads(constraint.text)["format"])
-    return constraint_of(translated, constraint.field)
+    return structural_tag(translated, constraint.field)
 
 
 @lru_cache(maxsize=8)
@@ -104,7 +104,7 @@ class _Tokens:
             ids = [one[0]["token"] for one in triggers]
             return {"type": "token_triggered_tags", "trigger_tokens": ids, "tags": tags, **rest}
         if any(one["type"] == "token" for trigger in triggers for one in trigger):
-            raise Untranslatable(f"{given['triggers']} has text next to a special token")
+            raise InexpressibleTokens(f"{given['triggers']} has text next to a special token")
         return {**given, "tags": tags}
 
 

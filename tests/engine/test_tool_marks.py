@@ -13,7 +13,7 @@ from tests.fixtures.guide_info import CLOSING, walk
 from tests.fixtures.tool_calls import AUTO, REQUIRED, TOOLS, assert_conform, read
 from triton_openai.build_engines.tokenizer_tables import guide_info
 from triton_openai.proxy.domain.tools import ToolChoice
-from triton_openai.proxy.syntax.special_tokens import Untranslatable, with_token_ids
+from triton_openai.proxy.syntax.special_tokens import InexpressibleTokens, with_token_ids
 from triton_openai.proxy.syntax.tools.call_guides import call_guide
 
 WALKS = 12
@@ -83,7 +83,7 @@ def test_with_auto_a_special_token_begins_the_calls(family, tmp_path):
 
 def test_free_text_cannot_go_on_from_half_of_a_beginning():
     guide = call_guide("harmony", TOOLS, AUTO, in_parallel=True)
-    with pytest.raises(Untranslatable, match="special token"):
+    with pytest.raises(InexpressibleTokens, match="special token"):
         with_token_ids(guide.constraint, {5: b"<|channel|>"})
 
 

@@ -1,4 +1,4 @@
-"""gpt-oss: channel `analysis` is thought, `final` and preambles are text, calls pass untouched."""
+"""gpt-oss: the channel `analysis` is reasoning, `final` and preambles are text."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _BODY_MARKS = Delimiters([*_HEADS, *_ENDS])
 
 
 class HarmonyParser(ReasoningParser):
-    """Messages of a header and a body; a tool parser, if there is one, reads those with a
-    recipient."""
+    """Each message has a header and a body. Calls, whose header names a recipient, pass unchanged
+    to the tool parser if there is one.
+    """
 
     starts = ("<|channel|>analysis<|message|>",)
     ends = _ENDS
@@ -42,7 +43,7 @@ class HarmonyParser(ReasoningParser):
         head = "".join(parts)
         is_call = "to=" in head and bool(self._tool_starts)
         if mark != _MESSAGE:
-            # Cut off, or no message: only a call's header is worth something.
+            # Cut off, or not a message: of the headers only a call's is kept at the end.
             self._emit_text(head if mark or is_call else "")
             return
         self._reader.take(len(mark))

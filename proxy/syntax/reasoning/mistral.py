@@ -1,4 +1,4 @@
-"""Magistral: `[THINK]…[/THINK]`, special tokens both."""
+"""Magistral: `[THINK]…[/THINK]`, which are special tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning
 
 
 class MistralParser(TaggedReasoning):
-    """The tags count wherever they stand."""
+    """The tags count anywhere in the text."""
 
     starts = ("[THINK]",)
     ends = ("[/THINK]",)

@@ -11,7 +11,7 @@ from triton_openai.proxy.domain.constraint import Constraint
 from triton_openai.proxy.structured.tag_formats import (
     Format,
     const_string,
-    constraint_of,
+    structural_tag,
     format_of,
     optional,
     regex,
@@ -36,7 +36,7 @@ class ReasoningSyntax:
         if not self.before_answer:
             return constraint
         both = sequence(const_string(self.before_answer), format_of(constraint))
-        return constraint_of(both, constraint.field)
+        return structural_tag(both, constraint.field)
 
     def in_reasoning(self, constraint: Constraint) -> Constraint:
         """The rest of a reasoning that the prompt has begun, then what the constraint allows."""
@@ -49,4 +49,4 @@ class ReasoningSyntax:
 
     @staticmethod
     def _after(opening: Format, constraint: Constraint) -> Constraint:
-        return constraint_of(sequence(opening, format_of(constraint)), constraint.field)
+        return structural_tag(sequence(opening, format_of(constraint)), constraint.field)

@@ -13,7 +13,7 @@ from triton_openai.proxy.domain.constraint import Constraint
 from triton_openai.proxy.domain.errors import InvalidRequest
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 from triton_openai.proxy.structured.constraint_errors import TOOLS_FIELD
-from triton_openai.proxy.structured.tag_formats import constraint_of, either, format_of
+from triton_openai.proxy.structured.tag_formats import structural_tag, either, format_of
 from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
 from triton_openai.proxy.syntax.tools.families import family
 from triton_openai.proxy.syntax.tools.json_list import OBJECT_LIST
@@ -53,11 +53,11 @@ def call_guide(
     if is_required:
         syntax, reader = (OBJECT_LIST, FALLBACK_FAMILY) if own is None else (own, str(family_name))
         calls = syntax.calls_only(schemas, in_parallel=in_parallel)
-        return CallGuide(constraint=constraint_of(calls, TOOLS_FIELD), family=reader)
+        return CallGuide(constraint=structural_tag(calls, TOOLS_FIELD), family=reader)
     if own is None or not own.is_clear:
         return None
     text = own.calls_in_text(schemas, in_parallel=in_parallel)
-    return CallGuide(constraint=constraint_of(text, TOOLS_FIELD), family=str(family_name))
+    return CallGuide(constraint=structural_tag(text, TOOLS_FIELD), family=str(family_name))
 
 
 def answer_or_calls(
@@ -79,7 +79,7 @@ def answer_or_calls(
         )
     calls = own.calls_only(schemas, in_parallel=in_parallel)
     both = either(format_of(constraint), calls)
-    return CallGuide(constraint=constraint_of(both, constraint.field), family=str(family_name))
+    return CallGuide(constraint=structural_tag(both, constraint.field), family=str(family_name))
 
 
 def argument_schemas(tools: Sequence[Tool]) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A tool-call parser's events: text, and the one call that is being written."""
+"""The events of a tool-call parser: text, and the call that the model is writing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Tools = Mapping[str, Mapping[str, Any]]
 
 
 class CallWriter(PushParser[ToolEvent]):
-    """A call is promised (ToolCallStarted) when it is clear that it is one.
+    """A call starts (ToolCallStarted) as soon as it is certain to be one; `calls` counts those.
 
-    What was taken before that can be given back as text. `calls` counts the promised ones.
+    Until then the text taken for it can still be emitted as text.
     """
 
     def __init__(self, tools: Tools | None, new_id: NewId, *, only_known: bool) -> None:
@@ -43,7 +43,7 @@ class CallWriter(PushParser[ToolEvent]):
 
     @property
     def is_open(self) -> bool:
-        """Whether a call's arguments are being written."""
+        """Whether the model is writing the arguments of a call."""
         return self._is_open
 
     @property
@@ -52,10 +52,10 @@ class CallWriter(PushParser[ToolEvent]):
         return bool(self._name) and is_known
 
     def _start_call(self) -> None:
-        """The call to `_name` starts, if it has not yet.
+        """Starts the call to `_name`, if it has not started yet.
 
         Raises:
-            Broken: there is no name, or none that may be called so.
+            Broken: there is no name, or no tool that has it.
         """
         if self._has_started:
             return
@@ -77,12 +77,12 @@ class CallWriter(PushParser[ToolEvent]):
         )
 
     def _arguments_done(self) -> None:
-        """The arguments are complete. What is taken from here on is not lost if it breaks."""
+        """The arguments are complete. Text taken from here on is emitted if the call breaks."""
         self._is_open = False
         self._reader.record()
 
     def _begin_argument(self, key: str) -> None:
-        """Begins an argument, for families that do not write JSON; its value is next."""
+        """Begins an argument, for families that do not write JSON; its value comes next."""
         self._start_call()
         self._reader.recorded()
         opening = ", " if self._argument_count else "{"
@@ -90,7 +90,7 @@ class CallWriter(PushParser[ToolEvent]):
         self._argument_count += 1
 
     def _argument_done(self) -> None:
-        """The value is complete: what is taken from here on is not lost if it breaks."""
+        """The value is complete. Text taken from here on is emitted if the call breaks."""
         self._reader.record()
 
     def _close_arguments(self) -> None:
@@ -99,7 +99,7 @@ class CallWriter(PushParser[ToolEvent]):
         self._arguments_done()
 
     def _emit_text(self, text: str) -> None:
-        """Text for the client; blank text waits until a call follows it or more text does."""
+        """Emits text for the client; blank text waits until a call or more text follows it."""
         if self._blank is not None:
             self._blank.append(text)
             if not text or text.isspace():

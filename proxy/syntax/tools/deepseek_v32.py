@@ -14,7 +14,7 @@ _WORD = re.compile(r"\w*")
 
 
 class DeepSeekV32Parser(MarkupCalls):
-    """The parameter itself says whether it is a string; else it is JSON."""
+    """Each parameter says whether it is a string; if not, it is JSON."""
 
     sections = (
         ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),

@@ -41,7 +41,7 @@ class Gemma4Parser(SectionCalls):
 
 
 class _GemmaLiteral(Literal):
-    """Strings hold no escapes: they end at their token."""
+    """Strings have no escapes, and end at their token."""
 
     def _key(self, char: str) -> Steps[None]:
         if char == "<":

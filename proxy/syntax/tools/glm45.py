@@ -23,7 +23,7 @@ class Glm45Parser(MarkupCalls):
     )
 
     def _gap(self) -> Steps[None]:
-        """A model may write `\\n` for a line break."""
+        """Some models write the two characters `\\n` for a line break."""
         yield from super()._gap()
         while (yield from self._reader.accept("\\n")):
             yield from super()._gap()

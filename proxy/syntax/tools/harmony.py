@@ -1,6 +1,6 @@
 """gpt-oss: messages in channels, calls as `<|channel|>commentary to=functions.f …<|message|>{…}`.
 
-The reasoning parser takes the analysis channel out before; here `final` and a preamble are text.
+The reasoning parser has taken the channel `analysis` out; here `final` and preambles are text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class HarmonyParser(ToolParser):
                 yield from self._section(mark)
 
     def _first(self, start: str) -> Steps[bool]:
-        """A header, and the arguments if it names a function; text behind it is not ours."""
+        """A header, and the arguments if it names a function; any other message is text."""
         yield from self._reader.accept(start)
         head: list[str] = []
         mark = yield from self._reader.until(_HEAD_MARKS, head.append, leaves_partial=True)
@@ -50,14 +50,14 @@ class HarmonyParser(ToolParser):
         yield from self._reader.accept(_MESSAGE)
         if found:
             self._name = found[1].removeprefix("functions.")
-            self._reader.record()  # the header is no text, even where no arguments follow
+            self._reader.record()  # the header is never text, even if no arguments follow
             yield from self._reader.space()
             yield from self._json_arguments(*_ENDS)
             yield from self._call_end()
         return False
 
     def _cut_off(self) -> None:
-        """The token that ends a call ends the answer, too: no arguments follow its header."""
+        """A call without arguments may end with its header: the token that ends it has no text."""
         if self._has_ended and self._may_start and not self._has_started:
             self._close_arguments()
         super()._cut_off()

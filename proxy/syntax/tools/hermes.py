@@ -8,7 +8,7 @@ from triton_openai.proxy.syntax.tools.family import ToolFamily
 
 
 class HermesParser(CallObjects):
-    """One object between the tags; a list or several objects are taken too."""
+    """One object between the tags; a list or several objects are accepted, too."""
 
     sections = (("<tool_call>", "</tool_call>"),)
 

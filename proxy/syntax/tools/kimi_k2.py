@@ -28,9 +28,9 @@ _ARGUMENTS_BEGIN = "<|tool_call_argument_begin|>"
 
 
 class KimiK2Parser(SectionCalls):
-    """The model's own id goes to the client as it is: the model counts over the conversation.
-
-    An id that the model repeats in one answer is replaced: results name their calls by it.
+    """The model's own id goes to the client unchanged, since the model counts its calls over the
+    whole conversation. An id that it repeats within one answer is replaced: results refer to their
+    calls by id.
     """
 
     sections = (
@@ -46,7 +46,7 @@ class KimiK2Parser(SectionCalls):
     ) -> None:
         super().__init__(tools, new_id, only_known=only_known)
         self._used_ids: set[str] = set()
-        self._spare_index = 0  # only grows, so that many repeated ids cost no more each
+        self._spare_index = 0  # only grows, so that each of many repeated ids costs the same
 
     def _id(self, index: int) -> str:
         found = self._own_id or super()._id(index)
@@ -72,7 +72,7 @@ class KimiK2Parser(SectionCalls):
         yield from self._end(_CALL_END)
 
     def _meant(self, name: str) -> str:
-        """A number alone is the call's: it says which tool only where there is one."""
+        """The tool that the model means. A number alone is the call's, and means the only tool."""
         return next(iter(self._tools)) if name.isdigit() and len(self._tools) == 1 else name
 
 

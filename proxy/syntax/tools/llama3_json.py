@@ -1,4 +1,4 @@
-"""Llama 3: `<|python_tag|>{"name": …, "parameters": {…}}`, the tag left out as often as not."""
+"""Llama 3: `<|python_tag|>{"name": …, "parameters": {…}}`, which models often write without the tag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Llama 4: `[f(city="Paris")]`, at times between `<|python_start|>` and `<|python_end|>`."""
+"""Llama 4: `[f(city="Paris")]`, sometimes between `<|python_start|>` and `<|python_end|>`."""
 
 from __future__ import annotations
 

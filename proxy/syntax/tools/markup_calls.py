@@ -1,4 +1,4 @@
-"""Families that write a call like XML: a name, then keys and values of bare text."""
+"""The base of families that write a call like XML: a name, then keys with values as bare text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEY = re.compile(r"[^<>\"\n]*")
 class Markup:
     """The marks of a call: name `name_end` (key_begin key key_end value value_end)* `end`.
 
-    `value_stops` begin what follows a value whose end is missing.
+    value_stops: marks that end a value whose own end is missing.
     """
 
     name_end: str
@@ -33,7 +33,7 @@ class Markup:
     value_end: str
     value_stops: tuple[str, ...] = ()
     end: str
-    # The syntax sets each value on lines of its own.
+    # Whether the syntax puts each value on lines of its own.
     has_lines: bool = False
 
     @property
@@ -49,7 +49,9 @@ class Markup:
 
 
 class MarkupCalls(SectionCalls):
-    """Strings stream; other values wait until they are whole, and are typed by the schema."""
+    """Strings stream; other values wait until they are complete, and get their type from the
+    tool's schema.
+    """
 
     markup: ClassVar[Markup]
     _marks: ClassVar[Delimiters]
@@ -62,7 +64,7 @@ class MarkupCalls(SectionCalls):
         only_known: bool = False,
     ) -> None:
         super().__init__(tools, new_id, only_known=only_known)
-        # By tool and key. A schema may be large, and a model may write a key many times.
+        # By tool and key: a schema may be large, and a model may write a key many times.
         self._known_types: dict[tuple[str, str], frozenset[str]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -87,7 +89,7 @@ class MarkupCalls(SectionCalls):
         yield from self._reader.space()
 
     def _ends(self) -> Steps[bool]:
-        """Whether the call ends here; the section's end will do, and stays."""
+        """Whether the call ends here. The section's end also ends it, and is not taken."""
         if (yield from self._reader.accept(self.markup.end)):
             return True
         for _, end in self.sections:

@@ -9,7 +9,7 @@ from triton_openai.proxy.syntax.tools.markup_calls import Markup, MarkupCalls
 
 
 class Qwen3CoderParser(MarkupCalls):
-    """Each call in a `<tool_call>` of its own, which the model forgets at times."""
+    """Each call in a `<tool_call>` of its own, which the model sometimes forgets."""
 
     sections = (("<tool_call>", "</tool_call>"),)
     call_begin = "<function="

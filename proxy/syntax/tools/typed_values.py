@@ -1,4 +1,4 @@
-"""Values that XML-like families write as bare text, typed by the tool's JSON Schema."""
+"""Types for the values that XML-like families write as bare text, from the tool's JSON Schema."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _PYTHON_TYPES = {
     **{"str": "string", "int": "integer", "float": "number", "bool": "boolean"},
     **{"dict": "object", "list": "array", "tuple": "array"},
 }
-_SPOKEN = {"true": "true", "false": "false", "null": "null", "none": "null"}
+_NAMED_VALUES = {"true": "true", "false": "false", "null": "null", "none": "null"}
 _MAX_DEPTH = 8
 
 
 def types_of(schema: Any, root: Any = None) -> frozenset[str]:
-    """The JSON types that a schema allows; all of them where it does not say.
+    """The JSON types that a schema allows; all types if it does not restrict them.
 
-    root: what its references lead into.
+    root: the schema that its references point into.
     """
     return _Types(root).of(schema)
 
 
 def typed(text: str, types: frozenset[str]) -> str:
-    """JSON of a value written as text: of an allowed type if it can be, else a string."""
+    """The JSON of a value that was written as text: of an allowed type if possible, else a string."""
     bare = text.strip()
-    found = _SPOKEN.get(bare.lower()) or literal_in(bare)
+    found = _NAMED_VALUES.get(bare.lower()) or literal_in(bare)
     if found is None or types == {"string"}:
         return f'"{escaped(text)}"'
     if "string" in types and _type_of_json(found) not in types:
@@ -37,7 +37,7 @@ def typed(text: str, types: frozenset[str]) -> str:
 
 
 class _Types:
-    """Follows each reference once."""
+    """Resolves each reference once."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -61,7 +61,7 @@ class _Types:
 
     def _of_reference(self, reference: str, depth: int) -> frozenset[str]:
         if reference not in self._referred:
-            self._referred[reference] = _ALL  # while it is followed
+            self._referred[reference] = _ALL  # until it is resolved: it may lead to itself
             self._referred[reference] = self.of(resolved(self._root, reference), depth)
         return self._referred[reference]
 

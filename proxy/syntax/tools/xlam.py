@@ -1,4 +1,4 @@
-"""xLAM: a bare list `[{"name": …, "arguments": {…}}]`, at times fenced or after a tag."""
+"""xLAM: a bare list `[{"name": …, "arguments": {…}}]`, sometimes fenced or after a tag."""
 
 from __future__ import annotations
 
