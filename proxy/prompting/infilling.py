@@ -1,4 +1,4 @@
-"""Filling in the middle: a prefix and a suffix -> the prompt that a model was trained on for it."""
+"""Filling in the middle: prefix and suffix -> the prompt that the models are trained on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from triton_openai.proxy.domain.request import TextPrompt
 
 
 def text_of(prompt: TextPrompt, card: ModelCard) -> str:
-    """Prefix, suffix, then the answer: the order that all families with such tokens know.
+    """The prompt: prefix, suffix, then the answer. All model families support this order.
 
     Raises:
         InvalidRequest: there is a suffix, and the model has no tokens for it.

@@ -18,7 +18,7 @@ from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.errors import InvalidRequest, in_short
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.structured.unfolding import unfolding
+from triton_openai.proxy.structured.references import unfolding
 
 VIOLATIONS_AT_MOST = 3  # in one message, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)

@@ -1,4 +1,7 @@
-"""Whether no value can be of two branches of a `oneOf`, as far as that is easy to see."""
+"""Whether the branches of a `oneOf` exclude each other, as far as that is easy to see.
+
+If they do, a grammar may treat the `oneOf` like an `anyOf`. Called by `keywords`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ from typing import Any
 
 from triton_openai.proxy.structured.schema_tree import Schema, followed
 
-PAIRS_AT_MOST = 64  # branches that are compared one by one; more need one fact that parts them all
+PAIRS_AT_MOST = 64  # branches that are compared in pairs; more need one fact that separates all
 
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """values: those that it lists. types: with `integer` for `number`; empty where it has none."""
+    """values: those that it lists, None if it lists none. types: empty if it names none; with
+    `number` also `integer`.
+    """
 
     schema: Schema
     values: frozenset[Hashable] | None
@@ -25,8 +30,8 @@ class _Branch:
         return self.types == {"object"}
 
     @property
-    def needed(self) -> dict[str, Any]:
-        """The properties that it always has, if their schemas are objects."""
+    def required(self) -> dict[str, Any]:
+        """The schemas of its required properties, where they are objects."""
         properties = self.schema.get("properties", {})
         return {
             name: properties[name]
@@ -36,25 +41,25 @@ class _Branch:
 
 
 def are_disjoint(branches: Sequence[Any], root: Schema) -> bool:
-    return _are_apart([_branch(followed(branch, root)) for branch in branches])
+    return _all_exclude_each_other([_branch(followed(branch, root)) for branch in branches])
 
 
-def _are_apart(branches: Sequence[_Branch]) -> bool:
+def _all_exclude_each_other(branches: Sequence[_Branch]) -> bool:
     if len(branches) <= PAIRS_AT_MOST:
-        return all(_is_apart(one, other) for one, other in combinations(branches, 2))
+        return all(_exclude_each_other(one, other) for one, other in combinations(branches, 2))
     return _share_no_value(branches) or _share_no_type(branches) or _has_discriminator(branches)
 
 
-def _is_apart(one: _Branch, other: _Branch) -> bool:
+def _exclude_each_other(one: _Branch, other: _Branch) -> bool:
     if one.values is not None and other.values is not None:
         return one.values.isdisjoint(other.values)
     if one.types and other.types and not one.types & other.types:
         return True
     if not (one.is_object and other.is_object):
         return False
-    ours, theirs = one.needed, other.needed
+    ours, theirs = one.required, other.required
     return any(
-        _is_apart(_branch(schema), _branch(theirs[name]))
+        _exclude_each_other(_branch(schema), _branch(theirs[name]))
         for name, schema in ours.items()
         if name in theirs
     )
@@ -79,12 +84,12 @@ def _share_no_type(branches: Sequence[_Branch]) -> bool:
 
 
 def _has_discriminator(branches: Sequence[_Branch]) -> bool:
-    """Whether one property that all of them need is of disjoint schemas."""
+    """Whether they all require one property, with disjoint schemas for it."""
     if not all(branch.is_object for branch in branches):
         return False
-    needed = [branch.needed for branch in branches]
-    shared = set(needed[0]).intersection(*needed[1:])
-    return any(_are_apart([_branch(one[name]) for one in needed]) for name in shared)
+    required = [branch.required for branch in branches]
+    shared = set(required[0]).intersection(*required[1:])
+    return any(_all_exclude_each_other([_branch(one[name]) for one in required]) for name in shared)
 
 
 def _branch(schema: Schema) -> _Branch:
@@ -97,7 +102,7 @@ def _branch(schema: Schema) -> _Branch:
 
 
 def _key(value: Any) -> Hashable:
-    """Equal for equal JSON values: `1` and `1.0` are, `1` and `true` are not."""
+    """Equal keys for equal JSON values: for `1` and `1.0`, but not for `1` and `true`."""
     if isinstance(value, list):
         return ("array", *map(_key, value))
     if isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""The syntax of models' answers: parsers that read reasoning and calls, guides that enforce them."""
+"""The syntax of answers: parsers read reasoning and tool calls, guides enforce them."""

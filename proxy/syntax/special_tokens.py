@@ -12,8 +12,8 @@ from triton_openai.proxy.domain.constraint import Constraint
 from triton_openai.proxy.structured.tag_formats import (
     Format,
     const_string,
-    structural_tag,
     sequence,
+    structural_tag,
     tag,
 )
 

@@ -11,11 +11,11 @@ from triton_openai.proxy.domain.constraint import Constraint
 from triton_openai.proxy.structured.tag_formats import (
     Format,
     const_string,
-    structural_tag,
     format_of,
     optional,
     regex,
     sequence,
+    structural_tag,
     tag,
 )
 

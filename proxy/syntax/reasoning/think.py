@@ -7,7 +7,7 @@ from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning
 
 
 class ThinkParser(TaggedReasoning):
-    """Only at the start: a `<think>` in the answer is text. Kimi-VL writes triangles as brackets."""
+    """Only at the start: a `<think>` in the answer is text. Kimi-VL has triangles as brackets."""
 
     starts = ("<think>", "◁think▷")
     ends = ("</think>", "◁/think▷")

@@ -10,8 +10,8 @@ from triton_openai.proxy.syntax.parsing.reader import Steps
 from triton_openai.proxy.syntax.tools.parser import ToolParser
 
 _BLANKS = re.compile(r"\s+(?=\s)")
-# Text before a bracket that belongs to something else: to code, to a quotation, or to JSON, where it
-# follows a bracket, a comma behind a value, or the colon behind a key. A new line ends all of them.
+# Text before a bracket that belongs to something else: to code, to a quotation, or to JSON, where
+# it follows a bracket, a comma behind a value, or the colon behind a key. A new line ends all.
 _INSIDE = re.compile(
     r"""(?:[A-Za-z0-9_"'`)\]\\]|(?:[(\[{=]|["'}\]0-9][^\S\n]?,|["'][^\S\n]?:)[^\S\n]?)\Z"""
 )

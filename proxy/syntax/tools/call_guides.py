@@ -13,7 +13,7 @@ from triton_openai.proxy.domain.constraint import Constraint
 from triton_openai.proxy.domain.errors import InvalidRequest
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 from triton_openai.proxy.structured.constraint_errors import TOOLS_FIELD
-from triton_openai.proxy.structured.tag_formats import structural_tag, either, format_of
+from triton_openai.proxy.structured.tag_formats import either, format_of, structural_tag
 from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
 from triton_openai.proxy.syntax.tools.families import family
 from triton_openai.proxy.syntax.tools.json_list import OBJECT_LIST

@@ -1,4 +1,4 @@
-"""Llama 3: `<|python_tag|>{"name": …, "parameters": {…}}`, which models often write without the tag."""
+"""Llama 3: `<|python_tag|>{"name": …, "parameters": {…}}`, often without the tag."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def types_of(schema: Any, root: Any = None) -> frozenset[str]:
 
 
 def typed(text: str, types: frozenset[str]) -> str:
-    """The JSON of a value that was written as text: of an allowed type if possible, else a string."""
+    """The JSON of a value written as text: of an allowed type if possible, else a string."""
     bare = text.strip()
     found = _NAMED_VALUES.get(bare.lower()) or literal_in(bare)
     if found is None or types == {"string"}:

@@ -10,8 +10,8 @@ from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel
 
 from triton_openai.proxy.domain.errors import InvalidSchema
+from triton_openai.proxy.structured.references import unfolding
 from triton_openai.proxy.structured.schema import SchemaLimits, checked
-from triton_openai.proxy.structured.unfolding import unfolding
 
 LIMITS = SchemaLimits()
 

@@ -1,4 +1,7 @@
-"""How large a schema is with its references followed, which is what checking a value may cost."""
+"""The references within a schema, and its size with all of them followed.
+
+The size bounds the cost of checking a value. Called by `schema` and `checks`.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ _ANCHORS = ("$anchor", "$dynamicAnchor")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfolding:
-    """size: in schemas, each as often as it is referred to; recursion counts once."""
+    """size: the number of schemas, each as often as it is referred to; a recursion counts once."""
 
     size: int
     is_recursive: bool
 
 
 class References:
-    """Where the references of a schema lead."""
+    """Resolves the references of a schema."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -37,7 +40,7 @@ class References:
         }
 
     def targets(self, schema: Schema) -> list[Any]:
-        """None for one that leads out of the schema."""
+        """What each of its references leads to; None for one that leads out of the root schema."""
         return [self._target(schema[name]) for name in REFERENCES if name in schema]
 
     def _target(self, reference: Any) -> Any:
@@ -47,7 +50,7 @@ class References:
 
 
 def unfolding(root: Schema) -> Unfolding:
-    """Without recursion in Python: a chain of references may be long."""
+    """The unfolded size. Not recursive in Python, since a chain of references may be long."""
     references = References(root)
     sizes: dict[int, int] = {}
     is_recursive = False
