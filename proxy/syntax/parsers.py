@@ -1,6 +1,6 @@
 """The parsers that a model's answers go through, and the parser for one answer.
 
-Called by `generation`, and by all that needs to know a model's syntax.
+Called by `generation`, and wherever a model's syntax matters: policy, prompting, the model list.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class CallObjects(ToolParser):
         waiting = yield from self._entries()
         if not self._has_started:
             self._call_with("".join(waiting) or "{}")
-        self._arguments_done()
+        self._end_call()
 
     def _entries(self, *, is_inner: bool = False) -> Steps[list[str]]:
         """Reads to the end of the object. Returns the arguments that came before the name."""
@@ -123,7 +123,7 @@ class CallObjects(ToolParser):
         elif self._name and not self._has_started:
             self._call_with("")
             yield from Literal(self._reader, self._emit_arguments).read()
-            self._arguments_done()
+            self._end_call()
         else:
             yield from Literal(self._reader, parts.append).read()
         return parts

@@ -76,7 +76,7 @@ class CallWriter(PushParser[ToolEvent]):
             index, lambda text: ToolCallArguments(index=index, fragment=text), fragment
         )
 
-    def _arguments_done(self) -> None:
+    def _end_call(self) -> None:
         """The arguments are complete. Text taken from here on is emitted if the call breaks."""
         self._is_open = False
         self._reader.record()
@@ -89,14 +89,14 @@ class CallWriter(PushParser[ToolEvent]):
         self._emit_arguments(f"{opening}{json.dumps(key, ensure_ascii=False)}: ")
         self._argument_count += 1
 
-    def _argument_done(self) -> None:
+    def _end_argument(self) -> None:
         """The value is complete. Text taken from here on is emitted if the call breaks."""
         self._reader.record()
 
     def _close_arguments(self) -> None:
         self._start_call()
         self._emit_arguments("}" if self._argument_count else "{}")
-        self._arguments_done()
+        self._end_call()
 
     def _emit_text(self, text: str) -> None:
         """Emits text for the client; blank text waits until a call or more text follows it."""

@@ -36,7 +36,7 @@ class Gemma4Parser(SectionCalls):
             raise Broken
         self._start_call()
         yield from _GemmaLiteral(self._reader, self._emit_arguments).read()
-        self._arguments_done()
+        self._end_call()
         yield from self._end("<tool_call|>")
 
 

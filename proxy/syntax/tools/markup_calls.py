@@ -80,7 +80,7 @@ class MarkupCalls(SectionCalls):
         while not (yield from self._ends()):
             key = yield from self._key()
             yield from self._value(key, self._types(key))
-            self._argument_done()
+            self._end_argument()
             yield from self._gap()
         self._close_arguments()
 

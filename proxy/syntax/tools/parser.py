@@ -153,7 +153,7 @@ class ToolParser(CallWriter):
         if char == "{":
             self._start_call()
             yield from Literal(self._reader, self._emit_arguments).read()
-            self._arguments_done()
+            self._end_call()
             return
         for end in ends:
             if (yield from self._reader.look(len(end))) == end:

@@ -64,7 +64,7 @@ class PythonicParser(BareCalls):
         self._begin_argument(key)
         yield from self._reader.space()
         yield from Literal(self._reader, self._emit_arguments).read()
-        self._argument_done()
+        self._end_argument()
 
     def _comma(self) -> Steps[None]:
         yield from self._reader.space()
