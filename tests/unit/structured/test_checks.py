@@ -25,15 +25,15 @@ WITHOUT = replace(CARD, capabilities=CARD.capabilities - {"constraint"})
 
 
 def schema(value: object, *, is_strict: bool = False) -> Constraint:
-    asked = ConstraintRequest(
+    request = ConstraintRequest(
         field="guided_json", form=Form.SCHEMA, value=value, is_strict=is_strict
     )
-    return constraint_of(asked, GuideLimits())
+    return constraint_of(request, GuideLimits())
 
 
 def regex(pattern: str) -> Constraint:
-    asked = ConstraintRequest(field="guided_regex", form=Form.REGEX, value=pattern)
-    return constraint_of(asked, GuideLimits())
+    request = ConstraintRequest(field="guided_regex", form=Form.REGEX, value=pattern)
+    return constraint_of(request, GuideLimits())
 
 
 def wrong(wanted: Constraint, text: str) -> str | None:
@@ -41,7 +41,7 @@ def wrong(wanted: Constraint, text: str) -> str | None:
     return check.violation(Answer(text=text, reason=FinishReason.STOP))
 
 
-def test_each_violation_is_told_with_its_path():
+def test_each_violation_has_its_path():
     inner = {"type": "object", "properties": {"n": {"maximum": 3}}, "required": ["n"]}
     wanted = schema({"type": "object", "properties": {"list": {"items": inner}}})
     said = wrong(wanted, '{"list": [{"n": 1}, {"n": 5}, {}]}')
@@ -51,7 +51,7 @@ def test_each_violation_is_told_with_its_path():
 
 
 @pytest.mark.parametrize("text", ["", "```json\n1\n```", "1 2", "NaN", "[1,]"])
-def test_what_is_no_json_does_not_conform(text):
+def test_invalid_json_does_not_conform(text):
     assert wrong(schema({}), text).startswith("it is not JSON")
 
 
@@ -67,7 +67,7 @@ def test_a_regular_expression_that_cannot_be_checked_is_the_callers_mistake():
     assert caught.value.param == "guided_regex"
 
 
-def test_calls_in_place_of_text_and_an_answer_that_was_cut_are_not_to_blame():
+def test_calls_instead_of_text_and_incomplete_answers_are_not_checked():
     check = check_of(schema({"type": "null"}), WITHOUT)
     call = ToolCall(id="c", name="f", arguments="{}")
     assert check.violation(Answer(text=" ", reason=FinishReason.TOOL_CALLS, calls=(call,))) is None
@@ -75,7 +75,7 @@ def test_calls_in_place_of_text_and_an_answer_that_was_cut_are_not_to_blame():
 
 
 def test_a_recursive_schema_and_a_deep_answer_cost_little():
-    """Telling each way in which it is wrong would take 2 ** 60 of them."""
+    """A list of all violations would have 2 ** 60 entries."""
     array = {"type": "array", "items": {"$ref": "#"}}
     wanted = schema({"anyOf": [array, {**array, "maxItems": 1}]})
     start = time.process_time()
@@ -83,7 +83,7 @@ def test_a_recursive_schema_and_a_deep_answer_cost_little():
     assert time.process_time() - start < 1
 
 
-def test_who_holds_the_answer_to_what():
+def test_what_the_engine_and_the_check_enforce():
     unique = {"type": "array", "uniqueItems": True}
     for wanted, is_guided, is_checked, names in [
         (schema({"type": "null"}, is_strict=True), True, False, ()),

@@ -1,4 +1,4 @@
-"""Refusals of a guide, as the caller is told of them."""
+"""Errors about a guide, as the caller receives them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def refused(constraint: Constraint | None, param: str, code: str = "invalid_para
     return caught.value
 
 
-def test_a_refused_expression_is_the_callers_field():
+def test_an_error_about_an_expression_names_the_callers_field():
     error = refused(REGEX, "guided_decoding_guide")
     assert (error.param, error.code) == ("regex", "invalid_parameter")
 
 
 @pytest.mark.parametrize(("constraint", "field"), [(SCHEMA, "guided_json"), (None, "tools")])
-def test_a_refused_schema_is_no_schema_that_can_be_used(constraint, field):
+def test_an_error_about_a_schema_is_an_invalid_schema(constraint, field):
     with pytest.raises(InvalidSchema) as caught, map_constraint_errors(constraint):
         raise InvalidRequest("no", code="invalid_parameter", param="guided_decoding_guide")
     assert (caught.value.param, caught.value.code) == (field, "invalid_schema")
 
 
-def test_a_model_that_cannot_be_guided_is_another_matter():
+def test_a_model_without_guides_is_not_an_invalid_schema():
     error = refused(SCHEMA, "constraint", "unsupported_parameter")
     assert (error.param, error.code) == ("guided_json", "unsupported_parameter")
 
 
-def test_what_has_nothing_to_do_with_it_passes():
+def test_other_errors_pass_unchanged():
     assert refused(SCHEMA, "max_tokens").param == "max_tokens"

@@ -1,4 +1,4 @@
-"""What a caller's texts cost to examine grows with their size, and not with its square."""
+"""The cost of examining a caller's texts grows with their size, not with its square."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STRING = {"type": "string"}
 
 
 def examined(form: Form, value: object) -> None:
-    """Refusing it is fine, and must not take long either."""
+    """A refusal is fine, and must be fast as well."""
     with suppress(InvalidRequest, InvalidSchema):
         constraint_of(ConstraintRequest(field="f", form=form, value=value), LIMITS)
 
@@ -89,12 +89,12 @@ def check_growth(cost_of: Callable[[int], float]) -> None:
 
 
 @pytest.mark.parametrize("kind", GRAMMARS)
-def test_a_grammar_costs_as_much_as_it_is_long(kind):
+def test_the_cost_of_a_grammar_is_linear_in_its_length(kind):
     check_growth(lambda n: spent(lambda: examined(Form.GRAMMAR, GRAMMARS[kind](n))))
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_a_schema_costs_as_much_as_it_is_long(kind):
+def test_the_cost_of_a_schema_is_linear_in_its_length(kind):
     def cost(n: int) -> float:
         schema = SCHEMAS[kind](n)
         return spent(lambda: examined(Form.SCHEMA, schema))

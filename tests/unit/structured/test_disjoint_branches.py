@@ -1,4 +1,4 @@
-"""disjoint: whether no value can be of two branches of a `oneOf`."""
+"""disjoint_branches: whether the branches of a `oneOf` exclude each other."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def test_branches_that_list_values_are_disjoint_if_they_share_none(lists):
           for i in range(MANY)], True),
     ],
 )  # fmt: skip
-def test_many_branches_need_one_fact_that_parts_them_all(branches, expected):
+def test_many_branches_need_one_fact_that_separates_all(branches, expected):
     assert are_disjoint(branches, {}) is expected

@@ -50,7 +50,7 @@ def test_a_parser_of_an_installed_package_is_found(package):
 
 
 def test_a_family_of_an_installed_package_brings_its_guide(package):
-    """A parser alone has none: calls that must be made come as a list of JSON objects."""
+    """A parser alone has no guide: required calls are written as a list of JSON objects."""
     given = [Tool(name="f", is_strict=True)]
     required = ToolChoice(mode=ToolMode.REQUIRED)
     own = call_guide("guided", given, required, in_parallel=False)
@@ -61,7 +61,7 @@ def test_a_family_of_an_installed_package_brings_its_guide(package):
 
 
 @pytest.mark.parametrize("field", ["tool_parser", "reasoning_parser"])
-def test_a_name_that_is_nobodys_stops_the_start(tmp_path, field):
+def test_an_unknown_name_stops_the_start(tmp_path, field):
     models = {"m": {"weights": "w", field: "hermez"}}
     (tmp_path / "models.yaml").write_text(yaml.safe_dump({"models": models}))
     with pytest.raises(ModelsFileError, match=r"m: no parser is called 'hermez'"):

@@ -41,12 +41,12 @@ def test_marks_and_text_are_the_same_for_every_cut(data, text):
     assert read(list(text)) == expected
 
 
-def test_half_a_mark_at_the_end_is_text_unless_it_is_left():
+def test_the_begin_of_a_mark_at_the_end_is_text_unless_it_is_left():
     assert read(["x</"]) == ([], "x</", "")
     assert read(["x</"], leaves_partial=True) == ([], "x", "</")
 
 
-def test_what_was_recorded_can_be_given_back():
+def test_recorded_text_is_returned():
     reader = Reader()
     reader.feed("abcdef")
     reader.take(1)

@@ -1,4 +1,4 @@
-"""Bare text is typed by the tool's schema, wherever that says it."""
+"""Bare text gets its type from the tool's schema, references and combinations included."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_bare_text_is_typed_by_the_schema(text, schema, json_text):
     assert typed(text, types_of(schema, REFERRED)) == json_text
 
 
-def test_the_schema_of_a_call_says_what_its_parameters_refer_to():
+def test_references_of_a_parameter_point_into_the_schema_of_the_call():
     tools = {"f": {"properties": {"a": {"$ref": "#/$defs/Code"}}, **REFERRED}}
     text = "<tool_call>f<arg_key>a</arg_key><arg_value>42</arg_value></tool_call>"
     assert answered(parser_of("glm45", tools), [text]).arguments == ['{"a": "42"}']
