@@ -77,7 +77,7 @@ class Examiner:
         return tuple(replace(tool, unenforced=known.get(at) or ()) for at, tool in enumerate(tools))
 
     def _check_size(self, request: ConstraintRequest) -> None:
-        """Raises InvalidSchema: the value is so large that it need not be written as JSON."""
+        """Refuses a value that must be too large, without the cost of writing it as JSON."""
         most = self._limits.schemas.size_bytes
         if len(serialized(request.value)) > _SERIALIZED_PER_JSON * most:
             raise too_long(request.field, most)
