@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.domain.errors import ProxyError, RateLimited, RequestError, in_short
-from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry import request_log
 
 logger = structlog.get_logger(__name__)
 
@@ -109,7 +109,7 @@ def _with_head(headers: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _body(message: str, kind: str, param: str | None, code: str | None) -> dict[str, Any]:
-    line.add(error=code or kind)
+    request_log.add(error=code or kind)
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 

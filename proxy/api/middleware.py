@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.domain.errors import in_short
-from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.loop_lag import name_task
 from triton_openai.proxy.telemetry.metrics import Metrics
 
@@ -75,7 +75,7 @@ class RequestContext:
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
         name_task(request_id.decode(), path)
         try:
-            with line.written(method=method, path=path):
+            with request_log.written(method=method, path=path):
                 await self._answer(scope, receive, send, request_id)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
@@ -103,7 +103,7 @@ class RequestContext:
     def _count(self, scope: Scope, status: int) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         self._metrics.http_responses.labels(route, status).inc()
-        line.add(status=status)
+        request_log.add(status=status)
 
 
 def _request_id(scope: Scope) -> bytes:

@@ -14,9 +14,9 @@ from triton_openai.proxy.domain.events import Events, Finished, OutputEvent
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import Usage
 from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.metrics import Metrics, observe_counts
-from triton_openai.proxy.telemetry.pace import Pace, StreamPace
+from triton_openai.proxy.telemetry.stream_latency import RequestLatency, StreamLatency
 
 
 class Telemetry:
@@ -35,7 +35,7 @@ class Telemetry:
     def resent(self, card: ModelCard) -> None:
         """See triton_openai.proxy.generation.resending."""
         self._metrics.resent.labels(card.name).inc()
-        line.count("resent")
+        request_log.count("resent")
 
 
 class Watch:
@@ -54,9 +54,9 @@ class Watch:
         self._delivery = delivery
         self._metrics = metrics
         self._children = children
-        self._pace = Pace()
+        self._pace = RequestLatency()
 
-    def stream(self, asked: EngineRequest) -> StreamPace:
+    def stream(self, asked: EngineRequest) -> StreamLatency:
         return self._pace.stream(asked)
 
     async def events(self, events: Events) -> Events:
@@ -79,7 +79,7 @@ class Watch:
         duration_s, queue_s = seen.elapsed_s(), self._pace.queue_s
         usage = self._delivery.usage  # however it ended, also by a disconnect; None: no token came
         self._children.settle(seen, usage, self._pace, duration_s)
-        line.add(
+        request_log.add(
             id=self._request.id,
             model=self._card.name,
             finish=None if seen.has_failed else seen.outcome,
@@ -109,7 +109,9 @@ class _Children:
         self.gaps = metrics.gaps.labels(model)
         self.token_time = metrics.token_time.labels(model)
 
-    def settle(self, seen: _Seen, usage: Usage | None, pace: Pace, duration_s: float) -> None:
+    def settle(
+        self, seen: _Seen, usage: Usage | None, pace: RequestLatency, duration_s: float
+    ) -> None:
         self.duration.observe(duration_s)
         if seen.ttft_s is not None:
             self.ttft.observe(seen.ttft_s)

@@ -20,7 +20,7 @@ from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
 from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry import request_log
 
 
 def routes(
@@ -42,7 +42,7 @@ def routes(
         request = await service.engine_request(replace(generation, caller=caller_of(http.scope)))
         with in_words({"prompt": "prompt" if asked.messages is None else "messages"}):
             ids = (await tokenizer.admit(request)).ids
-        line.add(id=request.id, model=request.model.name, prompt_tokens=len(ids))
+        request_log.add(id=request.id, model=request.model.name, prompt_tokens=len(ids))
         texts = None
         if asked.return_token_strs:
             texts = _token_texts(await tokenizer.token_bytes(request.model, ids))
@@ -55,7 +55,7 @@ def routes(
         """Token ids -> text, without special tokens."""
         asked = await bodies.read(http, DetokenizeBody)
         card = registry.card(registry.default().name if asked.model is None else asked.model)
-        line.add(model=card.name, prompt_tokens=len(asked.tokens))
+        request_log.add(model=card.name, prompt_tokens=len(asked.tokens))
         _check_ids(asked.tokens, card)
         parts = await tokenizer.token_bytes(card, asked.tokens) if asked.tokens else ()
         return JSONResponse({"prompt": _text(parts, card)})

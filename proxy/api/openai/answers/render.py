@@ -17,7 +17,7 @@ from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.structured.blame import blamed
-from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry import request_log
 
 
 def routes(
@@ -35,7 +35,7 @@ def routes(
         with in_words(renderer.field_names), blamed(generation.constraint):
             request = await service.engine_request(generation)
             admitted = await tokenizer.admit(request)
-        line.add(id=generation.id, model=request.model.name, prompt_tokens=len(admitted.ids))
+        request_log.add(id=generation.id, model=request.model.name, prompt_tokens=len(admitted.ids))
         return JSONResponse(
             {
                 "id": generation.id,

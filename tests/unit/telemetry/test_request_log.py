@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry import request_log
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from triton_openai.proxy.telemetry import line
     ],
 )
 def test_health_checks_are_never_news(path, fields, level):
-    with capture_logs() as lines, line.written(method="GET", path=path):
-        line.add(**fields)
+    with capture_logs() as lines, request_log.written(method="GET", path=path):
+        request_log.add(**fields)
     (written,) = lines
     assert (written["event"], written["log_level"]) == ("request", level)

@@ -13,7 +13,7 @@ from triton_openai.proxy.domain.output import TokenDelta
 GAP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 
-class Pace:
+class RequestLatency:
     """All streams of one request: choices, attempts and rounds of tools.
 
     gaps: how many gaps between two responses fall into each of GAP_BUCKETS_S, and above the last.
@@ -25,10 +25,10 @@ class Pace:
         self.clock = clock
         self.gaps = [0] * (len(GAP_BUCKETS_S) + 1)
         self.queues_s: list[float] = []
-        self._streams: list[StreamPace] = []
+        self._streams: list[StreamLatency] = []
 
-    def stream(self, asked: EngineRequest) -> StreamPace:
-        stream = StreamPace(self, counts_gaps=not asked.echoes_prompt)
+    def stream(self, asked: EngineRequest) -> StreamLatency:
+        stream = StreamLatency(self, counts_gaps=not asked.echoes_prompt)
         self._streams.append(stream)
         return stream
 
@@ -46,14 +46,14 @@ class Pace:
         return max(self.queues_s, default=None)
 
 
-class StreamPace:
+class StreamLatency:
     """See domain.watcher.StreamWatch. counts_gaps: false for an echoed prompt, which comes in
     pieces that nothing was generated for.
     """
 
     __slots__ = ("_counts_gaps", "_first_at", "_last_at", "_pace", "_tokens")
 
-    def __init__(self, pace: Pace, *, counts_gaps: bool) -> None:
+    def __init__(self, pace: RequestLatency, *, counts_gaps: bool) -> None:
         self._pace = pace
         self._counts_gaps = counts_gaps
         self._first_at: float | None = None

@@ -14,9 +14,9 @@ from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.events import Finished, OutputEvent, TextDelta
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta, Usage
 from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
-from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.pace import GAP_BUCKETS_S, Pace
+from triton_openai.proxy.telemetry.stream_latency import GAP_BUCKETS_S, RequestLatency
 from triton_openai.proxy.telemetry.watch import Telemetry
 
 TOKEN = TokenDelta((b"a",))
@@ -35,10 +35,10 @@ def asked(**fields) -> EngineRequest:
     return EngineRequest(id="r", model=CARD, timeout_s=1, sampling=Sampling(), **fields)
 
 
-def seen(*responses: tuple[float, TokenDelta], **fields) -> Pace:
+def seen(*responses: tuple[float, TokenDelta], **fields) -> RequestLatency:
     """Responses at these times, of one stream."""
     clock = Clock()
-    pace = Pace(clock)
+    pace = RequestLatency(clock)
     stream = pace.stream(asked(**fields))
     for at, delta in responses:
         clock.now = 100 + at
@@ -74,7 +74,7 @@ def test_without_a_second_response_there_is_no_pace(responses, fields):
 
 def test_streams_side_by_side_have_their_own_gaps_and_the_longest_queue_is_the_requests():
     clock = Clock()
-    pace = Pace(clock)
+    pace = RequestLatency(clock)
     streams = [pace.stream(asked()) for _ in range(3)]
     for number, stream in enumerate(streams):
         stream.see(TokenDelta((b"a",), queue_s=float(number)))
@@ -98,7 +98,7 @@ async def watched(metrics: Metrics, *deltas: TokenDelta) -> dict:
             yield TextDelta("a")
         yield Finished(reason=FinishReason.STOP, usage=Usage())
 
-    with capture_logs() as lines, line.written(method="POST", path="/v1/chat/completions"):
+    with capture_logs() as lines, request_log.written(method="POST", path="/v1/chat/completions"):
         async for _ in watch.events(events()):
             pass
     return lines[0]
