@@ -55,7 +55,7 @@ from triton_openai.proxy.settings import Settings, environment
 from triton_openai.proxy.structured.examiner import Examiner
 from triton_openai.proxy.telemetry.loop_lag import LoopLag
 from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.watch import Telemetry
+from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
 from triton_openai.proxy.triton.catalog import TritonCatalog
 from triton_openai.proxy.triton.client import TritonClient
 from triton_openai.proxy.triton.target import Target
@@ -108,7 +108,7 @@ def compose(
     service = Service(
         registry,
         engine,
-        Telemetry(metrics),
+        TelemetryWatcher(metrics),
         _access(settings, tokenizer, registry, shared),
         HttpTools(policy.secrets(entries, environment())),
         sandbox,

@@ -16,8 +16,8 @@ from triton_openai.proxy.domain.output import FinishReason, TokenDelta, Usage
 from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
 from triton_openai.proxy.telemetry.stream_latency import GAP_BUCKETS_S, RequestLatency
-from triton_openai.proxy.telemetry.watch import Telemetry
 
 TOKEN = TokenDelta((b"a",))
 TWO = TokenDelta((b"a", b"b"))
@@ -89,7 +89,7 @@ def test_streams_side_by_side_have_their_own_gaps_and_the_longest_queue_is_the_r
 async def watched(metrics: Metrics, *deltas: TokenDelta) -> dict:
     """The log line of a request with one engine stream."""
     request = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
-    watch = Telemetry(metrics).begin(request, CARD, Delivery())
+    watch = TelemetryWatcher(metrics).begin(request, CARD, Delivery())
 
     async def events() -> AsyncGenerator[OutputEvent, None]:
         stream = watch.stream(asked())

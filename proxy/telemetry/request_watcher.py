@@ -19,18 +19,20 @@ from triton_openai.proxy.telemetry.metrics import Metrics, observe_counts
 from triton_openai.proxy.telemetry.stream_latency import RequestLatency, StreamLatency
 
 
-class Telemetry:
+class TelemetryWatcher:
     """See domain.watcher.Watcher."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._children: dict[str, _Children] = {}
 
-    def begin(self, request: GenerationRequest, card: ModelCard, delivery: Delivery) -> Watch:
+    def begin(
+        self, request: GenerationRequest, card: ModelCard, delivery: Delivery
+    ) -> TelemetryWatch:
         children = self._children.get(card.name)
         if children is None:
             children = self._children[card.name] = _Children(self._metrics, card.name)
-        return Watch(request, card, delivery, self._metrics, children)
+        return TelemetryWatch(request, card, delivery, self._metrics, children)
 
     def resent(self, card: ModelCard) -> None:
         """See triton_openai.proxy.generation.resending."""
@@ -38,7 +40,7 @@ class Telemetry:
         request_log.count("resent")
 
 
-class Watch:
+class TelemetryWatch:
     """One request. `events` passes its events on untouched."""
 
     def __init__(
