@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from triton_openai.proxy.access.permit_slots import FileSlots, PermitSlots, ProcessSlots
 from triton_openai.proxy.access.service_rate import ServiceRate
-from triton_openai.proxy.access.slots import OwnSlots, SharedSlots, Slots
 from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
 
 
@@ -84,5 +84,5 @@ class Concurrency:
                 self._slots.give_back(slot)
 
 
-def _slots(limit: int, shared: Path | None) -> Slots:
-    return OwnSlots(limit) if shared is None else SharedSlots(limit, shared)
+def _slots(limit: int, shared: Path | None) -> PermitSlots:
+    return ProcessSlots(limit) if shared is None else FileSlots(limit, shared)

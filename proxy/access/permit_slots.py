@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 
-class Slots(Protocol):
+class PermitSlots(Protocol):
     """`take` gives None where all are taken."""
 
     def take(self) -> int | None: ...
@@ -17,7 +17,7 @@ class Slots(Protocol):
     def give_back(self, slot: int) -> None: ...
 
 
-class OwnSlots:
+class ProcessSlots:
     """Of this process alone."""
 
     def __init__(self, count: int) -> None:
@@ -30,7 +30,7 @@ class OwnSlots:
         self._free.append(slot)
 
 
-class SharedSlots:
+class FileSlots:
     """A slot is a lock on one byte of the file, which a process that dies gives back, too."""
 
     def __init__(self, count: int, file: Path) -> None:

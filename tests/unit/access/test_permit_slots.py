@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from triton_openai.proxy.access.slots import OwnSlots, SharedSlots
+from triton_openai.proxy.access.permit_slots import FileSlots, ProcessSlots
 
 HOLDER = """
 import sys
 from pathlib import Path
-from triton_openai.proxy.access.slots import SharedSlots
-slots = SharedSlots(3, Path(sys.argv[1]))
+from triton_openai.proxy.access.permit_slots import FileSlots
+slots = FileSlots(3, Path(sys.argv[1]))
 print(slots.take(), slots.take(), flush=True)
 sys.stdin.read()
 """
@@ -22,7 +22,7 @@ sys.stdin.read()
 
 @pytest.fixture(params=["own", "shared"])
 def slots(request, tmp_path):
-    return OwnSlots(3) if request.param == "own" else SharedSlots(3, tmp_path / "permits")
+    return ProcessSlots(3) if request.param == "own" else FileSlots(3, tmp_path / "permits")
 
 
 def test_all_are_taken_once_and_what_is_given_back_is_taken_again(slots):
@@ -36,7 +36,7 @@ def test_all_are_taken_once_and_what_is_given_back_is_taken_again(slots):
 
 def test_processes_share_them_and_one_that_dies_gives_its_own_back(tmp_path):
     file = tmp_path / "permits"
-    slots = SharedSlots(3, file)
+    slots = FileSlots(3, file)
     command = [sys.executable, "-c", HOLDER, str(file)]
     root = Path(__file__).parents[3]
     with subprocess.Popen(
