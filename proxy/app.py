@@ -15,7 +15,7 @@ from triton_openai.build_engines.models_file import ModelEntry
 from triton_openai.proxy import __version__, configured_limits
 from triton_openai.proxy.access.admission import Admission
 from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
-from triton_openai.proxy.access.concurrency import Concurrency
+from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.access.guide_trials import GuideTrials
 from triton_openai.proxy.access.held_log_probs import HeldLogProbs
 from triton_openai.proxy.access.leaving import Leaving
@@ -117,7 +117,7 @@ def compose(
         limits=configured_limits.time_limits(settings),
         max_resends=settings.max_resends,
     )
-    calls = Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
+    calls = ConcurrencyLimit(settings.max_tokenizer_requests, what="tokenizer calls")
     bounded = BoundedTokenizer(tokenizer, calls)
     leaving, in_flight = Leaving(), BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)

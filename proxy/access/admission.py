@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from triton_openai.proxy.access.concurrency import Concurrency
+from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.domain.model import ModelCard
 
 
@@ -22,10 +22,10 @@ class Admission:
     def __init__(
         self, most: int | None = None, *, per_row: int = 16, shared: Path | None = None
     ) -> None:
-        self._all = Concurrency(most, shared and shared / "permits")
+        self._all = ConcurrencyLimit(most, shared and shared / "permits")
         self._per_row = per_row
         self._shared = shared
-        self._models: dict[tuple[str, int], Concurrency] = {}
+        self._models: dict[tuple[str, int], ConcurrencyLimit] = {}
 
     @property
     def running(self) -> int:
@@ -34,16 +34,16 @@ class Admission:
 
     @contextmanager
     def permits(self, card: ModelCard, count: int) -> Iterator[None]:
-        """Raises as Concurrency.permits does."""
+        """Raises as ConcurrencyLimit.permits does."""
         with self._of(card).permits(count), self._all.permits(count):
             yield
 
-    def _of(self, card: ModelCard) -> Concurrency:
+    def _of(self, card: ModelCard) -> ConcurrencyLimit:
         """An adapter decodes in the rows of its model."""
         limit = card.facts.rows * self._per_row
         key = card.triton_model, limit
         if key not in self._models:
             file = self._shared and self._shared / f"permits-{card.triton_model}-{limit}"
             of = f"The model {card.parent or card.name!r}"
-            self._models[key] = Concurrency(limit, file, of=of)
+            self._models[key] = ConcurrencyLimit(limit, file, of=of)
         return self._models[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from triton_openai.proxy.access.concurrency import Concurrency
+from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
@@ -13,7 +13,7 @@ from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 class BoundedTokenizer:
     """A domain.tokenizer.Tokenizer; both verbs raise RateLimited, too."""
 
-    def __init__(self, tokenizer: Tokenizer, concurrency: Concurrency) -> None:
+    def __init__(self, tokenizer: Tokenizer, concurrency: ConcurrencyLimit) -> None:
         self._tokenizer = tokenizer
         self._concurrency = concurrency
 

@@ -11,7 +11,7 @@ from triton_openai.proxy.access.service_rate import ServiceRate
 from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
 
 
-class Concurrency:
+class ConcurrencyLimit:
     """Permits of one kind.
 
     Args:

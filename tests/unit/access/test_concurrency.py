@@ -8,12 +8,12 @@ import pytest
 
 from tests.doubles.engine import CARD, FACTS
 from triton_openai.proxy.access.admission import Admission
-from triton_openai.proxy.access.concurrency import Concurrency
+from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
 
 
 def test_one_more_than_the_limit_is_refused_until_one_ends():
-    limit = Concurrency(2)
+    limit = ConcurrencyLimit(2)
     with limit.permits():
         with limit.permits():
             with pytest.raises(RateLimited, match="at most 2 generations"), limit.permits():
@@ -25,7 +25,7 @@ def test_one_more_than_the_limit_is_refused_until_one_ends():
 
 
 def test_a_permit_comes_back_when_its_request_fails():
-    limit = Concurrency(1)
+    limit = ConcurrencyLimit(1)
     with pytest.raises(ValueError, match="broken"), limit.permits():
         raise ValueError("broken")
     assert limit.running == 0
@@ -34,14 +34,14 @@ def test_a_permit_comes_back_when_its_request_fails():
 
 
 def test_without_a_limit_nobody_is_refused():
-    limit = Concurrency(None)
+    limit = ConcurrencyLimit(None)
     with limit.permits(), limit.permits(2):
         assert limit.running == 3
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_a_request_takes_all_its_permits_or_none(tmp_path, is_shared):
-    limit = Concurrency(5, tmp_path / "permits" if is_shared else None)
+    limit = ConcurrencyLimit(5, tmp_path / "permits" if is_shared else None)
     with limit.permits(3):
         with pytest.raises(RateLimited), limit.permits(3):
             pass
@@ -51,7 +51,7 @@ def test_a_request_takes_all_its_permits_or_none(tmp_path, is_shared):
 
 def test_what_never_fits_is_the_callers_mistake():
     with pytest.raises(InvalidRequest, match="for 4 generations at once") as refused:
-        Concurrency(3)._take(4)
+        ConcurrencyLimit(3)._take(4)
     assert (refused.value.param, refused.value.code) == ("choices", "invalid_parameter")
 
 
