@@ -13,12 +13,12 @@ from starlette.middleware.cors import CORSMiddleware
 
 from triton_openai.build_engines.models_file import ModelEntry
 from triton_openai.proxy import __version__, configured_limits
-from triton_openai.proxy.access.admission import Admission
 from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.access.guide_trials import GuideTrials
 from triton_openai.proxy.access.held_log_probs import HeldLogProbs
 from triton_openai.proxy.access.leaving import Leaving
+from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.products import ProductLimits
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import dynamo, errors, operations
@@ -232,7 +232,7 @@ def _access(
     settings: Settings, tokenizer: Tokenizer, registry: Registry, shared: Path | None
 ) -> Access:
     return Access(
-        admission=Admission(
+        admission=ModelConcurrency(
             settings.concurrent_requests, per_row=settings.generations_per_row, shared=shared
         ),
         trials=GuideTrials(tokenizer, epoch=lambda: registry.epoch),

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 
-from triton_openai.proxy.access.admission import Admission
 from triton_openai.proxy.access.guide_trials import GuideTrials
 from triton_openai.proxy.access.held_log_probs import Held, HeldLogProbs
+from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.products import ProductLimits, permits
 from triton_openai.proxy.access.request_caps import capped
 from triton_openai.proxy.access.start_gate import StartGate
@@ -46,7 +46,7 @@ class Access:
     a prompt was cached, which shows what others have sent.
     """
 
-    admission: Admission
+    admission: ModelConcurrency
     trials: GuideTrials
     held: HeldLogProbs
     products: ProductLimits = field(default_factory=ProductLimits)

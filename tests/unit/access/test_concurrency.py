@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.doubles.engine import CARD, FACTS
-from triton_openai.proxy.access.admission import Admission
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
+from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
 
 
@@ -56,7 +56,7 @@ def test_what_never_fits_is_the_callers_mistake():
 
 
 def test_models_have_limits_of_their_own_by_their_rows():
-    admission = Admission(per_row=2)
+    admission = ModelConcurrency(per_row=2)
     small = replace(CARD, triton_model="small", facts=replace(FACTS, rows=1))
     large = replace(CARD, triton_model="large", facts=replace(FACTS, rows=4))
     with admission.permits(small, 2), admission.permits(large, 8):
@@ -67,7 +67,7 @@ def test_models_have_limits_of_their_own_by_their_rows():
 
 
 def test_an_adapter_shares_the_rows_of_its_model():
-    admission = Admission(per_row=1)
+    admission = ModelConcurrency(per_row=1)
     model = replace(CARD, facts=replace(FACTS, rows=1))
     adapter = replace(model, name="adapter", parent="demo")
     with (
@@ -79,7 +79,7 @@ def test_an_adapter_shares_the_rows_of_its_model():
 
 
 def test_the_limit_of_all_models_holds_beside_theirs():
-    admission = Admission(3, per_row=16)
+    admission = ModelConcurrency(3, per_row=16)
     other = replace(CARD, triton_model="other")
     with (
         admission.permits(CARD, 2),

@@ -10,7 +10,7 @@ from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.domain.model import ModelCard
 
 
-class Admission:
+class ModelConcurrency:
     """A model's limit is `per_row` for each row that its engine decodes at once.
 
     Args:
