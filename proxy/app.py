@@ -16,8 +16,8 @@ from triton_openai.proxy import __version__, configured_limits
 from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.access.guide_trials import GuideTrials
-from triton_openai.proxy.access.held_log_probs import HeldLogProbs
 from triton_openai.proxy.access.leaving import Leaving
+from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.products import ProductLimits
 from triton_openai.proxy.access.start_gate import StartGate
@@ -236,7 +236,7 @@ def _access(
             settings.concurrent_requests, per_row=settings.generations_per_row, shared=shared
         ),
         trials=GuideTrials(tokenizer, epoch=lambda: registry.epoch),
-        held=HeldLogProbs(settings.max_held_log_probs),
+        held=LogProbBudget(settings.max_held_log_probs),
         products=ProductLimits(
             copied_bytes=int(settings.max_copied_mb * 1_000_000),
             log_probs=settings.max_log_probs,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from triton_openai.proxy.access.guide_trials import GuideTrials
-from triton_openai.proxy.access.held_log_probs import Held
+from triton_openai.proxy.access.log_prob_budget import LogProbShare
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain import plain_spans
 from triton_openai.proxy.domain.delivery import Delivery
@@ -60,7 +60,7 @@ class Generation:
         card: ModelCard,
         delivery: Delivery,
         preparation: Preparation,
-        held: Held | None,
+        held: LogProbShare | None,
         watch: RequestWatch,
         means: Means,
     ) -> None:

@@ -11,7 +11,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 
 from triton_openai.proxy.access.guide_trials import GuideTrials
-from triton_openai.proxy.access.held_log_probs import Held, HeldLogProbs
+from triton_openai.proxy.access.log_prob_budget import LogProbBudget, LogProbShare
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.products import ProductLimits, permits
 from triton_openai.proxy.access.request_caps import capped
@@ -48,7 +48,7 @@ class Access:
 
     admission: ModelConcurrency
     trials: GuideTrials
-    held: HeldLogProbs
+    held: LogProbBudget
     products: ProductLimits = field(default_factory=ProductLimits)
     isolates_caches: bool = False
     hides_cached_tokens: bool = False
@@ -135,11 +135,11 @@ class Service:
                     yield stopwatch.seen(event)
 
     @contextmanager
-    def _holding(self, is_held: bool) -> Iterator[Held | None]:
+    def _holding(self, is_held: bool) -> Iterator[LogProbShare | None]:
         if not is_held:
             yield None
             return
-        with self._access.held.held() as held:
+        with self._access.held.share() as held:
             yield held
 
     def _preparation(self, card: ModelCard) -> Preparation:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.doubles.engine import CARD
 from triton_openai.proxy.access.guide_trials import GuideTrials
-from triton_openai.proxy.access.held_log_probs import HeldLogProbs
+from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.products import ProductLimits, permits
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.engine import EngineRequest
@@ -101,13 +101,13 @@ def test_an_echoed_prompts_log_probs_count_too():
 
 
 def test_held_log_probs_are_bounded_for_all_and_given_back():
-    held = HeldLogProbs(10)
-    with held.held() as one, held.held() as other:
+    held = LogProbBudget(10)
+    with held.share() as one, held.share() as other:
         one.add(6)
         other.add(4)
         with pytest.raises(RateLimited, match="at most 10"):
             other.add(1)
-    with held.held() as one:
+    with held.share() as one:
         one.add(10)
 
 

@@ -15,7 +15,7 @@ from tests.doubles.telemetry import Unwatched
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
 from triton_openai.proxy.access.guide_trials import GuideTrials
-from triton_openai.proxy.access.held_log_probs import HeldLogProbs
+from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.completion import fold
@@ -59,7 +59,7 @@ def service(
     access = Access(
         admission=admission or ModelConcurrency(),
         trials=GuideTrials(ByteTokenizer()),
-        held=HeldLogProbs(1_000_000),
+        held=LogProbBudget(1_000_000),
     )
     return Service(
         registry or ready(),

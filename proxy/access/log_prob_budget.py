@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from triton_openai.proxy.domain.errors import RateLimited
 
 
-class Held:
+class LogProbShare:
     """What one request holds."""
 
-    def __init__(self, owner: HeldLogProbs) -> None:
+    def __init__(self, owner: LogProbBudget) -> None:
         self._owner = owner
         self.entries = 0
 
@@ -21,7 +21,7 @@ class Held:
         self.entries += entries
 
 
-class HeldLogProbs:
+class LogProbBudget:
     """`most`: entries of all requests of this process, alternatives counted like tokens."""
 
     def __init__(self, most: int) -> None:
@@ -29,9 +29,9 @@ class HeldLogProbs:
         self._entries = 0
 
     @contextmanager
-    def held(self) -> Iterator[Held]:
+    def share(self) -> Iterator[LogProbShare]:
         """For one request: all that it holds is given back at the end."""
-        one = Held(self)
+        one = LogProbShare(self)
         try:
             yield one
         finally:
