@@ -20,7 +20,7 @@ import psutil
 import structlog
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
-from triton_openai.proxy.access.caller_turns import CallerTurns
+from triton_openai.proxy.access.per_caller_lock import PerCallerLock
 from triton_openai.proxy.domain.sandbox import TooCostly
 
 logger = structlog.get_logger(__name__)
@@ -53,7 +53,7 @@ class ProcessSandbox:
     def __init__(self, limits: SandboxLimits | None = None) -> None:
         self._limits = limits or SandboxLimits()
         self._limiter: CapacityLimiter | None = None
-        self._turns = CallerTurns(waiting=self._limits.waiting)
+        self._lock = PerCallerLock(waiting=self._limits.waiting)
 
     async def start(self) -> None:
         """All children, with what their calls import. A fault is logged, and the start goes on.

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from triton_openai.proxy.access.caller_turns import CallerTurns
+from triton_openai.proxy.access.per_caller_lock import PerCallerLock
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.domain.tokenizer import Tokenizer
@@ -30,7 +30,7 @@ class GuideTrials:
     def __init__(self, tokenizer: Tokenizer, epoch: Callable[[], int] = lambda: 0) -> None:
         self._tokenizer = tokenizer
         self._epoch = epoch
-        self._turns = CallerTurns()
+        self._lock = PerCallerLock()
         self._passed: Recent[tuple[str, int, int, bytes], bool] = Recent(REMEMBERED_BYTES)
 
     async def passed(self, request: EngineRequest, caller: str) -> None:

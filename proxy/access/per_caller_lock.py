@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from triton_openai.proxy.domain.errors import RateLimited
 
 
-class CallerTurns:
+class PerCallerLock:
     """`waiting`: of one caller, with the one whose turn it is. Callers do not wait for others."""
 
     def __init__(self, *, waiting: int = 256) -> None:
@@ -19,7 +19,7 @@ class CallerTurns:
         self._waiting: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def turn(self, caller: str) -> AsyncIterator[None]:
+    async def hold(self, caller: str) -> AsyncIterator[None]:
         """Raises RateLimited: too many of this caller wait."""
         if self._waiting[caller] >= self._most:
             raise RateLimited(
