@@ -15,7 +15,7 @@ from triton_openai.build_engines.models_file import ModelEntry
 from triton_openai.proxy import __version__, configured_limits
 from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
-from triton_openai.proxy.access.guide_trials import GuideTrials
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.leaving import Leaving
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
@@ -235,7 +235,7 @@ def _access(
         admission=ModelConcurrency(
             settings.concurrent_requests, per_row=settings.generations_per_row, shared=shared
         ),
-        trials=GuideTrials(tokenizer, epoch=lambda: registry.epoch),
+        trials=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
         held=LogProbBudget(settings.max_held_log_probs),
         products=ProductLimits(
             copied_bytes=int(settings.max_copied_mb * 1_000_000),

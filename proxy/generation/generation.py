@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
-from triton_openai.proxy.access.guide_trials import GuideTrials
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.log_prob_budget import LogProbShare
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain import plain_spans
@@ -48,7 +48,7 @@ class Means:
     gate: StartGate
     limits: TimeLimits
     resending: Resending
-    trials: GuideTrials
+    trials: GuidePrecheck
     counts_cached: bool
 
 
@@ -185,7 +185,7 @@ class Generation:
             return limited(means.engine.generate(asked), means.limits, since=since)
 
         async def try_guide(asked: EngineRequest) -> None:
-            await means.trials.passed(asked, caller)
+            await means.trials.check(asked, caller)
 
         return ResentStream(means.resending, send, try_guide, asked)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 
-from triton_openai.proxy.access.guide_trials import GuideTrials
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget, LogProbShare
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.products import ProductLimits, permits
@@ -47,7 +47,7 @@ class Access:
     """
 
     admission: ModelConcurrency
-    trials: GuideTrials
+    trials: GuidePrecheck
     held: LogProbBudget
     products: ProductLimits = field(default_factory=ProductLimits)
     isolates_caches: bool = False
@@ -166,7 +166,7 @@ class Service:
 
     async def _try_guide(self, asked: EngineRequest, caller: str) -> None:
         async def tried(_: int) -> None:
-            await self._access.trials.passed(asked, caller)
+            await self._access.trials.check(asked, caller)
 
         since = asyncio.get_running_loop().time()
         await self._means.resending.begun(tried, asked.model, since=since)

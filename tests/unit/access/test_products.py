@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.doubles.engine import CARD
-from triton_openai.proxy.access.guide_trials import GuideTrials
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.products import ProductLimits, permits
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
@@ -144,10 +144,10 @@ def guided(text: str) -> EngineRequest:
 def test_a_guide_that_passed_is_not_tried_again():
     async def scenario():
         tokenizer = SlowTokenizer()
-        trials = GuideTrials(tokenizer)
+        trials = GuidePrecheck(tokenizer)
         for _ in range(3):
-            await trials.passed(guided("a+"), "caller")
-            await trials.passed(replace(guided(""), constraint=None), "caller")
+            await trials.check(guided("a+"), "caller")
+            await trials.check(replace(guided(""), constraint=None), "caller")
         return tokenizer.asked
 
     assert asyncio.run(scenario()) == ["a+"]
@@ -155,10 +155,10 @@ def test_a_guide_that_passed_is_not_tried_again():
 
 def test_a_guide_that_is_refused_is_refused_each_time():
     async def scenario():
-        trials = GuideTrials(SlowTokenizer())
+        trials = GuidePrecheck(SlowTokenizer())
         for _ in range(2):
             with pytest.raises(InvalidRequest):
-                await trials.passed(guided("bad"), "caller")
+                await trials.check(guided("bad"), "caller")
 
     asyncio.run(scenario())
 
@@ -167,8 +167,8 @@ def test_a_guide_that_is_refused_is_refused_each_time():
 def test_each_caller_has_one_guide_tried_at_a_time(callers, at_once):
     async def scenario():
         tokenizer = SlowTokenizer()
-        trials = GuideTrials(tokenizer)
-        asked = [trials.passed(guided(f"g{at}"), who) for at, who in enumerate(callers)]
+        trials = GuidePrecheck(tokenizer)
+        asked = [trials.check(guided(f"g{at}"), who) for at, who in enumerate(callers)]
         await asyncio.gather(*asked)
         return tokenizer.most
 

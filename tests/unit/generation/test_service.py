@@ -14,7 +14,7 @@ from tests.doubles.sandbox import InProcess
 from tests.doubles.telemetry import Unwatched
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
-from triton_openai.proxy.access.guide_trials import GuideTrials
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.start_gate import StartGate
@@ -58,7 +58,7 @@ def service(
     gate = StartGate()
     access = Access(
         admission=admission or ModelConcurrency(),
-        trials=GuideTrials(ByteTokenizer()),
+        trials=GuidePrecheck(ByteTokenizer()),
         held=LogProbBudget(1_000_000),
     )
     return Service(

@@ -20,7 +20,7 @@ from triton_openai.proxy.structured.recent import Recent
 REMEMBERED_BYTES = 4_000_000  # some 8,000 guides; the tokenizer remembers 4,096
 
 
-class GuideTrials:
+class GuidePrecheck:
     """One for the application.
 
     Args:
@@ -33,7 +33,7 @@ class GuideTrials:
         self._lock = PerCallerLock()
         self._passed: Recent[tuple[str, int, int, bytes], bool] = Recent(REMEMBERED_BYTES)
 
-    async def passed(self, request: EngineRequest, caller: str) -> None:
+    async def check(self, request: EngineRequest, caller: str) -> None:
         """Returns at once for a request without a guide, or with one that passed lately.
 
         Raises:
