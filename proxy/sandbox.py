@@ -92,7 +92,7 @@ class ProcessSandbox:
         return await asyncio.shield(running)
 
     async def _in_turn(self, caller: str, call: Callable[[], Result]) -> Result:
-        async with self._turns.turn(caller):
+        async with self._lock.hold(caller):
             return await self._limited(call)
 
     async def _limited(self, call: Callable[[], Result]) -> Result:

@@ -49,7 +49,7 @@ class GuidePrecheck:
         key = model.triton_model, model.facts.created, self._epoch(), digest
         if self._passed.get(key):
             return
-        async with self._turns.turn(caller):
+        async with self._lock.hold(caller):
             if not self._passed.get(key):
                 await self._tokenizer.admit(_trial(request))
                 self._passed.put(key, True)

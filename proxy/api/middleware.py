@@ -75,7 +75,7 @@ class RequestContext:
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
         name_task(request_id.decode(), path)
         try:
-            with request_log.written(method=method, path=path):
+            with request_log.line(method=method, path=path):
                 await self._answer(scope, receive, send, request_id)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")

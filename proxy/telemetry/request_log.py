@@ -21,7 +21,7 @@ _fields: ContextVar[dict[str, Any]] = ContextVar("request_log_fields")
 
 
 def add(**fields: Any) -> None:
-    """Adds fields to the line; a field of None is left out. Outside of a request it does nothing."""
+    """Adds fields to the line, except those that are None. Does nothing outside of a request."""
     _fields.get({}).update({name: value for name, value in fields.items() if value is not None})
 
 

@@ -98,7 +98,7 @@ async def watched(metrics: Metrics, *deltas: TokenDelta) -> dict:
             yield TextDelta("a")
         yield Finished(reason=FinishReason.STOP, usage=Usage())
 
-    with capture_logs() as lines, request_log.written(method="POST", path="/v1/chat/completions"):
+    with capture_logs() as lines, request_log.line(method="POST", path="/v1/chat/completions"):
         async for _ in watch.events(events()):
             pass
     return lines[0]
