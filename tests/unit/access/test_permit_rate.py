@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.access.service_rate import LONGEST_S, SHORTEST_S, UNKNOWN_S, ServiceRate
+from triton_openai.proxy.access.concurrency import LONGEST_S, SHORTEST_S, UNKNOWN_S, PermitRate
 
 
 class Clock:
@@ -15,12 +15,12 @@ class Clock:
 
 
 def test_without_returns_the_wait_is_a_guess():
-    assert ServiceRate().wait_s(1) == UNKNOWN_S
+    assert PermitRate().wait_s(1) == UNKNOWN_S
 
 
 def test_the_wait_is_the_missing_permits_over_the_measured_rate():
     clock = Clock()
-    rate = ServiceRate(clock)
+    rate = PermitRate(clock)
     for _ in range(11):  # one each half second
         rate.returned(1)
         clock.now += 0.5
@@ -30,7 +30,7 @@ def test_the_wait_is_the_missing_permits_over_the_measured_rate():
 
 def test_permits_that_come_back_together_count_each():
     clock = Clock()
-    rate = ServiceRate(clock)
+    rate = PermitRate(clock)
     rate.returned(4)
     clock.now += 2
     rate.returned(4)
@@ -39,7 +39,7 @@ def test_permits_that_come_back_together_count_each():
 
 def test_a_rate_that_has_dried_up_means_a_longer_wait():
     clock = Clock()
-    rate = ServiceRate(clock)
+    rate = PermitRate(clock)
     rate.returned(1)
     rate.returned(1)
     soon = rate.wait_s(1)
@@ -49,7 +49,7 @@ def test_a_rate_that_has_dried_up_means_a_longer_wait():
 
 def test_no_wait_is_shorter_or_longer_than_clients_take():
     clock = Clock()
-    rate = ServiceRate(clock)
+    rate = PermitRate(clock)
     for _ in range(64):
         rate.returned(128)
     assert rate.wait_s(1) == SHORTEST_S
@@ -60,7 +60,7 @@ def test_no_wait_is_shorter_or_longer_than_clients_take():
 def test_a_client_that_returns_on_time_finds_a_permit():
     """Permits come back every 200 ms: at the time told, at least one more has."""
     clock = Clock()
-    rate = ServiceRate(clock)
+    rate = PermitRate(clock)
     for _ in range(20):
         clock.now += 0.2
         rate.returned(1)
