@@ -1,4 +1,4 @@
-"""The tokenizer for those who only ask it, in so many calls at once."""
+"""A tokenizer with a limit on simultaneous calls, for routes that tokenize without generating."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 
 
 class BoundedTokenizer:
-    """A domain.tokenizer.Tokenizer; both verbs raise RateLimited, too."""
+    """Implements domain.tokenizer.Tokenizer; both methods may also raise RateLimited."""
 
     def __init__(self, tokenizer: Tokenizer, concurrency: ConcurrencyLimit) -> None:
         self._tokenizer = tokenizer

@@ -1,8 +1,8 @@
-"""A guide is tried alone before a request is sent with it: one guide of each caller at a time.
+"""Sends a request's guide to the tokenizer alone, before the request itself is sent.
 
-A guide may take seconds to compile, and the tokenizer compiles few at once. Without turns one
-caller's slow guides would hold up everybody's, and a long prompt, or many choices, would be sent
-again and again while a guide is pending.
+A guide may take seconds to compile, and the tokenizer compiles few at once. Without this check one
+caller's slow guides would delay everybody's, and a long prompt, or one with many choices, would be
+sent again and again while its guide compiles.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.structured.recent import Recent
 
-REMEMBERED_BYTES = 4_000_000  # some 8,000 guides; the tokenizer remembers 4,096
+REMEMBERED_BYTES = 4_000_000  # about 8,000 guides; the tokenizer remembers 4,096
 
 
 class GuidePrecheck:
-    """One for the application.
+    """Checks one guide of each caller at a time, and remembers those that passed.
 
     Args:
-        epoch: changes when Triton comes back, whose tokenizer then knows no guide any more.
+        epoch: a number that changes when Triton restarts: its tokenizer has then forgotten all
+            guides, so they must be checked again.
     """
 
     def __init__(self, tokenizer: Tokenizer, epoch: Callable[[], int] = lambda: 0) -> None:
@@ -34,12 +35,12 @@ class GuidePrecheck:
         self._passed: Recent[tuple[str, int, int, bytes], bool] = Recent(REMEMBERED_BYTES)
 
     async def check(self, request: EngineRequest, caller: str) -> None:
-        """Returns at once for a request without a guide, or with one that passed lately.
+        """Returns at once if the request has no guide, or one that passed recently.
 
         Raises:
             InvalidRequest: the guide cannot be used.
-            GuidePending: it could not be tried in time.
-            RateLimited: too many guides of this caller wait for their trial.
+            GuidePending: the guide is still being compiled.
+            RateLimited: too many guides of this caller are waiting for their check.
         """
         constraint = request.constraint
         if constraint is None:
@@ -51,12 +52,12 @@ class GuidePrecheck:
             return
         async with self._lock.hold(caller):
             if not self._passed.get(key):
-                await self._tokenizer.admit(_trial(request))
+                await self._tokenizer.admit(_guide_alone(request))
                 self._passed.put(key, True)
 
 
-def _trial(request: EngineRequest) -> EngineRequest:
-    """The guide with the shortest prompt there is."""
+def _guide_alone(request: EngineRequest) -> EngineRequest:
+    """The request's guide, with a prompt of one letter."""
     return replace(
         request,
         text="a",

@@ -1,4 +1,4 @@
-"""Log-probabilities that are held for answers in one piece: bounded for all of them together."""
+"""A bound on the log-probabilities that all non-streamed answers hold in memory together."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from triton_openai.proxy.domain.errors import RateLimited
 
 
 class LogProbShare:
-    """What one request holds."""
+    """One request's part of the budget."""
 
     def __init__(self, owner: LogProbBudget) -> None:
         self._owner = owner
         self.entries = 0
 
     def add(self, entries: int) -> None:
-        """Raises RateLimited: all requests together hold too many."""
-        self._owner.add(entries)
+        """Takes more of the budget. Raises RateLimited: all requests together hold too many."""
+        self._owner.take(entries)
         self.entries += entries
 
 
 class LogProbBudget:
-    """`most`: entries of all requests of this process, alternatives counted like tokens."""
+    """`most`: entries of all requests of this process; each alternative is an entry, too."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -30,14 +30,14 @@ class LogProbBudget:
 
     @contextmanager
     def share(self) -> Iterator[LogProbShare]:
-        """For one request: all that it holds is given back at the end."""
+        """A share for one request, which is given back when the `with` ends."""
         one = LogProbShare(self)
         try:
             yield one
         finally:
             self._entries -= one.entries
 
-    def add(self, entries: int) -> None:
+    def take(self, entries: int) -> None:
         if self._entries + entries > self._most:
             raise RateLimited(
                 f"This server holds at most {self._most} log-probabilities for answers that are "

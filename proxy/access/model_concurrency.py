@@ -1,4 +1,4 @@
-"""How many generations each model takes, and all of them together. Held by the service."""
+"""Limits on simultaneous generations: one for each model, one for all. Used by the service."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from triton_openai.proxy.domain.model import ModelCard
 
 
 class ModelConcurrency:
-    """A model's limit is `per_row` for each row that its engine decodes at once.
+    """Hands out permits for generations.
 
     Args:
         most: generations of all models together; None for no limit.
-        per_row: rows may be few and prompts short, so it is generous: what it bounds is a flood.
-        shared: a folder, for limits of all processes together.
+        per_row: a model's limit, for each row that its engine decodes at once. It is generous,
+            since it is there to stop floods: a model may have few rows and short requests.
+        shared: a folder for files through which several processes share the limits.
     """
 
     def __init__(
@@ -34,12 +35,12 @@ class ModelConcurrency:
 
     @contextmanager
     def permits(self, card: ModelCard, count: int) -> Iterator[None]:
-        """Raises as ConcurrencyLimit.permits does."""
-        with self._of(card).permits(count), self._all.permits(count):
+        """Holds `count` permits of the model and of the total. Raises as ConcurrencyLimit does."""
+        with self._model_limit(card).permits(count), self._all.permits(count):
             yield
 
-    def _of(self, card: ModelCard) -> ConcurrencyLimit:
-        """An adapter decodes in the rows of its model."""
+    def _model_limit(self, card: ModelCard) -> ConcurrencyLimit:
+        """A LoRA adapter shares the limit of its model, because it shares the engine's rows."""
         limit = card.facts.rows * self._per_row
         key = card.triton_model, limit
         if key not in self._models:

@@ -1,4 +1,7 @@
-"""One at a time for each caller, so that nobody occupies alone what all share."""
+"""A lock for each caller: one caller's jobs run one after another, different callers' in parallel.
+
+Used where jobs are costly and workers are few, so that no caller occupies all of them.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,25 @@ from triton_openai.proxy.domain.errors import RateLimited
 
 
 class PerCallerLock:
-    """`waiting`: of one caller, with the one whose turn it is. Callers do not wait for others."""
+    """`waiting`: how many jobs one caller may have, the running one included."""
 
     def __init__(self, *, waiting: int = 256) -> None:
         self._most = waiting
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._waiting: Counter[str] = Counter()
 
     @asynccontextmanager
     async def hold(self, caller: str) -> AsyncIterator[None]:
-        """Raises RateLimited: too many of this caller wait."""
+        """Waits for the caller's lock. Raises RateLimited: the caller has too many jobs waiting."""
         if self._waiting[caller] >= self._most:
             raise RateLimited(
-                f"{self._most} of your requests wait to be checked: send fewer at once."
+                f"{self._most} of your requests are waiting to be checked: send fewer at once."
             )
         self._waiting[caller] += 1
         try:
-            async with self._turns[caller]:
+            async with self._locks[caller]:
                 yield
         finally:
             self._waiting[caller] -= 1
             if not self._waiting[caller]:
-                del self._waiting[caller], self._turns[caller]
+                del self._waiting[caller], self._locks[caller]

@@ -1,4 +1,7 @@
-"""So many slots, of which each is taken once: in this process, or by all that share a file."""
+"""Numbered slots behind a concurrency limit: of one process, or shared by several through a file.
+
+Used by `concurrency`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Protocol
 
 
 class PermitSlots(Protocol):
-    """`take` gives None where all are taken."""
+    """`take` returns a free slot's number, or None if all are taken."""
 
     def take(self) -> int | None: ...
 
@@ -18,7 +21,7 @@ class PermitSlots(Protocol):
 
 
 class ProcessSlots:
-    """Of this process alone."""
+    """Slots of this process alone."""
 
     def __init__(self, count: int) -> None:
         self._free = deque(range(count))
@@ -31,15 +34,19 @@ class ProcessSlots:
 
 
 class FileSlots:
-    """A slot is a lock on one byte of the file, which a process that dies gives back, too."""
+    """Slots shared by processes: each is a lock on one byte of the file.
+
+    The kernel releases the locks of a process that dies.
+    """
 
     def __init__(self, count: int, file: Path) -> None:
         self._file = file.open("ab")
-        # what this process does not hold; in an order of its own, so that few are tried
+        # Slots that this process does not hold, in random order: processes then rarely try the
+        # same one.
         self._others = deque(random.sample(range(count), count))
 
     def __del__(self) -> None:
-        self._file.close()  # and with it all that it holds
+        self._file.close()  # releases all locks of this process on it
 
     def take(self) -> int | None:
         for _ in range(len(self._others)):

@@ -1,4 +1,4 @@
-"""ServiceRate: how long until permits are back."""
+"""PermitRate: how long until permits are back."""
 
 from __future__ import annotations
 
