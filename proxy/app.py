@@ -19,7 +19,7 @@ from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.leaving import Leaving
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
-from triton_openai.proxy.access.products import ProductLimits
+from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import dynamo, errors, operations
 from triton_openai.proxy.api.answers.answer import Answers
@@ -237,7 +237,7 @@ def _access(
         ),
         trials=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
         held=LogProbBudget(settings.max_held_log_probs),
-        products=ProductLimits(
+        products=RequestSizeLimits(
             copied_bytes=int(settings.max_copied_mb * 1_000_000),
             log_probs=settings.max_log_probs,
         ),

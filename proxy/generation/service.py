@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget, LogProbShare
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
-from triton_openai.proxy.access.products import ProductLimits, permits
-from triton_openai.proxy.access.request_caps import capped
+from triton_openai.proxy.access.request_size import (
+    RequestSizeLimits,
+    apply_model_limits,
+    permits_needed,
+)
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.engine import Engine, EngineRequest
@@ -49,7 +52,7 @@ class Access:
     admission: ModelConcurrency
     trials: GuidePrecheck
     held: LogProbBudget
-    products: ProductLimits = field(default_factory=ProductLimits)
+    products: RequestSizeLimits = field(default_factory=RequestSizeLimits)
     isolates_caches: bool = False
     hides_cached_tokens: bool = False
 
@@ -110,7 +113,7 @@ class Service:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
         with blamed(request.constraint):
-            request = capped(offered(request, card), card)
+            request = apply_model_limits(offered(request, card), card)
             return await self._preparation(card).engine_request(request)
 
     async def _events(
@@ -120,12 +123,12 @@ class Service:
         delivery: Delivery,
         watch: RequestWatch,
     ) -> Events:
-        request = capped(request, card)
+        request = apply_model_limits(request, card)
         delivery.unenforced = checks.untold(request.constraint, card)
         is_held = not delivery.is_live or request.constraint is not None
         if is_held:
-            request = self._access.products.bounded_log_probs(request, card)
-        stopwatch, count = Stopwatch(), permits(request)
+            request = self._access.products.limit_log_probs(request, card)
+        stopwatch, count = Stopwatch(), permits_needed(request)
         with self._access.admission.permits(card, count), self._holding(is_held) as held:
             first, preparation = request.part(0), self._preparation(card)
             await self._admit(request, first, preparation)

@@ -1,6 +1,7 @@
-"""Bounds on products of a caller's numbers: each factor is allowed, and all of them are too much.
+"""Bounds on how much one request may ask for.
 
-Called by the service, before anything is sent.
+Some bounds are on products: each number of the request is allowed, but all of them together would
+cost too much. Called by the service, before anything is sent.
 """
 
 from __future__ import annotations
@@ -25,32 +26,64 @@ ID_BYTES = 4
 ALTERNATIVES_A_PERMIT = 4
 
 
-def permits(request: GenerationRequest) -> int:
-    """How many generations the request counts as: each choice of each prompt.
+def permits_needed(request: GenerationRequest) -> int:
+    """How many permits_needed the request takes: one for each choice of each prompt.
 
-    One with alternatives counts for more, as its tokens cost the proxy more: with twenty of them
-    six times as much.
+    Choices with `top_logprobs` take more, because their tokens cost the proxy more: with twenty
+    alternatives a choice takes six permits_needed.
     """
     top = request.sampling.top_log_probs or 0
     return request.generations * (1 + -(-top // ALTERNATIVES_A_PERMIT))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProductLimits:
-    """Limits of one request.
+def apply_model_limits(request: GenerationRequest, card: ModelCard) -> GenerationRequest:
+    """Checks the operator's limits for this model, for every protocol.
 
-    copied_bytes: prompts and guides, each as often as it is sent. log_probs: of an answer that is
-    not streamed; each token's own and its alternatives.
+    Returns the request with the limits that only Triton's tokenizer can check, as it alone counts
+    a prompt's tokens.
+
+    Raises:
+        InvalidRequest: the request asks for more than a limit allows.
+    """
+    limits = card.limits
+    _check_limit("n", request.choices, limits.n, card, param="choices")
+    _check_limit("best_of", request.best_of, limits.best_of, card)
+    _check_limit("max_tokens", request.max_tokens, limits.max_tokens, card)
+    _check_limit("min_tokens", request.sampling.min_tokens, limits.max_tokens, card)
+    if not limits.are_the_tokenizers:
+        return request
+    token_cap = limits.max_tokens if request.max_tokens is None else None
+    return replace(request, token_cap=token_cap, prompt_cap=limits.prompt_tokens)
+
+
+def _check_limit(
+    field: str, given: int | None, most: int | None, card: ModelCard, *, param: str | None = None
+) -> None:
+    if given is not None and most is not None and given > most:
+        raise InvalidRequest(
+            f"Invalid value for '{field}': {given}. This server allows at most {most} for the "
+            f"model {card.name!r}.",
+            code="invalid_parameter",
+            param=param or field,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSizeLimits:
+    """Limits on products of a request's numbers.
+
+    copied_bytes: bytes of prompts and guides, counted each time that they are sent. log_probs:
+    entries in an answer that is not streamed; each token counts, and each of its alternatives.
     """
 
     copied_bytes: int = 16_000_000
     log_probs: int = 250_000
 
     def check_copies(self, request: GenerationRequest, texts: Iterable[str | None]) -> None:
-        """`texts`: of the prompts, None for one of ids.
+        """`texts`: the text of each prompt, None for a prompt of token ids.
 
         Raises:
-            InvalidRequest: its choices copy more than is allowed.
+            InvalidRequest: prompt and guide, copied for each choice, are too large together.
         """
         copies = request.generations
         if copies == 1:
@@ -61,7 +94,7 @@ class ProductLimits:
             for prompt in request.prompts
             if isinstance(prompt, TokenPrompt)
         )
-        copied = prompts * request.candidates + _bytes_beside(request) * copies
+        copied = prompts * request.candidates + _parameter_bytes(request) * copies
         if copied > self.copied_bytes:
             raise InvalidRequest(
                 f"Each of the {copies} choices is sent its prompt and its guide, which makes "
@@ -70,8 +103,10 @@ class ProductLimits:
                 param="choices",
             )
 
-    def bounded_log_probs(self, request: GenerationRequest, card: ModelCard) -> GenerationRequest:
-        """The request, which is not streamed; without `max_tokens` it gets what is allowed.
+    def limit_log_probs(self, request: GenerationRequest, card: ModelCard) -> GenerationRequest:
+        """Bounds the log-probabilities of a request that is not streamed.
+
+        A request without `max_tokens` is returned with the largest value that is allowed.
 
         Raises:
             InvalidRequest: choices x tokens x log-probabilities are more than is allowed.
@@ -98,7 +133,7 @@ class ProductLimits:
 
 
 def _echoed_tokens(request: GenerationRequest, card: ModelCard) -> int:
-    """The longest prompt's, at most: a token has a byte at least."""
+    """An upper bound on the echoed tokens of the longest prompt: a token has at least one byte."""
     if not request.echoes_prompt:
         return 0
     return min(max(map(_most_tokens, request.prompts)), card.facts.context_length)
@@ -111,13 +146,13 @@ def _most_tokens(prompt: SinglePrompt) -> int:
         case TokenPrompt():
             return len(prompt.ids)
         case ChatPrompt():
-            return 0  # no chat is echoed
+            return 0  # chats are never echoed
         case _:
             assert_never(prompt)
 
 
-def _bytes_beside(request: GenerationRequest) -> int:
-    """What else goes with each choice, where it may be large."""
+def _parameter_bytes(request: GenerationRequest) -> int:
+    """Bytes of the parameters that are sent with each choice and may be large."""
     sampling, constraint = request.sampling, request.constraint
     ids = len(sampling.allowed_token_ids or ()) + 2 * len(sampling.logit_bias or ())
     words = sum(len(word.encode()) for word in sampling.bad_words or ())

@@ -10,7 +10,7 @@ import pytest
 from tests.doubles.engine import CARD
 from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget
-from triton_openai.proxy.access.products import ProductLimits, permits
+from triton_openai.proxy.access.request_size import RequestSizeLimits, permits_needed
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
@@ -23,7 +23,7 @@ from triton_openai.proxy.domain.request import (
 )
 from triton_openai.proxy.domain.tokenizer import AdmittedPrompt
 
-LIMITS = ProductLimits(copied_bytes=1000, log_probs=100)
+LIMITS = RequestSizeLimits(copied_bytes=1000, log_probs=100)
 REGEX = Constraint(GuideKind.REGEX, "a" * 300)
 
 
@@ -59,7 +59,7 @@ def test_choices_times_what_each_is_sent_is_bounded(asked, texts):
     with pytest.raises(InvalidRequest, match="at most 1000") as refused:
         copies(asked, *texts)
     assert refused.value.param == "choices"
-    ProductLimits(copied_bytes=10_000).check_copies(asked, texts)
+    RequestSizeLimits(copied_bytes=10_000).check_copies(asked, texts)
 
 
 def logged(top: int, **fields) -> GenerationRequest:
@@ -69,9 +69,9 @@ def logged(top: int, **fields) -> GenerationRequest:
 @pytest.mark.parametrize(("top", "choices", "most"), [(0, 1, 100), (4, 1, 20), (4, 5, 4)])
 def test_choices_times_tokens_times_log_probs_is_bounded(top, choices, most):
     allowed = logged(top, choices=choices, max_tokens=most)
-    assert LIMITS.bounded_log_probs(allowed, CARD) is allowed
+    assert LIMITS.limit_log_probs(allowed, CARD) is allowed
     with pytest.raises(InvalidRequest, match=rf"'max_tokens' to {most} or less") as refused:
-        LIMITS.bounded_log_probs(replace(allowed, max_tokens=most + 1), CARD)
+        LIMITS.limit_log_probs(replace(allowed, max_tokens=most + 1), CARD)
     assert refused.value.param == "max_tokens"
 
 
@@ -79,25 +79,25 @@ def test_choices_times_tokens_times_log_probs_is_bounded(top, choices, most):
     ("top", "choices", "counted"), [(None, 3, 3), (0, 3, 3), (1, 1, 2), (4, 2, 4), (20, 2, 12)]
 )
 def test_choices_with_alternatives_count_for_more(top, choices, counted):
-    assert permits(request(sampling=Sampling(top_log_probs=top), choices=choices)) == counted
+    assert permits_needed(request(sampling=Sampling(top_log_probs=top), choices=choices)) == counted
 
 
 def test_an_answer_without_max_tokens_ends_at_the_bound():
-    assert LIMITS.bounded_log_probs(logged(4), CARD).max_tokens == 20
-    assert LIMITS.bounded_log_probs(request(), CARD).max_tokens is None
+    assert LIMITS.limit_log_probs(logged(4), CARD).max_tokens == 20
+    assert LIMITS.limit_log_probs(request(), CARD).max_tokens is None
 
 
 def test_more_tokens_than_the_context_holds_do_not_count():
-    limits = ProductLimits(log_probs=CARD.facts.context_length)
+    limits = RequestSizeLimits(log_probs=CARD.facts.context_length)
     asked = logged(0, max_tokens=10**6)
-    assert limits.bounded_log_probs(asked, CARD) is asked
+    assert limits.limit_log_probs(asked, CARD) is asked
 
 
 def test_an_echoed_prompts_log_probs_count_too():
     asked = replace(logged(0, max_tokens=40), prompt=TextPrompt(text="x" * 50))
-    assert LIMITS.bounded_log_probs(asked, CARD) is asked
+    assert LIMITS.limit_log_probs(asked, CARD) is asked
     with pytest.raises(InvalidRequest):
-        LIMITS.bounded_log_probs(replace(asked, echoes_prompt=True, max_tokens=50), CARD)
+        LIMITS.limit_log_probs(replace(asked, echoes_prompt=True, max_tokens=50), CARD)
 
 
 def test_held_log_probs_are_bounded_for_all_and_given_back():
