@@ -35,7 +35,7 @@ from triton_openai.proxy.generation.stopwatch import Stopwatch
 from triton_openai.proxy.generation.time_limits import TimeLimits
 from triton_openai.proxy.models.comeback import Comeback
 from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.server_tools.offer import offered
+from triton_openai.proxy.server_tools.tool_offer import offer_server_tools
 from triton_openai.proxy.structured import checks
 from triton_openai.proxy.structured.blame import blamed
 from triton_openai.proxy.structured.checker import Checker
@@ -104,7 +104,7 @@ class Service:
             UnknownModel, ModelUnavailable, InvalidRequest: at once.
         """
         card = self._registry.card(request.model)
-        request = offered(request, card)
+        request = offer_server_tools(request, card)
         delivery = delivery or Delivery()
         watch = self._watcher.begin(request, card, delivery)
         return watch.events(self._events(request, card, delivery, watch))
@@ -113,7 +113,7 @@ class Service:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
         with blamed(request.constraint):
-            request = apply_model_limits(offered(request, card), card)
+            request = apply_model_limits(offer_server_tools(request, card), card)
             return await self._preparation(card).engine_request(request)
 
     async def _events(

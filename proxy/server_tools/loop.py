@@ -11,8 +11,12 @@ from triton_openai.proxy.domain.output import FinishReason
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Prompt
 from triton_openai.proxy.domain.server_tools import ServerTools, ToolRunner
 from triton_openai.proxy.server_tools.calls import Calls, Ran
-from triton_openai.proxy.server_tools.offer import after_calls, names_offered, without_ours
 from triton_openai.proxy.server_tools.round import Before, Round
+from triton_openai.proxy.server_tools.tool_offer import (
+    allow_answer,
+    server_tool_names,
+    withdraw_server_tools,
+)
 
 RESULT_TOLD = 2_000  # characters of a result that the client is told
 
@@ -28,7 +32,7 @@ def looped(
     not run. At the bounds the model answers once more, without our tools. `max_tokens`,
     `min_tokens` and the thinking budget hold for all rounds together, and usage counts them all.
     """
-    if not names_offered(request):
+    if not server_tool_names(request):
         return answer(request)
     calls = Calls(tools.tools, runner, request_id=request.id, seconds=tools.max_seconds)
     return _Loop(answer, request, calls, rounds=tools.max_rounds).events()
@@ -47,7 +51,7 @@ class _Loop:
     async def events(self) -> Events:
         request, before = self._request, Before()
         while True:
-            one = Round(names_offered(request), before)
+            one = Round(server_tool_names(request), before)
             async with aclosing(self._answer(request)) as events:
                 async for event in events:
                     if (told := one.push(event)) is not None:
@@ -85,9 +89,9 @@ class _Loop:
     ) -> GenerationRequest:
         """With the results. At the bounds our tools are left out, so that the model answers."""
         self._rounds_left -= 1
-        request = after_calls(request)
+        request = allow_answer(request)
         if not self._rounds_left or not self._calls.has_time:
-            request = without_ours(request)
+            request = withdraw_server_tools(request)
         least, budget = request.sampling.min_tokens, request.thinking_budget
         usage = one.end.usage
         if least is not None:

@@ -1,4 +1,4 @@
-"""Which tools a request's model is offered, round by round."""
+"""Which tools a request's model is offer_server_tools, round by round."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
 from triton_openai.proxy.domain.tools import ToolChoice, ToolMode
 
 
-def offered(request: GenerationRequest, card: ModelCard) -> GenerationRequest:
+def offer_server_tools(request: GenerationRequest, card: ModelCard) -> GenerationRequest:
     """With the tools of the model's own beside the caller's. An answer that is to be of a form
     gets them only where the caller asks for them.
 
@@ -32,19 +32,19 @@ def offered(request: GenerationRequest, card: ModelCard) -> GenerationRequest:
     return replace(request, tools=(*request.tools, *(tool.offered for tool in ours)))
 
 
-def names_offered(request: GenerationRequest) -> frozenset[str]:
+def server_tool_names(request: GenerationRequest) -> frozenset[str]:
     """The tools of our own that the model may call."""
     return frozenset(tool.name for tool in request.callable_tools if tool.runs_here)
 
 
-def after_calls(request: GenerationRequest) -> GenerationRequest:
+def allow_answer(request: GenerationRequest) -> GenerationRequest:
     """What had to be called has been: the model may answer now."""
     choice = request.tool_choice
     allowed = None if choice.is_named else choice.allowed
     return replace(request, tool_choice=ToolChoice(allowed=allowed))
 
 
-def without_ours(request: GenerationRequest) -> GenerationRequest:
+def withdraw_server_tools(request: GenerationRequest) -> GenerationRequest:
     """The caller's tools only; a call to another is text."""
     tools = tuple(tool for tool in request.callable_tools if not tool.runs_here)
     names = tuple(tool.name for tool in tools)
