@@ -10,7 +10,7 @@ from triton_openai.proxy.domain.events import Events, ServerToolCalled
 from triton_openai.proxy.domain.output import FinishReason
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Prompt
 from triton_openai.proxy.domain.server_tools import ServerTools, ToolRunner
-from triton_openai.proxy.server_tools.calls import Calls, Ran
+from triton_openai.proxy.server_tools.parallel_calls import FinishedCall, ParallelCalls
 from triton_openai.proxy.server_tools.round import Before, Round
 from triton_openai.proxy.server_tools.tool_offer import (
     allow_answer,
@@ -34,13 +34,13 @@ def looped(
     """
     if not server_tool_names(request):
         return answer(request)
-    calls = Calls(tools.tools, runner, request_id=request.id, seconds=tools.max_seconds)
+    calls = ParallelCalls(tools.tools, runner, request_id=request.id, seconds=tools.max_seconds)
     return _Loop(answer, request, calls, rounds=tools.max_rounds).events()
 
 
 class _Loop:
     def __init__(
-        self, answer: Answer, request: GenerationRequest, calls: Calls, *, rounds: int
+        self, answer: Answer, request: GenerationRequest, calls: ParallelCalls, *, rounds: int
     ) -> None:
         self._answer = answer
         self._request = request
@@ -59,7 +59,7 @@ class _Loop:
             before = one.after()
             is_over = not one.is_to_be_answered(is_named=request.tool_choice.is_named)
             if is_over or 0 in (_left(request.max_tokens, one), _left(request.token_cap, one)):
-                for told in self._told_of([Ran(call=call) for call in one.calls], one):
+                for told in self._told_of([FinishedCall(call=call) for call in one.calls], one):
                     yield told
                 reason = one.end.reason if is_over else FinishReason.LENGTH
                 yield replace(one.end, usage=before.usage, reason=reason)
@@ -69,7 +69,7 @@ class _Loop:
                 yield told
             request = self._next(request, one, ran)
 
-    def _told_of(self, ran: Sequence[Ran], one: Round) -> Iterator[ServerToolCalled]:
+    def _told_of(self, ran: Sequence[FinishedCall], one: Round) -> Iterator[ServerToolCalled]:
         """What the client is told of our calls, if it asked for it."""
         for done in ran if self._request.tells_server_calls else ():
             yield ServerToolCalled(
@@ -85,7 +85,7 @@ class _Loop:
             self._told += 1
 
     def _next(
-        self, request: GenerationRequest, one: Round, ran: Sequence[Ran]
+        self, request: GenerationRequest, one: Round, ran: Sequence[FinishedCall]
     ) -> GenerationRequest:
         """With the results. At the bounds our tools are left out, so that the model answers."""
         self._rounds_left -= 1
@@ -110,7 +110,7 @@ class _Loop:
         )
 
 
-def _answered(prompt: Prompt, one: Round, ran: Sequence[Ran]) -> ChatPrompt:
+def _answered(prompt: Prompt, one: Round, ran: Sequence[FinishedCall]) -> ChatPrompt:
     """The chat with the model's calls and their results."""
     assert isinstance(prompt, ChatPrompt)  # nobody else is offered tools
     messages, text = prompt.messages, one.text

@@ -24,8 +24,8 @@ from triton_openai.proxy.domain.output import FinishReason, Usage
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
 from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ServerTools
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
-from triton_openai.proxy.server_tools.calls import AT_ONCE
 from triton_openai.proxy.server_tools.loop import RESULT_TOLD, looped
+from triton_openai.proxy.server_tools.parallel_calls import AT_ONCE
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ServerTool(name="weather", url="http://tools.example/w", parameters=SCHEMA)

@@ -20,7 +20,7 @@ logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class FinishedCall:
     """A call, and what came of it."""
 
     call: ToolCall
@@ -28,7 +28,7 @@ class Ran:
     duration_ms: float = 0.0
 
 
-class Calls:
+class ParallelCalls:
     """Of one choice; together they may take `seconds`."""
 
     def __init__(
@@ -43,12 +43,12 @@ class Calls:
     def has_time(self) -> bool:
         return self._seconds_left > 0
 
-    async def run(self, calls: Sequence[ToolCall]) -> list[Ran]:
+    async def run(self, calls: Sequence[ToolCall]) -> list[FinishedCall]:
         """In the order of the calls. Cancelling it ends them."""
         began, slots = time.monotonic(), asyncio.Semaphore(AT_ONCE)
         deadline = began + self._seconds_left
 
-        async def in_turn(call: ToolCall) -> Ran:
+        async def in_turn(call: ToolCall) -> FinishedCall:
             async with slots:
                 return await self._one(call, deadline)
 
@@ -57,7 +57,7 @@ class Calls:
         finally:
             self._seconds_left -= time.monotonic() - began
 
-    async def _one(self, call: ToolCall, deadline: float) -> Ran:
+    async def _one(self, call: ToolCall, deadline: float) -> FinishedCall:
         began = time.monotonic()
         result = await self._result(self._tools[call.name], call, max(deadline - began, 0))
         duration_ms = round((time.monotonic() - began) * 1000, 1)
@@ -70,7 +70,7 @@ class Calls:
             response_bytes=result.response_bytes,
             duration_ms=duration_ms,
         )
-        return Ran(call=call, result=result, duration_ms=duration_ms)
+        return FinishedCall(call=call, result=result, duration_ms=duration_ms)
 
     async def _result(self, tool: ServerTool, call: ToolCall, seconds_left: float) -> ToolResult:
         try:
