@@ -11,12 +11,12 @@ from triton_openai.proxy.domain.output import FinishReason
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Prompt
 from triton_openai.proxy.domain.server_tools import ServerTools, ToolRunner
 from triton_openai.proxy.server_tools.parallel_calls import FinishedCall, ParallelCalls
-from triton_openai.proxy.server_tools.round import Before, Round
 from triton_openai.proxy.server_tools.tool_offer import (
     allow_answer,
     server_tool_names,
     withdraw_server_tools,
 )
+from triton_openai.proxy.server_tools.tool_round import EarlierRounds, ToolRound
 
 RESULT_TOLD = 2_000  # characters of a result that the client is told
 
@@ -49,9 +49,9 @@ class _Loop:
         self._told = 0
 
     async def events(self) -> Events:
-        request, before = self._request, Before()
+        request, before = self._request, EarlierRounds()
         while True:
-            one = Round(server_tool_names(request), before)
+            one = ToolRound(server_tool_names(request), before)
             async with aclosing(self._answer(request)) as events:
                 async for event in events:
                     if (told := one.push(event)) is not None:
@@ -69,7 +69,7 @@ class _Loop:
                 yield told
             request = self._next(request, one, ran)
 
-    def _told_of(self, ran: Sequence[FinishedCall], one: Round) -> Iterator[ServerToolCalled]:
+    def _told_of(self, ran: Sequence[FinishedCall], one: ToolRound) -> Iterator[ServerToolCalled]:
         """What the client is told of our calls, if it asked for it."""
         for done in ran if self._request.tells_server_calls else ():
             yield ServerToolCalled(
@@ -85,7 +85,7 @@ class _Loop:
             self._told += 1
 
     def _next(
-        self, request: GenerationRequest, one: Round, ran: Sequence[FinishedCall]
+        self, request: GenerationRequest, one: ToolRound, ran: Sequence[FinishedCall]
     ) -> GenerationRequest:
         """With the results. At the bounds our tools are left out, so that the model answers."""
         self._rounds_left -= 1
@@ -110,7 +110,7 @@ class _Loop:
         )
 
 
-def _answered(prompt: Prompt, one: Round, ran: Sequence[FinishedCall]) -> ChatPrompt:
+def _answered(prompt: Prompt, one: ToolRound, ran: Sequence[FinishedCall]) -> ChatPrompt:
     """The chat with the model's calls and their results."""
     assert isinstance(prompt, ChatPrompt)  # nobody else is offered tools
     messages, text = prompt.messages, one.text
@@ -136,7 +136,7 @@ def _answered(prompt: Prompt, one: Round, ran: Sequence[FinishedCall]) -> ChatPr
     )
 
 
-def _left(tokens: int | None, one: Round) -> int | None:
+def _left(tokens: int | None, one: ToolRound) -> int | None:
     """Of a limit of tokens, behind this round."""
     return None if tokens is None else max(tokens - one.end.usage.completion_tokens, 0)
 

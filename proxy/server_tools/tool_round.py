@@ -21,7 +21,7 @@ from triton_openai.proxy.domain.tools import ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class EarlierRounds:
     """What the rounds before cost, and how what the client has of them ends."""
 
     usage: Usage = field(default_factory=Usage)
@@ -29,14 +29,14 @@ class Before:
     reasoning: str = ""
 
 
-class Round:
+class ToolRound:
     """`push` its events, all of them; then see how it ended.
 
     Calls of the caller's tools pass; those of `ours` are kept. A blank line stands between what
     two rounds say.
     """
 
-    def __init__(self, ours: Collection[str], before: Before) -> None:
+    def __init__(self, ours: Collection[str], before: EarlierRounds) -> None:
         self._ours = ours
         self._before = before
         self._calls: dict[int, ToolCall] = {}
@@ -95,9 +95,9 @@ class Round:
         wanted = FinishReason.STOP if is_named else FinishReason.TOOL_CALLS
         return self.end.reason is wanted and all(_is_json(call.arguments) for call in self.calls)
 
-    def after(self) -> Before:
+    def after(self) -> EarlierRounds:
         """For the round behind this one."""
-        return Before(
+        return EarlierRounds(
             usage=self._before.usage + self.end.usage,
             text=self.text or self._before.text,
             reasoning=self.reasoning or self._before.reasoning,
