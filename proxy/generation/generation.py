@@ -30,7 +30,7 @@ from triton_openai.proxy.generation.preparation import Preparation
 from triton_openai.proxy.generation.resending import Deltas, Resending, ResentStream
 from triton_openai.proxy.generation.rules import Rules
 from triton_openai.proxy.generation.time_limits import TimeLimits, limited
-from triton_openai.proxy.server_tools.loop import looped
+from triton_openai.proxy.server_tools.tool_loop import run_tool_loop
 from triton_openai.proxy.structured.blame import blamed
 from triton_openai.proxy.structured.checker import Checker
 from triton_openai.proxy.syntax import parsers
@@ -95,7 +95,7 @@ class Generation:
                 return self._later_round(asked, index)
             return self._conforming(asked, index, counts_prompt=counts_prompt)
 
-        return looped(round_of, request, self._card.server_tools, self._means.tools)
+        return run_tool_loop(round_of, request, self._card.server_tools, self._means.tools)
 
     async def _later_round(self, request: GenerationRequest, index: int) -> Events:
         """After calls of the server's tools: other tools may or must be called now."""

@@ -24,8 +24,8 @@ from triton_openai.proxy.domain.output import FinishReason, Usage
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
 from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ServerTools
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
-from triton_openai.proxy.server_tools.loop import RESULT_TOLD, looped
 from triton_openai.proxy.server_tools.parallel_calls import AT_ONCE
+from triton_openai.proxy.server_tools.tool_loop import SHOWN_RESULT_CHARS, run_tool_loop
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ServerTool(name="weather", url="http://tools.example/w", parameters=SCHEMA)
@@ -68,7 +68,7 @@ def events_of(
     answers: Answers, tools: ScriptedTools, request: GenerationRequest, ours: ServerTools = OURS
 ) -> list[OutputEvent]:
     async def all_of_them() -> list[OutputEvent]:
-        return [event async for event in looped(answers, request, ours, tools)]
+        return [event async for event in run_tool_loop(answers, request, ours, tools)]
 
     return asyncio.run(all_of_them())
 
@@ -242,7 +242,7 @@ def test_wrong_arguments_are_told_to_the_model_and_not_sent():
 
 
 def test_calls_are_told_where_that_was_asked_for():
-    long = "x" * (RESULT_TOLD + 1)
+    long = "x" * (SHOWN_RESULT_CHARS + 1)
     tools = ScriptedTools({"weather": "12", "clock": long})
     whole = completed(called(OSLO), called(NOW), said("ok"), tools=tools, tells_server_calls=True)
     first, second = whole.choices[0].server_calls
@@ -269,7 +269,7 @@ def test_closing_while_tools_run_cancels_them():
         answers = Answers(called(NOW, NOW))
 
         async def follow() -> Sequence[OutputEvent]:
-            return [event async for event in looped(answers, asked(), OURS, tools)]
+            return [event async for event in run_tool_loop(answers, asked(), OURS, tools)]
 
         task = asyncio.ensure_future(follow())
         await asyncio.wait_for(tools.is_running.wait(), 5)
@@ -284,7 +284,7 @@ def test_closing_while_tools_run_cancels_them():
 def test_closing_while_the_model_answers_closes_its_stream():
     async def leave() -> int:
         answers = Answers(said("a") * 2)
-        events = looped(answers, asked(), OURS, ScriptedTools())
+        events = run_tool_loop(answers, asked(), OURS, ScriptedTools())
         await anext(events)
         await events.aclose()
         return answers.closed

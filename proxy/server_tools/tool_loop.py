@@ -18,13 +18,13 @@ from triton_openai.proxy.server_tools.tool_offer import (
 )
 from triton_openai.proxy.server_tools.tool_round import EarlierRounds, ToolRound
 
-RESULT_TOLD = 2_000  # characters of a result that the client is told
+SHOWN_RESULT_CHARS = 2_000  # characters of a result that the client is told
 
-Answer = Callable[[GenerationRequest], Events]
+GenerateAnswer = Callable[[GenerationRequest], Events]
 
 
-def looped(
-    answer: Answer, request: GenerationRequest, tools: ServerTools, runner: ToolRunner
+def run_tool_loop(
+    answer: GenerateAnswer, request: GenerationRequest, tools: ServerTools, runner: ToolRunner
 ) -> Events:
     """One choice's events; calls of the model's server tools are run and answered on the way.
 
@@ -35,12 +35,17 @@ def looped(
     if not server_tool_names(request):
         return answer(request)
     calls = ParallelCalls(tools.tools, runner, request_id=request.id, seconds=tools.max_seconds)
-    return _Loop(answer, request, calls, rounds=tools.max_rounds).events()
+    return _ToolLoop(answer, request, calls, rounds=tools.max_rounds).events()
 
 
-class _Loop:
+class _ToolLoop:
     def __init__(
-        self, answer: Answer, request: GenerationRequest, calls: ParallelCalls, *, rounds: int
+        self,
+        answer: GenerateAnswer,
+        request: GenerationRequest,
+        calls: ParallelCalls,
+        *,
+        rounds: int,
     ) -> None:
         self._answer = answer
         self._request = request
@@ -142,4 +147,4 @@ def _left(tokens: int | None, one: ToolRound) -> int | None:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= RESULT_TOLD else f"{text[:RESULT_TOLD]}…"
+    return text if len(text) <= SHOWN_RESULT_CHARS else f"{text[:SHOWN_RESULT_CHARS]}…"
