@@ -50,7 +50,7 @@ from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.comeback import Comeback
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.sandbox import ProcessSandbox
-from triton_openai.proxy.server_tools.http_tools import HttpTools
+from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 from triton_openai.proxy.settings import Settings, environment
 from triton_openai.proxy.structured.examiner import Examiner
 from triton_openai.proxy.telemetry.loop_lag import LoopLag
@@ -110,7 +110,7 @@ def compose(
         engine,
         TelemetryWatcher(metrics),
         _access(settings, tokenizer, registry, shared),
-        HttpTools(policy.secrets(entries, environment())),
+        HttpToolRunner(policy.secrets(entries, environment())),
         sandbox,
         gate,
         comeback,

@@ -1,4 +1,4 @@
-"""The arguments that a model wrote for a tool, checked against its schema."""
+"""The arguments that a model wrote for a tool, parse_arguments against its schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triton_openai.proxy.domain.server_tools import ServerTool
 ECHOED_AT_MOST = 300
 
 
-class WrongArguments(ValueError):
+class InvalidArguments(ValueError):
     """The message is for the model: what is wrong, and where."""
 
 
@@ -25,18 +25,18 @@ def check_schema(tool: str, schema: dict[str, Any]) -> None:
         raise ValueError(f"the parameters of {tool!r} are no JSON Schema: {reason}") from error
 
 
-def checked(tool: ServerTool, text: str) -> dict[str, Any]:
-    """Raises WrongArguments."""
+def parse_arguments(tool: ServerTool, text: str) -> dict[str, Any]:
+    """Raises InvalidArguments."""
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):
-        raise WrongArguments("The arguments are not valid JSON.") from None
+        raise InvalidArguments("The arguments are not valid JSON.") from None
     if not isinstance(arguments, dict):
-        raise WrongArguments("The arguments are not a JSON object.")
+        raise InvalidArguments("The arguments are not a JSON object.")
     validator = jsonschema_rs.validator_for(dict(tool.parameters), retriever=_refuse)
     for error in validator.iter_errors(arguments):
         where = "".join(f"[{part!r}]" for part in error.instance_path)
-        raise WrongArguments(
+        raise InvalidArguments(
             f"The arguments{where} are wrong: {error.message[:ECHOED_AT_MOST]}. Correct them and "
             "call the tool again."
         )

@@ -32,7 +32,7 @@ class _Failed(Exception):
         self.result = ToolResult(status=status, text=text, response_bytes=response_bytes)
 
 
-class HttpTools:
+class HttpToolRunner:
     """One connection a call, to an address that was checked: none is kept, none is resolved twice.
 
     Environment proxies and redirects are not followed.

@@ -11,7 +11,7 @@ import structlog
 
 from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult, ToolRunner
 from triton_openai.proxy.domain.tools import ToolCall
-from triton_openai.proxy.server_tools.arguments import WrongArguments, checked
+from triton_openai.proxy.server_tools.arguments import InvalidArguments, parse_arguments
 
 AT_ONCE = 8
 NOT_RUN = ToolResult(status=CallStatus.NOT_RUN, text="")
@@ -74,8 +74,8 @@ class ParallelCalls:
 
     async def _result(self, tool: ServerTool, call: ToolCall, seconds_left: float) -> ToolResult:
         try:
-            arguments = checked(tool, call.arguments)
-        except WrongArguments as error:
+            arguments = parse_arguments(tool, call.arguments)
+        except InvalidArguments as error:
             return ToolResult(status=CallStatus.INVALID_ARGUMENTS, text=str(error))
         timeout_s = min(tool.timeout_s, seconds_left)
         return await self._runner.run(tool, arguments, timeout_s=timeout_s)
