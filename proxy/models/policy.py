@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from triton_openai.build_engines import models_file, one_folder
 from triton_openai.build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
 from triton_openai.proxy.server_tools.arguments import check_schema
-from triton_openai.proxy.server_tools.secrets import Secrets
+from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.syntax import parsers
 
@@ -61,7 +61,7 @@ def _check_server_tools(name: str, entry: ModelEntry) -> None:
             raise ModelsFileError(f"models.{name}.server_tools.{tool}: {error}") from error
 
 
-def secrets(models: Mapping[str, ModelEntry], environment: Mapping[str, str]) -> Secrets:
+def secrets(models: Mapping[str, ModelEntry], environment: Mapping[str, str]) -> HeaderSecrets:
     """What the headers of server tools need of the environment.
 
     Raises:
@@ -78,7 +78,7 @@ def secrets(models: Mapping[str, ModelEntry], environment: Mapping[str, str]) ->
                         f"{variable} is not set, or is no text that a header may have"
                     )
                 found[variable] = value
-    return Secrets(found)
+    return HeaderSecrets(found)
 
 
 def has_models(settings: Settings) -> bool:

@@ -13,7 +13,7 @@ import httpx
 
 from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
 from triton_openai.proxy.server_tools.addresses import Resolve, is_public, resolved
-from triton_openai.proxy.server_tools.secrets import Secrets
+from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
 
 ERROR_BODY_TOLD = 500  # characters
 TEXT_TYPES = ("text/", "application/json", "application/xml", "application/problem+json")
@@ -38,7 +38,7 @@ class HttpToolRunner:
     Environment proxies and redirects are not followed.
     """
 
-    def __init__(self, secrets: Secrets, resolve: Resolve = resolved) -> None:
+    def __init__(self, secrets: HeaderSecrets, resolve: Resolve = resolved) -> None:
         self._secrets = secrets
         self._resolve = resolve
         self._tls: ssl.SSLContext | None = None
@@ -59,12 +59,12 @@ class HttpToolRunner:
             result = ToolResult(status=CallStatus.FAILED, text=text)
         return ToolResult(
             status=result.status,
-            text=self._secrets.hidden_in(result.text),
+            text=self._secrets.redact(result.text),
             response_bytes=result.response_bytes,
         )
 
     async def _called(self, tool: ServerTool, arguments: Mapping[str, Any]) -> ToolResult:
-        request = _request(tool, arguments, self._secrets.filled(tool.headers))
+        request = _request(tool, arguments, self._secrets.fill(tool.headers))
         async with (
             await self._client(request.url) as client,
             self._answered(client, tool, request) as response,

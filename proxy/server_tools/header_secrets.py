@@ -9,20 +9,20 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 HIDDEN = "[secret]"
 
 
-class Secrets:
+class HeaderSecrets:
     """By name of the variable. Never printed."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
 
-    def filled(self, headers: Mapping[str, str]) -> dict[str, str]:
+    def fill(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Headers with the secrets that they name."""
         return {
             name: _VARIABLE.sub(lambda found: self._values[found[1]], value)
             for name, value in headers.items()
         }
 
-    def hidden_in(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """A text without them, in case an endpoint echoes what it got."""
         for value in sorted(self._values.values(), key=len, reverse=True):
             text = text.replace(value, HIDDEN)
