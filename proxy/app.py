@@ -47,7 +47,7 @@ from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.service import Access, Service
 from triton_openai.proxy.models import policy, readiness
-from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.sandbox import ProcessSandbox
 from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
@@ -103,7 +103,7 @@ def compose(
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
-    comeback = Comeback(gate)
+    comeback = RecoveryQueue(gate)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = Service(
         registry,
@@ -176,7 +176,7 @@ async def _running(
     catalog: Catalog,
     registry: Registry,
     metrics: Metrics,
-    comeback: Comeback,
+    comeback: RecoveryQueue,
     sandbox: Sandbox,
     lag: LoopLag,
 ) -> AsyncIterator[None]:

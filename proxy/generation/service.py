@@ -33,7 +33,7 @@ from triton_openai.proxy.generation.resending import Resending
 from triton_openai.proxy.generation.rules import RuleBook
 from triton_openai.proxy.generation.stopwatch import Stopwatch
 from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.server_tools.tool_offer import offer_server_tools
 from triton_openai.proxy.structured import checks
@@ -69,7 +69,7 @@ class Service:
         tools: ToolRunner,
         sandbox: Sandbox,
         gate: StartGate,
-        comeback: Comeback,
+        comeback: RecoveryQueue,
         *,
         limits: TimeLimits,
         max_resends: int,

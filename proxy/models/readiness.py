@@ -12,7 +12,7 @@ from itertools import count
 import structlog
 
 from triton_openai.proxy.domain.engine import Catalog, NotReady
-from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.prompting import control_tokens
 from triton_openai.proxy.telemetry.metrics import Metrics
@@ -23,7 +23,9 @@ EVERY_S = 0.5
 LOOKS_TO_REREAD = 60
 
 
-async def watch(catalog: Catalog, registry: Registry, metrics: Metrics, comeback: Comeback) -> None:
+async def watch(
+    catalog: Catalog, registry: Registry, metrics: Metrics, comeback: RecoveryQueue
+) -> None:
     """Looks until cancelled."""
     for number in count(1):
         await look(catalog, registry, comeback, rereads=number % LOOKS_TO_REREAD == 0)
@@ -32,7 +34,7 @@ async def watch(catalog: Catalog, registry: Registry, metrics: Metrics, comeback
 
 
 async def look(
-    catalog: Catalog, registry: Registry, comeback: Comeback, *, rereads: bool = False
+    catalog: Catalog, registry: Registry, comeback: RecoveryQueue, *, rereads: bool = False
 ) -> None:
     """Refreshes the registry. Where Triton is ready, lets those go who waited before."""
     waiting = comeback.waiting()

@@ -39,7 +39,7 @@ from triton_openai.proxy.domain.request import (
 )
 from triton_openai.proxy.generation.service import Access, Service
 from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 
 
@@ -69,7 +69,7 @@ def service(
         ScriptedTools(),
         InProcess(),
         gate,
-        Comeback(gate),
+        RecoveryQueue(gate),
         limits=TimeLimits(silence_s=stall_timeout_s, whole_s=9),
         max_resends=0,
     )

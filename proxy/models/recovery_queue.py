@@ -10,7 +10,7 @@ from triton_openai.proxy.access.start_gate import StartGate
 Waiter = asyncio.Future[bool]
 
 
-class Comeback:
+class RecoveryQueue:
     """Lets waiting requests go a few in each turn of the event loop.
 
     A look at Triton counts for the requests that waited before it began: a look that was under way
