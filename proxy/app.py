@@ -25,7 +25,7 @@ from triton_openai.proxy.api import dynamo, errors, operations
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.api.direct import Direct
+from triton_openai.proxy.api.fast_path import FastPath
 from triton_openai.proxy.api.hosts import AllowedHosts, Hosts
 from triton_openai.proxy.api.middleware import (
     BeginsInTurn,
@@ -166,7 +166,7 @@ def _middleware(
         Middleware(WithoutLastSlash),
         Middleware(RequestContext, metrics=metrics),
         Middleware(AllowedHosts, hosts=Hosts(settings.allowed_hosts)),
-        Middleware(Direct, routers=routers),
+        Middleware(FastPath, routers=routers),
     ]
 
 

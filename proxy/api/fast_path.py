@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-class Direct:
+class FastPath:
     """POSTs to the routers' fixed paths go to their endpoints; all else, the way of FastAPI.
 
     These routes are FastAPI's too, in its documents and for wrong methods. What it does for a

@@ -5,7 +5,7 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
-from triton_openai.proxy.api.direct import Direct
+from triton_openai.proxy.api.fast_path import FastPath
 
 router = APIRouter(prefix="/v1")
 
@@ -51,7 +51,7 @@ def client() -> TestClient:
         seen.append(scope)
         await app(scope, receive, send)
 
-    client = TestClient(Direct(marked, routers=[router]))
+    client = TestClient(FastPath(marked, routers=[router]))
     client.seen = seen
     return client
 
