@@ -26,7 +26,7 @@ from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.fast_path import FastPath
-from triton_openai.proxy.api.hosts import AllowedHosts, Hosts
+from triton_openai.proxy.api.hosts import HostCheck, HostPolicy
 from triton_openai.proxy.api.middleware import (
     BeginsInTurn,
     HeadAsGet,
@@ -165,7 +165,7 @@ def _middleware(
         Middleware(HeadAsGet),
         Middleware(WithoutLastSlash),
         Middleware(RequestContext, metrics=metrics),
-        Middleware(AllowedHosts, hosts=Hosts(settings.allowed_hosts)),
+        Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
         Middleware(FastPath, routers=routers),
     ]
 
@@ -214,7 +214,7 @@ def _adapters(
         asking,
         leaving,
         origins=settings.cors_origins,
-        hosts=Hosts(settings.allowed_hosts),
+        hosts=HostPolicy(settings.allowed_hosts),
         max_requests=settings.max_socket_requests,
         bodies=bodies,
     )

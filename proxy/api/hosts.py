@@ -21,7 +21,7 @@ PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc", ".home.arpa")
 ANY = "*"
 
 
-class Hosts:
+class HostPolicy:
     """Allows IP addresses, names that the public DNS cannot have, and `named` ones.
 
     Probes, containers and Kubernetes use the former two; a public name has to be in the settings.
@@ -50,10 +50,10 @@ class Hosts:
         return _is_address(name)
 
 
-class AllowedHosts:
+class HostCheck:
     """Pure ASGI middleware for requests and WebSockets."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Hosts) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: HostPolicy) -> None:
         self._app = app
         self._hosts = hosts
 

@@ -17,7 +17,7 @@ from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.answers.framing import Annotation, Part, Payload
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller import caller_of
-from triton_openai.proxy.api.hosts import Hosts
+from triton_openai.proxy.api.hosts import HostPolicy
 from triton_openai.proxy.api.middleware import new_request_id
 from triton_openai.proxy.api.openai.asking import Asking
 from triton_openai.proxy.api.openai.socket_bodies import (
@@ -51,7 +51,7 @@ def routes(
     leaving: Leaving,
     *,
     origins: tuple[str, ...],
-    hosts: Hosts,
+    hosts: HostPolicy,
     max_requests: int,
     bodies: BodyReader,
 ) -> APIRouter:
@@ -240,7 +240,7 @@ def _error_message(error: Exception) -> Payload:
     return {"type": "error", **errors.body_of(error)}
 
 
-def _may_connect(websocket: WebSocket, origins: tuple[str, ...], hosts: Hosts) -> bool:
+def _may_connect(websocket: WebSocket, origins: tuple[str, ...], hosts: HostPolicy) -> bool:
     """Browsers let any page connect and only name its origin: the server has to refuse."""
     origin = websocket.headers.get("origin")
     if origin is None or "*" in origins or origin in origins:
