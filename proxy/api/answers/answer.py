@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.answers.connected import Connected
+from triton_openai.proxy.api.answers.client_disconnect import CancelOnDisconnect
 from triton_openai.proxy.api.answers.framing import Framing, Part, Payload
 from triton_openai.proxy.api.answers.outgoing import Outgoing, headers_of
 from triton_openai.proxy.domain.completion import Completion, Fold
@@ -73,7 +73,7 @@ class WholeAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         completion = None
         with in_words(self._renderer.field_names):
-            async with Connected(receive), aclosing(self._events) as events:
+            async with CancelOnDisconnect(receive), aclosing(self._events) as events:
                 completion = await self._folded(events)
         if completion is not None:
             body, headers = self._renderer.full(completion), headers_of(self._delivery)
@@ -114,7 +114,7 @@ class StreamedAnswer(Response):
         out = Outgoing(send, self._framing, self._delivery, keep_alive_s=self._keep_alive_s)
         try:
             with in_words(self._renderer.field_names):
-                async with out, Connected(receive):
+                async with out, CancelOnDisconnect(receive):
                     await self._stream(out)
         except Exception as error:
             if not out.has_started:

@@ -11,7 +11,7 @@ from typing_extensions import Self
 from triton_openai.proxy.domain.errors import ShuttingDown
 
 
-class Connected:
+class CancelOnDisconnect:
     """The body of `async with` is cancelled when the client leaves, and nothing raised of it.
 
     The body runs in the caller's own task, so a task that watches is all that this costs.

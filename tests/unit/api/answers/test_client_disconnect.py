@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from triton_openai.proxy.api.answers.connected import Connected
+from triton_openai.proxy.api.answers.client_disconnect import CancelOnDisconnect
 from triton_openai.proxy.domain.errors import ShuttingDown
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 
 async def test_work_that_ends_leaves_no_task_behind():
     before = asyncio.all_tasks()
-    async with Connected(Client().receive):
+    async with CancelOnDisconnect(Client().receive):
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
@@ -41,7 +41,7 @@ async def test_work_that_ends_leaves_no_task_behind():
 async def test_a_client_that_leaves_ends_the_work_and_nothing_else():
     client, steps = Client(), []
     asyncio.get_running_loop().call_later(0.01, client.has_left.set)
-    async with Connected(client.receive):
+    async with CancelOnDisconnect(client.receive):
         try:
             await asyncio.sleep(10)
             steps.append("not reached")
@@ -55,7 +55,7 @@ async def test_a_client_that_leaves_ends_the_work_and_nothing_else():
 
 async def test_a_client_that_left_before_the_last_step_cancels_nothing_after_it():
     client = Client()
-    async with Connected(client.receive):
+    async with CancelOnDisconnect(client.receive):
         await asyncio.sleep(0)
         client.has_left.set()  # the watching task has not run since
     await asyncio.sleep(0.01)
@@ -63,7 +63,7 @@ async def test_a_client_that_left_before_the_last_step_cancels_nothing_after_it(
 
 async def test_a_server_that_stops_says_so():
     async def work() -> None:
-        async with Connected(Client().receive):
+        async with CancelOnDisconnect(Client().receive):
             await asyncio.sleep(10)
 
     task = asyncio.ensure_future(work())
@@ -75,5 +75,5 @@ async def test_a_server_that_stops_says_so():
 
 async def test_errors_of_the_work_pass():
     with pytest.raises(KeyError):
-        async with Connected(Client().receive):
+        async with CancelOnDisconnect(Client().receive):
             raise KeyError("mine")
