@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.answers.client_disconnect import CancelOnDisconnect
 from triton_openai.proxy.api.answers.framing import Framing, Part, Payload
-from triton_openai.proxy.api.answers.outgoing import Outgoing, headers_of
+from triton_openai.proxy.api.answers.stream_writer import StreamWriter, headers_of
 from triton_openai.proxy.domain.completion import Completion, Fold
 from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.errors import ProxyError
@@ -111,7 +111,7 @@ class StreamedAnswer(Response):
         self._keep_alive_s = keep_alive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        out = Outgoing(send, self._framing, self._delivery, keep_alive_s=self._keep_alive_s)
+        out = StreamWriter(send, self._framing, self._delivery, keep_alive_s=self._keep_alive_s)
         try:
             with in_words(self._renderer.field_names):
                 async with out, CancelOnDisconnect(receive):
@@ -122,7 +122,7 @@ class StreamedAnswer(Response):
             body = errors.body_of(error)  # the status is out: all that is left is a part
             await out.send(self._framing.error(body) + self._framing.end, is_last=True)
 
-    async def _stream(self, out: Outgoing) -> None:
+    async def _stream(self, out: StreamWriter) -> None:
         async with aclosing(self._events) as events:
             async for event in events:
                 parts = self._renderer.chunks(event)

@@ -11,7 +11,7 @@ from triton_openai.proxy.api.answers.framing import Framing
 from triton_openai.proxy.domain.delivery import Delivery
 
 
-class Outgoing:
+class StreamWriter:
     """The head goes out with the first part.
 
     While it is entered no silence lasts longer than `keep_alive_s`, in a format that has words for
