@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from triton_openai.proxy.api.bodies import json_shape
 from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody, BytesInFlight, no_room
-from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.bodies.validation_errors import FieldError as FieldError
 from triton_openai.proxy.api.bodies.validation_errors import refusal
@@ -51,7 +51,7 @@ class BodyReader:
             try:
                 data = await _received(request, body, self.limits)
                 body.complete()
-                return await self.parse(data, kind, caller_of(request.scope))
+                return await self.parse(data, kind, caller_address(request.scope))
             finally:
                 body.close()
         raise no_room()  # the scope was cancelled

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from triton_openai.proxy.api.answers import sse
 from triton_openai.proxy.api.answers.answer import Answers, Renderer
 from triton_openai.proxy.api.bodies.body import BodyReader
-from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.asking import Asking
 from triton_openai.proxy.api.openai.documentation import documented
 from triton_openai.proxy.api.openai.models import model_body, model_list
@@ -31,14 +31,14 @@ def routes(
     async def create_chat_completion(http: Request) -> Response:
         """The model's answer to a chat: whole, or as a stream of events with `stream`."""
         asked = await bodies.read(http, ChatCompletionBody)
-        request, renderer = await asking.chat(asked, caller_of(http.scope))
+        request, renderer = await asking.chat(asked, caller_address(http.scope))
         return answer(request, renderer, streams=bool(asked.stream))
 
     @router.post("/completions", openapi_extra=documented.COMPLETION.extra)
     async def create_completion(http: Request) -> Response:
         """The text that follows a prompt: whole, or as a stream of events with `stream`."""
         asked = await bodies.read(http, CompletionBody)
-        request, renderer = await asking.completion(asked, caller_of(http.scope))
+        request, renderer = await asking.completion(asked, caller_address(http.scope))
         return answer(request, renderer, streams=bool(asked.stream))
 
     @router.get("/models", openapi_extra=documented.MODELS.extra)

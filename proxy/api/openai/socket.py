@@ -16,7 +16,7 @@ from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.answers.framing import Annotation, Part, Payload
 from triton_openai.proxy.api.bodies.body import BodyReader
-from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.hosts import HostPolicy
 from triton_openai.proxy.api.middleware import new_request_id
 from triton_openai.proxy.api.openai.asking import Asking
@@ -87,7 +87,7 @@ class ChatSocket:
         self._websocket = websocket
         self._service = service
         self._asking = asking
-        self._caller = caller_of(websocket.scope)
+        self._caller = caller_address(websocket.scope)
         self._leaving = leaving
         self._max_requests = max_requests
         self._bodies = bodies

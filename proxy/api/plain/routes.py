@@ -10,7 +10,7 @@ from starlette.responses import Response
 from triton_openai.proxy.api.answers import ndjson, sse
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.bodies.body import BodyReader
-from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.requests.limits import Limits
 from triton_openai.proxy.api.plain import chat, documented
 from triton_openai.proxy.api.plain.chat import PlainChatBody, PlainRenderer
@@ -25,7 +25,7 @@ def routes(answers: Answers, registry: Registry, sizes: Limits, *, bodies: BodyR
         given = await bodies.read(http, PlainChatBody)
         sizes.check_chat(given.messages, None)
         request = chat.to_domain(given, registry.default().name)
-        return replace(request, caller=caller_of(http.scope))
+        return replace(request, caller=caller_address(http.scope))
 
     @router.post("/json", openapi_extra=documented.WHOLE.extra)
     async def chat_json(http: Request) -> Response:

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.bodies.body import BodyReader
-from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.requests.limits import Limits
 from triton_openai.proxy.api.tokens import documented
 from triton_openai.proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
@@ -39,7 +39,9 @@ def routes(
         asked = await bodies.read(http, TokenizeBody)
         sizes.check_chat(asked.messages, asked.tools)
         generation = asked.to_domain(registry.default().name)
-        request = await service.engine_request(replace(generation, caller=caller_of(http.scope)))
+        request = await service.engine_request(
+            replace(generation, caller=caller_address(http.scope))
+        )
         with in_words({"prompt": "prompt" if asked.messages is None else "messages"}):
             ids = (await tokenizer.admit(request)).ids
         request_log.add(id=request.id, model=request.model.name, prompt_tokens=len(ids))

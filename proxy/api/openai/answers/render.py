@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.bodies.body import BodyReader
-from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.asking import Asking
 from triton_openai.proxy.api.openai.documentation import documented
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
@@ -31,7 +31,7 @@ def routes(
         would refuse.
         """
         asked = await bodies.read(http, ChatCompletionBody)
-        generation, renderer = await asking.chat(asked, caller_of(http.scope))
+        generation, renderer = await asking.chat(asked, caller_address(http.scope))
         with in_words(renderer.field_names), blamed(generation.constraint):
             request = await service.engine_request(generation)
             admitted = await tokenizer.admit(request)

@@ -10,7 +10,7 @@ from starlette.types import Scope
 SITE_BITS = 64  # of an IPv6 address: the rest is for one site to choose
 
 
-def caller_of(scope: Scope) -> str:
+def caller_address(scope: Scope) -> str:
     """The client's address; behind a proxy that FORWARDED_ALLOW_IPS trusts, the one it names."""
     client = scope.get("client")
     return "" if client is None else _named(client[0])
