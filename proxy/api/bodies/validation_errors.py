@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from triton_openai.proxy.api.bodies.refused_fields import WHAT_TO_DO
+from triton_openai.proxy.api.bodies.unsupported_fields import ADVICE
 from triton_openai.proxy.domain.errors import ECHO_AT_MOST, InvalidRequest, echoed
 
 LISTED_AT_MOST = 10
@@ -56,7 +56,7 @@ def _told(problem: Any) -> str:
             return f"Missing required parameter: '{path}'"
         case "extra_forbidden":
             told = f"Unsupported parameter: '{path}' is not supported by this server"
-            return f"{told}: {WHAT_TO_DO[path]}" if path in WHAT_TO_DO else told
+            return f"{told}: {ADVICE[path]}" if path in ADVICE else told
         case _:
             reason = problem["msg"].removeprefix("Value error, ")
             value = echoed(problem["input"])

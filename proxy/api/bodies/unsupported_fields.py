@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-WHAT_TO_DO = {
+ADVICE = {
     "functions": "it is deprecated, use 'tools'",
     "function_call": "it is deprecated, use 'tool_choice'",
     "audio": "answers are text",
