@@ -37,7 +37,7 @@ from triton_openai.proxy.api.openai import routes as openai_routes
 from triton_openai.proxy.api.openai import socket as openai_socket
 from triton_openai.proxy.api.openai.answers import render as openai_render
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
-from triton_openai.proxy.api.openai.asking import Asking
+from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openapi.published import published
 from triton_openai.proxy.api.pages import docs_pages, front_page
 from triton_openai.proxy.api.plain import routes as plain_routes
@@ -202,7 +202,7 @@ def _adapters(
     """Every protocol over the one service."""
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     sizes = configured_limits.field_limits(settings)
-    asking = Asking(
+    builder = RequestBuilder(
         registry,
         sizes,
         Examiner(sandbox, configured_limits.guide_limits(settings)),
@@ -211,7 +211,7 @@ def _adapters(
     )
     socket = openai_socket.routes(
         service,
-        asking,
+        builder,
         leaving,
         origins=settings.cors_origins,
         hosts=HostPolicy(settings.allowed_hosts),
@@ -219,9 +219,9 @@ def _adapters(
         bodies=bodies,
     )
     return (
-        openai_routes.routes(answers, registry, asking, bodies=bodies),
+        openai_routes.routes(answers, registry, builder, bodies=bodies),
         socket,
-        openai_render.routes(service, tokenizer, asking, bodies=bodies),
+        openai_render.routes(service, tokenizer, builder, bodies=bodies),
         plain_routes.routes(answers, registry, sizes, bodies=bodies),
         tokens_routes.routes(service, tokenizer, registry, sizes, bodies=bodies),
         dynamo.routes(registry),

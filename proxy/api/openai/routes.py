@@ -9,16 +9,16 @@ from triton_openai.proxy.api.answers import sse
 from triton_openai.proxy.api.answers.answer import Answers, Renderer
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
-from triton_openai.proxy.api.openai.asking import Asking
 from triton_openai.proxy.api.openai.documentation import documented
 from triton_openai.proxy.api.openai.models import model_body, model_list
+from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, CompletionBody
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.models.registry import Registry
 
 
 def routes(
-    answers: Answers, registry: Registry, asking: Asking, *, bodies: BodyReader
+    answers: Answers, registry: Registry, builder: RequestBuilder, *, bodies: BodyReader
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
@@ -31,14 +31,14 @@ def routes(
     async def create_chat_completion(http: Request) -> Response:
         """The model's answer to a chat: whole, or as a stream of events with `stream`."""
         asked = await bodies.read(http, ChatCompletionBody)
-        request, renderer = await asking.chat(asked, caller_address(http.scope))
+        request, renderer = await builder.chat(asked, caller_address(http.scope))
         return answer(request, renderer, streams=bool(asked.stream))
 
     @router.post("/completions", openapi_extra=documented.COMPLETION.extra)
     async def create_completion(http: Request) -> Response:
         """The text that follows a prompt: whole, or as a stream of events with `stream`."""
         asked = await bodies.read(http, CompletionBody)
-        request, renderer = await asking.completion(asked, caller_address(http.scope))
+        request, renderer = await builder.completion(asked, caller_address(http.scope))
         return answer(request, renderer, streams=bool(asked.stream))
 
     @router.get("/models", openapi_extra=documented.MODELS.extra)

@@ -19,7 +19,7 @@ from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.hosts import HostPolicy
 from triton_openai.proxy.api.middleware import new_request_id
-from triton_openai.proxy.api.openai.asking import Asking
+from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openai.socket_bodies import (
     AnyMessage,
     CancelBody,
@@ -47,7 +47,7 @@ GOING_AWAY, FORBIDDEN_ORIGIN, RESTART = 1001, 1008, 1012
 
 def routes(
     service: Service,
-    asking: Asking,
+    builder: RequestBuilder,
     leaving: Leaving,
     *,
     origins: tuple[str, ...],
@@ -64,7 +64,7 @@ def routes(
             await websocket.close(FORBIDDEN_ORIGIN)  # before it is accepted: a 403
             return
         socket = ChatSocket(
-            websocket, service, asking, leaving, max_requests=max_requests, bodies=bodies
+            websocket, service, builder, leaving, max_requests=max_requests, bodies=bodies
         )
         await socket.serve()
 
@@ -78,7 +78,7 @@ class ChatSocket:
         self,
         websocket: WebSocket,
         service: Service,
-        asking: Asking,
+        builder: RequestBuilder,
         leaving: Leaving,
         *,
         max_requests: int,
@@ -86,7 +86,7 @@ class ChatSocket:
     ) -> None:
         self._websocket = websocket
         self._service = service
-        self._asking = asking
+        self._builder = asking
         self._caller = caller_address(websocket.scope)
         self._leaving = leaving
         self._max_requests = max_requests
@@ -193,7 +193,7 @@ class ChatSocket:
     async def _streamed(self, asked: SocketChatBody) -> Payload:
         """Sends the chunks; what remains to be said at the end."""
         try:
-            request, renderer = await self._asking.chat(asked, self._caller)
+            request, renderer = await self._builder.chat(asked, self._caller)
             with in_words(renderer.field_names):
                 async with aclosing(
                     self._service.generate(request, Delivery(is_live=True))

@@ -10,8 +10,8 @@ from starlette.responses import JSONResponse, Response
 from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
-from triton_openai.proxy.api.openai.asking import Asking
 from triton_openai.proxy.api.openai.documentation import documented
+from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
@@ -21,7 +21,7 @@ from triton_openai.proxy.telemetry import request_log
 
 
 def routes(
-    service: Service, tokenizer: Tokenizer, asking: Asking, *, bodies: BodyReader
+    service: Service, tokenizer: Tokenizer, builder: RequestBuilder, *, bodies: BodyReader
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
@@ -31,7 +31,7 @@ def routes(
         would refuse.
         """
         asked = await bodies.read(http, ChatCompletionBody)
-        generation, renderer = await asking.chat(asked, caller_address(http.scope))
+        generation, renderer = await builder.chat(asked, caller_address(http.scope))
         with in_words(renderer.field_names), blamed(generation.constraint):
             request = await service.engine_request(generation)
             admitted = await tokenizer.admit(request)

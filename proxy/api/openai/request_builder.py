@@ -23,7 +23,7 @@ from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.structured.examiner import Examiner
 
 
-class Asking:
+class RequestBuilder:
     """Shared by all routes that take OpenAI's bodies. Both verbs raise as `limits`, the
     registry and `structured.examiner` do."""
 
