@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from triton_openai.proxy.api.answers.answer import Renderer, in_words
-from triton_openai.proxy.api.openai import chat, completions
+from triton_openai.proxy.api.openai import chat_request, completions
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
 from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
 from triton_openai.proxy.api.openai.answers.head import fingerprint_of
@@ -50,7 +50,7 @@ class RequestBuilder:
         self._limits.check_priority(body)
         offered = self._registry.known(body.model).server_tools.tools
         body.check_choice([tool.name for tool in offered])
-        request = await self._constrained(chat.to_domain(body, caller), body)
+        request = await self._constrained(chat_request.to_domain(body, caller), body)
         renderer = ChatRenderer(
             body,
             request,
