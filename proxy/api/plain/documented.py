@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from triton_openai.proxy.api.openapi.operation import EVENTS, GENERATION, JSON, Content, Operation
-from triton_openai.proxy.api.plain.chat import PlainChatBody
+from triton_openai.proxy.api.plain.plain_chat import PlainChatBody
 
 CREATED = 1_767_225_600
 

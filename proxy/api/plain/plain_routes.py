@@ -12,8 +12,8 @@ from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.requests.limits import Limits
-from triton_openai.proxy.api.plain import chat, documented
-from triton_openai.proxy.api.plain.chat import PlainChatBody, PlainRenderer
+from triton_openai.proxy.api.plain import documented, plain_chat
+from triton_openai.proxy.api.plain.plain_chat import PlainChatBody, PlainRenderer
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.models.registry import Registry
 
@@ -24,7 +24,7 @@ def routes(answers: Answers, registry: Registry, sizes: Limits, *, bodies: BodyR
     async def asked(http: Request) -> GenerationRequest:
         given = await bodies.read(http, PlainChatBody)
         sizes.check_chat(given.messages, None)
-        request = chat.to_domain(given, registry.default().name)
+        request = plain_chat.to_domain(given, registry.default().name)
         return replace(request, caller=caller_address(http.scope))
 
     @router.post("/json", openapi_extra=documented.WHOLE.extra)

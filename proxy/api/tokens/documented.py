@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from triton_openai.proxy.api.openapi.operation import BODY, JSON, Content, Operation
-from triton_openai.proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
+from triton_openai.proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody
 
 
 class Tokens(BaseModel):

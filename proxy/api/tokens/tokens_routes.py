@@ -13,7 +13,7 @@ from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.requests.limits import Limits
 from triton_openai.proxy.api.tokens import documented
-from triton_openai.proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
+from triton_openai.proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody
 from triton_openai.proxy.domain.errors import InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.tokenizer import Tokenizer
