@@ -21,7 +21,7 @@ from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import dynamo, errors, operations
+from triton_openai.proxy.api import dynamo, errors, monitoring
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
@@ -132,7 +132,7 @@ def compose(
     )
     app.state.leaving, app.state.in_flight = leaving, in_flight
     errors.install(app)
-    for router in _with_pages((*routers, operations.routes(registry, metrics)), settings, registry):
+    for router in _with_pages((*routers, monitoring.routes(registry, metrics)), settings, registry):
         app.include_router(router)
     return app
 

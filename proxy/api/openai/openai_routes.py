@@ -9,7 +9,7 @@ from triton_openai.proxy.api.answers import sse
 from triton_openai.proxy.api.answers.answer import Answers, Renderer
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
-from triton_openai.proxy.api.openai.documentation import documented
+from triton_openai.proxy.api.openai.documentation import openai_operations
 from triton_openai.proxy.api.openai.models import model_body, model_list
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, CompletionBody
@@ -27,26 +27,26 @@ def routes(
             return answers.streamed(request, renderer, sse.OPENAI)
         return answers.whole(request, renderer)
 
-    @router.post("/chat/completions", openapi_extra=documented.CHAT.extra)
+    @router.post("/chat/completions", openapi_extra=openai_operations.CHAT.extra)
     async def create_chat_completion(http: Request) -> Response:
         """The model's answer to a chat: whole, or as a stream of events with `stream`."""
         asked = await bodies.read(http, ChatCompletionBody)
         request, renderer = await builder.chat(asked, caller_address(http.scope))
         return answer(request, renderer, streams=bool(asked.stream))
 
-    @router.post("/completions", openapi_extra=documented.COMPLETION.extra)
+    @router.post("/completions", openapi_extra=openai_operations.COMPLETION.extra)
     async def create_completion(http: Request) -> Response:
         """The text that follows a prompt: whole, or as a stream of events with `stream`."""
         asked = await bodies.read(http, CompletionBody)
         request, renderer = await builder.completion(asked, caller_address(http.scope))
         return answer(request, renderer, streams=bool(asked.stream))
 
-    @router.get("/models", openapi_extra=documented.MODELS.extra)
+    @router.get("/models", openapi_extra=openai_operations.MODELS.extra)
     async def list_models() -> Response:
         """All models and aliases that can be asked."""
         return JSONResponse(model_list(registry.cards()))
 
-    @router.get("/models/{model:path}", openapi_extra=documented.MODEL.extra)
+    @router.get("/models/{model:path}", openapi_extra=openai_operations.MODEL.extra)
     async def retrieve_model(model: str) -> Response:
         """One model, by its name or an alias."""
         return JSONResponse(model_body(registry.known(model), model))

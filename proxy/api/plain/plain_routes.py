@@ -12,7 +12,7 @@ from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.requests.limits import Limits
-from triton_openai.proxy.api.plain import documented, plain_chat
+from triton_openai.proxy.api.plain import plain_chat, plain_operations
 from triton_openai.proxy.api.plain.plain_chat import PlainChatBody, PlainRenderer
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.models.registry import Registry
@@ -27,19 +27,19 @@ def routes(answers: Answers, registry: Registry, sizes: Limits, *, bodies: BodyR
         request = plain_chat.to_domain(given, registry.default().name)
         return replace(request, caller=caller_address(http.scope))
 
-    @router.post("/json", openapi_extra=documented.WHOLE.extra)
+    @router.post("/json", openapi_extra=plain_operations.WHOLE.extra)
     async def chat_json(http: Request) -> Response:
         """The whole answer as one JSON body."""
         request = await asked(http)
         return answers.whole(request, PlainRenderer(request))
 
-    @router.post("/stream", openapi_extra=documented.LINES.extra)
+    @router.post("/stream", openapi_extra=plain_operations.LINES.extra)
     async def chat_stream(http: Request) -> Response:
         """Newline-delimited JSON; the last line has `"done": true`."""
         request = await asked(http)
         return answers.streamed(request, PlainRenderer(request), ndjson.LINES)
 
-    @router.post("/sse", openapi_extra=documented.EVENT_STREAM.extra)
+    @router.post("/sse", openapi_extra=plain_operations.EVENT_STREAM.extra)
     async def chat_sse(http: Request) -> Response:
         """Server-sent events, then `[DONE]`."""
         request = await asked(http)

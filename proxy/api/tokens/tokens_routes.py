@@ -12,7 +12,7 @@ from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.requests.limits import Limits
-from triton_openai.proxy.api.tokens import documented
+from triton_openai.proxy.api.tokens import token_operations
 from triton_openai.proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody
 from triton_openai.proxy.domain.errors import InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
@@ -33,7 +33,7 @@ def routes(
 ) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/tokenize", openapi_extra=documented.TOKENIZE.extra)
+    @router.post("/tokenize", openapi_extra=token_operations.TOKENIZE.extra)
     async def tokenize(http: Request) -> Response:
         """Text or messages -> token ids and their count. What cannot be served is refused."""
         asked = await bodies.read(http, TokenizeBody)
@@ -52,7 +52,7 @@ def routes(
         found = {"count": len(ids), "max_model_len": most, "tokens": ids, "token_strs": texts}
         return JSONResponse(found)
 
-    @router.post("/detokenize", openapi_extra=documented.DETOKENIZE.extra)
+    @router.post("/detokenize", openapi_extra=token_operations.DETOKENIZE.extra)
     async def detokenize(http: Request) -> Response:
         """Token ids -> text, without special tokens."""
         asked = await bodies.read(http, DetokenizeBody)

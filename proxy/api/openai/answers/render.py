@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
-from triton_openai.proxy.api.openai.documentation import documented
+from triton_openai.proxy.api.openai.documentation import openai_operations
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
 from triton_openai.proxy.domain.engine import EngineRequest
@@ -25,7 +25,7 @@ def routes(
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
-    @router.post("/chat/completions/render", openapi_extra=documented.RENDER.extra)
+    @router.post("/chat/completions/render", openapi_extra=openai_operations.RENDER.extra)
     async def render_chat_completion(http: Request) -> Response:
         """The prompt's text and tokens, and what limits the answer. Refuses what a generation
         would refuse.
