@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from triton_openai.proxy.api.openai.answers.head import head
 from triton_openai.proxy.api.openai.answers.log_probs import KeptLogProbs, LogProbs
+from triton_openai.proxy.api.openai.answers.response_head import response_head
 from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
 from triton_openai.proxy.api.openai.requests.bodies import CompletionBody
 from triton_openai.proxy.api.openai.requests.field_names import COMPLETION_NAMES
@@ -74,7 +74,7 @@ class CompletionRenderer:
         self._kept = KeptLogProbs(self._log_probs.of_completion)
         self._tells_ids = bool(body.return_token_ids)
         self._usage = StreamUsage(body, request.choices * len(request.prompts))
-        self._head = head(body, request, "text_completion", fingerprint)
+        self._head = response_head(body, request, "text_completion", fingerprint)
         self._chunk_head = {**self._head, **self._usage.head}
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:

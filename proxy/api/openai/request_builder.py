@@ -8,8 +8,8 @@ from triton_openai.proxy.api.answers.answer import Renderer, in_words
 from triton_openai.proxy.api.openai import chat_request, completions
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
 from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
-from triton_openai.proxy.api.openai.answers.head import fingerprint_of
 from triton_openai.proxy.api.openai.answers.nvext_renderer import NvExtRenderer
+from triton_openai.proxy.api.openai.answers.response_head import system_fingerprint
 from triton_openai.proxy.api.openai.completions import CompletionRenderer
 from triton_openai.proxy.api.openai.requests import nvext
 from triton_openai.proxy.api.openai.requests.bodies import (
@@ -95,4 +95,4 @@ class RequestBuilder:
         return request
 
     def _fingerprint(self, model: str) -> str:
-        return fingerprint_of(self._registry.known(model))
+        return system_fingerprint(self._registry.known(model))

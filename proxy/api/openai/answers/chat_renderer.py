@@ -6,8 +6,8 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.api.openai.answers.head import head
 from triton_openai.proxy.api.openai.answers.log_probs import KeptLogProbs, LogProbs
+from triton_openai.proxy.api.openai.answers.response_head import response_head
 from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
 from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
@@ -47,7 +47,7 @@ class ChatRenderer:
         self._usage = StreamUsage(body, request.choices)
         self._choices = request.choices
         self._has_begun = False
-        self._head = head(body, request, "chat.completion", fingerprint)
+        self._head = response_head(body, request, "chat.completion", fingerprint)
         self._chunk_head = {
             **self._head,
             "object": "chat.completion.chunk",

@@ -12,7 +12,7 @@ from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
 
 
-def head(
+def response_head(
     body: GenerationBody, request: GenerationRequest, kind: str, fingerprint: str | None
 ) -> dict[str, Any]:
     """`request_id` is in the id, which stays of the caller's making: our own is unique."""
@@ -28,7 +28,7 @@ def head(
 
 
 @lru_cache(maxsize=64)
-def fingerprint_of(card: ModelCard) -> str:
+def system_fingerprint(card: ModelCard) -> str:
     """Changes when the model is built anew: equal seeds then no longer mean equal answers."""
     built = f"{card.name} {card.facts.created} {card.facts.engine_model}"
     return f"fp_{hashlib.sha256(built.encode()).hexdigest()[:10]}"
