@@ -5,7 +5,10 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from triton_openai.proxy.api.openai.answers.log_probs import KeptLogProbs, LogProbs
+from triton_openai.proxy.api.openai.answers.log_prob_renderer import (
+    LogProbRenderer,
+    RenderedLogProbs,
+)
 from triton_openai.proxy.api.openai.answers.response_head import response_head
 from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
 from triton_openai.proxy.api.openai.requests.bodies import CompletionBody
@@ -70,8 +73,8 @@ class CompletionRenderer:
         fingerprint: str | None = None,
     ) -> None:
         self._logs = body.logprobs is not None
-        self._log_probs = LogProbs(by_id=bool(body.return_tokens_as_token_ids))
-        self._kept = KeptLogProbs(self._log_probs.of_completion)
+        self._log_probs = LogProbRenderer(by_id=bool(body.return_tokens_as_token_ids))
+        self._kept = RenderedLogProbs(self._log_probs.of_completion)
         self._tells_ids = bool(body.return_token_ids)
         self._usage = StreamUsage(body, request.choices * len(request.prompts))
         self._head = response_head(body, request, "text_completion", fingerprint)

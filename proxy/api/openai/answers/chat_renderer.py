@@ -6,7 +6,10 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.api.openai.answers.log_probs import KeptLogProbs, LogProbs
+from triton_openai.proxy.api.openai.answers.log_prob_renderer import (
+    LogProbRenderer,
+    RenderedLogProbs,
+)
 from triton_openai.proxy.api.openai.answers.response_head import response_head
 from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
@@ -40,8 +43,8 @@ class ChatRenderer:
         limit = "max_completion_tokens" if body.max_tokens is None else "max_tokens"
         self.field_names = {**FIELD_NAMES, "prompt": "messages", "max_tokens": limit}
         self._logs = bool(body.logprobs)
-        self._log_probs = LogProbs(by_id=bool(body.return_tokens_as_token_ids))
-        self._kept = KeptLogProbs(self._log_probs.of_chat)
+        self._log_probs = LogProbRenderer(by_id=bool(body.return_tokens_as_token_ids))
+        self._kept = RenderedLogProbs(self._log_probs.of_chat)
         self._tells_ids = bool(body.return_token_ids)
         self._reasoning_fields = reasoning_fields
         self._usage = StreamUsage(body, request.choices)

@@ -11,10 +11,10 @@ import orjson
 from triton_openai.proxy.domain.events import Finished, LoggedToken, OutputEvent
 from triton_openai.proxy.domain.output import Alternative, TokenLogProb
 
-LEAST = -9999.0  # OpenAI's word for a probability of 0, which JSON has no number for
+LOWEST_LOG_PROB = -9999.0  # OpenAI's word for a probability of 0, which JSON has no number for
 
 
-class LogProbs:
+class LogProbRenderer:
     """`by_id`: a token is called "token_id:N", and not by its text."""
 
     def __init__(self, *, by_id: bool) -> None:
@@ -60,7 +60,7 @@ class LogProbs:
         return f"token_id:{value.token_id}" if self._by_id else data.decode(errors="replace")
 
 
-class KeptLogProbs:
+class RenderedLogProbs:
     """Log-probabilities of answers in one piece: each token's as JSON text as soon as it is there.
 
     As objects they would take five times the memory, and at the end the event loop's time.
@@ -94,4 +94,4 @@ def _as_text(value: Any) -> Any:
 
 
 def _finite(value: float | None) -> float | None:
-    return None if value is None else max(value, LEAST)
+    return None if value is None else max(value, LOWEST_LOG_PROB)
