@@ -38,7 +38,7 @@ from triton_openai.proxy.api.openai import socket as openai_socket
 from triton_openai.proxy.api.openai.answers import render as openai_render
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
-from triton_openai.proxy.api.openapi.published import published
+from triton_openai.proxy.api.openapi.cached_document import cached_document
 from triton_openai.proxy.api.pages import docs_pages, front_page
 from triton_openai.proxy.api.plain import routes as plain_routes
 from triton_openai.proxy.api.tokens import routes as tokens_routes
@@ -151,7 +151,7 @@ def _with_pages(
     """With the front page, and the pages that document all of these routes."""
     documented = (*served, front_page.routes(__version__, served))
     return *documented, docs_pages.routes(
-        published(documented, configured_limits.field_limits(settings), registry)
+        cached_document(documented, configured_limits.field_limits(settings), registry)
     )
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from fastapi import APIRouter
 
-from triton_openai.proxy.api.openai.documentation import parameter_words
+from triton_openai.proxy.api.openai.documentation import parameter_descriptions
 from triton_openai.proxy.api.openai.requests import field_bounds, field_rules
 from triton_openai.proxy.api.openai.requests.field_bounds import Sizes
 from triton_openai.proxy.api.openai.requests.limits import Limits
@@ -15,7 +15,7 @@ from triton_openai.proxy.api.openapi import document
 from triton_openai.proxy.models.registry import Registry
 
 
-def published(
+def cached_document(
     routers: tuple[APIRouter, ...], limits: Limits, registry: Registry
 ) -> Callable[[], bytes]:
     """Returns what makes the document as JSON, and makes it again when the models change."""
@@ -23,6 +23,6 @@ def published(
     @lru_cache(maxsize=1)
     def made(sizes: Sizes | None) -> bytes:
         bounds = field_bounds.bounds(limits, sizes)
-        return document.as_json(routers, (parameter_words.describe, field_rules.add, bounds))
+        return document.as_json(routers, (parameter_descriptions.describe, field_rules.add, bounds))
 
     return lambda: made(field_bounds.sizes_of(registry.cards()))
