@@ -17,7 +17,7 @@ from triton_openai.proxy.api.openai.requests.bodies import (
     CompletionBody,
     GenerationBody,
 )
-from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.structured.examiner import Examiner
@@ -30,7 +30,7 @@ class RequestBuilder:
     def __init__(
         self,
         registry: Registry,
-        limits: Limits,
+        limits: FieldLimits,
         examiner: Examiner,
         annotator: Annotator,
         *,

@@ -11,14 +11,16 @@ from triton_openai.proxy.api.answers import ndjson, sse
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
-from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.api.plain import plain_chat, plain_operations
 from triton_openai.proxy.api.plain.plain_chat import PlainChatBody, PlainRenderer
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.models.registry import Registry
 
 
-def routes(answers: Answers, registry: Registry, sizes: Limits, *, bodies: BodyReader) -> APIRouter:
+def routes(
+    answers: Answers, registry: Registry, sizes: FieldLimits, *, bodies: BodyReader
+) -> APIRouter:
     router = APIRouter(prefix="/chat")
 
     async def asked(http: Request) -> GenerationRequest:

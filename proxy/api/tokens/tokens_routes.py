@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
-from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.api.tokens import token_operations
 from triton_openai.proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody
 from triton_openai.proxy.domain.errors import InvalidRequest
@@ -27,7 +27,7 @@ def routes(
     service: Service,
     tokenizer: Tokenizer,
     registry: Registry,
-    sizes: Limits,
+    sizes: FieldLimits,
     *,
     bodies: BodyReader,
 ) -> APIRouter:

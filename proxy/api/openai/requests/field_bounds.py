@@ -9,31 +9,31 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.domain.model import ModelCard
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class ModelSizes:
     """In tokens, of the models that have most: no model takes more."""
 
     vocabulary: int
     context: int
 
 
-def sizes_of(cards: Iterable[ModelCard]) -> Sizes | None:
+def model_sizes(cards: Iterable[ModelCard]) -> ModelSizes | None:
     facts = [card.facts for card in cards]
     if not facts:
         return None
-    return Sizes(
+    return ModelSizes(
         vocabulary=max(one.vocab_size for one in facts),
         context=max(one.context_length for one in facts),
     )
 
 
-def bounds(limits: Limits, sizes: Sizes | None) -> Callable[[Json], None]:
+def bounds(limits: FieldLimits, sizes: ModelSizes | None) -> Callable[[Json], None]:
     """Adds them to the document's schemas. `sizes`: None while no model is known."""
 
     def add(schemas: Json) -> None:
@@ -56,7 +56,7 @@ def bounds(limits: Limits, sizes: Sizes | None) -> Callable[[Json], None]:
     return add
 
 
-def _bound_generation(properties: Json, limits: Limits) -> None:
+def _bound_generation(properties: Json, limits: FieldLimits) -> None:
     for name, most in (
         ("stop", limits.stops),
         ("stop_token_ids", limits.stops),
@@ -69,7 +69,7 @@ def _bound_generation(properties: Json, limits: Limits) -> None:
     _bound(properties["priority"], "integer", minimum=-limits.priority)
 
 
-def _bound_choices(properties: Json, limits: Limits) -> None:
+def _bound_choices(properties: Json, limits: FieldLimits) -> None:
     """A list of prompts has a choice for each; a list of token ids is one prompt."""
     _bound(properties["best_of"], "integer", maximum=limits.choices)
     for form in properties["prompt"]["anyOf"]:

@@ -11,7 +11,7 @@ from triton_openai.proxy.domain.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class FieldLimits:
     """Numbers of elements, and bytes of UTF-8. choices: prompts times the candidates of each.
 
     priority: the highest that a caller may ask for; higher ones go first.
