@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from triton_openai.proxy.api.bodies.body import FieldError
-from triton_openai.proxy.api.openai.requests.fields import (
+from triton_openai.proxy.api.openai.requests.field_types import (
     INT32_MAX,
     Label,
     ListOf,
@@ -17,7 +17,7 @@ from triton_openai.proxy.api.openai.requests.fields import (
     TokenLimit,
     only,
 )
-from triton_openai.proxy.api.openai.requests.fields import RequestBody as RequestBody
+from triton_openai.proxy.api.openai.requests.field_types import RequestBody as RequestBody
 from triton_openai.proxy.api.openai.requests.format_body import FormatBody
 from triton_openai.proxy.api.openai.requests.message_bodies import MessageBody as MessageBody
 from triton_openai.proxy.api.openai.requests.prompt_body import GivenPromptBody, PromptBody

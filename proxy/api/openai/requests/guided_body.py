@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from triton_openai.proxy.api.openai.requests.fields import ListOf, RequestBody
+from triton_openai.proxy.api.openai.requests.field_types import ListOf, RequestBody
 from triton_openai.proxy.structured.asked import Asked, Form
 
 Guide = Annotated[str, StringConstraints(min_length=1)]

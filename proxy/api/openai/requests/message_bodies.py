@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
 
 from triton_openai.proxy.api.bodies import json_depth
-from triton_openai.proxy.api.openai.requests.fields import (
+from triton_openai.proxy.api.openai.requests.field_types import (
     AnswerText,
     AnyText,
     RequestBody,
     Text,
-    joined,
+    join_parts,
 )
 from triton_openai.proxy.domain.request import Message
 from triton_openai.proxy.domain.tools import ToolCall
@@ -69,7 +69,7 @@ class SpokenBody(MessageFields):
     name: Name | None = None
 
     def to_domain(self) -> Message:
-        return Message(role=self.role, content=joined(self.content), name=self.name or None)
+        return Message(role=self.role, content=join_parts(self.content), name=self.name or None)
 
 
 class CalledFunctionBody(RequestBody):
@@ -135,7 +135,7 @@ class AssistantBody(MessageFields):
     def _text(self) -> str | None:
         """A refusal was text. None only beside calls: elsewhere templates would write the word."""
         if self.content is not None:
-            return joined(self.content)
+            return join_parts(self.content)
         return self.refusal if self.refusal or self.tool_calls else ""
 
 
@@ -148,7 +148,7 @@ class ToolResultBody(MessageFields):
     def to_domain(self) -> Message:
         return Message(
             role=self.role,
-            content=joined(self.content),
+            content=join_parts(self.content),
             name=self.name,
             tool_call_id=self.tool_call_id,
         )

@@ -7,7 +7,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from triton_openai.proxy.api.bodies.body import FieldError
-from triton_openai.proxy.api.openai.requests.fields import INT32_MAX, ListOf, RequestBody, TokenIds
+from triton_openai.proxy.api.openai.requests.field_types import (
+    INT32_MAX,
+    ListOf,
+    RequestBody,
+    TokenIds,
+)
 from triton_openai.proxy.api.openai.requests.guided_body import GuidedBody
 from triton_openai.proxy.domain.errors import InvalidRequest, echoed
 

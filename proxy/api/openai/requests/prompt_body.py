@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic.config import JsonDict
 
 from triton_openai.proxy.api.bodies.body import FieldError
-from triton_openai.proxy.api.openai.requests.fields import INT32_MAX, PromptText, RequestBody
+from triton_openai.proxy.api.openai.requests.field_types import INT32_MAX, PromptText, RequestBody
 from triton_openai.proxy.domain.request import PromptLimit
 
 

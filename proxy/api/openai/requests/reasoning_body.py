@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from triton_openai.proxy.api.openai.requests.fields import INT32_MAX, RequestBody, only
+from triton_openai.proxy.api.openai.requests.field_types import INT32_MAX, RequestBody, only
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 # What happens anyway, in the words of SGLang's and vLLM's clients.

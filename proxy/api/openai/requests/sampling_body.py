@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from triton_openai.proxy.api.openai.requests.fields import (
+from triton_openai.proxy.api.openai.requests.field_types import (
     INT32_MAX,
     AnyTokenIds,
     Bias,

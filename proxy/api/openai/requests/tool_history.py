@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from triton_openai.proxy.api.bodies.body import FieldError
-from triton_openai.proxy.api.openai.requests.fields import ListOf
+from triton_openai.proxy.api.openai.requests.field_types import ListOf
 from triton_openai.proxy.api.openai.requests.message_bodies import (
     AssistantBody,
     MessageBody,

@@ -242,5 +242,5 @@ AnswerText = Annotated[
 ]
 
 
-def joined(parts: str | Sequence[TextPart | RefusalPart]) -> str:
+def join_parts(parts: str | Sequence[TextPart | RefusalPart]) -> str:
     return parts if isinstance(parts, str) else "".join(part.text for part in parts)
