@@ -20,7 +20,7 @@ from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.hosts import HostPolicy
 from triton_openai.proxy.api.middleware import new_request_id
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
-from triton_openai.proxy.api.openai.socket_bodies import (
+from triton_openai.proxy.api.openai.socket_messages import (
     AnyMessage,
     CancelBody,
     SocketChatBody,

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from triton_openai.proxy.api.bodies import body
 from triton_openai.proxy.api.bodies.body import BodyLimits
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, CompletionBody
-from triton_openai.proxy.api.openai.socket_bodies import SocketMessage
+from triton_openai.proxy.api.openai.socket_messages import SocketMessage
 from triton_openai.proxy.api.plain.plain_chat import PlainChatBody
 from triton_openai.proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody
 from triton_openai.proxy.domain.errors import InvalidRequest
