@@ -33,15 +33,15 @@ from triton_openai.proxy.api.middleware import (
     RequestContext,
     WithoutLastSlash,
 )
-from triton_openai.proxy.api.openai import routes as openai_routes
+from triton_openai.proxy.api.openai import openai_routes
+from triton_openai.proxy.api.openai import render_route as openai_render
 from triton_openai.proxy.api.openai import socket as openai_socket
-from triton_openai.proxy.api.openai.answers import render as openai_render
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openapi.cached_document import cached_document
 from triton_openai.proxy.api.pages import docs_pages, front_page
-from triton_openai.proxy.api.plain import routes as plain_routes
-from triton_openai.proxy.api.tokens import routes as tokens_routes
+from triton_openai.proxy.api.plain import plain_routes
+from triton_openai.proxy.api.tokens import tokens_routes
 from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer

@@ -86,7 +86,7 @@ class ChatSocket:
     ) -> None:
         self._websocket = websocket
         self._service = service
-        self._builder = asking
+        self._builder = builder
         self._caller = caller_address(websocket.scope)
         self._leaving = leaving
         self._max_requests = max_requests
