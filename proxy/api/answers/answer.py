@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.answers.client_disconnect import CancelOnDisconnect
-from triton_openai.proxy.api.answers.framing import Framing, Part, Payload
+from triton_openai.proxy.api.answers.stream_format import Part, Payload, StreamFormat
 from triton_openai.proxy.api.answers.stream_writer import StreamWriter, headers_of
 from triton_openai.proxy.domain.completion import Completion, Fold
 from triton_openai.proxy.domain.delivery import Delivery
@@ -54,7 +54,7 @@ class Answers:
         return WholeAnswer(self._service.generate(request, delivery), renderer, delivery)
 
     def streamed(
-        self, request: GenerationRequest, renderer: Renderer, framing: Framing
+        self, request: GenerationRequest, renderer: Renderer, framing: StreamFormat
     ) -> Response:
         delivery = Delivery(is_live=True)
         events = self._service.generate(request, delivery)
@@ -98,7 +98,7 @@ class StreamedAnswer(Response):
         self,
         events: Events,
         renderer: Renderer,
-        framing: Framing,
+        framing: StreamFormat,
         delivery: Delivery,
         *,
         keep_alive_s: float,
@@ -126,7 +126,7 @@ class StreamedAnswer(Response):
         async with aclosing(self._events) as events:
             async for event in events:
                 parts = self._renderer.chunks(event)
-                await out.send(b"".join(map(self._framing.part, parts)))
+                await out.send(b"".join(map(self._framing.encode, parts)))
         await out.send(self._framing.end, is_last=True)
 
 

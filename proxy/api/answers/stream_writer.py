@@ -7,7 +7,7 @@ import asyncio
 from starlette.types import Message, Send
 from typing_extensions import Self
 
-from triton_openai.proxy.api.answers.framing import Framing
+from triton_openai.proxy.api.answers.stream_format import StreamFormat
 from triton_openai.proxy.domain.delivery import Delivery
 
 
@@ -19,10 +19,10 @@ class StreamWriter:
     """
 
     def __init__(
-        self, send: Send, framing: Framing, delivery: Delivery, *, keep_alive_s: float
+        self, send: Send, stream_format: StreamFormat, delivery: Delivery, *, keep_alive_s: float
     ) -> None:
         self._send = send
-        self._framing = framing
+        self._format = stream_format
         self._delivery = delivery
         self._keep_alive_s = keep_alive_s
         self._loop = asyncio.get_running_loop()
@@ -34,7 +34,7 @@ class StreamWriter:
         self.has_started = False
 
     async def __aenter__(self) -> Self:
-        if self._framing.comment is not None:
+        if self._format.comment is not None:
             self._look_in(self._keep_alive_s)
         return self
 
@@ -61,7 +61,7 @@ class StreamWriter:
             self.has_started = True
             told = headers_of(self._delivery)
             headers = [
-                *self._framing.headers,
+                *self._format.headers,
                 *((name.encode(), value.encode()) for name, value in told.items()),
             ]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -81,8 +81,8 @@ class StreamWriter:
         self._look_in(self._keep_alive_s)
 
     async def _send_sign(self) -> None:
-        if self._framing.comment is not None:
-            await self.send(self._framing.comment(b"keep-alive"))
+        if self._format.comment is not None:
+            await self.send(self._format.comment(b"keep-alive"))
 
 
 def headers_of(delivery: Delivery) -> dict[str, str]:

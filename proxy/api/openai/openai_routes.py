@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.answers import sse
 from triton_openai.proxy.api.answers.answer import Answers, Renderer
+from triton_openai.proxy.api.answers.stream_format import SSE
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.documentation import openai_operations
@@ -24,7 +24,7 @@ def routes(
 
     def answer(request: GenerationRequest, renderer: Renderer, *, streams: bool) -> Response:
         if streams:
-            return answers.streamed(request, renderer, sse.OPENAI)
+            return answers.streamed(request, renderer, SSE)
         return answers.whole(request, renderer)
 
     @router.post("/chat/completions", openapi_extra=openai_operations.CHAT.extra)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from triton_openai.proxy.api.answers import ndjson, sse
 from triton_openai.proxy.api.answers.answer import Answers
+from triton_openai.proxy.api.answers.stream_format import JSON_LINES, SSE_NAMED_ERRORS
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
@@ -39,13 +39,13 @@ def routes(
     async def chat_stream(http: Request) -> Response:
         """Newline-delimited JSON; the last line has `"done": true`."""
         request = await asked(http)
-        return answers.streamed(request, PlainRenderer(request), ndjson.LINES)
+        return answers.streamed(request, PlainRenderer(request), JSON_LINES)
 
     @router.post("/sse", openapi_extra=plain_operations.EVENT_STREAM.extra)
     async def chat_sse(http: Request) -> Response:
         """Server-sent events, then `[DONE]`."""
         request = await asked(http)
         renderer = PlainRenderer(request, says_done=False)
-        return answers.streamed(request, renderer, sse.NAMED_ERRORS)
+        return answers.streamed(request, renderer, SSE_NAMED_ERRORS)
 
     return router

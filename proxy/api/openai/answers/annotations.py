@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from triton_openai.proxy.api.answers.framing import Annotation
+from triton_openai.proxy.api.answers.stream_format import Annotation
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.service import Service

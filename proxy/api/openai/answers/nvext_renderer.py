@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from triton_openai.proxy.api.answers.answer import Renderer
-from triton_openai.proxy.api.answers.framing import Annotation, Part, Payload
+from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
 from triton_openai.proxy.api.openai.requests.nvext import NvExt
 from triton_openai.proxy.domain.completion import Completion
 from triton_openai.proxy.domain.events import Finished, OutputEvent
