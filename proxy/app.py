@@ -33,9 +33,9 @@ from triton_openai.proxy.api.middleware import (
     RequestContext,
     WithoutLastSlash,
 )
+from triton_openai.proxy.api.openai import chat_socket as openai_socket
 from triton_openai.proxy.api.openai import openai_routes
 from triton_openai.proxy.api.openai import render_route as openai_render
-from triton_openai.proxy.api.openai import socket as openai_socket
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openapi.cached_document import cached_document
