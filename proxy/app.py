@@ -23,7 +23,7 @@ from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import dynamo, errors, monitoring
 from triton_openai.proxy.api.answers.answer import Answers
-from triton_openai.proxy.api.bodies.body import BodyReader
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.fast_path import FastPath
 from triton_openai.proxy.api.hosts import HostCheck, HostPolicy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.api.bodies.body import BodyLimits
+from triton_openai.proxy.api.bodies.body_reader import BodyLimits
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.domain.request_limits import RequestLimits

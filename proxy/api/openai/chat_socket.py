@@ -15,7 +15,7 @@ from triton_openai.proxy.access.leaving import Leaving
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
-from triton_openai.proxy.api.bodies.body import BodyReader
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.hosts import HostPolicy
 from triton_openai.proxy.api.middleware import new_request_id

@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.answers.answer import Answers, Renderer
 from triton_openai.proxy.api.answers.stream_format import SSE
-from triton_openai.proxy.api.bodies.body import BodyReader
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.documentation import openai_operations
 from triton_openai.proxy.api.openai.models import model_body, model_list

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.answers.answer import in_words
-from triton_openai.proxy.api.bodies.body import BodyReader
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.documentation import openai_operations
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.answers.stream_format import JSON_LINES, SSE_NAMED_ERRORS
-from triton_openai.proxy.api.bodies.body import BodyReader
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.api.plain import plain_chat, plain_operations

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from triton_openai.proxy.api.bodies.body import FieldError
+from triton_openai.proxy.api.bodies.validation_errors import FieldError
 from triton_openai.proxy.api.openai.requests.bodies import MessageBody, RequestBody
 from triton_openai.proxy.api.openai.requests.field_types import AnyTokenIds, ListOf
 from triton_openai.proxy.api.openai.requests.tool_bodies import ToolBody

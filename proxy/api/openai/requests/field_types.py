@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from triton_openai.proxy.api.bodies.body import FieldError
+from triton_openai.proxy.api.bodies.validation_errors import FieldError
 
 INT32_MAX = 2**31 - 1
 UNKNOWN_AT_MOST = 50

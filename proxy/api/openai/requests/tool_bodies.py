@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from triton_openai.proxy.api.bodies.body import FieldError
+from triton_openai.proxy.api.bodies.validation_errors import FieldError
 from triton_openai.proxy.api.openai.requests.field_types import ListOf, RequestBody, only
 from triton_openai.proxy.api.openai.requests.message_bodies import FunctionName
 from triton_openai.proxy.domain.errors import InvalidRequest

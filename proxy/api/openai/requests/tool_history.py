@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from triton_openai.proxy.api.bodies.body import FieldError
+from triton_openai.proxy.api.bodies.validation_errors import FieldError
 from triton_openai.proxy.api.openai.requests.field_types import ListOf
 from triton_openai.proxy.api.openai.requests.message_bodies import (
     AssistantBody,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from triton_openai.proxy.api.bodies import body
-from triton_openai.proxy.api.bodies.body import BodyLimits
+from triton_openai.proxy.api.bodies import body_reader
+from triton_openai.proxy.api.bodies.body_reader import BodyLimits
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, CompletionBody
 from triton_openai.proxy.api.openai.socket_messages import SocketMessage
 from triton_openai.proxy.api.plain.plain_chat import PlainChatBody
@@ -26,7 +26,7 @@ MOST_IN_A_LIST = 128
 
 def refused(given: object, kind: type[BaseModel]) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as caught:
-        body.parse(json.dumps(given).encode(), kind, limits=BodyLimits())
+        body_reader.parse(json.dumps(given).encode(), kind, limits=BodyLimits())
     return caught.value
 
 

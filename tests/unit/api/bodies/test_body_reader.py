@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from tests.doubles.sandbox import InProcess
 from tests.fixtures.own_server import served
 from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.bodies.body import BodyLimits, BodyReader
+from triton_openai.proxy.api.bodies.body_reader import BodyLimits, BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
 from triton_openai.proxy.domain.errors import InvalidRequest, RequestError

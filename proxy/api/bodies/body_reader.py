@@ -15,7 +15,6 @@ from triton_openai.proxy.api.bodies import json_shape
 from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody, BytesInFlight, no_room
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
-from triton_openai.proxy.api.bodies.validation_errors import FieldError as FieldError
 from triton_openai.proxy.api.bodies.validation_errors import refusal
 from triton_openai.proxy.domain.errors import InvalidRequest, RequestError, echoed
 from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
