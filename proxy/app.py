@@ -16,7 +16,6 @@ from triton_openai.proxy import __version__, configured_limits
 from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.access.guide_precheck import GuidePrecheck
-from triton_openai.proxy.access.leaving import Leaving
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.request_size import RequestSizeLimits
@@ -119,9 +118,9 @@ def compose(
     )
     calls = ConcurrencyLimit(settings.max_tokenizer_requests, what="tokenizer calls")
     bounded = BoundedTokenizer(tokenizer, calls)
-    leaving, in_flight = Leaving(), BytesInFlight(settings.max_bodies_bytes)
+    stopping, in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)
-    routers = _adapters(settings, service, registry, bounded, sandbox, leaving, bodies)
+    routers = _adapters(settings, service, registry, bounded, sandbox, stopping, bodies)
     app = FastAPI(
         title=front_page.NAME,
         version=__version__,
@@ -130,7 +129,7 @@ def compose(
         lifespan=lambda _: _running(engine, catalog, registry, metrics, comeback, sandbox, lag),
         middleware=_middleware(settings, metrics, gate, routers),
     )
-    app.state.leaving, app.state.in_flight = leaving, in_flight
+    app.state.stopping, app.state.in_flight = stopping, in_flight
     errors.install(app)
     for router in _with_pages((*routers, monitoring.routes(registry, metrics)), settings, registry):
         app.include_router(router)
@@ -196,7 +195,7 @@ def _adapters(
     registry: Registry,
     tokenizer: Tokenizer,
     sandbox: Sandbox,
-    leaving: Leaving,
+    stopping: asyncio.Event,
     bodies: BodyReader,
 ) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
@@ -212,7 +211,7 @@ def _adapters(
     socket = openai_socket.routes(
         service,
         builder,
-        leaving,
+        stopping,
         origins=settings.cors_origins,
         hosts=HostPolicy(settings.allowed_hosts),
         max_requests=settings.max_socket_requests,

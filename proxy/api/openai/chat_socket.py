@@ -11,7 +11,6 @@ from fastapi import APIRouter, WebSocket
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
-from triton_openai.proxy.access.leaving import Leaving
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
@@ -48,7 +47,7 @@ GOING_AWAY, FORBIDDEN_ORIGIN, RESTART = 1001, 1008, 1012
 def routes(
     service: Service,
     builder: RequestBuilder,
-    leaving: Leaving,
+    stopping: asyncio.Event,
     *,
     origins: tuple[str, ...],
     hosts: HostPolicy,
@@ -64,7 +63,7 @@ def routes(
             await websocket.close(FORBIDDEN_ORIGIN)  # before it is accepted: a 403
             return
         socket = ChatSocket(
-            websocket, service, builder, leaving, max_requests=max_requests, bodies=bodies
+            websocket, service, builder, stopping, max_requests=max_requests, bodies=bodies
         )
         await socket.serve()
 
@@ -79,7 +78,7 @@ class ChatSocket:
         websocket: WebSocket,
         service: Service,
         builder: RequestBuilder,
-        leaving: Leaving,
+        stopping: asyncio.Event,
         *,
         max_requests: int,
         bodies: BodyReader,
@@ -88,7 +87,7 @@ class ChatSocket:
         self._service = service
         self._builder = builder
         self._caller = caller_address(websocket.scope)
-        self._leaving = leaving
+        self._stopping = stopping
         self._max_requests = max_requests
         self._bodies = bodies
         self._tasks: set[asyncio.Task[None]] = set()
@@ -126,7 +125,7 @@ class ChatSocket:
 
     async def _left(self) -> None:
         """Returns when the server is about to stop and no request runs any more."""
-        await self._leaving.wait()
+        await self._stopping.wait()
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
@@ -145,7 +144,7 @@ class ChatSocket:
 
     def _begin(self, asked: SocketChatBody) -> None:
         """Raises ProxyError: its id is taken, too many run, or the server is about to stop."""
-        if self._leaving.is_said:
+        if self._stopping.is_set():
             raise ShuttingDown("The server is shutting down: connect again.")
         key = asked.request_id
         if key in self._running:
