@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from triton_openai.proxy.api.answers.answer import Renderer, in_words
-from triton_openai.proxy.api.openai import chat_request, completions
+from triton_openai.proxy.api.openai import chat_request, completion_request
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
 from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
+from triton_openai.proxy.api.openai.answers.completion_renderer import CompletionRenderer
 from triton_openai.proxy.api.openai.answers.nvext_renderer import NvExtRenderer
 from triton_openai.proxy.api.openai.answers.response_head import system_fingerprint
-from triton_openai.proxy.api.openai.completions import CompletionRenderer
 from triton_openai.proxy.api.openai.requests import nvext
 from triton_openai.proxy.api.openai.requests.bodies import (
     ChatCompletionBody,
@@ -66,7 +66,7 @@ class RequestBuilder:
         body = nvext.merged(body, ids_field="prompt")
         self._limits.check_priority(body)
         card = self._registry.known(body.model)
-        request = await self._constrained(completions.to_domain(body, card, caller), body)
+        request = await self._constrained(completion_request.to_domain(body, card, caller), body)
         fingerprint = self._fingerprint(body.model)
         renderer = CompletionRenderer(body, request, fingerprint=fingerprint)
         return request, await self._extended(body, request, renderer)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.doubles.engine import CARD, FACTS
-from triton_openai.proxy.api.openai.completions import to_domain
+from triton_openai.proxy.api.openai.completion_request import to_domain
 from triton_openai.proxy.api.openai.requests.bodies import CompletionBody
 from triton_openai.proxy.domain.request_limits import RequestLimits
 
