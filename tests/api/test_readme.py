@@ -10,12 +10,10 @@ from typing import get_args
 import pytest
 
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.api.openai.requests.bodies import (
-    ChatCompletionBody,
-    CompletionBody,
-    StreamOptions,
-)
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
+from triton_openai.proxy.api.openai.requests.generation_body import StreamOptions
 from triton_openai.proxy.api.openai.requests.nvext import AnnotationName, ExtraField, NvExt
 from triton_openai.proxy.settings import Settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,

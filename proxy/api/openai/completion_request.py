@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.bodies import CompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import (
     GenerationRequest,

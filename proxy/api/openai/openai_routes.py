@@ -1,6 +1,10 @@
-"""The routes under /v1: body -> domain -> service -> answer."""
+"""The routes under /v1: body -> GenerationRequest -> service -> answer; and the list of models."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
@@ -10,11 +14,18 @@ from triton_openai.proxy.api.answers.stream_format import SSE
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.documentation import openai_operations
-from triton_openai.proxy.api.openai.models import model_body, model_list
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
-from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, CompletionBody
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
+from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
+from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.domain.request_limits import smaller
 from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.syntax import parsers
+
+_NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
+_INTERNAL = {"limits", "deadline", "plain_spans", "queue_time"}  # not parameters of the API
 
 
 def routes(
@@ -44,11 +55,35 @@ def routes(
     @router.get("/models", openapi_extra=openai_operations.MODELS.extra)
     async def list_models() -> Response:
         """All models and aliases that can be asked."""
-        return JSONResponse(model_list(registry.cards()))
+        return JSONResponse(_model_list(registry.cards()))
 
     @router.get("/models/{model:path}", openapi_extra=openai_operations.MODEL.extra)
     async def retrieve_model(model: str) -> Response:
         """One model, by its name or an alias."""
-        return JSONResponse(model_body(registry.known(model), model))
+        return JSONResponse(_model_body(registry.known(model), model))
 
     return router
+
+
+def _model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:
+    return {"object": "list", "data": [_model_body(card, card.name) for card in cards]}
+
+
+def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
+    """`name`: the name in the request, which may be an alias."""
+    families = parsers.of_card(card)
+    return {
+        "id": name,
+        "object": "model",
+        "created": card.facts.created,
+        "owned_by": card.owned_by,
+        "root": card.parent or card.name,
+        "parent": card.parent,
+        "context_length": card.facts.context_length,
+        "max_model_len": card.facts.context_length,  # the name in vLLM, SGLang and trtllm-serve
+        "max_output_tokens": smaller(card.facts.context_length, card.limits.max_tokens),
+        "limits": asdict(card.limits),
+        "tool_parser": families.tools,
+        "reasoning_parser": families.reasoning,
+        "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INTERNAL),
+    }

@@ -12,12 +12,10 @@ from triton_openai.proxy.api.openai.answers.completion_renderer import Completio
 from triton_openai.proxy.api.openai.answers.nvext_renderer import NvExtRenderer
 from triton_openai.proxy.api.openai.answers.response_head import system_fingerprint
 from triton_openai.proxy.api.openai.requests import nvext
-from triton_openai.proxy.api.openai.requests.bodies import (
-    ChatCompletionBody,
-    CompletionBody,
-    GenerationBody,
-)
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
+from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.structured.examiner import Examiner

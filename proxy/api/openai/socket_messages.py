@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, RootModel, StringConstraints, Tag
+from pydantic import BaseModel, Discriminator, RootModel, Tag
 
-from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, RequestBody
-
-RequestId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.field_types import RequestBody
+from triton_openai.proxy.api.openai.requests.generation_body import RequestId
 
 
 class SocketChatBody(ChatCompletionBody):

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from triton_openai.proxy.api.bodies.validation_errors import FieldError
-from triton_openai.proxy.api.openai.requests.bodies import MessageBody, RequestBody
-from triton_openai.proxy.api.openai.requests.field_types import AnyTokenIds, ListOf
+from triton_openai.proxy.api.openai.requests.field_types import AnyTokenIds, ListOf, RequestBody
+from triton_openai.proxy.api.openai.requests.message_bodies import MessageBody
 from triton_openai.proxy.api.openai.requests.tool_bodies import ToolBody
 from triton_openai.proxy.api.openai.requests.tool_history import check_tool_history
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt

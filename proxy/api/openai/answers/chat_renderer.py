@@ -12,7 +12,7 @@ from triton_openai.proxy.api.openai.answers.log_prob_renderer import (
 )
 from triton_openai.proxy.api.openai.answers.response_head import response_head
 from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
-from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
 from triton_openai.proxy.domain.completion import Answer, Completion
 from triton_openai.proxy.domain.events import (

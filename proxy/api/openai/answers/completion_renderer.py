@@ -10,13 +10,11 @@ from triton_openai.proxy.api.openai.answers.log_prob_renderer import (
 )
 from triton_openai.proxy.api.openai.answers.response_head import response_head
 from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
-from triton_openai.proxy.api.openai.requests.bodies import CompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openai.requests.field_names import COMPLETION_NAMES
 from triton_openai.proxy.domain.completion import Answer, Completion
 from triton_openai.proxy.domain.events import Finished, OutputEvent, TextDelta
-from triton_openai.proxy.domain.request import (
-    GenerationRequest,
-)
+from triton_openai.proxy.domain.request import GenerationRequest
 
 
 class CompletionRenderer:

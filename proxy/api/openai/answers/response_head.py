@@ -7,7 +7,7 @@ import time
 from functools import lru_cache
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.bodies import GenerationBody
+from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
 

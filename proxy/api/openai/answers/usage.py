@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.bodies import GenerationBody
+from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
 from triton_openai.proxy.domain.events import Finished, OutputEvent
 from triton_openai.proxy.domain.output import Usage
 

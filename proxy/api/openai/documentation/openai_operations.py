@@ -12,7 +12,8 @@ from triton_openai.proxy.api.openai.documentation.answer_bodies import (
     TextCompletion,
     TextCompletionChunk,
 )
-from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, CompletionBody
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openapi.operation import (
     BODY,
     EVENTS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.bodies import OF_THE_TEMPLATE
+from triton_openai.proxy.api.openai.requests.chat_body import OF_THE_TEMPLATE
 
 Json = dict[str, Any]
 NULL: Json = {"type": "null"}

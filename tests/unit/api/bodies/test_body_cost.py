@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from triton_openai.proxy.api.bodies import body_reader
 from triton_openai.proxy.api.bodies.body_reader import BodyLimits
-from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, CompletionBody
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openai.socket_messages import SocketMessage
 from triton_openai.proxy.api.plain.plain_chat import PlainChatBody
 from triton_openai.proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody

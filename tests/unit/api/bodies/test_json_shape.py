@@ -11,7 +11,7 @@ import pytest
 from triton_openai.proxy.api.bodies import body_reader, json_shape
 from triton_openai.proxy.api.bodies.body_reader import BodyLimits
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
-from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.domain.errors import RequestError
 
 MB = 1_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from triton_openai.proxy.api.openai import chat_request
 from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
-from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.domain.events import Finished, TextDelta, ToolCallStarted
 from triton_openai.proxy.domain.output import FinishReason, Usage
 

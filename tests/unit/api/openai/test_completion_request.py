@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles.engine import CARD, FACTS
 from triton_openai.proxy.api.openai.completion_request import to_domain
-from triton_openai.proxy.api.openai.requests.bodies import CompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.domain.request_limits import RequestLimits
 
 OWN = replace(FACTS, default_max_tokens=40)
