@@ -1,4 +1,4 @@
-"""Logs to stderr, one line an event: JSON, or readable text."""
+"""Configures logging to stderr: one line for each event, as JSON or as readable text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import structlog
 
 
 def configure(level: str, form: str) -> None:
-    """`form` is "json", "text", or "auto": text on a terminal. Takes in what libraries log.
+    """Configures the logs of this project and of its libraries.
 
-    Our own events do not pass `logging`, which takes longer than the rest of their way.
+    `form` is "json", "text", or "auto", which is text on a terminal and JSON elsewhere. Our own
+    events bypass the `logging` module, because it costs more than all the rest of a log call.
     """
     if form == "auto":
         form = "text" if sys.stderr.isatty() else "json"

@@ -1,5 +1,6 @@
-"""Watches a request's events and engine streams go by: counts and times them, for metrics and the
-log line.
+"""Counts and times a request's events and engine streams, for metrics and the request's log line.
+
+Made by `app`, used by the generation service through the port domain.watcher.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from triton_openai.proxy.telemetry.stream_latency import RequestLatency, StreamL
 
 
 class TelemetryWatcher:
-    """See domain.watcher.Watcher."""
+    """Implements domain.watcher.Watcher."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._children: dict[str, _Children] = {}
+        self._by_model: dict[str, _ModelMetrics] = {}
 
     def begin(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery
     ) -> TelemetryWatch:
-        children = self._children.get(card.name)
-        if children is None:
-            children = self._children[card.name] = _Children(self._metrics, card.name)
-        return TelemetryWatch(request, card, delivery, self._metrics, children)
+        model_metrics = self._by_model.get(card.name)
+        if model_metrics is None:
+            model_metrics = self._by_model[card.name] = _ModelMetrics(self._metrics, card.name)
+        return TelemetryWatch(request, card, delivery, self._metrics, model_metrics)
 
     def resent(self, card: ModelCard) -> None:
-        """See triton_openai.proxy.generation.resending."""
+        """Counts a stream that generation.resending sends again."""
         self._metrics.resent.labels(card.name).inc()
         request_log.count("resent")
 
 
 class TelemetryWatch:
-    """One request. `events` passes its events on untouched."""
+    """Implements domain.watcher.RequestWatch for one request; its events pass unchanged."""
 
     def __init__(
         self,
@@ -49,21 +50,21 @@ class TelemetryWatch:
         card: ModelCard,
         delivery: Delivery,
         metrics: Metrics,
-        children: _Children,
+        model_metrics: _ModelMetrics,
     ) -> None:
         self._request = request
         self._card = card
         self._delivery = delivery
         self._metrics = metrics
-        self._children = children
-        self._pace = RequestLatency()
+        self._model_metrics = model_metrics
+        self._latency = RequestLatency()
 
     def stream(self, asked: EngineRequest) -> StreamLatency:
-        return self._pace.stream(asked)
+        return self._latency.stream(asked)
 
     async def events(self, events: Events) -> Events:
-        seen = _Seen()
-        self._children.active.inc()
+        seen = _Progress()
+        self._model_metrics.active.inc()
         try:
             async with aclosing(events):
                 async for event in events:
@@ -73,14 +74,14 @@ class TelemetryWatch:
             seen.fail(error.code if isinstance(error, ProxyError) else "internal_error")
             raise
         finally:
-            self._children.active.dec()
+            self._model_metrics.active.dec()
             self._metrics.requests.labels(self._card.name, seen.outcome).inc()
             self._settle(seen)
 
-    def _settle(self, seen: _Seen) -> None:
-        duration_s, queue_s = seen.elapsed_s(), self._pace.queue_s
-        usage = self._delivery.usage  # however it ended, also by a disconnect; None: no token came
-        self._children.settle(seen, usage, self._pace, duration_s)
+    def _settle(self, seen: _Progress) -> None:
+        duration_s, queue_s = seen.elapsed_s(), self._latency.queue_s
+        usage = self._delivery.usage  # complete even after a disconnect; None: no token came
+        self._model_metrics.settle(seen, usage, self._latency, duration_s)
         request_log.add(
             id=self._request.id,
             model=self._card.name,
@@ -97,8 +98,8 @@ class TelemetryWatch:
         )
 
 
-class _Children:
-    """One model's own counters: to look each up takes as long as to count."""
+class _ModelMetrics:
+    """The metrics with one model's label, kept because a lookup costs as much as counting."""
 
     def __init__(self, metrics: Metrics, model: str) -> None:
         self.active = metrics.active.labels(model)
@@ -112,7 +113,7 @@ class _Children:
         self.token_time = metrics.token_time.labels(model)
 
     def settle(
-        self, seen: _Seen, usage: Usage | None, pace: RequestLatency, duration_s: float
+        self, seen: _Progress, usage: Usage | None, latency: RequestLatency, duration_s: float
     ) -> None:
         self.duration.observe(duration_s)
         if seen.ttft_s is not None:
@@ -121,15 +122,15 @@ class _Children:
             self.prompt_tokens.inc(usage.prompt_tokens)
             self.cached_tokens.inc(usage.cached_tokens)
             self.completion_tokens.inc(usage.completion_tokens)
-        for queue_s in pace.queues_s:
+        for queue_s in latency.queues_s:
             self.queue.observe(queue_s)
-        for token_s in pace.token_s:
+        for token_s in latency.token_s:
             self.token_time.observe(token_s)
-        observe_counts(self.gaps, pace.gaps, pace.gaps_s)
+        observe_counts(self.gaps, latency.gaps, latency.gaps_s)
 
 
-class _Seen:
-    """What one request has shown so far. It counts as abandoned until it says otherwise."""
+class _Progress:
+    """How far a request has come. Its outcome is `abandoned` until it finishes or fails."""
 
     def __init__(self) -> None:
         self._started_at = time.perf_counter()

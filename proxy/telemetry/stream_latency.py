@@ -1,4 +1,7 @@
-"""How fast the engine's streams of one request come. Filled by the generation, read by `watch`."""
+"""Token latencies of one request's engine streams.
+
+Filled by the generation as deltas arrive, read by `request_watcher` when the request ends.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,16 @@ from collections.abc import Callable
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.output import TokenDelta
 
-# The gap between two responses of a stream.
+# Upper bounds for the time between two responses of a stream.
 GAP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 
 class RequestLatency:
-    """All streams of one request: choices, attempts and rounds of tools.
+    """Latencies of all streams of a request: its choices, attempts and tool rounds.
 
-    gaps: how many gaps between two responses fall into each of GAP_BUCKETS_S, and above the last.
-    gaps_s: their sum. token_s: each stream's mean time of a token behind its first response.
-    queues_s: each stream's wait in the engine, where the engine reports it.
+    gaps: the number of gaps between two responses in each of GAP_BUCKETS_S, and above the last.
+    gaps_s: their sum. token_s: for each stream, the mean time of a token after the first response.
+    queues_s: for each stream, its wait in the engine, if the engine reports it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -42,46 +45,47 @@ class RequestLatency:
 
     @property
     def queue_s(self) -> float | None:
-        """The longest wait; streams of one request mostly wait side by side."""
+        """The longest wait, since the streams of one request mostly wait at the same time."""
         return max(self.queues_s, default=None)
 
 
 class StreamLatency:
-    """See domain.watcher.StreamWatch. counts_gaps: false for an echoed prompt, which comes in
-    pieces that nothing was generated for.
+    """Implements domain.watcher.StreamWatch.
+
+    counts_gaps: false for a stream that echoes its prompt: those deltas were not generated.
     """
 
-    __slots__ = ("_counts_gaps", "_first_at", "_last_at", "_pace", "_tokens")
+    __slots__ = ("_counts_gaps", "_first_at", "_last_at", "_request", "_tokens")
 
-    def __init__(self, pace: RequestLatency, *, counts_gaps: bool) -> None:
-        self._pace = pace
+    def __init__(self, request: RequestLatency, *, counts_gaps: bool) -> None:
+        self._request = request
         self._counts_gaps = counts_gaps
         self._first_at: float | None = None
         self._last_at = 0.0
-        self._tokens = 0  # behind the first response
+        self._tokens = 0  # after the first response
 
     def see(self, delta: TokenDelta) -> None:
         if delta.queue_s is not None:
-            self._pace.queues_s.append(delta.queue_s)
+            self._request.queues_s.append(delta.queue_s)
         if not (delta.token_bytes and self._counts_gaps):
             return
-        pace = self._pace
-        now = pace.clock()
+        request = self._request
+        now = request.clock()
         if self._first_at is None:
             self._first_at = now
         else:
-            pace.gaps[bisect_left(GAP_BUCKETS_S, now - self._last_at)] += 1
+            request.gaps[bisect_left(GAP_BUCKETS_S, now - self._last_at)] += 1
             self._tokens += len(delta.token_bytes)
         self._last_at = now
 
     @property
     def token_s(self) -> float | None:
-        """Mean time of a token behind the first response; None where there is none."""
+        """Mean time of a token after the first response; None if no token came after it."""
         if self._first_at is None or not self._tokens:
             return None
         return (self._last_at - self._first_at) / self._tokens
 
     @property
     def gaps_s(self) -> float:
-        """The sum of its gaps."""
+        """The sum of the stream's gaps."""
         return 0.0 if self._first_at is None else self._last_at - self._first_at
