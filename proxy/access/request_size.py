@@ -27,10 +27,10 @@ ALTERNATIVES_A_PERMIT = 4
 
 
 def permits_needed(request: GenerationRequest) -> int:
-    """How many permits_needed the request takes: one for each choice of each prompt.
+    """How many permits the request takes: one for each choice of each prompt.
 
     Choices with `top_logprobs` take more, because their tokens cost the proxy more: with twenty
-    alternatives a choice takes six permits_needed.
+    alternatives a choice takes six permits.
     """
     top = request.sampling.top_log_probs or 0
     return request.generations * (1 + -(-top // ALTERNATIVES_A_PERMIT))

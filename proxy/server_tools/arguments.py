@@ -1,4 +1,4 @@
-"""The arguments that a model wrote for a tool, parse_arguments against its schema."""
+"""Parses the arguments that a model wrote for a tool, and checks them against its schema."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ ECHOED_AT_MOST = 300
 
 
 class InvalidArguments(ValueError):
-    """The message is for the model: what is wrong, and where."""
+    """The message tells the model what is wrong, and where."""
 
 
 def check_schema(tool: str, schema: dict[str, Any]) -> None:
-    """Raises ValueError: it is no JSON Schema, or refers to another document."""
+    """Raises ValueError: `schema` is not a JSON Schema, or refers to another document."""
     try:
-        jsonschema_rs.validator_for(schema, retriever=_refuse)
+        jsonschema_rs.validator_for(schema, retriever=_refuse_reference)
     except (jsonschema_rs.ValidationError, ValueError) as error:
         reason = error.message if isinstance(error, jsonschema_rs.ValidationError) else str(error)
-        raise ValueError(f"the parameters of {tool!r} are no JSON Schema: {reason}") from error
+        raise ValueError(f"the parameters of {tool!r} are not a JSON Schema: {reason}") from error
 
 
 def parse_arguments(tool: ServerTool, text: str) -> dict[str, Any]:
-    """Raises InvalidArguments."""
+    """The arguments in the JSON text.
+
+    Raises:
+        InvalidArguments: the text is not a JSON object, or breaks the tool's schema.
+    """
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidArguments("The arguments are not valid JSON.") from None
     if not isinstance(arguments, dict):
         raise InvalidArguments("The arguments are not a JSON object.")
-    validator = jsonschema_rs.validator_for(dict(tool.parameters), retriever=_refuse)
+    validator = jsonschema_rs.validator_for(dict(tool.parameters), retriever=_refuse_reference)
     for error in validator.iter_errors(arguments):
         where = "".join(f"[{part!r}]" for part in error.instance_path)
         raise InvalidArguments(
@@ -43,5 +47,5 @@ def parse_arguments(tool: ServerTool, text: str) -> dict[str, Any]:
     return arguments
 
 
-def _refuse(uri: str) -> Any:
+def _refuse_reference(uri: str) -> Any:
     raise ValueError(f"{uri} is another document; only references within the schema are followed")

@@ -1,4 +1,4 @@
-"""Secrets in a tool's headers: put in for the call, kept out of everything else."""
+"""Inserts secrets into a tool's headers, and removes them from its answers."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ HIDDEN = "[secret]"
 
 
 class HeaderSecrets:
-    """By name of the variable. Never printed."""
+    """`values`: the secrets by the name of their environment variable. They are never logged."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
 
     def fill(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Headers with the secrets that they name."""
+        """The headers, with each `${NAME}` replaced by its secret."""
         return {
             name: _VARIABLE.sub(lambda found: self._values[found[1]], value)
             for name, value in headers.items()
         }
 
     def redact(self, text: str) -> str:
-        """A text without them, in case an endpoint echoes what it got."""
+        """The text without secrets, in case an endpoint echoes its headers."""
         for value in sorted(self._values.values(), key=len, reverse=True):
             text = text.replace(value, HIDDEN)
         return text

@@ -1,4 +1,4 @@
-"""Runs a round's calls, all at once; each is one line of the log."""
+"""Runs the calls of one tool round in parallel, and logs a line for each. Used by `tool_loop`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedCall:
-    """A call, and what came of it."""
+    """A call with its result."""
 
     call: ToolCall
     result: ToolResult = NOT_RUN
@@ -29,7 +29,7 @@ class FinishedCall:
 
 
 class ParallelCalls:
-    """Of one choice; together they may take `seconds`."""
+    """Runs the calls of one choice. All its rounds together may take `seconds`."""
 
     def __init__(
         self, tools: Sequence[ServerTool], runner: ToolRunner, *, request_id: str, seconds: float
@@ -44,7 +44,7 @@ class ParallelCalls:
         return self._seconds_left > 0
 
     async def run(self, calls: Sequence[ToolCall]) -> list[FinishedCall]:
-        """In the order of the calls. Cancelling it ends them."""
+        """Runs the calls, and returns them in the same order. Cancelling it cancels the calls."""
         began, slots = time.monotonic(), asyncio.Semaphore(AT_ONCE)
         deadline = began + self._seconds_left
 

@@ -1,4 +1,7 @@
-"""Answer, run what the model calls, answer again: a layer between service and a choice."""
+"""The loop of one choice with server tools: the model answers, its calls run, it answers again.
+
+Called by the generation for each choice of a request that offers server tools.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from triton_openai.proxy.server_tools.tool_offer import (
 )
 from triton_openai.proxy.server_tools.tool_round import EarlierRounds, ToolRound
 
-SHOWN_RESULT_CHARS = 2_000  # characters of a result that the client is told
+SHOWN_RESULT_CHARS = 2_000  # of a tool's result, to the client
 
 GenerateAnswer = Callable[[GenerationRequest], Events]
 
@@ -26,11 +29,12 @@ GenerateAnswer = Callable[[GenerationRequest], Events]
 def run_tool_loop(
     answer: GenerateAnswer, request: GenerationRequest, tools: ServerTools, runner: ToolRunner
 ) -> Events:
-    """One choice's events; calls of the model's server tools are run and answered on the way.
+    """One choice's events. Calls of server tools are run, and their results go to the model.
 
-    An answer that calls one of the caller's tools ends the choice, and calls of ours beside it are
-    not run. At the bounds the model answers once more, without our tools. `max_tokens`,
-    `min_tokens` and the thinking budget hold for all rounds together, and usage counts them all.
+    An answer that calls one of the caller's tools ends the choice; its calls of server tools are
+    then not run. When the rounds or the seconds are used up, the model answers once more without
+    server tools. `max_tokens`, `min_tokens` and the thinking budget hold for all rounds together,
+    and usage is the sum of all rounds.
     """
     if not server_tool_names(request):
         return answer(request)
@@ -51,35 +55,41 @@ class _ToolLoop:
         self._request = request
         self._calls = calls
         self._rounds_left = rounds
-        self._told = 0
+        self._reported = 0
 
     async def events(self) -> Events:
-        request, before = self._request, EarlierRounds()
+        request, earlier = self._request, EarlierRounds()
         while True:
-            one = ToolRound(server_tool_names(request), before)
+            current = ToolRound(server_tool_names(request), earlier)
             async with aclosing(self._answer(request)) as events:
                 async for event in events:
-                    if (told := one.push(event)) is not None:
-                        yield told
-            before = one.after()
-            is_over = not one.is_to_be_answered(is_named=request.tool_choice.is_named)
-            if is_over or 0 in (_left(request.max_tokens, one), _left(request.token_cap, one)):
-                for told in self._told_of([FinishedCall(call=call) for call in one.calls], one):
-                    yield told
-                reason = one.end.reason if is_over else FinishReason.LENGTH
-                yield replace(one.end, usage=before.usage, reason=reason)
+                    if (visible := current.push(event)) is not None:
+                        yield visible
+            earlier = current.after()
+            is_over = not current.needs_results(is_named=request.tool_choice.is_named)
+            if is_over or 0 in (
+                _left(request.max_tokens, current),
+                _left(request.token_cap, current),
+            ):
+                not_run = [FinishedCall(call=call) for call in current.calls]
+                for report in self._reports(not_run, current):
+                    yield report
+                reason = current.end.reason if is_over else FinishReason.LENGTH
+                yield replace(current.end, usage=earlier.usage, reason=reason)
                 return
-            ran = await self._calls.run(one.calls)
-            for told in self._told_of(ran, one):
-                yield told
-            request = self._next(request, one, ran)
+            finished = await self._calls.run(current.calls)
+            for report in self._reports(finished, current):
+                yield report
+            request = self._next(request, current, finished)
 
-    def _told_of(self, ran: Sequence[FinishedCall], one: ToolRound) -> Iterator[ServerToolCalled]:
-        """What the client is told of our calls, if it asked for it."""
-        for done in ran if self._request.tells_server_calls else ():
+    def _reports(
+        self, calls: Sequence[FinishedCall], current: ToolRound
+    ) -> Iterator[ServerToolCalled]:
+        """The events that report calls of server tools, if the client asked for them."""
+        for done in calls if self._request.tells_server_calls else ():
             yield ServerToolCalled(
-                index=self._told,
-                choice=one.end.choice,
+                index=self._reported,
+                choice=current.end.choice,
                 id=done.call.id,
                 name=done.call.name,
                 arguments=done.call.arguments,
@@ -87,18 +97,21 @@ class _ToolLoop:
                 result=_cut(done.result.text),
                 duration_ms=done.duration_ms,
             )
-            self._told += 1
+            self._reported += 1
 
     def _next(
-        self, request: GenerationRequest, one: ToolRound, ran: Sequence[FinishedCall]
+        self, request: GenerationRequest, current: ToolRound, finished: Sequence[FinishedCall]
     ) -> GenerationRequest:
-        """With the results. At the bounds our tools are left out, so that the model answers."""
+        """The next round's request: the chat with the results, and what is left of each limit.
+
+        After the last round the server tools are left out, so that the model answers.
+        """
         self._rounds_left -= 1
         request = allow_answer(request)
         if not self._rounds_left or not self._calls.has_time:
             request = withdraw_server_tools(request)
         least, budget = request.sampling.min_tokens, request.thinking_budget
-        usage = one.end.usage
+        usage = current.end.usage
         if least is not None:
             least = max(least - usage.completion_tokens, 0) or None
         if budget is not None:
@@ -106,32 +119,34 @@ class _ToolLoop:
         return replace(
             request,
             id=f"{request.id}-on",
-            prompt=_answered(request.prompt, one, ran),
-            max_tokens=_left(request.max_tokens, one),
-            token_cap=_left(request.token_cap, one),
-            prompt_cap=None,  # the caller's own prompt was let through
+            prompt=_with_results(request.prompt, current, finished),
+            max_tokens=_left(request.max_tokens, current),
+            token_cap=_left(request.token_cap, current),
+            prompt_cap=None,  # the caller's own prompt has passed this check
             sampling=replace(request.sampling, min_tokens=least),
             thinking_budget=budget,
         )
 
 
-def _answered(prompt: Prompt, one: ToolRound, ran: Sequence[FinishedCall]) -> ChatPrompt:
+def _with_results(
+    prompt: Prompt, current: ToolRound, finished: Sequence[FinishedCall]
+) -> ChatPrompt:
     """The chat with the model's calls and their results."""
-    assert isinstance(prompt, ChatPrompt)  # nobody else is offered tools
-    messages, text = prompt.messages, one.text
+    assert isinstance(prompt, ChatPrompt)  # only chats are offered tools
+    messages, text = prompt.messages, current.text
     if prompt.continues_last:
         messages, text = messages[:-1], (messages[-1].content or "") + text
     calling = Message(
         role="assistant",
         content=text or None,
-        tool_calls=tuple(one.calls),
-        reasoning=one.reasoning or None,
+        tool_calls=tuple(current.calls),
+        reasoning=current.reasoning or None,
     )
     results = (
         Message(
             role="tool", content=done.result.text, name=done.call.name, tool_call_id=done.call.id
         )
-        for done in ran
+        for done in finished
     )
     return replace(
         prompt,
@@ -141,9 +156,9 @@ def _answered(prompt: Prompt, one: ToolRound, ran: Sequence[FinishedCall]) -> Ch
     )
 
 
-def _left(tokens: int | None, one: ToolRound) -> int | None:
-    """Of a limit of tokens, behind this round."""
-    return None if tokens is None else max(tokens - one.end.usage.completion_tokens, 0)
+def _left(tokens: int | None, current: ToolRound) -> int | None:
+    """What this round leaves of a token limit."""
+    return None if tokens is None else max(tokens - current.end.usage.completion_tokens, 0)
 
 
 def _cut(text: str) -> str:

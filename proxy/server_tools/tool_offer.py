@@ -1,4 +1,7 @@
-"""Which tools a request's model is offer_server_tools, round by round."""
+"""Decides which tools a request offers to the model, in each round.
+
+Called by the service for the first round, and by `tool_loop` for later ones.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,19 @@ from triton_openai.proxy.domain.tools import ToolChoice, ToolMode
 
 
 def offer_server_tools(request: GenerationRequest, card: ModelCard) -> GenerationRequest:
-    """With the tools of the model's own beside the caller's. An answer that is to be of a form
-    gets them only where the caller asks for them.
+    """Adds the model's server tools to the caller's tools.
+
+    A request with a constraint on its answer gets them only if the caller asks for them.
 
     Raises:
-        InvalidRequest: both have one of the same name, or the model has none and the caller asks
-            for them.
+        InvalidRequest: a caller's tool has the name of a server tool, or the caller asks for
+            server tools and the model has none.
     """
     ours = card.server_tools.tools
     if not isinstance(request.prompt, ChatPrompt):
         return request
     if not ours:
-        _refuse_what_has_no_meaning(request, card)
+        _refuse_server_tool_fields(request, card)
         return request
     default = request.constraint is None
     is_wanted = default if request.offers_server_tools is None else request.offers_server_tools
@@ -33,31 +37,31 @@ def offer_server_tools(request: GenerationRequest, card: ModelCard) -> Generatio
 
 
 def server_tool_names(request: GenerationRequest) -> frozenset[str]:
-    """The tools of our own that the model may call."""
+    """Names of the server tools that the model may call."""
     return frozenset(tool.name for tool in request.callable_tools if tool.runs_here)
 
 
 def allow_answer(request: GenerationRequest) -> GenerationRequest:
-    """What had to be called has been: the model may answer now."""
+    """Drops `tool_choice`'s obligation to call, because the model has called: it may answer now."""
     choice = request.tool_choice
     allowed = None if choice.is_named else choice.allowed
     return replace(request, tool_choice=ToolChoice(allowed=allowed))
 
 
 def withdraw_server_tools(request: GenerationRequest) -> GenerationRequest:
-    """The caller's tools only; a call to another is text."""
+    """Leaves only the caller's tools; a call of any other is then text."""
     tools = tuple(tool for tool in request.callable_tools if not tool.runs_here)
     names = tuple(tool.name for tool in tools)
     return replace(request, tools=tools, tool_choice=ToolChoice(allowed=names or None))
 
 
-def _refuse_what_has_no_meaning(request: GenerationRequest, card: ModelCard) -> None:
-    asked = {
+def _refuse_server_tool_fields(request: GenerationRequest, card: ModelCard) -> None:
+    given = {
         "server_tools": request.offers_server_tools,
         "server_tool_events": request.tells_server_calls,
     }
-    for name, is_asked in asked.items():
-        if is_asked:
+    for name, is_on in given.items():
+        if is_on:
             raise InvalidRequest(
                 f"The model {card.name!r} has no tools that the server runs.",
                 code="unsupported_parameter",
@@ -70,8 +74,8 @@ def _check_names(request: GenerationRequest, ours: set[str]) -> None:
         if tool.name in ours:
             path = f"tools[{at}].function.name"
             raise InvalidRequest(
-                f"'{path}' is {tool.name!r}, as a tool's of this server is: rename yours, or leave "
-                "the server's out with 'server_tools': false.",
+                f"'{path}' is {tool.name!r}, which is also the name of a tool of this server: "
+                "rename yours, or turn the server's off with 'server_tools': false.",
                 code="invalid_parameter",
                 param=path,
             )
