@@ -102,7 +102,7 @@ def compose(
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
-    comeback = RecoveryQueue(gate)
+    recovery = RecoveryQueue(gate)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = Service(
         registry,
@@ -112,7 +112,7 @@ def compose(
         HttpToolRunner(policy.secrets(entries, environment())),
         sandbox,
         gate,
-        comeback,
+        recovery,
         limits=configured_limits.time_limits(settings),
         max_resends=settings.max_resends,
     )
@@ -126,7 +126,7 @@ def compose(
         version=__version__,
         redirect_slashes=False,
         openapi_url=None,  # `pages` serves the document, without a CDN
-        lifespan=lambda _: _running(engine, catalog, registry, metrics, comeback, sandbox, lag),
+        lifespan=lambda _: _running(engine, catalog, registry, metrics, recovery, sandbox, lag),
         middleware=_middleware(settings, metrics, gate, routers),
     )
     app.state.stopping, app.state.in_flight = stopping, in_flight
@@ -175,14 +175,14 @@ async def _running(
     catalog: Catalog,
     registry: Registry,
     metrics: Metrics,
-    comeback: RecoveryQueue,
+    recovery: RecoveryQueue,
     sandbox: Sandbox,
     lag: LoopLag,
 ) -> AsyncIterator[None]:
     async with engine:
         # before it listens: others may listen with it, and say that they are ready
         await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
-        watching = asyncio.create_task(readiness.watch(catalog, registry, metrics, comeback))
+        watching = asyncio.create_task(readiness.watch(catalog, registry, metrics, recovery))
         with lag.measured():
             yield
         watching.cancel()

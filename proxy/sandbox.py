@@ -1,7 +1,7 @@
-"""Child processes with limits on CPU time and memory; see domain.sandbox.Sandbox. Made by `app`.
+"""Runs functions in child processes with limits on CPU time and memory. Made by `app`.
 
-anyio's process pool, which kills a child that overruns. Nothing starts before `start`, or the
-first call.
+It uses anyio's process pool, which kills a child that exceeds its time. No child starts before
+`start`, or the first call.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ logger = structlog.get_logger(__name__)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 MB = 1_000_000
-START_S = 30.0  # then requests are served without it; an idle machine takes half a second
-NICE = 10  # a tenth of the weight that the event loop and the engine have
+START_S = 30.0  # then the server starts without waiting for it; usually it takes half a second
+NICE = 10  # a tenth of the CPU weight of the event loop and the engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """cpu_s, memory_bytes: of one call, beyond what an idle child has. waiting: of one caller.
+    """Limits of one call, and of the pool.
 
-    wall_s: for a call that waits instead of computing. imports: modules that calls need.
+    memory_bytes: memory of one call, beyond that of an idle child. wall_s: for a call that waits
+    instead of computing. waiting: how many calls one caller may have, the running one included.
+    imports: modules that calls need, loaded by `start`.
     """
 
     processes: int = 2
@@ -48,7 +50,7 @@ class SandboxLimits:
 
 
 class ProcessSandbox:
-    """Belongs to one event loop, which ends its children."""
+    """Implements domain.sandbox.Sandbox. Belongs to one event loop, which ends its children."""
 
     def __init__(self, limits: SandboxLimits | None = None) -> None:
         self._limits = limits or SandboxLimits()
@@ -56,25 +58,25 @@ class ProcessSandbox:
         self._lock = PerCallerLock(waiting=self._limits.waiting)
 
     async def start(self) -> None:
-        """All children, with what their calls import. A fault is logged, and the start goes on.
+        """Starts all children and imports the modules that calls need. Errors are only logged.
 
-        The memory limit is set by a child's first call, so it does not count the imports.
+        A child's first call sets its memory limit, so the limit does not count the imports.
         """
         children = [
             asyncio.ensure_future(
                 to_process.run_sync(
-                    _import_all, self._limits.imports, cancellable=True, limiter=self._one_a_child()
+                    _import_all, self._limits.imports, cancellable=True, limiter=self._child_limit()
                 )
             )
             for _ in range(self._limits.processes)
         ]
         _, late = await asyncio.wait(children, timeout=START_S)
         if late:
-            logger.warning("the sandbox is slow to start: first calls wait for it", after_s=START_S)
+            logger.warning("the sandbox starts slowly: first calls wait for it", after_s=START_S)
         for child in children:
             if child not in late and (error := child.exception()) is not None:
                 logger.error(
-                    "the sandbox does not start: what needs it will be refused", exc_info=error
+                    "the sandbox cannot start: requests that need it will fail", exc_info=error
                 )
 
     async def run(
@@ -85,13 +87,13 @@ class ProcessSandbox:
         **kwargs: Arguments.kwargs,
     ) -> Result:
         call = functools.partial(function, *args, **kwargs)
-        running = asyncio.ensure_future(self._in_turn(caller, call))
-        running.add_done_callback(_look_at)
-        # a caller that disconnects does not end the child: starting another costs more than most
-        # calls, and the limits end it anyway
+        running = asyncio.ensure_future(self._locked(caller, call))
+        running.add_done_callback(_retrieve_exception)
+        # A call goes on after its client has disconnected: to kill and restart the child costs
+        # more than most calls, and the limits bound it anyway.
         return await asyncio.shield(running)
 
-    async def _in_turn(self, caller: str, call: Callable[[], Result]) -> Result:
+    async def _locked(self, caller: str, call: Callable[[], Result]) -> Result:
         async with self._lock.hold(caller):
             return await self._limited(call)
 
@@ -105,17 +107,17 @@ class ProcessSandbox:
                     limits.cpu_s,
                     limits.memory_bytes,
                     cancellable=True,
-                    limiter=self._one_a_child(),
+                    limiter=self._child_limit(),
                 )
         except (BrokenWorkerProcess, MemoryError, TimeoutError) as error:
             if isinstance(error, BrokenWorkerProcess) and error.args:
-                raise  # anyio says why: the child did not start, which is no caller's fault
+                raise  # the child did not start (anyio gives a reason), which is our fault
             raise TooCostly(
                 f"it takes more than {limits.cpu_s:g} s or {limits.memory_bytes // MB} MB to check"
             ) from error
 
-    def _one_a_child(self) -> CapacityLimiter:
-        """Made when the event loop runs."""
+    def _child_limit(self) -> CapacityLimiter:
+        """Lets each child run one call. Made late, because it needs the running event loop."""
         if self._limiter is None:
             self._limiter = CapacityLimiter(self._limits.processes)
         return self._limiter
@@ -126,14 +128,14 @@ def _import_all(names: tuple[str, ...]) -> None:
         importlib.import_module(name)
 
 
-def _look_at(call: asyncio.Future[Result]) -> None:
-    """asyncio logs an exception that nobody looked at, as after a caller has disconnected."""
+def _retrieve_exception(call: asyncio.Future[Result]) -> None:
+    """Keeps asyncio from logging an exception that nobody awaits, as after a disconnect."""
     if not call.cancelled():
         call.exception()
 
 
 def _run_limited(call: Callable[[], Result], cpu_s: float, memory_bytes: int) -> Result:
-    """In the child. SIGPROF's default action ends it, amid C code too."""
+    """Runs in the child. SIGPROF's default action ends the process, even inside C code."""
     _limit_process(memory_bytes)
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
     try:
@@ -144,8 +146,8 @@ def _run_limited(call: Callable[[], Result], cpu_s: float, memory_bytes: int) ->
 
 @functools.cache
 def _limit_process(memory_bytes: int) -> None:
-    """Address space beyond what the process has at its first call; no core file; and less of a
-    busy core than streams get.
+    """Limits the process's address space to what it has now plus `memory_bytes`, forbids core
+    files, and lowers its CPU priority below that of the streams. Works once a process.
     """
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + memory_bytes

@@ -1,4 +1,4 @@
-"""Where requests wait until Triton is ready again. `readiness` looks, and lets them go."""
+"""Requests that wait until Triton is ready again. `readiness` checks Triton and releases them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Waiter = asyncio.Future[bool]
 
 
 class RecoveryQueue:
-    """Lets waiting requests go a few in each turn of the event loop.
+    """Releases waiting requests, a few in each turn of the event loop.
 
-    A look at Triton counts for the requests that waited before it began: a look that was under way
-    when Triton died may still find it ready.
+    A readiness check releases only requests that waited before it began: a check that was already
+    running when Triton died may still report it ready.
     """
 
     def __init__(self, gate: StartGate) -> None:
@@ -22,7 +22,7 @@ class RecoveryQueue:
         self._waiting: dict[Waiter, None] = {}  # in order
 
     async def wait(self, timeout_s: float) -> bool:
-        """Whether Triton was ready within this time, by a look that began after this call."""
+        """Whether Triton was ready within this time, by a check that began after this call."""
         loop = asyncio.get_running_loop()
         waiter: Waiter = loop.create_future()
         timer = loop.call_later(timeout_s, _settle, waiter, False)
@@ -34,11 +34,11 @@ class RecoveryQueue:
             del self._waiting[waiter]
 
     def waiting(self) -> tuple[Waiter, ...]:
-        """Those for whom a look counts that begins now."""
+        """The requests that a readiness check which begins now may release."""
         return tuple(waiter for waiter in self._waiting if not waiter.done())
 
     async def release(self, waiters: Iterable[Waiter]) -> None:
-        """Every model is ready."""
+        """Lets these requests continue, because every model is ready."""
         for waiter in waiters:
             await self._gate.wait()
             _settle(waiter, True)

@@ -166,7 +166,7 @@ def test_a_child_that_does_not_start_is_no_callers_fault(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split()[-1] == "BrokenWorkerProcess"
-    assert "the sandbox does not start" in done.stdout
+    assert "the sandbox cannot start" in done.stdout
 
 
 def test_a_start_makes_all_children_and_calls_start_no_other():
