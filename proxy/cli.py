@@ -257,7 +257,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _settings(**overrides: Any) -> Settings:
-    """Settings in which options on the command line override the environment, both names of a variable."""
+    """Settings in which options override the environment, both names of a variable."""
     from triton_openai.proxy.settings import OTHER_NAMES, Settings
 
     given = {name: value for name, value in overrides.items() if value is not None}

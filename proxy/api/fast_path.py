@@ -1,4 +1,4 @@
-"""A short way to the routes where every microsecond of a request and a chunk counts."""
+"""Middleware that calls the endpoints of frequent routes directly, past FastAPI's routing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class FastPath:
-    """POSTs to the routers' fixed paths go to their endpoints; all else, the way of FastAPI.
+    """Sends a POST to a fixed path of the routers straight to its endpoint, all else to FastAPI.
 
-    These routes are FastAPI's too, in its documents and for wrong methods. What it does for a
-    request before an endpoint that takes only the request has no effect, but takes as long as the
-    endpoint; and of each chunk sent every layer is told.
+    These endpoints take only the request. FastAPI does nothing useful for them, but needs as much
+    time as the endpoint itself, and each of its layers handles every chunk that is sent. The routes
+    are registered with FastAPI as well, for its OpenAPI document and for wrong methods.
     """
 
     def __init__(self, app: ASGIApp, *, routers: Iterable[APIRouter]) -> None:
@@ -43,7 +43,7 @@ class FastPath:
 
 
 def _is_plain(route: APIRoute) -> bool:
-    """Whether its endpoint takes nothing but the request, and gives a response as it is."""
+    """Whether the endpoint takes only the request, and returns a finished response."""
     takes = route.dependant
     params = (takes.path_params, takes.query_params, takes.header_params, takes.cookie_params)
     takes_more = any(params) or bool(takes.body_params or takes.dependencies)

@@ -1,4 +1,4 @@
-"""Health and metrics."""
+"""Routes for health checks and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def routes(registry: Registry, metrics: Metrics) -> APIRouter:
 
     @router.get("/health/live", openapi_extra=LIVE.extra)
     async def live() -> Response:
-        """The process answers."""
+        """200 while the process can answer."""
         return JSONResponse({"status": "live"})
 
     @router.get("/ping", openapi_extra=READY.extra)
     @router.get("/health", openapi_extra=READY.extra)
     @router.get("/health/ready", openapi_extra=READY.extra)
     async def ready() -> Response:
-        """200 when Triton, every model and the tensor contract are as they must be.
+        """200 while Triton and every model are ready and the tensor contract fits, else 503.
 
-        Otherwise the body has the category of the problem; the log line `not ready` has the detail.
+        The error's message names the category of the problem; the log line `not ready` has details.
         """
         if registry.why_not_ready is not None:
             raise ModelUnavailable(f"Not ready: {registry.why_not_ready.category}.")
@@ -61,7 +61,7 @@ def routes(registry: Registry, metrics: Metrics) -> APIRouter:
 
     @router.get("/metrics", response_class=PlainTextResponse, openapi_extra=METRICS.extra)
     async def prometheus() -> Response:
-        """Metrics as Prometheus reads them."""
+        """Metrics in Prometheus' text format."""
         return Response(metrics.exposed(), media_type=CONTENT_TYPE_LATEST)
 
     return router

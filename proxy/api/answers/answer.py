@@ -1,7 +1,6 @@
-"""A generation as an HTTP answer: streamed event by event, or whole as the fold of the same events.
+"""Sends a generation as an HTTP answer: streamed, or as one body that is the fold of its events.
 
-Both live exactly as long as their client: when it leaves, the events are closed, and with them the
-engine's work.
+When the client disconnects, both close the events, which stops the engine.
 """
 
 from __future__ import annotations
@@ -27,23 +26,24 @@ from triton_openai.proxy.generation.service import Service
 
 
 class Renderer(Protocol):
-    """One protocol's words for events. Payloads are JSON objects."""
+    """Turns events into one protocol's payloads, which are JSON objects."""
 
     @property
     def field_names(self) -> Mapping[str, str]:
-        """Fields whose name in this protocol is not the domain's, for errors."""
+        """Domain name -> this protocol's name, for fields where they differ; used in errors."""
 
-    def chunks(self, event: OutputEvent) -> Sequence[Part]: ...
+    def chunks(self, event: OutputEvent) -> Sequence[Part]:
+        """The parts of a stream that stand for the event."""
 
     def kept(self, event: OutputEvent) -> OutputEvent:
-        """The event as it is kept for `full`: what is large is rendered as it comes."""
+        """The event as it is folded for `full`, without large parts that were rendered already."""
 
     def full(self, completion: Completion) -> Payload:
-        """The fold of all events that `kept` returned."""
+        """The whole answer. `completion`: the fold of all events that `kept` returned."""
 
 
 class Answers:
-    """Makes the answer to a request; the routes have one."""
+    """Makes the answer to a request. All routes share one."""
 
     def __init__(self, service: Service, *, keep_alive_s: float) -> None:
         self._service = service
@@ -62,7 +62,7 @@ class Answers:
 
 
 class WholeAnswer(Response):
-    """One JSON body, when everything is there."""
+    """One JSON body, sent when the generation has finished."""
 
     def __init__(self, events: Events, renderer: Renderer, delivery: Delivery) -> None:
         super().__init__()
@@ -88,10 +88,10 @@ class WholeAnswer(Response):
 
 
 class StreamedAnswer(Response):
-    """The status is sent with the first event, so an error before it keeps its own.
+    """Sends the status with the first event, so an error before it is answered with its own status.
 
-    Where nothing comes for `keep_alive_s`, it is sent with a sign of life. An error after that is
-    a part of the stream, which then ends.
+    If there is no event for `keep_alive_s`, the status is sent with a comment. An error after the
+    status is sent as the last part of the stream.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class StreamedAnswer(Response):
         except Exception as error:
             if not out.has_started:
                 raise
-            body = errors.body_of(error)  # the status is out: all that is left is a part
+            body = errors.body_of(error)  # the status is sent, so the error must be a part
             await out.send(self._framing.error(body) + self._framing.end, is_last=True)
 
     async def _stream(self, out: StreamWriter) -> None:
@@ -132,7 +132,7 @@ class StreamedAnswer(Response):
 
 @contextmanager
 def in_words(field_names: Mapping[str, str]) -> Iterator[None]:
-    """An error's `param` becomes the name that the caller gave the field, in its message too."""
+    """Replaces an error's `param` with the protocol's name of the field, in its message as well."""
     try:
         yield
     except ProxyError as error:

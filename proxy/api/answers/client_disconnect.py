@@ -1,4 +1,4 @@
-"""Work that lives no longer than its client."""
+"""Cancels the work for a client that disconnects. Used by `answer`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from triton_openai.proxy.domain.errors import ShuttingDown
 
 
 class CancelOnDisconnect:
-    """The body of `async with` is cancelled when the client leaves, and nothing raised of it.
+    """Cancels the body of the `async with` when the client disconnects; swallows the cancellation.
 
-    The body runs in the caller's own task, so a task that watches is all that this costs.
+    The body runs in the caller's own task; one more task waits for the disconnect.
 
     Raises:
-        ShuttingDown: the server cancels what has outlasted the drain.
+        ShuttingDown: the server cancelled the body, which still ran when the drain was over.
     """
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._has_left = False
+        self._is_disconnected = False
 
     async def __aenter__(self) -> Self:
         self._body = asyncio.current_task()
@@ -38,7 +38,7 @@ class CancelOnDisconnect:
         self._watching.cancel()
         if not isinstance(error, asyncio.CancelledError):
             return False
-        if not self._has_left:
+        if not self._is_disconnected:
             raise ShuttingDown("The server is shutting down.") from None
         if self._body is not None and hasattr(self._body, "uncancel"):  # from Python 3.11 on
             self._body.uncancel()
@@ -47,6 +47,6 @@ class CancelOnDisconnect:
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._has_left = True
+        self._is_disconnected = True
         if self._body is not None:
             self._body.cancel()

@@ -1,4 +1,7 @@
-"""The sending half of a streamed answer: head, parts, signs of life."""
+"""Sends a streamed answer: the response's head, its parts, and keep-alive comments.
+
+Used by `answer`.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from triton_openai.proxy.domain.delivery import Delivery
 
 
 class StreamWriter:
-    """The head goes out with the first part.
+    """Sends the head with the first part, and a comment whenever `keep_alive_s` pass without one.
 
-    While it is entered no silence lasts longer than `keep_alive_s`, in a format that has words for
-    a sign of life. That takes one timer a stream; a task is made only when there is one to send.
+    Comments are sent only between `__aenter__` and `__aexit__`, and only in a format that has
+    them. This takes one timer for each stream, and a task only when a comment is due.
     """
 
     def __init__(
@@ -30,20 +33,20 @@ class StreamWriter:
         self._head_turn = asyncio.Lock()
         self._is_head_out = self._is_sending = False
         self._timer: asyncio.TimerHandle | None = None
-        self._sign: asyncio.Task[None] | None = None
+        self._comment: asyncio.Task[None] | None = None
         self.has_started = False
 
     async def __aenter__(self) -> Self:
         if self._format.comment is not None:
-            self._look_in(self._keep_alive_s)
+            self._check_in(self._keep_alive_s)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._sign is not None and not self._sign.done():
-            self._sign.cancel()
-            await asyncio.wait((self._sign,))
+        if self._comment is not None and not self._comment.done():
+            self._comment.cancel()
+            await asyncio.wait((self._comment,))
 
     async def send(self, part: bytes, *, is_last: bool = False) -> None:
         if not self._is_head_out:
@@ -54,45 +57,45 @@ class StreamWriter:
         self._sent_at = self._loop.time()
 
     async def _send_head(self) -> None:
-        """Once, and before all parts: a sign of life may be the first of them."""
+        """Sends the head once, before all parts; two tasks may call it, as a comment is a part."""
         async with self._head_turn:
             if self._is_head_out:
                 return
             self.has_started = True
-            told = headers_of(self._delivery)
+            ours = headers_of(self._delivery)
             headers = [
                 *self._format.headers,
-                *((name.encode(), value.encode()) for name, value in told.items()),
+                *((name.encode(), value.encode()) for name, value in ours.items()),
             ]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
             self._is_head_out = True
 
-    def _look_in(self, seconds: float) -> None:
-        self._timer = self._loop.call_later(seconds, self._look)
+    def _check_in(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         silent_s = self._loop.time() - self._sent_at
         if silent_s < self._keep_alive_s:
-            self._look_in(self._keep_alive_s - silent_s)
+            self._check_in(self._keep_alive_s - silent_s)
             return
-        is_unsent = self._sign is not None and not self._sign.done()
-        if not self._is_sending and not is_unsent:  # else it would not reach a client that is slow
-            self._sign = self._loop.create_task(self._send_sign())
-        self._look_in(self._keep_alive_s)
+        is_unsent = self._comment is not None and not self._comment.done()
+        if not self._is_sending and not is_unsent:  # a slow client would not receive another
+            self._comment = self._loop.create_task(self._send_comment())
+        self._check_in(self._keep_alive_s)
 
-    async def _send_sign(self) -> None:
+    async def _send_comment(self) -> None:
         if self._format.comment is not None:
             await self.send(self._format.comment(b"keep-alive"))
 
 
 def headers_of(delivery: Delivery) -> dict[str, str]:
-    """What is known when the first byte goes out."""
-    told = {}
+    """Our own headers of an answer, with the values that are known when its head is sent."""
+    headers = {}
     if delivery.attempts is not None:
-        told["x-attempts"] = str(delivery.attempts)
+        headers["x-attempts"] = str(delivery.attempts)
     if delivery.unenforced:
-        told["x-unenforced-keywords"] = ", ".join(delivery.unenforced)
-    return told
+        headers["x-unenforced-keywords"] = ", ".join(delivery.unenforced)
+    return headers
 
 
 def _part(body: bytes, *, is_last: bool = False) -> Message:
