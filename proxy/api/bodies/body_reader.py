@@ -1,4 +1,4 @@
-"""A request's bytes -> a checked pydantic model."""
+"""Reads a request's body within limits, and parses it into a pydantic model. Used by all routes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ JSON_TYPE = "application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyLimits:
-    """Limits of one HTTP body or WebSocket message."""
+    """Limits of one HTTP body or WebSocket message. json: limits of its structure."""
 
     bytes: int = 2_000_000
     json: JsonLimits = field(default_factory=JsonLimits)
 
 
 class BodyReader:
-    """Reads and parses the bodies of all routes.
+    """Reads and parses bodies.
 
-    `in_flight`: what all bodies of this process may take before they are parsed.
+    `in_flight`: counts the bytes of all bodies of this process that are not parsed yet.
     """
 
     def __init__(self, limits: BodyLimits, sandbox: Sandbox, in_flight: BytesInFlight) -> None:
@@ -43,7 +43,11 @@ class BodyReader:
         self._in_flight = in_flight
 
     async def read(self, request: Request, kind: type[Body]) -> Body:
-        """Raises RequestError: compressed, no JSON by its type, or as `parse` does."""
+        """The parsed body.
+
+        Raises:
+            RequestError: the body is compressed, has another type than JSON, or `parse` refuses it.
+        """
         _check_headers(request, self.limits)
         with CancelScope() as reading:
             body = self._in_flight.arriving(reading.cancel)
@@ -56,10 +60,11 @@ class BodyReader:
         raise no_room()  # the scope was cancelled
 
     async def parse(self, data: bytes, kind: type[Body], caller: str) -> Body:
-        """Parses on the event loop only what cannot take long.
+        """Parses a cheap text on the event loop, any other in the sandbox.
 
         Raises:
-            RequestError: too large, too much structure, too costly, no JSON, or not of this shape.
+            RequestError: the text is too large, too complex, too costly to check, not JSON, or
+                does not fit the model.
         """
         if len(data) > self.limits.bytes or json_shape.is_cheap(data):
             return parse(data, kind, limits=self.limits)
@@ -72,7 +77,7 @@ class BodyReader:
 
 
 async def _received(request: Request, body: ArrivingBody, limits: BodyLimits) -> bytes:
-    """Raises RequestError, ClientDisconnect. Stops reading beyond the limit."""
+    """The body's bytes; reading stops beyond the limit. Raises RequestError, ClientDisconnect."""
     pieces, size, has_more = [], 0, True
     while has_more and size <= limits.bytes:
         message = await request.receive()
@@ -108,13 +113,13 @@ def _check_headers(request: Request, limits: BodyLimits) -> None:
 
 
 def _is_json(content_type: str) -> bool:
-    """Browsers send such a type to another origin only after CORS has allowed it."""
+    """Whether it is a JSON type. Browsers send these to another origin only if CORS allows it."""
     kind = content_type.partition(";")[0].strip().lower()
     return kind == JSON_TYPE or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
-    """Raises RequestError: too large, too much structure, no JSON, or not of this shape."""
+    """Raises RequestError: the text is too large, too complex, not JSON, or does not fit `kind`."""
     if len(data) > limits.bytes:
         raise _too_large(limits)
     data = data.removeprefix(codecs.BOM_UTF8)  # as RFC 8259, 8.1 allows

@@ -1,4 +1,4 @@
-"""Names the caller of a connection; limits for each caller count by this name."""
+"""The name of a caller: its address. Limits for each caller count by this name."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from ipaddress import ip_address, ip_network
 
 from starlette.types import Scope
 
-SITE_BITS = 64  # of an IPv6 address: the rest is for one site to choose
+SITE_BITS = 64  # of an IPv6 address; a site chooses the other bits freely
 
 
 def caller_address(scope: Scope) -> str:
-    """The client's address; behind a proxy that FORWARDED_ALLOW_IPS trusts, the one it names."""
+    """The client's IPv4 address, or the /64 network of its IPv6 address; "" if unknown.
+
+    uvicorn has replaced the address of a proxy in FORWARDED_ALLOW_IPS by the one that it forwards.
+    """
     client = scope.get("client")
     return "" if client is None else _named(client[0])
 

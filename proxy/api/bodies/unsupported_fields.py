@@ -1,19 +1,22 @@
-"""Fields that clients of this API's relatives send and this server does not have: what to do."""
+"""Fields of OpenAI's and similar APIs that this server refuses, and what to use instead.
+
+Used by `validation_errors`.
+"""
 
 from __future__ import annotations
 
 ADVICE = {
     "functions": "it is deprecated, use 'tools'",
     "function_call": "it is deprecated, use 'tool_choice'",
-    "audio": "answers are text",
+    "audio": "answers are text only",
     "web_search_options": "it has no web search; offer one of yours in 'tools'",
-    "moderation": "moderate the text where you send it from",
-    "prompt_cache_retention": "prefixes are kept as long as there is memory",
+    "moderation": "moderate the text in your application",
+    "prompt_cache_retention": "prefixes are cached as long as there is memory",
     "prompt_cache_options": "prefixes are cached without it; 'cache_salt' keeps them apart",
-    "thinking": "say it with 'reasoning_effort', or in 'chat_template_kwargs'",
-    "chat_template_args": "it is called 'chat_template_kwargs' here",
-    "enable_thinking": "say it with 'reasoning_effort', or in 'chat_template_kwargs'",
-    "reasoning": "say it with 'reasoning_effort', or in 'chat_template_kwargs'",
+    "thinking": "use 'reasoning_effort', or 'chat_template_kwargs'",
+    "chat_template_args": "use 'chat_template_kwargs'",
+    "enable_thinking": "use 'reasoning_effort', or 'chat_template_kwargs'",
+    "reasoning": "use 'reasoning_effort', or 'chat_template_kwargs'",
     "stop_regex": "use 'stop' with the strings themselves",
     "no_stop_trim": "use 'include_stop_str_in_output'",
     "repeat_penalty": "use 'repetition_penalty'",
@@ -27,18 +30,18 @@ ADVICE = {
     "prompt_logprobs": "use 'echo' with 'logprobs' of /v1/completions",
     "prompt_embeds": "send text or token ids",
     "input_ids": "use 'prompt_token_ids'",
-    "mm_processor_kwargs": "prompts are text",
+    "mm_processor_kwargs": "prompts are text only",
     "rid": "use 'request_id'",
     "extra_key": "use 'cache_salt'",
-    "lora_path": "adapters have names: say one in 'model', as /v1/models lists them",
-    "lora_request": "say the adapter's name in 'model', as /v1/models lists them",
+    "lora_path": "give the adapter's name in 'model', as /v1/models lists it",
+    "lora_request": "give the adapter's name in 'model', as /v1/models lists it",
     "repetition_detection": "use 'repetition_penalty' or 'frequency_penalty'",
-    "session_control": "prefixes are found without it",
+    "session_control": "cached prefixes are found without it",
     "nvext.backend_instance_id": "the server chooses the worker",
     "nvext.prefill_worker_id": "the server chooses the worker",
     "nvext.decode_worker_id": "the server chooses the worker",
     "nvext.dp_rank": "the server chooses the worker",
     "nvext.prefill_dp_rank": "the server chooses the worker",
-    "nvext.session_control": "prefixes are found without it",
+    "nvext.session_control": "cached prefixes are found without it",
     "nvext.agent_hints.strict_priority": "use 'nvext.agent_hints.priority'",
 }

@@ -1,4 +1,4 @@
-"""The OpenAPI document of this server: with its settings' limits and its models' sizes."""
+"""The OpenAPI document with the settings' limits and the models' sizes. Called by `app`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from triton_openai.proxy.models.registry import Registry
 def cached_document(
     routers: tuple[APIRouter, ...], limits: FieldLimits, registry: Registry
 ) -> Callable[[], bytes]:
-    """Returns what makes the document as JSON, and makes it again when the models change."""
+    """Returns a function that gives the document as JSON; it makes it anew when models change."""
 
     @lru_cache(maxsize=1)
     def made(sizes: ModelSizes | None) -> bytes:
