@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: a checked body -> what it asks for."""
+"""POST /v1/chat/completions: a checked body -> GenerationRequest. Called by `request_builder`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from triton_openai.proxy.domain.request import (
     TokenPrompt,
 )
 
-# It says what happens in any case, so a template need not know of it.
-USUAL = ("verbosity", "medium")
+# The default: the template need not support it.
+DEFAULT_VERBOSITY = ("verbosity", "medium")
 
 
 def to_domain(body: ChatCompletionBody, caller: str) -> GenerationRequest:
@@ -51,7 +51,7 @@ def _chat_prompt(body: ChatCompletionBody) -> ChatPrompt:
         template_values={
             name: value
             for name, value in values.items()
-            if value is not None and (name, value) != USUAL
+            if value is not None and (name, value) != DEFAULT_VERBOSITY
         }
         | ({} if body.documents is None else {"documents": body.documents}),
         callers_values=body.chat_template_kwargs or {},

@@ -1,4 +1,4 @@
-"""The chat WebSocket: each request of a socket is a task of its own; closing it stops them all."""
+"""The chat WebSocket: each request runs in its own task; closing the socket cancels them all."""
 
 from __future__ import annotations
 
@@ -54,13 +54,17 @@ def routes(
     max_requests: int,
     bodies: BodyReader,
 ) -> APIRouter:
-    """`origins`: web pages that may connect, besides those of this server itself."""
+    """The route of the WebSocket.
+
+    origins: web pages that may connect, besides this server's own. stopping: set when the server
+    is about to stop. max_requests: simultaneous requests of one socket.
+    """
     router = APIRouter()
 
     @router.websocket(PATH)
     async def chat_socket(websocket: WebSocket) -> None:
         if not _may_connect(websocket, origins, hosts):
-            await websocket.close(FORBIDDEN_ORIGIN)  # before it is accepted: a 403
+            await websocket.close(FORBIDDEN_ORIGIN)  # before the accept, so the client gets a 403
             return
         socket = ChatSocket(
             websocket, service, builder, stopping, max_requests=max_requests, bodies=bodies
@@ -94,12 +98,12 @@ class ChatSocket:
         self._running: dict[str | None, asyncio.Task[None]] = {}  # by request_id
 
     async def serve(self) -> None:
-        """Until the client leaves, or the server does and what runs here has ended."""
+        """Runs until the client disconnects, or the server stops and this socket's requests end."""
         await self._websocket.accept()
         try:
             with suppress(WebSocketDisconnect):
                 await self._take_messages()
-        except asyncio.CancelledError:  # it has outlasted the drain
+        except asyncio.CancelledError:  # the drain is over
             await _cancelled(self._tasks)
             await self._websocket.close(RESTART)
             raise
@@ -107,11 +111,11 @@ class ChatSocket:
             await _cancelled(self._tasks)
 
     async def _take_messages(self) -> None:
-        left = asyncio.ensure_future(self._left())
+        drained = asyncio.ensure_future(self._drained())
         received = asyncio.ensure_future(self._websocket.receive())
         try:
-            while not left.done():
-                await asyncio.wait((left, received), return_when=asyncio.FIRST_COMPLETED)
+            while not drained.done():
+                await asyncio.wait((drained, received), return_when=asyncio.FIRST_COMPLETED)
                 if not received.done():
                     continue
                 if (message := received.result())["type"] != "websocket.receive":
@@ -120,57 +124,60 @@ class ChatSocket:
                 received = asyncio.ensure_future(self._websocket.receive())
             await self._websocket.close(GOING_AWAY, "the server stops")
         finally:
-            left.cancel()
+            drained.cancel()
             received.cancel()
 
-    async def _left(self) -> None:
-        """Returns when the server is about to stop and no request runs any more."""
+    async def _drained(self) -> None:
+        """Returns when the server is stopping and no request of this socket runs any more."""
         await self._stopping.wait()
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
     async def _take(self, data: bytes) -> None:
         try:
-            asked = (await self._bodies.parse(data, SocketMessage, self._caller)).root
-            if isinstance(asked, CancelBody):
-                await self._cancel(asked.request_id)
+            body = (await self._bodies.parse(data, SocketMessage, self._caller)).root
+            if isinstance(body, CancelBody):
+                await self._cancel(body.request_id)
             else:
-                self._begin(asked)
+                self._begin(body)
         except WebSocketDisconnect:
             raise
         except Exception as error:
             with request_log.line(method="WEBSOCKET", path=PATH):
                 await self._send(_error_message(error), await self._request_id_in(data))
 
-    def _begin(self, asked: SocketChatBody) -> None:
-        """Raises ProxyError: its id is taken, too many run, or the server is about to stop."""
+    def _begin(self, body: SocketChatBody) -> None:
+        """Starts a request.
+
+        Raises:
+            ProxyError: its id is in use, too many requests run, or the server is stopping.
+        """
         if self._stopping.is_set():
             raise ShuttingDown("The server is shutting down: connect again.")
-        key = asked.request_id
+        key = body.request_id
         if key in self._running:
             raise InvalidRequest(
-                "A request without 'request_id' is under way on this socket: give each an id."
+                "A request without 'request_id' is running on this socket: give each an id."
                 if key is None
-                else f"The request {echoed(key)} is under way on this socket.",
+                else f"The request {echoed(key)} is still running on this socket.",
                 code="duplicate_request_id",
                 param="request_id",
             )
         if len(self._running) >= self._max_requests:
             raise RateLimited(f"A socket runs at most {self._max_requests} requests at once.")
-        task = asyncio.ensure_future(self._answer(asked))
+        task = asyncio.ensure_future(self._answer(body))
         self._running[key] = task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _request_id_in(self, data: bytes) -> str | None:
-        """Of a refused message, so that the refusal can name it. Messages over the limits have
-        none."""
+        """The id in a refused message, for the refusal; None if the message is over the limits."""
         with suppress(RequestError):
             return (await self._bodies.parse(data, AnyMessage, self._caller)).request_id
         return None
 
     async def _cancel(self, request_id: str | None) -> None:
-        """What it does not find has just ended, and said so."""
+        """Cancels requests. One that is not found has just ended and sent its last message."""
         keys = [key for key in self._running if request_id in (None, key)]
         tasks = [(key, self._running.pop(key)) for key in keys]
         await _cancelled({task for _, task in tasks})
@@ -178,28 +185,28 @@ class ChatSocket:
             if task.cancelled():
                 await self._send({"type": "done"}, key)
 
-    async def _answer(self, asked: SocketChatBody) -> None:
+    async def _answer(self, body: SocketChatBody) -> None:
         request_id = new_request_id()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         name_task(request_id, PATH)
         with request_log.line(method="WEBSOCKET", path=PATH), suppress(WebSocketDisconnect):
             try:
-                last = await self._streamed(asked)
+                last = await self._streamed(body)
             finally:
-                self._running.pop(asked.request_id, None)  # first: its id may be used again
-            await self._send(last, asked.request_id)
+                self._running.pop(body.request_id, None)  # before `last`: its id is then free
+            await self._send(last, body.request_id)
 
-    async def _streamed(self, asked: SocketChatBody) -> Payload:
-        """Sends the chunks; what remains to be said at the end."""
+    async def _streamed(self, body: SocketChatBody) -> Payload:
+        """Sends the chunks, and returns the last message: done, or an error."""
         try:
-            request, renderer = await self._builder.chat(asked, self._caller)
+            request, renderer = await self._builder.chat(body, self._caller)
             with in_words(renderer.field_names):
                 async with aclosing(
                     self._service.generate(request, Delivery(is_live=True))
                 ) as events:
                     async for event in events:
                         for part in renderer.chunks(event):
-                            await self._send(_message(part), asked.request_id)
+                            await self._send(_message(part), body.request_id)
         except WebSocketDisconnect:
             raise
         except Exception as error:
@@ -215,13 +222,13 @@ class ChatSocket:
 
 
 def _data_of(message: Message) -> bytes:
-    """Text and binary messages are the same to us."""
+    """The bytes of a text or binary message."""
     text = message.get("text")
     return bytes(message["bytes"]) if text is None else str(text).encode()
 
 
 async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
-    """Returns when they have ended."""
+    """Cancels the tasks, and returns when they have ended."""
     waited = tuple(tasks)
     for task in waited:
         task.cancel()
@@ -240,7 +247,7 @@ def _error_message(error: Exception) -> Payload:
 
 
 def _may_connect(websocket: WebSocket, origins: tuple[str, ...], hosts: HostPolicy) -> bool:
-    """Browsers let any page connect and only name its origin: the server has to refuse."""
+    """Whether the origin may connect. Browsers let any page connect, so the server must check."""
     origin = websocket.headers.get("origin")
     if origin is None or "*" in origins or origin in origins:
         return True

@@ -16,11 +16,11 @@ from triton_openai.proxy.domain.request import (
 )
 from triton_openai.proxy.domain.request_limits import smaller
 
-USUAL_TOKENS = 16  # as OpenAI's specification has it
+DEFAULT_TOKENS = 16  # from OpenAI's specification
 
 
 def to_domain(body: CompletionBody, card: ModelCard, caller: str) -> GenerationRequest:
-    """`card`: of the model that it names."""
+    """`card`: the card of the model that the body names."""
     return GenerationRequest(
         caller=caller,
         id=f"cmpl-{uuid.uuid4().hex}",
@@ -33,10 +33,10 @@ def to_domain(body: CompletionBody, card: ModelCard, caller: str) -> GenerationR
 
 
 def _token_limit(body: CompletionBody, card: ModelCard) -> int | None:
-    """None for a default of the model's own, which its tokenizer knows and cuts to the context."""
+    """None lets the tokenizer apply the model's own default, cut to what the context has left."""
     if body.max_tokens is not None or card.facts.default_max_tokens is not None:
         return body.max_tokens
-    return smaller(max(USUAL_TOKENS, body.min_tokens or 0), card.limits.max_tokens)
+    return smaller(max(DEFAULT_TOKENS, body.min_tokens or 0), card.limits.max_tokens)
 
 
 def _prompt(given: str | list[str] | list[int] | list[list[int]], suffix: str | None) -> Prompt:

@@ -40,26 +40,26 @@ def routes(
 
     @router.post("/chat/completions", openapi_extra=openai_operations.CHAT.extra)
     async def create_chat_completion(http: Request) -> Response:
-        """The model's answer to a chat: whole, or as a stream of events with `stream`."""
-        asked = await bodies.read(http, ChatCompletionBody)
-        request, renderer = await builder.chat(asked, caller_address(http.scope))
-        return answer(request, renderer, streams=bool(asked.stream))
+        """The model's answer to a chat, in one piece or, with `stream`, as a stream of events."""
+        body = await bodies.read(http, ChatCompletionBody)
+        request, renderer = await builder.chat(body, caller_address(http.scope))
+        return answer(request, renderer, streams=bool(body.stream))
 
     @router.post("/completions", openapi_extra=openai_operations.COMPLETION.extra)
     async def create_completion(http: Request) -> Response:
-        """The text that follows a prompt: whole, or as a stream of events with `stream`."""
-        asked = await bodies.read(http, CompletionBody)
-        request, renderer = await builder.completion(asked, caller_address(http.scope))
-        return answer(request, renderer, streams=bool(asked.stream))
+        """The text that follows a prompt, in one piece or, with `stream`, as a stream of events."""
+        body = await bodies.read(http, CompletionBody)
+        request, renderer = await builder.completion(body, caller_address(http.scope))
+        return answer(request, renderer, streams=bool(body.stream))
 
     @router.get("/models", openapi_extra=openai_operations.MODELS.extra)
     async def list_models() -> Response:
-        """All models and aliases that can be asked."""
+        """All models that are served."""
         return JSONResponse(_model_list(registry.cards()))
 
     @router.get("/models/{model:path}", openapi_extra=openai_operations.MODEL.extra)
     async def retrieve_model(model: str) -> Response:
-        """One model, by its name or an alias."""
+        """One model, found by its name or an alias."""
         return JSONResponse(_model_body(registry.known(model), model))
 
     return router

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions/render: what a chat request would give the engine, not generated."""
+"""POST /v1/chat/completions/render: shows a chat's prompt and limits without generating."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def routes(
 
     @router.post("/chat/completions/render", openapi_extra=openai_operations.RENDER.extra)
     async def render_chat_completion(http: Request) -> Response:
-        """The prompt's text and tokens, and what limits the answer. Refuses what a generation
-        would refuse.
+        """The prompt's text and tokens, and what limits the answer's length, without generating.
+
+        It refuses every request that a generation would refuse.
         """
-        asked = await bodies.read(http, ChatCompletionBody)
-        generation, renderer = await builder.chat(asked, caller_address(http.scope))
+        body = await bodies.read(http, ChatCompletionBody)
+        generation, renderer = await builder.chat(body, caller_address(http.scope))
         with in_words(renderer.field_names), blamed(generation.constraint):
             request = await service.engine_request(generation)
             admitted = await tokenizer.admit(request)
@@ -62,7 +63,10 @@ def _rendered(request: EngineRequest, admitted: AdmittedPrompt, limit: str) -> d
 
 
 def _binding(request: EngineRequest, admitted: AdmittedPrompt, room: int, limit: str) -> list[str]:
-    """The limits that end the answer at `max_tokens`: the caller's, the default, the context's."""
+    """Names of the limits that set the answer's `max_tokens`: the caller's, a default, the context.
+
+    room: tokens that the context has left after the prompt.
+    """
     binding = []
     if request.max_tokens is not None:
         binding.append(limit)

@@ -1,4 +1,4 @@
-"""A checked body -> the request that it asks for, and what renders its answer."""
+"""Turns a checked body into a GenerationRequest and the renderer of its answer."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from triton_openai.proxy.structured.examiner import Examiner
 
 
 class RequestBuilder:
-    """Shared by all routes that take OpenAI's bodies. Both verbs raise as `limits`, the
-    registry and `structured.examiner` do."""
+    """Used by all routes that take OpenAI's bodies.
+
+    Both methods raise what the field limits, the registry and the examiner raise.
+    """
 
     def __init__(
         self,
@@ -72,18 +74,20 @@ class RequestBuilder:
     async def _extended(
         self, body: GenerationBody, request: GenerationRequest, renderer: Renderer
     ) -> Renderer:
-        """With what `nvext` asks to be told."""
+        """The renderer, with the annotations and extra fields that `nvext` asks for."""
         if body.nvext is None:
             return renderer
         with in_words(renderer.field_names):
-            before = await self._annotator.of_prompt(request, body.nvext.annotations or ())
+            prompt_annotations = await self._annotator.of_prompt(
+                request, body.nvext.annotations or ()
+            )
         card = self._registry.known(body.model)
-        return NvExtRenderer(renderer, body.nvext, request, card, before)
+        return NvExtRenderer(renderer, body.nvext, request, card, prompt_annotations)
 
     async def _constrained(
         self, request: GenerationRequest, body: GenerationBody
     ) -> GenerationRequest:
-        """With the caller's constraint of the answer, and its tools, both examined."""
+        """The request with its constraint and tools, after both were examined."""
         if request.tools:
             tools = await self._examiner.tools(request.tools, request.caller)
             request = replace(request, tools=tools)

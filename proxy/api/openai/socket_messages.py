@@ -1,4 +1,4 @@
-"""Messages that a client may send on the chat WebSocket."""
+"""Messages that a client may send on the chat WebSocket. Used by `chat_socket`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from triton_openai.proxy.api.openai.requests.generation_body import RequestId
 
 
 class SocketChatBody(ChatCompletionBody):
-    """A chat request; every answer to it carries its `request_id`, if it has one."""
+    """A chat request. Every message that answers it has its `request_id`, if it has one."""
 
     stream: Literal[True] = True
 
 
 class CancelBody(RequestBody):
-    """Stops the request of that id; without one, all of this socket."""
+    """Stops the request with that id; without an id, all requests of this socket."""
 
     type: Literal["cancel"]
     request_id: RequestId | None = None
 
 
 class AnyMessage(BaseModel):
-    """What a refused message is looked through for."""
+    """Any message, parsed only for its id, so that its refusal can name it."""
 
     request_id: str | None = None
 
@@ -44,4 +44,4 @@ class SocketMessage(
         ]
     ]
 ):
-    """One of the two."""
+    """A chat request or a cancellation."""

@@ -23,28 +23,28 @@ def routes(
 ) -> APIRouter:
     router = APIRouter(prefix="/chat")
 
-    async def asked(http: Request) -> GenerationRequest:
-        given = await bodies.read(http, PlainChatBody)
-        sizes.check_chat(given.messages, None)
-        request = plain_chat.to_domain(given, registry.default().name)
+    async def request_of(http: Request) -> GenerationRequest:
+        body = await bodies.read(http, PlainChatBody)
+        sizes.check_chat(body.messages, None)
+        request = plain_chat.to_domain(body, registry.default().name)
         return replace(request, caller=caller_address(http.scope))
 
     @router.post("/json", openapi_extra=plain_operations.WHOLE.extra)
     async def chat_json(http: Request) -> Response:
         """The whole answer as one JSON body."""
-        request = await asked(http)
+        request = await request_of(http)
         return answers.whole(request, PlainRenderer(request))
 
     @router.post("/stream", openapi_extra=plain_operations.LINES.extra)
     async def chat_stream(http: Request) -> Response:
         """Newline-delimited JSON; the last line has `"done": true`."""
-        request = await asked(http)
+        request = await request_of(http)
         return answers.streamed(request, PlainRenderer(request), JSON_LINES)
 
     @router.post("/sse", openapi_extra=plain_operations.EVENT_STREAM.extra)
     async def chat_sse(http: Request) -> Response:
         """Server-sent events, then `[DONE]`."""
-        request = await asked(http)
+        request = await request_of(http)
         renderer = PlainRenderer(request, says_done=False)
         return answers.streamed(request, renderer, SSE_NAMED_ERRORS)
 

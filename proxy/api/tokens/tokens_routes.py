@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize: a model's tokenizer, asked without generating."""
+"""POST /tokenize and /detokenize: a model's tokenizer, body without generating."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def routes(
     @router.post("/tokenize", openapi_extra=token_operations.TOKENIZE.extra)
     async def tokenize(http: Request) -> Response:
         """Text or messages -> token ids and their count. What cannot be served is refused."""
-        asked = await bodies.read(http, TokenizeBody)
-        sizes.check_chat(asked.messages, asked.tools)
-        generation = asked.to_domain(registry.default().name)
+        body = await bodies.read(http, TokenizeBody)
+        sizes.check_chat(body.messages, body.tools)
+        generation = body.to_domain(registry.default().name)
         request = await service.engine_request(
             replace(generation, caller=caller_address(http.scope))
         )
-        with in_words({"prompt": "prompt" if asked.messages is None else "messages"}):
+        with in_words({"prompt": "prompt" if body.messages is None else "messages"}):
             ids = (await tokenizer.admit(request)).ids
         request_log.add(id=request.id, model=request.model.name, prompt_tokens=len(ids))
         texts = None
-        if asked.return_token_strs:
+        if body.return_token_strs:
             texts = _token_texts(await tokenizer.token_bytes(request.model, ids))
         most = request.model.facts.context_length
         found = {"count": len(ids), "max_model_len": most, "tokens": ids, "token_strs": texts}
@@ -55,11 +55,11 @@ def routes(
     @router.post("/detokenize", openapi_extra=token_operations.DETOKENIZE.extra)
     async def detokenize(http: Request) -> Response:
         """Token ids -> text, without special tokens."""
-        asked = await bodies.read(http, DetokenizeBody)
-        card = registry.card(registry.default().name if asked.model is None else asked.model)
-        request_log.add(model=card.name, prompt_tokens=len(asked.tokens))
-        _check_ids(asked.tokens, card)
-        parts = await tokenizer.token_bytes(card, asked.tokens) if asked.tokens else ()
+        body = await bodies.read(http, DetokenizeBody)
+        card = registry.card(registry.default().name if body.model is None else body.model)
+        request_log.add(model=card.name, prompt_tokens=len(body.tokens))
+        _check_ids(body.tokens, card)
+        parts = await tokenizer.token_bytes(card, body.tokens) if body.tokens else ()
         return JSONResponse({"prompt": _text(parts, card)})
 
     return router

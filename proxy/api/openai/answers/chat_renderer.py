@@ -1,4 +1,4 @@
-"""Events as chat.completion(.chunk) objects."""
+"""Output events -> chat.completion and chat.completion.chunk objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from triton_openai.proxy.domain.tools import ToolCall
 
 
 class ChatRenderer:
-    """`reasoning_fields`: the names under which reasoning is sent."""
+    """Implements answer.Renderer. `reasoning_fields`: the fields that carry the reasoning."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ChatRenderer:
         }
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
-        """The roles come first, each in a chunk of its own; usage last, where asked for."""
+        """The event's chunks. Before the first event, a chunk with the role for each choice."""
         chunks = [] if self._has_begun else self._openings(event)
         if isinstance(event, Finished):
             chunks.append(self._chunk(event, _choice(event.choice, {}, event.reason.value)))
@@ -86,10 +86,10 @@ class ChatRenderer:
         return choice
 
     def _openings(self, first: OutputEvent) -> list[dict[str, Any]]:
-        """All choices begin before any goes on, in their order.
+        """A first chunk for each choice, in order.
 
-        SDKs that add up a stream fail where its first chunk is not of choice 0; OpenAI's for Java
-        also takes it to be over when all choices that it has seen have ended.
+        SDKs that accumulate a stream fail if its first chunk is not of choice 0. OpenAI's SDK for
+        Java also ends the stream when all choices that it has seen have ended.
         """
         self._has_begun = True
         openings = []
@@ -154,7 +154,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _server_call(call: ServerToolCalled) -> dict[str, Any]:
-    """`index` is in the whole answer too: SDKs need it to add up a stream."""
+    """Whole answers have `index` too, because SDKs that accumulate a stream need it."""
     return {
         "index": call.index,
         "id": call.id,

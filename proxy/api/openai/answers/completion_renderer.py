@@ -18,7 +18,7 @@ from triton_openai.proxy.domain.request import GenerationRequest
 
 
 class CompletionRenderer:
-    """Events as text_completion objects; a chunk has the same shape as the whole."""
+    """Implements answer.Renderer. A chunk has the same shape as the whole answer."""
 
     field_names = COMPLETION_NAMES
 
@@ -48,7 +48,7 @@ class CompletionRenderer:
                 )
                 return [end, *self._usage.last_chunks(self._head, event)]
             case _:
-                raise TypeError(f"nobody looks for {event!r} in a text completion")
+                raise TypeError(f"a text completion cannot have the event {event!r}")
 
     def kept(self, event: OutputEvent) -> OutputEvent:
         return self._kept.kept(event) if self._logs else event

@@ -1,4 +1,4 @@
-"""Log-probabilities as chat completions and as completions write them."""
+"""Renders log-probabilities in the two forms of chat completions and of completions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import orjson
 from triton_openai.proxy.domain.events import Finished, LoggedToken, OutputEvent
 from triton_openai.proxy.domain.output import Alternative, TokenLogProb
 
-LOWEST_LOG_PROB = -9999.0  # OpenAI's word for a probability of 0, which JSON has no number for
+LOWEST_LOG_PROB = -9999.0  # OpenAI's value for a probability of 0: JSON has no infinity
 
 
 class LogProbRenderer:
-    """`by_id`: a token is called "token_id:N", and not by its text."""
+    """`by_id`: writes a token as "token_id:N" instead of its text."""
 
     def __init__(self, *, by_id: bool) -> None:
         self._by_id = by_id
@@ -31,7 +31,7 @@ class LogProbRenderer:
         return {"content": content, "refusal": None}
 
     def of_completion(self, tokens: Iterable[LoggedToken]) -> dict[str, Any]:
-        """The older form: a list for each property. The token itself is among the top ones."""
+        """The form of completions: a list for each property; the top tokens include the token."""
         listed = list(tokens)
         return {
             "tokens": [self._name(token.token_bytes, token.log_prob) for token in listed],
@@ -41,7 +41,7 @@ class LogProbRenderer:
         }
 
     def _top(self, token: LoggedToken) -> dict[str, float | None] | None:
-        """Of tokens with the same text the likeliest stands. A prompt's first token has none."""
+        """Alternatives by text; of equal texts the likeliest. None for a prompt's first token."""
         if token.log_prob.log_prob is None:
             return None
         found: dict[str, float | None] = {}
@@ -56,23 +56,23 @@ class LogProbRenderer:
         return {"token": name, "logprob": log_prob, "bytes": list(data)}
 
     def _name(self, data: bytes, value: Alternative | TokenLogProb) -> str:
-        """A part of a character has no text: U+FFFD."""
+        """The token's text, or its id; a token that is a part of a character is U+FFFD."""
         return f"token_id:{value.token_id}" if self._by_id else data.decode(errors="replace")
 
 
 class RenderedLogProbs:
-    """Log-probabilities of answers in one piece: each token's as JSON text as soon as it is there.
+    """Log-probabilities of an answer that is not streamed, rendered to JSON text token by token.
 
-    As objects they would take five times the memory, and at the end the event loop's time.
+    Objects would take five times the memory, and rendering them at the end would block the loop.
     """
 
     def __init__(self, render: Callable[[Iterable[LoggedToken]], dict[str, Any]]) -> None:
-        """`render`: tokens -> the lists of LogProbs' two forms."""
+        """`render`: LogProbRenderer.of_chat or of_completion."""
         self._render = render
         self._kept: dict[int, dict[str, Any]] = {}
 
     def kept(self, event: OutputEvent) -> OutputEvent:
-        """The event without what was taken from it."""
+        """Takes the event's log-probabilities; returns the event without them."""
         if isinstance(event, Finished) or not event.log_probs:
             return event
         rendered = self._render(event.log_probs)
@@ -85,7 +85,7 @@ class RenderedLogProbs:
         return replace(event, log_probs=())
 
     def of_choice(self, choice: int) -> dict[str, Any] | None:
-        """None where there are none."""
+        """The lists of one choice; None if it has no log-probabilities."""
         return self._kept.get(choice)
 
 

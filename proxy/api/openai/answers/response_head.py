@@ -1,4 +1,4 @@
-"""What every object of one response begins with."""
+"""The fields that every object of one response begins with. Used by the renderers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from triton_openai.proxy.domain.request import GenerationRequest
 def response_head(
     body: GenerationBody, request: GenerationRequest, kind: str, fingerprint: str | None
 ) -> dict[str, Any]:
-    """`request_id` is in the id, which stays of the caller's making: our own is unique."""
+    """The fields. The id is the caller's `request_id` with our prefix, else our own unique id."""
     prefix = request.id.partition("-")[0]
-    begun = {
+    fields = {
         "id": request.id if body.request_id is None else f"{prefix}-{body.request_id}",
         "object": kind,
         "created": int(time.time()),
         "model": request.model,
         "system_fingerprint": fingerprint,
     }
-    return begun if body.service_tier is None else {**begun, "service_tier": "default"}
+    return fields if body.service_tier is None else {**fields, "service_tier": "default"}
 
 
 @lru_cache(maxsize=64)
 def system_fingerprint(card: ModelCard) -> str:
-    """Changes when the model is built anew: equal seeds then no longer mean equal answers."""
+    """A text that changes when the model is rebuilt: equal seeds may then give other answers."""
     built = f"{card.name} {card.facts.created} {card.facts.engine_model}"
     return f"fp_{hashlib.sha256(built.encode()).hexdigest()[:10]}"

@@ -86,7 +86,7 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody):
         return bool(self.stream_options and self.stream_options.include_usage)
 
     @property
-    def tells_usage_always(self) -> bool:
+    def has_continuous_usage(self) -> bool:
         """Without a last chunk, too, unless usage is not to be included at all."""
         told = self.stream_options
         return bool(told and told.continuous_usage_stats and told.include_usage is not False)
@@ -99,7 +99,7 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody):
             "stop": self.stops,
             "includes_stop": bool(self.include_stop_str_in_output),
             "choices": self.n or 1,
-            "tells_usage": self.tells_usage_always,
+            "tells_usage": self.has_continuous_usage,
             "returns_token_ids": bool(self.return_token_ids),
             "skips_special_tokens": self.skip_special_tokens is not False,
             "priority": None if self.priority is None else -self.priority,
