@@ -1,4 +1,4 @@
-"""Plain chat: `{model?, messages, temperature?}` in, messages out."""
+"""The plain chat: its body `{model?, messages, temperature?}`, and the renderer of its messages."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def to_domain(body: PlainChatBody, default_model: str) -> GenerationRequest:
 
 
 class PlainRenderer:
-    """Events as messages, numbered by `index`.
+    """Implements answer.Renderer: events become messages, numbered by `index`.
 
-    `says_done`: a last chunk ends the stream with `"done": true`; in SSE, `[DONE]` does.
+    says_done: the last chunk of a stream is `"done": true`. Off for SSE, which ends with `[DONE]`.
     """
 
     field_names: Mapping[str, str] = {"prompt": "messages"}
@@ -52,7 +52,7 @@ class PlainRenderer:
                 return [self._chunk(event.text, is_done=False)]
             case Finished():
                 return [self._chunk("", is_done=True)] if self._says_done else []
-            case _:  # reasoning has no place in this dialect
+            case _:  # this protocol does not show reasoning
                 return []
 
     def kept(self, event: OutputEvent) -> OutputEvent:

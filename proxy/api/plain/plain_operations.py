@@ -1,4 +1,4 @@
-"""What the OpenAPI document says about the plain chat."""
+"""Descriptions of the plain chat's routes for the OpenAPI document."""
 
 from __future__ import annotations
 

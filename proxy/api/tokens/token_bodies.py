@@ -1,4 +1,4 @@
-"""Bodies of /tokenize and /detokenize. Both go to the first model where they name none."""
+"""Bodies of /tokenize and /detokenize. Without `model` both mean the first model."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Pr
 
 
 class TokenizeBody(RequestBody):
-    """`add_special_tokens`: by default for a prompt, not for messages, whose template has them."""
+    """`add_special_tokens`: on by default for a prompt; chat templates write their own."""
 
     model: str | None = Field(None, description="A public name or alias; default: the first model.")
     prompt: str | None = Field(None, description="A text.")
     messages: Annotated[ListOf[MessageBody], Field(min_length=1)] | None = Field(
-        None, description="A chat, which the model's chat template writes as a text."
+        None, description="A chat, which the model's chat template turns into text."
     )
     add_special_tokens: bool | None = Field(
         None, description="Default: true for a prompt, false for messages."
@@ -45,12 +45,12 @@ class TokenizeBody(RequestBody):
             raise FieldError("prompt", "Give either 'prompt' or 'messages'")
         for name in ("tools", "add_generation_prompt", "continue_final_message"):
             if self.messages is None and getattr(self, name) is not None:
-                raise FieldError(name, f"'{name}' goes with 'messages' only")
+                raise FieldError(name, f"'{name}' is only allowed with 'messages'")
         return self
 
     @model_validator(mode="after")
     def _calls_have_results(self) -> TokenizeBody:
-        """Without a generation prompt, the last calls may be open: nobody is to answer yet."""
+        """Without a generation prompt, the last calls may lack results: no answer follows."""
         check_tool_history(self.messages or (), may_end_open=self.add_generation_prompt is False)
         return self
 

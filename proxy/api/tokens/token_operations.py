@@ -1,4 +1,4 @@
-"""What the OpenAPI document says about /tokenize and /detokenize."""
+"""Descriptions of /tokenize and /detokenize for the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize: a model's tokenizer, body without generating."""
+"""POST /tokenize and /detokenize: a model's tokenizer without a generation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def routes(
 
     @router.post("/tokenize", openapi_extra=token_operations.TOKENIZE.extra)
     async def tokenize(http: Request) -> Response:
-        """Text or messages -> token ids and their count. What cannot be served is refused."""
+        """Text or messages -> token ids and their count. Refuses prompts over the context."""
         body = await bodies.read(http, TokenizeBody)
         sizes.check_chat(body.messages, body.tools)
         generation = body.to_domain(registry.default().name)
@@ -69,7 +69,7 @@ def _check_ids(ids: Sequence[int], card: ModelCard) -> None:
     size, most = card.facts.vocab_size, card.facts.context_length
     if len(ids) > most:
         raise InvalidRequest(
-            f"Invalid 'tokens': {len(ids)} are more than the model's context of {most} holds",
+            f"Invalid 'tokens': {len(ids)} tokens are more than the model's context of {most}",
             code="invalid_parameter",
             param="tokens",
         )
@@ -84,11 +84,11 @@ def _check_ids(ids: Sequence[int], card: ModelCard) -> None:
 
 
 def _text(parts: Sequence[bytes], card: ModelCard) -> str:
-    """As the tokenizer itself would decode them."""
+    """The text that the tokenizer itself would decode."""
     decoder = TextDecoder(strips_leading_space=card.facts.strips_leading_space)
     return decoder.push(b"".join(parts)) + decoder.flush()
 
 
 def _token_texts(parts: Sequence[bytes]) -> list[str]:
-    """A token may be a part of a character, which then has no text of its own."""
+    """Each token's text; a token that is a part of a character becomes U+FFFD."""
     return [part.decode(errors="replace") for part in parts]

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says about OpenAI's routes."""
+"""The Operations of OpenAI's routes, for the OpenAPI document."""
 
 from __future__ import annotations
 

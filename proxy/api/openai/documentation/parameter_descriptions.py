@@ -1,4 +1,4 @@
-"""The words of the parameter tables, for the OpenAPI document.
+"""Adds the descriptions of the parameter tables to the OpenAPI document.
 
 `parameters.md` has the rows of README's table and of `docs/nvext.md`; a test compares them.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<of>\w+) \| (?P<words>.+) \|$", re.MULTILINE)
 LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
-# The document's schema -> which rows are of its fields.
+# The document's schema -> the kinds of rows that describe its fields.
 SCHEMAS = {
     "ChatCompletionBody": ("both", "chat"),
     "CompletionBody": ("both", "completions"),
@@ -22,7 +22,7 @@ SCHEMAS = {
 
 
 def describe(schemas: dict[str, Any]) -> None:
-    """Gives each field of the bodies its row's words.
+    """Gives each field of the bodies the description in its row.
 
     Raises:
         KeyError: a field has no row.
@@ -35,7 +35,7 @@ def describe(schemas: dict[str, Any]) -> None:
 
 @cache
 def _rows() -> Mapping[str, Mapping[str, str]]:
-    """Kind of body -> name of the field -> words. Links lead nowhere outside of the README."""
+    """Kind of body -> field -> description. Links are removed, since they lead nowhere here."""
     folder = resources.files("triton_openai.proxy.api.openai.documentation")
     table = (folder / "parameters.md").read_text()
     found: dict[str, dict[str, str]] = {}

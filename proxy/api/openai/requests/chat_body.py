@@ -23,22 +23,22 @@ from triton_openai.proxy.api.openai.requests.tool_history import Messages
 Modality = Annotated[Literal["text", "audio"], only("text")]
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-# What happens anyway, in the words of SGLang's and vLLM's clients.
-Usual = Annotated[bool, only(True)]
+# Fields of SGLang's and vLLM's clients that ask for what this server always does.
+AlwaysTrue = Annotated[bool, only(True)]
 
 
 class ReasoningBody(RequestBody):
-    """A part of ChatCompletionBody."""
+    """The fields of a chat that are about reasoning."""
 
     reasoning_effort: Effort | None = None
     thinking_token_budget: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
-    include_reasoning: Usual | None = None
-    separate_reasoning: Usual | None = None
-    stream_reasoning: Usual | None = None
+    include_reasoning: AlwaysTrue | None = None
+    separate_reasoning: AlwaysTrue | None = None
+    stream_reasoning: AlwaysTrue | None = None
 
 
-# Fields that a prompt without a chat template has no place for.
-OF_THE_TEMPLATE = (
+# Fields that have no effect on a prompt without a chat template, so they are refused with one.
+TEMPLATE_FIELDS = (
     "add_generation_prompt",
     "chat_template",
     "chat_template_kwargs",
@@ -105,13 +105,13 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
         if self.messages[-1].role != "assistant":
             raise FieldError(
                 "continue_final_message",
-                "'continue_final_message' needs a last message of the assistant",
+                "'continue_final_message' needs a message of the assistant at the end",
             )
         return self
 
     @model_validator(mode="after")
     def _a_prompt_without_template(self) -> ChatCompletionBody:
-        """Of the fields that shape a rendered prompt none is ignored."""
+        """Refuses fields for the chat template if the prompt does not use it."""
         raw = self.nvext is not None and self.nvext.use_raw_prompt
         ids = "prompt_token_ids" if self.prompt_token_ids else None
         if self.nvext is not None and self.nvext.token_data:
@@ -119,26 +119,31 @@ class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
         instead = ids or ("nvext.use_raw_prompt" if raw else None)
         if instead is None:
             return self
-        for name in OF_THE_TEMPLATE:
+        for name in TEMPLATE_FIELDS:
             if getattr(self, name) is not None:
-                raise FieldError(name, f"'{name}' is for the chat template, without '{instead}'")
+                raise FieldError(
+                    name, f"'{name}' is for the chat template, which '{instead}' does not use"
+                )
         if raw and (ids or [message.role for message in self.messages] != ["user"]):
             raise FieldError(
                 "nvext.use_raw_prompt",
-                "'nvext.use_raw_prompt' takes one message of the user as the prompt",
+                "'nvext.use_raw_prompt' needs exactly one message, of the user",
             )
         return self
 
     @model_validator(mode="after")
     def _a_cut_prompt_is_not_continued(self) -> ChatCompletionBody:
-        """A budget of reasoning sends what was thought again, behind the prompt."""
+        """Refuses truncation with a thinking budget.
+
+        When the budget is used up, the prompt is sent again, with the reasoning behind it.
+        """
         budget = self.thinking_token_budget
         if self.nvext is not None and self.nvext.max_thinking_tokens is not None:
             budget = self.nvext.max_thinking_tokens
         if budget is not None and self.truncate_prompt_tokens is not None:
             raise FieldError(
                 "truncate_prompt_tokens",
-                "'truncate_prompt_tokens' and a budget of reasoning exclude each other",
+                "'truncate_prompt_tokens' and a thinking budget exclude each other",
             )
         return self
 

@@ -15,7 +15,7 @@ from triton_openai.proxy.api.openai.requests.prompt_body import GivenPromptBody
 
 
 class CompletionBody(GenerationBody, GivenPromptBody):
-    """`best_of` 0 asks for no more candidates than `n`."""
+    """The body of a completion. `best_of` 0 is the same as none."""
 
     max_tokens: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
     best_of: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -28,7 +28,10 @@ class CompletionBody(GenerationBody, GivenPromptBody):
         if self.best_of and self.best_of < (self.n or 1):
             raise FieldError("best_of", f"'best_of' is {self.best_of}, less than 'n'")
         if self.best_of and self.best_of > (self.n or 1) and self.stream:
-            raise FieldError("best_of", "the best answers are known at the end: no 'stream'")
+            raise FieldError(
+                "best_of",
+                "'best_of' cannot be streamed, since the best answers are only known at the end",
+            )
         self._check_min_tokens(self.max_tokens)
         return self
 
@@ -44,7 +47,7 @@ class CompletionBody(GenerationBody, GivenPromptBody):
     def _a_suffix_is_of_text(self) -> CompletionBody:
         first = self.prompt[0] if self.prompt else ""
         if self.suffix is not None and not isinstance(first, str):
-            raise FieldError("suffix", "'suffix' needs a prompt of text")
+            raise FieldError("suffix", "'suffix' needs a prompt that is text")
         if self.suffix is not None and self.echo:
             raise FieldError("suffix", "'suffix' and 'echo' exclude each other")
         if self.suffix is not None and self.nvext is not None and self.nvext.token_data:
@@ -63,7 +66,7 @@ class CompletionBody(GenerationBody, GivenPromptBody):
         if self.nvext is not None and self.nvext.max_thinking_tokens is not None:
             raise FieldError(
                 "nvext.max_thinking_tokens",
-                "'nvext.max_thinking_tokens' is of chats: a completion has no reasoning",
+                "'nvext.max_thinking_tokens' is only for chats: a completion has no reasoning",
                 code="unsupported_parameter",
             )
         return self

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.chat_body import OF_THE_TEMPLATE
+from triton_openai.proxy.api.openai.requests.chat_body import TEMPLATE_FIELDS
 
 Json = dict[str, Any]
 NULL: Json = {"type": "null"}
@@ -129,7 +129,7 @@ CHAT = (
     _either(
         "`prompt_token_ids`, `nvext.token_data` and `nvext.use_raw_prompt` use no chat template.",
         _both(_without("prompt_token_ids"), _nvext(token_data=NULL, use_raw_prompt=OFF)),
-        _without(*OF_THE_TEMPLATE),
+        _without(*TEMPLATE_FIELDS),
     ),
     _either(
         "`nvext.use_raw_prompt` takes one message of the user.",

@@ -35,7 +35,7 @@ class StreamOptions(RequestBody):
 
 
 class GenerationBody(SamplingBody, PromptBody, FormatBody):
-    """What chat completions and completions share, beside sampling."""
+    """The fields that chat completions and completions share."""
 
     model: str
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
@@ -65,7 +65,7 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody):
         if self.nvext is not None and self.nvext.annotations and not self.stream:
             raise FieldError(
                 "nvext.annotations",
-                "'nvext.annotations' are told beside a stream: set 'stream', or ask for "
+                "'nvext.annotations' are only sent in a stream: set 'stream', or use "
                 "'nvext.extra_fields'",
             )
         return self
@@ -75,8 +75,8 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody):
         if self.spaces_between_special_tokens and self.skip_special_tokens is False:
             raise FieldError(
                 "spaces_between_special_tokens",
-                "'spaces_between_special_tokens' is not supported by this server: special tokens "
-                "stand in the text as the model wrote them",
+                "'spaces_between_special_tokens' is not supported by this server: it adds no "
+                "spaces around special tokens",
                 code="unsupported_parameter",
             )
         return self
@@ -87,12 +87,17 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody):
 
     @property
     def has_continuous_usage(self) -> bool:
-        """Without a last chunk, too, unless usage is not to be included at all."""
-        told = self.stream_options
-        return bool(told and told.continuous_usage_stats and told.include_usage is not False)
+        """Whether every chunk has usage. This needs no `include_usage`, but false turns it off."""
+        options = self.stream_options
+        return bool(
+            options and options.continuous_usage_stats and options.include_usage is not False
+        )
 
     def shared(self, top_log_probs: int | None) -> dict[str, Any]:
-        """Fields of a GenerationRequest. vLLM's priority is lower first, the engine's higher."""
+        """The shared fields of a GenerationRequest.
+
+        In vLLM's `priority` lower numbers go first, in the engine's higher ones.
+        """
         return {
             "model": self.model,
             "sampling": self.sampling(top_log_probs),
