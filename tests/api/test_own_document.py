@@ -38,7 +38,7 @@ MESSAGES = {
     "cannot be streamed": "two numbers are compared",
     "is not one of 'tools'": "two lists are compared",
     "is only allowed when 'tools' are given": "two lists are compared",
-    "as another tool's is": "values of a list are compared",
+    "the name of an earlier tool": "values of a list are compared",
     "needs a message of the assistant at the end": "the last value of a list is looked at",
     "bytes are allowed": "bytes are added up",
 }

@@ -1,6 +1,6 @@
-"""The settings' limits and the models' sizes, in JSON Schema, for the OpenAPI document.
+"""Writes the settings' limits and the models' sizes into the OpenAPI document's schemas.
 
-`limits` and the tokens' routes enforce them.
+FieldLimits and the routes of /tokenize enforce them. Called by `cached_document`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSizes:
-    """In tokens, of the models that have most: no model takes more."""
+    """The largest vocabulary and context of all models, in tokens."""
 
     vocabulary: int
     context: int
@@ -34,12 +34,12 @@ def model_sizes(cards: Iterable[ModelCard]) -> ModelSizes | None:
 
 
 def bounds(limits: FieldLimits, sizes: ModelSizes | None) -> Callable[[Json], None]:
-    """Adds them to the document's schemas. `sizes`: None while no model is known."""
+    """Returns a function that adds the bounds to schemas. `sizes`: None while no model is known."""
 
     def add(schemas: Json) -> None:
         for name in ("ChatCompletionBody", "PlainChatBody", "TokenizeBody"):
             properties = schemas[name]["properties"]
-            # In words alone: so many would not fit the context of nearly any model.
+            # Only in the description: hardly any model's context holds so many messages.
             properties["messages"]["description"] += f"; at most {limits.messages}"
             if "tools" in properties:
                 _bound(properties["tools"], "array", maxItems=limits.tools)
@@ -70,7 +70,7 @@ def _bound_generation(properties: Json, limits: FieldLimits) -> None:
 
 
 def _bound_choices(properties: Json, limits: FieldLimits) -> None:
-    """A list of prompts has a choice for each; a list of token ids is one prompt."""
+    """Each prompt of a list has its choices; a list of token ids is one prompt."""
     _bound(properties["best_of"], "integer", maximum=limits.choices)
     for form in properties["prompt"]["anyOf"]:
         if form.get("items", {}).get("type") in ("string", "array"):
@@ -78,7 +78,7 @@ def _bound_choices(properties: Json, limits: FieldLimits) -> None:
 
 
 def _bound(schema: Json, kind: str, **keywords: int) -> None:
-    """Adds keywords to the alternative of that type, where it allows more."""
+    """Tightens the keywords of the schema's alternatives that have this type."""
     for form in (schema, *schema.get("anyOf", ()), *_nested(schema)):
         if form.get("type") != kind:
             continue

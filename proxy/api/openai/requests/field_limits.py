@@ -1,4 +1,4 @@
-"""How much one request may hold, beside its bytes."""
+"""The settings' limits on fields of one request: numbers of elements, priority, choices."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from triton_openai.proxy.domain.errors import InvalidRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldLimits:
-    """Numbers of elements, and bytes of UTF-8. choices: prompts times the candidates of each.
+    """Numbers of elements, and (`_bytes`) bytes of UTF-8.
 
-    priority: the highest that a caller may ask for; higher ones go first.
+    stops: stop strings, and stop token ids. choices: prompts x candidates. logit_bias: also of
+    bad_words. priority: the highest that a caller may use; higher numbers go first.
     """
 
     stops: int = 16
@@ -29,7 +30,7 @@ class FieldLimits:
     priority: int = 0
 
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
-        """Raises InvalidRequest."""
+        """Checks all fields but `priority`. Raises InvalidRequest."""
         _check("stop", body.stops, self.stops)
         stop_bytes = sum(len(stop.encode()) for stop in body.stops)
         _check_count("stop", stop_bytes, self.stop_bytes, of="bytes ")
@@ -44,27 +45,27 @@ class FieldLimits:
             self._check_choices(body)
 
     def check_chat(self, messages: Sized | None, tools: Sequence[ToolBody] | None) -> None:
-        """Checks a chat's messages and tools, on every route. Raises InvalidRequest."""
+        """Checks a chat's messages and tools; used for every protocol. Raises InvalidRequest."""
         _check("messages", messages, self.messages)
         _check("tools", tools, self.tools)
         tools_bytes = sum(len(tool.model_dump_json().encode()) for tool in tools or ())
         _check_count("tools", tools_bytes, self.tools_bytes, of="bytes ")
 
     def check_priority(self, body: ChatCompletionBody | CompletionBody) -> None:
-        """Checks a body that nvext is merged into; in it, a lower number goes first.
+        """Checks `priority` of a body into which nvext is merged; its lower numbers go first.
 
         Raises:
-            InvalidRequest: it is more than a caller may ask for.
+            InvalidRequest: the priority is higher than a caller may use.
         """
         if body.priority is None or -body.priority <= self.priority:
             return
         hints = None if body.nvext is None else body.nvext.agent_hints
         is_hint = hints is not None and hints.priority is not None
         field = "nvext.agent_hints.priority" if is_hint else "priority"
-        most = f"{self.priority} at most" if is_hint else f"{-self.priority} at least"
+        most = f"at most {self.priority}" if is_hint else f"at least {-self.priority}"
         given = -body.priority if is_hint else body.priority
         raise InvalidRequest(
-            f"Invalid value for '{field}': {given}; this server lets callers ask for {most}.",
+            f"Invalid value for '{field}': {given}; this server allows {most}.",
             code="invalid_parameter",
             param=field,
         )
@@ -83,7 +84,7 @@ def _check(param: str, given: Sized | None, most: int) -> None:
 def _check_count(param: str, count: int, most: int, *, of: str = "") -> None:
     if count > most:
         raise InvalidRequest(
-            f"Invalid value for '{param}': at most {most} {of}are allowed, {count} are asked for.",
+            f"Invalid value for '{param}': at most {most} {of}are allowed, {count} were given.",
             code="invalid_messages" if param == "messages" else "invalid_parameter",
             param=param,
         )

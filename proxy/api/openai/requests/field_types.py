@@ -1,4 +1,4 @@
-"""Types of fields that several bodies share, with their ranges."""
+"""The base class of all bodies, and types of fields with their ranges, which bodies share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SLICE = 100
 
 
 def _in_slices(given: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    """A dict looked at up to the first slice with a mistake."""
+    """Validates a dict slice by slice, up to the first slice with an error."""
     if not isinstance(given, dict):
         return check(given)
     items = iter(given.items())
@@ -45,14 +45,14 @@ def _in_slices(given: Any, check: ValidatorFunctionWrapHandler) -> Any:
     return found
 
 
-# A body of a million mistakes would cost a gigabyte of errors. Not all versions of pydantic that
-# NVIDIA's containers have know `fail_fast` for a dict.
+# A body with a million mistakes would cost a gigabyte of errors. Some versions of pydantic in
+# NVIDIA's containers do not support `fail_fast` for a dict.
 ListOf = Annotated[list[Item], Field(fail_fast=True)]
 DictOf = Annotated[dict[Key, Item], WrapValidator(_in_slices)]
 
 
 class RequestBody(BaseModel):
-    """A field that it does not have is refused by name; null is the same as not given."""
+    """The base of all bodies: refuses unknown fields by name, and treats null as not given."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -64,7 +64,7 @@ class RequestBody(BaseModel):
         if len(given) > len(cls.model_fields) + UNKNOWN_AT_MOST:
             raise FieldError(
                 None,
-                f"it has {len(given)} fields, of which this server knows {len(cls.model_fields)}",
+                f"it has {len(given)} fields, but this server knows only {len(cls.model_fields)}",
                 code="unsupported_parameter",
             )
         return {name: _whole(value) for name, value in given.items() if value is not None}
@@ -73,7 +73,7 @@ class RequestBody(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Says that null is the same as not given, for fields that have a default, too."""
+        """Allows null in the schema of every field that is not required."""
         reference = handler(core)
         schema = handler.resolve_ref_schema(reference)
         required = schema.get("required", [])
@@ -85,7 +85,7 @@ class RequestBody(BaseModel):
 
 
 def _whole(value: Any) -> Any:
-    """1.0 is an integer to JSON Schema, and some languages' JSON writers send one so."""
+    """Turns 1.0 into 1: JSON Schema allows it, and JSON libraries of some languages write it."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
@@ -96,7 +96,7 @@ def _whole_each(values: Any) -> Any:
 
 
 def _text_or_list(value: Any) -> str:
-    """Which member of a union; tags in angle brackets stay out of error paths."""
+    """The tag of a union's member. Tags in angle brackets are left out of error paths."""
     return "<list>" if isinstance(value, list) else "<text>"
 
 
@@ -109,7 +109,7 @@ def _kind_of_prompt(value: Any) -> str:
 
 
 class Only:
-    """Refuses the values of a field that this server does not support, by that reason."""
+    """Refuses valid values of a field that this server does not support; see `only`."""
 
     def __init__(self, supported: tuple[object, ...]) -> None:
         self._supported = supported
@@ -126,20 +126,22 @@ class Only:
 
     def _check(self, value: Any) -> Any:
         if value not in self._supported:
-            told = " or ".join(map(repr, self._supported))
-            raise FieldError(None, f"this server does only {told}", code="unsupported_parameter")
+            values = " or ".join(map(repr, self._supported))
+            raise FieldError(
+                None, f"this server supports only {values}", code="unsupported_parameter"
+            )
         return value
 
 
 def only(*supported: object) -> Only:
-    """A field that accepts these values, and refuses all others by name."""
+    """Makes a field accept these values alone; other values get `unsupported_parameter`."""
     return Only(supported)
 
 
 TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
 AnyTokenIds = Annotated[ListOf[TokenId], BeforeValidator(_whole_each)]
 TokenIds = Annotated[ListOf[TokenId], Field(min_length=1), BeforeValidator(_whole_each)]
-# No vocabulary has a thousand million tokens.
+# Nine digits are enough: no vocabulary has a billion tokens.
 TokenIdKey = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")]
 TokenLimit = Annotated[int, Field(ge=1, le=INT32_MAX)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -162,7 +164,7 @@ MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Metadata = Annotated[DictOf[MetadataKey, Label], Field(max_length=16)]
 
 
-# Parts of OpenAI's and vLLM's messages that are no text.
+# Types of message parts in OpenAI's and vLLM's APIs that are not text -> their names in errors.
 OTHER_PARTS = {
     "image_url": "an image",
     "image_embeds": "an image",
@@ -179,9 +181,11 @@ class PromptCacheBreakpoint(RequestBody):
 
 
 class TextPart(RequestBody):
-    """The last three fields have no effect: `id` is LangChain's own, which comes with the results
-    of its MCP tools; `cache_control` (Anthropic's) and `prompt_cache_breakpoint` (OpenAI's) mark
-    the end of a prefix to cache, which happens here without them.
+    """A part of a message that is text.
+
+    The last three fields have no effect. LangChain sends `id` with results of its MCP tools;
+    `cache_control` (Anthropic) and `prompt_cache_breakpoint` (OpenAI) mark the end of a prefix to
+    cache, and this server caches prefixes without them.
     """
 
     type: Literal["text"]
@@ -198,7 +202,7 @@ class TextPart(RequestBody):
             raise FieldError(
                 None,
                 f"{OTHER_PARTS[kind]} ({kind!r}) is not supported by this server, whose models "
-                "read text: send a part of type 'text'",
+                "only read text: send a part of type 'text'",
                 code="unsupported_parameter",
             )
         return given
@@ -208,7 +212,7 @@ Text = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>"), Field(min_length=1)],
     Discriminator(_text_or_list),
 ]
-# Of answers and results: clients leave out the parts that are no text, which may be all.
+# Content that may have no parts: clients drop parts that are not text, which may be all of them.
 AnyText = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[TextPart], Tag("<list>")],
     Discriminator(_text_or_list),
@@ -216,7 +220,7 @@ AnyText = Annotated[
 
 
 class RefusalPart(RequestBody):
-    """A model's own words, when it declined to answer."""
+    """The text in which a model refused to answer."""
 
     type: Literal["refusal"]
     refusal: str
@@ -235,7 +239,7 @@ AnswerPart = Annotated[
     Annotated[TextPart, Tag("<text>")] | Annotated[RefusalPart, Tag("<refusal>")],
     Discriminator(_kind_of_part),
 ]
-# Of the assistant, whose parts may be refusals.
+# Content of an assistant's message, whose parts may be refusals.
 AnswerText = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[ListOf[AnswerPart], Tag("<list>")],
     Discriminator(_text_or_list),

@@ -1,4 +1,4 @@
-"""vLLM's guided_* fields, which NIM's clients put in `nvext`."""
+"""vLLM's guided_* fields, which may also stand in `nvext`, as NIM's clients send them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triton_openai.proxy.structured.asked import Asked, Form
 
 Guide = Annotated[str, StringConstraints(min_length=1)]
 JsonObject = dict[str, Any]
-# vLLM takes JSON as an object, or as its text.
+# vLLM accepts JSON as an object or as text.
 Json = Annotated[
     Annotated[Guide, Tag("<text>")] | Annotated[JsonObject, Tag("<object>")],
     Discriminator(lambda value: "<object>" if isinstance(value, dict) else "<text>"),
@@ -20,7 +20,7 @@ Choices = Annotated[ListOf[Guide], Field(min_length=1)]
 
 
 class GuidedBody(RequestBody):
-    """A body that has them."""
+    """The guided_* fields, for the bodies and for `nvext`."""
 
     guided_json: Json | None = None
     guided_regex: Guide | None = None
@@ -28,7 +28,7 @@ class GuidedBody(RequestBody):
     guided_grammar: Guide | None = None
 
     def guided(self, path: str = "") -> list[Asked]:
-        """`path`: of this body, up to its fields' names."""
+        """The formats that the fields ask for. `path` precedes the fields' names in errors."""
         return given(
             (f"{path}guided_json", Form.SCHEMA, self.guided_json),
             (f"{path}guided_regex", Form.REGEX, self.guided_regex),
@@ -38,6 +38,7 @@ class GuidedBody(RequestBody):
 
 
 def given(*fields: tuple[str, Form, Any]) -> list[Asked]:
+    """One Asked for each (path, form, value) whose value is not None."""
     return [
         Asked(field=field, form=form, value=value)
         for field, form, value in fields
