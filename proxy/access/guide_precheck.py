@@ -41,6 +41,7 @@ class GuidePrecheck:
             InvalidRequest: the guide cannot be used.
             GuidePending: the guide is still being compiled.
             RateLimited: too many guides of this caller are waiting for their check.
+            ServiceError: the tokenizer cannot be reached or fails.
         """
         constraint = request.constraint
         if constraint is None:

@@ -38,6 +38,7 @@ class LogProbBudget:
             self._entries -= one.entries
 
     def take(self, entries: int) -> None:
+        """Called by shares, which give back what they took. Raises RateLimited."""
         if self._entries + entries > self._most:
             raise RateLimited(
                 f"This server holds at most {self._most} log-probabilities for answers that are "

@@ -80,7 +80,7 @@ class RequestSizeLimits:
     log_probs: int = 250_000
 
     def check_copies(self, request: GenerationRequest, texts: Iterable[str | None]) -> None:
-        """`texts`: the text of each prompt, None for a prompt of token ids.
+        """Checks a request of several choices. `texts`: of each prompt, None if it is token ids.
 
         Raises:
             InvalidRequest: prompt and guide, copied for each choice, are too large together.
@@ -106,7 +106,8 @@ class RequestSizeLimits:
     def limit_log_probs(self, request: GenerationRequest, card: ModelCard) -> GenerationRequest:
         """Bounds the log-probabilities of a request that is not streamed.
 
-        A request without `max_tokens` is returned with the largest value that is allowed.
+        A request without `max_tokens` is returned with a value only if the model's default would
+        be too large.
 
         Raises:
             InvalidRequest: choices x tokens x log-probabilities are more than is allowed.

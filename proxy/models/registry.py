@@ -49,7 +49,7 @@ class Registry:
     def serve(self, loaded: Iterable[LoadedModel]) -> bool:
         """Makes the cards of the models that Triton has ready, in the order of models.yaml.
 
-        Returns whether anything changed since the last call.
+        Returns whether the models have changed, or Triton has come back, since the last call.
 
         Raises:
             NotReady: the limits of one of the models cannot be enforced.

@@ -51,8 +51,8 @@ async def resolved(host: str, port: int) -> list[str]:
 def is_public(text: str) -> bool:
     """Whether an IP address belongs to an ordinary host on the internet.
 
-    An IPv6 address that contains an IPv4 address is public if that one is. An address with a zone
-    is never public.
+    An IPv4-mapped, NAT64 or ISATAP address is public only if its IPv4 address is. A 6to4 address,
+    or one with a zone, is never public.
     """
     address = ip_address(text)
     if isinstance(address, IPv4Address):

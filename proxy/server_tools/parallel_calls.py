@@ -44,7 +44,10 @@ class ParallelCalls:
         return self._seconds_left > 0
 
     async def run(self, calls: Sequence[ToolCall]) -> list[FinishedCall]:
-        """Runs the calls, and returns them in the same order. Cancelling it cancels the calls."""
+        """Runs the calls, up to AT_ONCE at a time, and returns them in the same order.
+
+        Cancelling it cancels the calls.
+        """
         began, slots = time.monotonic(), asyncio.Semaphore(AT_ONCE)
         deadline = began + self._seconds_left
 

@@ -14,9 +14,10 @@ from triton_openai.proxy.domain.tools import ToolChoice, ToolMode
 
 
 def offer_server_tools(request: GenerationRequest, card: ModelCard) -> GenerationRequest:
-    """Adds the model's server tools to the caller's tools.
+    """Adds the model's server tools to the caller's tools of a chat.
 
-    A request with a constraint on its answer gets them only if the caller asks for them.
+    A request with `tool_choice` none does not get them, and one with a constraint on its answer
+    only if the caller asks for them.
 
     Raises:
         InvalidRequest: a caller's tool has the name of a server tool, or the caller asks for
@@ -42,14 +43,17 @@ def server_tool_names(request: GenerationRequest) -> frozenset[str]:
 
 
 def allow_answer(request: GenerationRequest) -> GenerationRequest:
-    """Drops `tool_choice`'s obligation to call, because the model has called: it may answer now."""
+    """Makes tool calls optional after the model has called, so that it may answer.
+
+    A tool that the caller named alone no longer excludes the others; a list of allowed tools does.
+    """
     choice = request.tool_choice
     allowed = None if choice.is_named else choice.allowed
     return replace(request, tool_choice=ToolChoice(allowed=allowed))
 
 
 def withdraw_server_tools(request: GenerationRequest) -> GenerationRequest:
-    """Leaves only the caller's tools; a call of any other is then text."""
+    """Leaves only the caller's tools that may be called; a call of any other is then text."""
     tools = tuple(tool for tool in request.callable_tools if not tool.runs_here)
     names = tuple(tool.name for tool in tools)
     return replace(request, tools=tools, tool_choice=ToolChoice(allowed=names or None))

@@ -15,10 +15,11 @@ from triton_openai.proxy.domain.delivery import Delivery
 
 
 class StreamWriter:
-    """Sends the head with the first part, and a comment whenever `keep_alive_s` pass without one.
+    """Sends the head with the first part, and a comment when nothing was sent for `keep_alive_s`.
 
-    Comments are sent only between `__aenter__` and `__aexit__`, and only in a format that has
-    them. This takes one timer for each stream, and a task only when a comment is due.
+    Comments are sent only between `__aenter__` and `__aexit__`, in a format that has them, and not
+    while the client is slow to take an earlier part. They cost one timer for each stream, and a
+    task for each comment.
     """
 
     def __init__(

@@ -46,7 +46,9 @@ class BodyReader:
         """The parsed body.
 
         Raises:
-            RequestError: the body is compressed, has another type than JSON, or `parse` refuses it.
+            RequestError: the body is compressed, comes from a web page with another type than
+                JSON, or `parse` refuses it.
+            ClientDisconnect: the client disconnected before the end of the body.
         """
         _check_headers(request, self.limits)
         with CancelScope() as reading:

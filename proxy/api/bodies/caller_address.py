@@ -11,7 +11,7 @@ SITE_BITS = 64  # of an IPv6 address; a site chooses the other bits freely
 
 
 def caller_address(scope: Scope) -> str:
-    """The client's IPv4 address, or the /64 network of its IPv6 address; "" if unknown.
+    """The client's IPv4 address or host name, or the /64 of its IPv6 address; "" if unknown.
 
     uvicorn has replaced the address of a proxy in FORWARDED_ALLOW_IPS by the one that it forwards.
     """

@@ -36,14 +36,14 @@ def to_domain(body: PlainChatBody, default_model: str) -> GenerationRequest:
 class PlainRenderer:
     """Implements answer.Renderer: events become messages, numbered by `index`.
 
-    says_done: the last chunk of a stream is `"done": true`. Off for SSE, which ends with `[DONE]`.
+    sends_done: the last chunk of a stream is `"done": true`. Off for SSE, which ends with `[DONE]`.
     """
 
     field_names: Mapping[str, str] = {"prompt": "messages"}
 
-    def __init__(self, request: GenerationRequest, *, says_done: bool = True) -> None:
+    def __init__(self, request: GenerationRequest, *, sends_done: bool = True) -> None:
         self._head = {"id": request.id, "model": request.model, "created": int(time.time())}
-        self._says_done = says_done
+        self._sends_done = sends_done
         self._next_index = 0
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ class PlainRenderer:
             case TextDelta():
                 return [self._chunk(event.text, is_done=False)]
             case Finished():
-                return [self._chunk("", is_done=True)] if self._says_done else []
+                return [self._chunk("", is_done=True)] if self._sends_done else []
             case _:  # this protocol does not show reasoning
                 return []
 

@@ -45,7 +45,7 @@ def routes(
     async def chat_sse(http: Request) -> Response:
         """Server-sent events, then `[DONE]`."""
         request = await request_of(http)
-        renderer = PlainRenderer(request, says_done=False)
+        renderer = PlainRenderer(request, sends_done=False)
         return answers.streamed(request, renderer, SSE_NAMED_ERRORS)
 
     return router

@@ -42,10 +42,10 @@ class ChatRenderer:
     ) -> None:
         limit = "max_completion_tokens" if body.max_tokens is None else "max_tokens"
         self.field_names = {**FIELD_NAMES, "prompt": "messages", "max_tokens": limit}
-        self._logs = bool(body.logprobs)
+        self._has_log_probs = bool(body.logprobs)
         self._log_probs = LogProbRenderer(by_id=bool(body.return_tokens_as_token_ids))
         self._kept = RenderedLogProbs(self._log_probs.of_chat)
-        self._tells_ids = bool(body.return_token_ids)
+        self._returns_ids = bool(body.return_token_ids)
         self._reasoning_fields = reasoning_fields
         self._usage = StreamUsage(body, request.choices)
         self._choices = request.choices
@@ -68,7 +68,7 @@ class ChatRenderer:
         return chunks
 
     def kept(self, event: OutputEvent) -> OutputEvent:
-        return self._kept.kept(event) if self._logs else event
+        return self._kept.kept(event) if self._has_log_probs else event
 
     def full(self, completion: Completion) -> dict[str, Any]:
         choices = [self._whole(index, answer) for index, answer in enumerate(completion.choices)]
@@ -81,7 +81,7 @@ class ChatRenderer:
             "logprobs": self._kept.of_choice(index),
             "finish_reason": answer.reason.value,
         }
-        if self._tells_ids:
+        if self._returns_ids:
             choice["token_ids"] = list(answer.token_ids)
         return choice
 
@@ -137,9 +137,9 @@ class ChatRenderer:
         return self._usage.chunk(self._chunk_head, event, choice)
 
     def _with_tokens(self, choice: dict[str, Any], part: AnyDelta) -> dict[str, Any]:
-        if self._logs and part.log_probs:
+        if self._has_log_probs and part.log_probs:
             choice["logprobs"] = self._log_probs.of_chat(part.log_probs)
-        if self._tells_ids:
+        if self._returns_ids:
             choice["token_ids"] = list(part.token_ids)
         return choice
 

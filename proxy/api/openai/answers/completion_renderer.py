@@ -29,10 +29,10 @@ class CompletionRenderer:
         *,
         fingerprint: str | None = None,
     ) -> None:
-        self._logs = body.logprobs is not None
+        self._has_log_probs = body.logprobs is not None
         self._log_probs = LogProbRenderer(by_id=bool(body.return_tokens_as_token_ids))
         self._kept = RenderedLogProbs(self._log_probs.of_completion)
-        self._tells_ids = bool(body.return_token_ids)
+        self._returns_ids = bool(body.return_token_ids)
         self._usage = StreamUsage(body, request.choices * len(request.prompts))
         self._head = response_head(body, request, "text_completion", fingerprint)
         self._chunk_head = {**self._head, **self._usage.head}
@@ -51,7 +51,7 @@ class CompletionRenderer:
                 raise TypeError(f"a text completion cannot have the event {event!r}")
 
     def kept(self, event: OutputEvent) -> OutputEvent:
-        return self._kept.kept(event) if self._logs else event
+        return self._kept.kept(event) if self._has_log_probs else event
 
     def full(self, completion: Completion) -> dict[str, Any]:
         choices = [self._whole(index, answer) for index, answer in enumerate(completion.choices)]
@@ -60,14 +60,14 @@ class CompletionRenderer:
     def _whole(self, index: int, answer: Answer) -> dict[str, Any]:
         choice = _choice(index, answer.text, answer.reason.value)
         choice["logprobs"] = self._kept.of_choice(index)
-        if self._tells_ids:
+        if self._returns_ids:
             choice["token_ids"] = list(answer.token_ids)
         return choice
 
     def _with_tokens(self, choice: dict[str, Any], part: TextDelta) -> dict[str, Any]:
-        if self._logs and part.log_probs:
+        if self._has_log_probs and part.log_probs:
             choice["logprobs"] = self._log_probs.of_completion(part.log_probs)
-        if self._tells_ids:
+        if self._returns_ids:
             choice["token_ids"] = list(part.token_ids)
         return choice
 

@@ -68,6 +68,8 @@ Body = TypeVar("Body", bound=NvExtBody)
 def merged(body: Body, *, ids_field: str) -> Body:
     """The body with nvext's values in its own fields. `ids_field`: the field of the prompt's ids.
 
+    `greedy_sampling` overrides `temperature`, and `token_data` a prompt that is text.
+
     Raises:
         InvalidRequest: nvext and the body give different values for the same thing.
     """

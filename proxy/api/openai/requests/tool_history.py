@@ -27,7 +27,7 @@ def check_tool_history(messages: Sequence[MessageBody], *, may_end_open: bool = 
     may_end_open: the last calls need no results, because no answer is generated.
 
     Raises:
-        FieldError: a result has no call, a call has no result, or two calls have the same id.
+        FieldError: a result has no call, a call has no result or two, or calls share an id.
     """
     open_calls: _OpenCalls | None = None
     for at, message in enumerate(messages):
