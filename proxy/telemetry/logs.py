@@ -39,16 +39,18 @@ def configure(level: str, form: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(number),
         cache_logger_on_first_use=True,
     )
+    _take_over_logging(shared, structlog.processors.JSONRenderer() if is_json else text, number)
+
+
+def _take_over_logging(shared: list[Any], renderer: Any, level: int) -> None:
+    """Writes what libraries log through `logging` in the same form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.JSONRenderer() if is_json else text,
-            ],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(number)
+    root.setLevel(level)
