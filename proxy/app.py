@@ -48,7 +48,7 @@ from triton_openai.proxy.generation.service import Access, Service
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.sandbox import ProcessSandbox
+from triton_openai.proxy.process_sandbox import ProcessSandbox
 from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 from triton_openai.proxy.settings import Settings, environment
 from triton_openai.proxy.structured.examiner import Examiner

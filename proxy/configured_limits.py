@@ -7,7 +7,7 @@ from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.domain.request_limits import RequestLimits
 from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.sandbox import MB, SandboxLimits
+from triton_openai.proxy.process_sandbox import MB, SandboxLimits
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.structured.asked import GuideLimits
 from triton_openai.proxy.structured.schema import SchemaLimits
