@@ -1,4 +1,4 @@
-"""Calls in child processes: results, errors, limits, and turns."""
+"""Calls in child processes: results, errors, limits, and one call of each caller at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""slots: each is taken once, in one process or in several."""
+"""Permit slots: each is taken once, in one process or in several."""
 
 from __future__ import annotations
 

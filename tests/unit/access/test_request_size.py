@@ -1,4 +1,4 @@
-"""Products of a request's numbers, held log-probabilities, guides tried in turns."""
+"""Bounds on a request's size, the log-probability budget, and the check of guides."""
 
 from __future__ import annotations
 

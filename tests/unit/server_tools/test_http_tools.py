@@ -1,4 +1,4 @@
-"""HttpTools over real sockets: what comes back, what is refused, and what nobody gets to see."""
+"""HttpToolRunner over real sockets: what comes back, what is refused, and what nobody gets to see."""
 
 from __future__ import annotations
 

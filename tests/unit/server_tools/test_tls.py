@@ -1,4 +1,4 @@
-"""HttpTools over TLS: connected by address, known by name."""
+"""HttpToolRunner over TLS: connected by address, known by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""looped: rounds of answers and calls, over scripted answers and scripted tools."""
+"""The tool loop: rounds of answers and calls, over scripted answers and scripted tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""line: what is written, and at which level."""
+"""The request log: which fields a line has, and its level."""
 
 from __future__ import annotations
 

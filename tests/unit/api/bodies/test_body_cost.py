@@ -1,4 +1,4 @@
-"""A body costs what it is long, however much of it is wrong."""
+"""The cost of validating a body grows with its length, however much of it is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text completion's body as a request."""
+"""A completion body as a GenerationRequest."""
 
 from __future__ import annotations
 
