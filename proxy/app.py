@@ -200,10 +200,10 @@ def _adapters(
 ) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    sizes = configured_limits.field_limits(settings)
+    limits = configured_limits.field_limits(settings)
     builder = RequestBuilder(
         registry,
-        sizes,
+        limits,
         Examiner(sandbox, configured_limits.guide_limits(settings)),
         Annotator(service, tokenizer),
         reasoning_fields=settings.reasoning_fields,
@@ -221,8 +221,8 @@ def _adapters(
         openai_routes.routes(answers, registry, builder, bodies=bodies),
         socket,
         openai_render.routes(service, tokenizer, builder, bodies=bodies),
-        plain_routes.routes(answers, registry, sizes, bodies=bodies),
-        tokens_routes.routes(service, tokenizer, registry, sizes, bodies=bodies),
+        plain_routes.routes(answers, registry, limits, bodies=bodies),
+        tokens_routes.routes(service, tokenizer, registry, limits, bodies=bodies),
         dynamo.routes(registry),
     )
 

@@ -19,13 +19,13 @@ from triton_openai.proxy.models.registry import Registry
 
 
 def routes(
-    answers: Answers, registry: Registry, sizes: FieldLimits, *, bodies: BodyReader
+    answers: Answers, registry: Registry, limits: FieldLimits, *, bodies: BodyReader
 ) -> APIRouter:
     router = APIRouter(prefix="/chat")
 
     async def request_of(http: Request) -> GenerationRequest:
         body = await bodies.read(http, PlainChatBody)
-        sizes.check_chat(body.messages, None)
+        limits.check_chat(body.messages, None)
         request = plain_chat.to_domain(body, registry.default().name)
         return replace(request, caller=caller_address(http.scope))
 

@@ -27,7 +27,7 @@ def routes(
     service: Service,
     tokenizer: Tokenizer,
     registry: Registry,
-    sizes: FieldLimits,
+    limits: FieldLimits,
     *,
     bodies: BodyReader,
 ) -> APIRouter:
@@ -37,7 +37,7 @@ def routes(
     async def tokenize(http: Request) -> Response:
         """Text or messages -> token ids and their count. Refuses prompts over the context."""
         body = await bodies.read(http, TokenizeBody)
-        sizes.check_chat(body.messages, body.tools)
+        limits.check_chat(body.messages, body.tools)
         generation = body.to_domain(registry.default().name)
         request = await service.engine_request(
             replace(generation, caller=caller_address(http.scope))

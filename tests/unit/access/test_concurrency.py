@@ -1,4 +1,4 @@
-"""ConcurrencyLimit and ModelConcurrency: permits live as long as their stream, and count choices."""
+"""ConcurrencyLimit, ModelConcurrency: permits live as long as their stream, and count choices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HttpToolRunner over real sockets: what comes back, what is refused, and what nobody gets to see."""
+"""HttpToolRunner over real sockets: results, refusals, and what must stay hidden."""
 
 from __future__ import annotations
 

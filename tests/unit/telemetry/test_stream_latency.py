@@ -1,4 +1,4 @@
-"""RequestLatency: gaps between responses, time of a token, and queueing, of all streams of a request."""
+"""RequestLatency: gaps, time of a token, and queueing, of all streams of a request."""
 
 from __future__ import annotations
 
