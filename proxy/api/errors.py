@@ -1,4 +1,7 @@
-"""Errors -> HTTP. One body, always: `{"error": {"message", "type", "param", "code"}}`."""
+"""Errors -> HTTP responses, whose body is always `{"error": {"message", "type", "param", "code"}}`.
+
+Used by the answers, the WebSocket and the middleware.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.domain.errors import ProxyError, RateLimited, RequestError, in_short
-from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry import request_log
 
 logger = structlog.get_logger(__name__)
 
@@ -34,15 +37,15 @@ STATUS_BY_CODE = {
     "engine_stalled": 504,
 }
 RETRY_AFTER_S = 1.0
-CLOSES = {"Connection": "close"}  # instead of reading the rest of a body that is too large
+CLOSES = {"Connection": "close"}  # so that the rest of a body that is too large need not be read
 INTERNAL = "The server had an error while processing the request."
 LONGEST_DETAIL = 10_000  # characters
-# For a base URL without its /v1 or with two, and for SDKs that ask for /v1/responses by default.
+# For clients whose base URL lacks /v1 or has it twice, and for SDKs that call /v1/responses.
 WHERE_IT_IS = "OpenAI's API is at /v1/chat/completions, /v1/completions and /v1/models."
 
 
 def body_of(error: Exception) -> dict[str, Any]:
-    """The JSON body. Foreign errors and details go to the log; the caller gets the request id."""
+    """The JSON body. Unexpected errors and details are logged; the caller gets the request id."""
     if not isinstance(error, ProxyError):
         logger.error("internal error", exc_info=error)
         return _body(_with_id(INTERNAL), "server_error", None, ProxyError.code)
@@ -63,7 +66,7 @@ def response_of(error: Exception) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """The handlers; what is no ProxyError goes on to the outermost middleware."""
+    """Installs the handlers. An error that is not a ProxyError reaches the outermost middleware."""
     app.add_exception_handler(ProxyError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 
@@ -87,7 +90,7 @@ async def _on_error(_: Request, error: Exception) -> Response:
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
-    """Starlette's own: no such route, no such method."""
+    """Answers Starlette's errors: unknown route, wrong method."""
     assert isinstance(error, HTTPException)
     status, where = error.status_code, in_short(f"{request.method} {request.url.path}")
     code = {404: "unknown_url", 405: "method_not_allowed"}.get(status)
@@ -100,7 +103,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _with_head(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Where there is GET, there is HEAD, which FastAPI does not know of: see HeadAsGet."""
+    """Adds HEAD to `Allow` if it has GET: FastAPI does not know of HEAD, see HeadAsGet."""
     headers = dict(headers or {})
     allowed = headers.get("Allow", "").split(", ")
     if "GET" in allowed and "HEAD" not in allowed:
@@ -109,7 +112,7 @@ def _with_head(headers: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _body(message: str, kind: str, param: str | None, code: str | None) -> dict[str, Any]:
-    line.add(error=code or kind)
+    request_log.add(error=code or kind)
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 

@@ -10,8 +10,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
-from triton_openai.proxy.access.guide_trials import GuideTrials
-from triton_openai.proxy.access.held_log_probs import Held
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
+from triton_openai.proxy.access.log_prob_budget import LogProbShare
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain import plain_spans
 from triton_openai.proxy.domain.delivery import Delivery
@@ -30,7 +30,7 @@ from triton_openai.proxy.generation.preparation import Preparation
 from triton_openai.proxy.generation.resending import Deltas, Resending, ResentStream
 from triton_openai.proxy.generation.rules import Rules
 from triton_openai.proxy.generation.time_limits import TimeLimits, limited
-from triton_openai.proxy.server_tools.loop import looped
+from triton_openai.proxy.server_tools.tool_loop import run_tool_loop
 from triton_openai.proxy.structured.checker import Checker
 from triton_openai.proxy.structured.constraint_errors import map_constraint_errors
 from triton_openai.proxy.syntax import parsers
@@ -48,7 +48,7 @@ class Means:
     gate: StartGate
     limits: TimeLimits
     resending: Resending
-    trials: GuideTrials
+    trials: GuidePrecheck
     counts_cached: bool
 
 
@@ -60,7 +60,7 @@ class Generation:
         card: ModelCard,
         delivery: Delivery,
         preparation: Preparation,
-        held: Held | None,
+        held: LogProbShare | None,
         watch: RequestWatch,
         means: Means,
     ) -> None:
@@ -95,7 +95,7 @@ class Generation:
                 return self._later_round(asked, index)
             return self._conforming(asked, index, counts_prompt=counts_prompt)
 
-        return looped(round_of, request, self._card.server_tools, self._means.tools)
+        return run_tool_loop(round_of, request, self._card.server_tools, self._means.tools)
 
     async def _later_round(self, request: GenerationRequest, index: int) -> Events:
         """After calls of the server's tools: other tools may or must be called now."""
@@ -185,7 +185,7 @@ class Generation:
             return limited(means.engine.generate(asked), means.limits, since=since)
 
         async def try_guide(asked: EngineRequest) -> None:
-            await means.trials.passed(asked, caller)
+            await means.trials.check(asked, caller)
 
         return ResentStream(means.resending, send, try_guide, asked)
 

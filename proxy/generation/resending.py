@@ -13,7 +13,7 @@ from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import GuidePending, ModelUnavailable
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 
 Begun = TypeVar("Begun")
@@ -38,7 +38,7 @@ class Resending:
     """
 
     registry: Registry
-    comeback: Comeback
+    comeback: RecoveryQueue
     counter: ResendCounter
     most: int
     whole_s: float

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 
-from triton_openai.proxy.access.admission import Admission
-from triton_openai.proxy.access.guide_trials import GuideTrials
-from triton_openai.proxy.access.held_log_probs import Held, HeldLogProbs
-from triton_openai.proxy.access.products import ProductLimits, permits
-from triton_openai.proxy.access.request_caps import capped
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
+from triton_openai.proxy.access.log_prob_budget import LogProbBudget, LogProbShare
+from triton_openai.proxy.access.model_concurrency import ModelConcurrency
+from triton_openai.proxy.access.request_size import (
+    RequestSizeLimits,
+    apply_model_limits,
+    permits_needed,
+)
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.engine import Engine, EngineRequest
@@ -30,9 +33,9 @@ from triton_openai.proxy.generation.resending import Resending
 from triton_openai.proxy.generation.rules import RuleBook
 from triton_openai.proxy.generation.stopwatch import Stopwatch
 from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.server_tools.offer import offered
+from triton_openai.proxy.server_tools.tool_offer import offer_server_tools
 from triton_openai.proxy.structured import checks
 from triton_openai.proxy.structured.checker import Checker
 from triton_openai.proxy.structured.constraint_errors import map_constraint_errors
@@ -46,10 +49,10 @@ class Access:
     a prompt was cached, which shows what others have sent.
     """
 
-    admission: Admission
-    trials: GuideTrials
-    held: HeldLogProbs
-    products: ProductLimits = field(default_factory=ProductLimits)
+    admission: ModelConcurrency
+    trials: GuidePrecheck
+    held: LogProbBudget
+    products: RequestSizeLimits = field(default_factory=RequestSizeLimits)
     isolates_caches: bool = False
     hides_cached_tokens: bool = False
 
@@ -66,7 +69,7 @@ class Service:
         tools: ToolRunner,
         sandbox: Sandbox,
         gate: StartGate,
-        comeback: Comeback,
+        comeback: RecoveryQueue,
         *,
         limits: TimeLimits,
         max_resends: int,
@@ -101,7 +104,7 @@ class Service:
             UnknownModel, ModelUnavailable, InvalidRequest: at once.
         """
         card = self._registry.card(request.model)
-        request = offered(request, card)
+        request = offer_server_tools(request, card)
         delivery = delivery or Delivery()
         watch = self._watcher.begin(request, card, delivery)
         return watch.events(self._events(request, card, delivery, watch))
@@ -110,7 +113,7 @@ class Service:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
         with map_constraint_errors(request.constraint):
-            request = capped(offered(request, card), card)
+            request = apply_model_limits(offer_server_tools(request, card), card)
             return await self._preparation(card).engine_request(request)
 
     async def _events(
@@ -120,12 +123,12 @@ class Service:
         delivery: Delivery,
         watch: RequestWatch,
     ) -> Events:
-        request = capped(request, card)
+        request = apply_model_limits(request, card)
         delivery.unenforced = checks.unenforced_keywords(request.constraint, card)
         is_held = not delivery.is_live or request.constraint is not None
         if is_held:
-            request = self._access.products.bounded_log_probs(request, card)
-        stopwatch, count = Stopwatch(), permits(request)
+            request = self._access.products.limit_log_probs(request, card)
+        stopwatch, count = Stopwatch(), permits_needed(request)
         with self._access.admission.permits(card, count), self._holding(is_held) as held:
             first, preparation = request.part(0), self._preparation(card)
             await self._admit(request, first, preparation)
@@ -135,11 +138,11 @@ class Service:
                     yield stopwatch.seen(event)
 
     @contextmanager
-    def _holding(self, is_held: bool) -> Iterator[Held | None]:
+    def _holding(self, is_held: bool) -> Iterator[LogProbShare | None]:
         if not is_held:
             yield None
             return
-        with self._access.held.held() as held:
+        with self._access.held.share() as held:
             yield held
 
     def _preparation(self, card: ModelCard) -> Preparation:
@@ -166,7 +169,7 @@ class Service:
 
     async def _try_guide(self, asked: EngineRequest, caller: str) -> None:
         async def tried(_: int) -> None:
-            await self._access.trials.passed(asked, caller)
+            await self._access.trials.check(asked, caller)
 
         since = asyncio.get_running_loop().time()
         await self._means.resending.begun(tried, asked.model, since=since)

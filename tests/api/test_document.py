@@ -16,11 +16,9 @@ from tests.fixtures import parameter_table
 from tests.fixtures.own_document import OwnDocument
 from tests.fixtures.stack import ROOT
 from triton_openai.proxy.api.errors import STATUS_BY_CODE
-from triton_openai.proxy.api.openai.requests.bodies import (
-    ChatCompletionBody,
-    CompletionBody,
-    RequestBody,
-)
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
+from triton_openai.proxy.api.openai.requests.field_types import RequestBody
 from triton_openai.proxy.api.openai.requests.nvext import NvExt
 
 TEMPLATE = (

@@ -10,12 +10,10 @@ from typing import get_args
 import pytest
 
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.api.openai.requests.bodies import (
-    ChatCompletionBody,
-    CompletionBody,
-    StreamOptions,
-)
-from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
+from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
+from triton_openai.proxy.api.openai.requests.generation_body import StreamOptions
 from triton_openai.proxy.api.openai.requests.nvext import AnnotationName, ExtraField, NvExt
 from triton_openai.proxy.settings import Settings
 
@@ -73,6 +71,6 @@ def test_nvext_is_told_field_by_field():
 
 
 def test_every_limit_on_a_request_is_told():
-    limits = [one.name for one in fields(Limits) if one.name != "schemas"] + ["json_depth"]
+    limits = [one.name for one in fields(FieldLimits) if one.name != "schemas"] + ["json_depth"]
     assert [name for name in limits if f"`MAX_{name.upper()}`" not in README] == []
     assert all(f"max_{name}" in Settings.model_fields for name in limits)

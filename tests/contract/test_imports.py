@@ -18,7 +18,7 @@ ORDER = [
     "proxy.telemetry",
     "proxy.structured",
     "proxy.access",
-    "proxy.sandbox",
+    "proxy.process_sandbox",
     "proxy.server_tools",
     "proxy.triton",
     "proxy.syntax.parsing",

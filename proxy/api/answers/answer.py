@@ -1,7 +1,6 @@
-"""A generation as an HTTP answer: streamed event by event, or whole as the fold of the same events.
+"""Sends a generation as an HTTP answer: streamed, or as one body that is the fold of its events.
 
-Both live exactly as long as their client: when it leaves, the events are closed, and with them the
-engine's work.
+When the client disconnects, both close the events, which stops the engine.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.answers.connected import Connected
-from triton_openai.proxy.api.answers.framing import Framing, Part, Payload
-from triton_openai.proxy.api.answers.outgoing import Outgoing, headers_of
+from triton_openai.proxy.api.answers.client_disconnect import CancelOnDisconnect
+from triton_openai.proxy.api.answers.stream_format import Part, Payload, StreamFormat
+from triton_openai.proxy.api.answers.stream_writer import StreamWriter, headers_of
 from triton_openai.proxy.domain.completion import Completion, Fold
 from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.errors import ProxyError
@@ -27,23 +26,24 @@ from triton_openai.proxy.generation.service import Service
 
 
 class Renderer(Protocol):
-    """One protocol's words for events. Payloads are JSON objects."""
+    """Turns events into one protocol's payloads, which are JSON objects."""
 
     @property
     def field_names(self) -> Mapping[str, str]:
-        """Fields whose name in this protocol is not the domain's, for errors."""
+        """Domain name -> this protocol's name, for fields where they differ; used in errors."""
 
-    def chunks(self, event: OutputEvent) -> Sequence[Part]: ...
+    def chunks(self, event: OutputEvent) -> Sequence[Part]:
+        """The parts of a stream that stand for the event."""
 
     def kept(self, event: OutputEvent) -> OutputEvent:
-        """The event as it is kept for `full`: what is large is rendered as it comes."""
+        """The event as it is folded for `full`, without large parts that were rendered already."""
 
     def full(self, completion: Completion) -> Payload:
-        """The fold of all events that `kept` returned."""
+        """The whole answer. `completion`: the fold of all events that `kept` returned."""
 
 
 class Answers:
-    """Makes the answer to a request; the routes have one."""
+    """Makes the answer to a request. All routes share one."""
 
     def __init__(self, service: Service, *, keep_alive_s: float) -> None:
         self._service = service
@@ -54,7 +54,7 @@ class Answers:
         return WholeAnswer(self._service.generate(request, delivery), renderer, delivery)
 
     def streamed(
-        self, request: GenerationRequest, renderer: Renderer, framing: Framing
+        self, request: GenerationRequest, renderer: Renderer, framing: StreamFormat
     ) -> Response:
         delivery = Delivery(is_live=True)
         events = self._service.generate(request, delivery)
@@ -62,7 +62,7 @@ class Answers:
 
 
 class WholeAnswer(Response):
-    """One JSON body, when everything is there."""
+    """One JSON body, sent when the generation has finished."""
 
     def __init__(self, events: Events, renderer: Renderer, delivery: Delivery) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class WholeAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         completion = None
         with in_words(self._renderer.field_names):
-            async with Connected(receive), aclosing(self._events) as events:
+            async with CancelOnDisconnect(receive), aclosing(self._events) as events:
                 completion = await self._folded(events)
         if completion is not None:
             body, headers = self._renderer.full(completion), headers_of(self._delivery)
@@ -88,17 +88,17 @@ class WholeAnswer(Response):
 
 
 class StreamedAnswer(Response):
-    """The status is sent with the first event, so an error before it keeps its own.
+    """Sends the status with the first event, so an error before it is answered with its own status.
 
-    Where nothing comes for `keep_alive_s`, it is sent with a sign of life. An error after that is
-    a part of the stream, which then ends.
+    If there is no event for `keep_alive_s`, the status is sent with a comment. An error after the
+    status is sent as the last part of the stream.
     """
 
     def __init__(
         self,
         events: Events,
         renderer: Renderer,
-        framing: Framing,
+        framing: StreamFormat,
         delivery: Delivery,
         *,
         keep_alive_s: float,
@@ -111,28 +111,28 @@ class StreamedAnswer(Response):
         self._keep_alive_s = keep_alive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        out = Outgoing(send, self._framing, self._delivery, keep_alive_s=self._keep_alive_s)
+        out = StreamWriter(send, self._framing, self._delivery, keep_alive_s=self._keep_alive_s)
         try:
             with in_words(self._renderer.field_names):
-                async with out, Connected(receive):
+                async with out, CancelOnDisconnect(receive):
                     await self._stream(out)
         except Exception as error:
             if not out.has_started:
                 raise
-            body = errors.body_of(error)  # the status is out: all that is left is a part
+            body = errors.body_of(error)  # the status is sent, so the error must be a part
             await out.send(self._framing.error(body) + self._framing.end, is_last=True)
 
-    async def _stream(self, out: Outgoing) -> None:
+    async def _stream(self, out: StreamWriter) -> None:
         async with aclosing(self._events) as events:
             async for event in events:
                 parts = self._renderer.chunks(event)
-                await out.send(b"".join(map(self._framing.part, parts)))
+                await out.send(b"".join(map(self._framing.encode, parts)))
         await out.send(self._framing.end, is_last=True)
 
 
 @contextmanager
 def in_words(field_names: Mapping[str, str]) -> Iterator[None]:
-    """An error's `param` becomes the name that the caller gave the field, in its message too."""
+    """Replaces an error's `param` with the protocol's name of the field, in its message as well."""
     try:
         yield
     except ProxyError as error:

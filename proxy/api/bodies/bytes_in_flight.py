@@ -1,7 +1,7 @@
-"""Bytes of request bodies that this process holds before they are parsed, over all connections.
+"""Bounds the bytes of all request bodies that this process holds and has not parsed yet.
 
-When there is no room left, the body that has been arriving for the longest time is cut off: a
-client that sends slowly on purpose loses its place to those that send at full speed.
+When the bound is reached, the body that has been arriving for the longest time is cut off: a
+client that sends slowly on purpose loses its place to clients that send at full speed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class BytesInFlight:
         self._arriving: dict[ArrivingBody, None] = {}  # oldest first
 
     def arriving(self, cut_off: Callable[[], None]) -> ArrivingBody:
-        """`cut_off`: called when others need this body's room; then it holds none any more."""
+        """Registers a body. `cut_off`: called when its room has been given to other bodies."""
         body = ArrivingBody(self, cut_off)
         self._arriving[body] = None
         return body
 
     def _add(self, body: ArrivingBody, count: int) -> None:
-        """Raises RateLimited: there is no other body to cut off."""
+        """Raises RateLimited: there is no room, and no other body to cut off."""
         self.bytes += count
         body.bytes += count
         while self.bytes > self._most:
@@ -54,7 +54,7 @@ class BytesInFlight:
 
 
 class ArrivingBody:
-    """One body or message. Closed by whoever opened it, however it ends."""
+    """One body or message. Its reader must close it, however it ends."""
 
     def __init__(self, flight: BytesInFlight, cut_off: Callable[[], None]) -> None:
         self.bytes = 0
@@ -62,11 +62,11 @@ class ArrivingBody:
         self._flight = flight
 
     def add(self, count: int) -> None:
-        """Raises RateLimited: there is no room for `count` bytes more."""
+        """Counts more received bytes. Raises RateLimited: there is no room for them."""
         self._flight._add(self, count)
 
     def complete(self) -> None:
-        """It has arrived: it keeps its room until it is closed, and is not cut off any more."""
+        """Marks the body as received: it keeps its room until closed, and cannot be cut off."""
         self._flight._complete(self)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""pydantic's errors -> the caller's. Called by `body`."""
+"""Turns pydantic's validation errors into an InvalidRequest. Called by `body_reader`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from triton_openai.proxy.api.bodies.refused_fields import WHAT_TO_DO
+from triton_openai.proxy.api.bodies.unsupported_fields import ADVICE
 from triton_openai.proxy.domain.errors import ECHO_AT_MOST, InvalidRequest, echoed
 
 LISTED_AT_MOST = 10
 
 
 class FieldError(ValueError):
-    """What a validator raises when the fault is one field's.
+    """The error that our validators raise.
 
-    A model's validator names it in `param` and in the message, a field's own has None.
+    param: path of the field that is wrong, which the message names as well. None in a validator of
+    that field itself: the path is then pydantic's.
     """
 
     def __init__(self, param: str | None, message: str, *, code: str = "invalid_parameter") -> None:
@@ -25,7 +26,7 @@ class FieldError(ValueError):
 
 
 def refusal(error: ValidationError) -> InvalidRequest:
-    """The first problem gives code and param; at most ten are told."""
+    """One error for all problems: code and param of the first, messages of the first ten."""
     problems = error.errors(include_url=False)
     first = problems[0]
     if first["type"] == "json_invalid":
@@ -33,11 +34,11 @@ def refusal(error: ValidationError) -> InvalidRequest:
         return InvalidRequest(
             f"The body is not valid JSON: {reason}", code="invalid_json", param=None
         )
-    told = [_told(problem) for problem in problems[:LISTED_AT_MOST]]
+    messages = [_message(problem) for problem in problems[:LISTED_AT_MOST]]
     if len(problems) > LISTED_AT_MOST:
-        told.append(f"and {len(problems) - LISTED_AT_MOST} more")
+        messages.append(f"and {len(problems) - LISTED_AT_MOST} more")
     path = _param(first)
-    return InvalidRequest("; ".join(told), code=_code(first, path), param=path or None)
+    return InvalidRequest("; ".join(messages), code=_code(first, path), param=path or None)
 
 
 def _param(problem: Any) -> str:
@@ -46,7 +47,7 @@ def _param(problem: Any) -> str:
     return named or _path(problem["loc"])
 
 
-def _told(problem: Any) -> str:
+def _message(problem: Any) -> str:
     path = _path(problem["loc"])
     raised = problem.get("ctx", {}).get("error")
     if isinstance(raised, FieldError) and raised.param is not None:
@@ -55,8 +56,8 @@ def _told(problem: Any) -> str:
         case "missing":
             return f"Missing required parameter: '{path}'"
         case "extra_forbidden":
-            told = f"Unsupported parameter: '{path}' is not supported by this server"
-            return f"{told}: {WHAT_TO_DO[path]}" if path in WHAT_TO_DO else told
+            message = f"Unsupported parameter: '{path}' is not supported by this server"
+            return f"{message}: {ADVICE[path]}" if path in ADVICE else message
         case _:
             reason = problem["msg"].removeprefix("Value error, ")
             value = echoed(problem["input"])

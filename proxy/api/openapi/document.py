@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the routes' `Operation`s. Called by `app`, once."""
+"""Makes the OpenAPI document from the `Operation`s of the routes. Called by `cached_document`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ INFO: Json = {
     "info": {
         "title": "triton-openai",
         "version": "0.1.0",
-        "description": "An OpenAI-compatible front for NVIDIA Triton. `null` is the same as not "
-        "giving a field; a field that is not listed is refused by its name.",
+        "description": "An OpenAI-compatible front for NVIDIA Triton. A field that is `null` is "
+        "the same as one that is not given; a field that is not listed here is refused by name.",
     }
 }
 HEADERS: Json = {
@@ -59,7 +59,7 @@ HEADERS: Json = {
         "schema": {"type": "integer", "minimum": 1},
     },
     "x-unenforced-keywords": {
-        "description": "Keywords of the caller's schema that the answer was not held to.",
+        "description": "Keywords of the caller's schema that were not enforced on the answer.",
         "schema": {"type": "string"},
     },
 }
@@ -84,9 +84,9 @@ ERRORS = {
 
 
 def as_json(routers: Iterable[APIRouter], adjust: Iterable[Adjust]) -> bytes:
-    """The whole document. Takes tens of milliseconds.
+    """The whole document, which takes tens of milliseconds.
 
-    `adjust`: each changes the schemas, which it gets by name, to what settings and tables say.
+    `adjust`: functions that change the schemas in place; they get them by name.
     """
     routes = [route for router in routers for route in router.routes]
     documented = [one for one in routes if isinstance(one, APIRoute) and one.include_in_schema]
@@ -148,7 +148,7 @@ def _content(media: str, content: Content) -> Json:
 
 
 def _event(body: type[BaseModel]) -> Json:
-    """Describes one event of a stream, as tools read the schema of this media type."""
+    """The schema of one server-sent event, as tools understand it for this media type."""
     values = [_reference(body), _reference(ErrorBody)]
     data = [
         {"const": "[DONE]", "description": "The end of the stream."},
@@ -180,7 +180,7 @@ def _reference(model: type[BaseModel]) -> Json:
 
 
 class _Bare(GenerateJsonSchema):
-    """pydantic's schemas without titles and defaults of null, which say nothing."""
+    """Generates pydantic's schemas without titles and null defaults, which carry no information."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -203,15 +203,15 @@ def _schemas(specs: Iterable[Operation]) -> Json:
     schemas: Json = made["$defs"]
     for schema in schemas.values():
         schema.pop("title", None)
-        _mend(schema)
+        _correct(schema)
     return dict(sorted(schemas.items()))
 
 
-def _mend(schema: Any) -> None:
-    """pydantic calls a dict's length that of a text, and lets other keys than its own pass."""
+def _correct(schema: Any) -> None:
+    """Corrects what pydantic writes for a dict: its size, and the pattern of its keys."""
     if isinstance(schema, list):
         for one in schema:
-            _mend(one)
+            _correct(one)
     if not isinstance(schema, dict):
         return
     if schema.get("type") == "object":
@@ -221,4 +221,4 @@ def _mend(schema: Any) -> None:
             ((pattern, values),) = schema.pop("patternProperties").items()
             schema |= {"propertyNames": {"pattern": pattern}, "additionalProperties": values}
     for one in schema.values():
-        _mend(one)
+        _correct(one)

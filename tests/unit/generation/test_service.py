@@ -14,9 +14,9 @@ from tests.doubles.sandbox import InProcess
 from tests.doubles.telemetry import Unwatched
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
-from triton_openai.proxy.access.admission import Admission
-from triton_openai.proxy.access.guide_trials import GuideTrials
-from triton_openai.proxy.access.held_log_probs import HeldLogProbs
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
+from triton_openai.proxy.access.log_prob_budget import LogProbBudget
+from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.completion import fold
 from triton_openai.proxy.domain.delivery import Delivery
@@ -39,7 +39,7 @@ from triton_openai.proxy.domain.request import (
 )
 from triton_openai.proxy.generation.service import Access, Service
 from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 
 
@@ -52,14 +52,14 @@ def ready() -> Registry:
 def service(
     engine: ScriptedEngine,
     registry: Registry | None = None,
-    admission: Admission | None = None,
+    admission: ModelConcurrency | None = None,
     stall_timeout_s: float = 9,
 ) -> Service:
     gate = StartGate()
     access = Access(
-        admission=admission or Admission(),
-        trials=GuideTrials(ByteTokenizer()),
-        held=HeldLogProbs(1_000_000),
+        admission=admission or ModelConcurrency(),
+        trials=GuidePrecheck(ByteTokenizer()),
+        held=LogProbBudget(1_000_000),
     )
     return Service(
         registry or ready(),
@@ -69,7 +69,7 @@ def service(
         ScriptedTools(),
         InProcess(),
         gate,
-        Comeback(gate),
+        RecoveryQueue(gate),
         limits=TimeLimits(silence_s=stall_timeout_s, whole_s=9),
         max_resends=0,
     )
@@ -148,7 +148,7 @@ def test_closing_early_closes_the_engine():
 
 def test_a_permit_lives_as_long_as_the_stream():
     async def run():
-        limit = Admission(1)
+        limit = ModelConcurrency(1)
         serving = service(ScriptedEngine(deltas("abc", None), hangs=True), admission=limit)
         events = serving.generate(request())
         assert limit.running == 0

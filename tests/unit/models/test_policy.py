@@ -95,7 +95,7 @@ def test_server_tools_need_a_parser(tmp_path):
 def test_secrets_are_those_that_headers_name(tmp_path):
     entries = policy.models(with_tool(tmp_path, "headers: {X: 'k ${KEY}', Y: '${ID}'}")).models
     found = policy.secrets(entries, {"KEY": "abc", "ID": "7", "OTHER": "no"})
-    assert found.filled({"X": "k ${KEY}", "Y": "${ID}"}) == {"X": "k abc", "Y": "7"}
+    assert found.fill({"X": "k ${KEY}", "Y": "${ID}"}) == {"X": "k abc", "Y": "7"}
     assert "OTHER" not in vars(found)["_values"]
 
 

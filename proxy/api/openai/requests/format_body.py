@@ -1,7 +1,7 @@
-"""The fields of a body that say what the answer must look like, in every server's words.
+"""The fields of a body that set the format of the answer, in the forms of several servers.
 
-OpenAI's response_format (with TensorRT-LLM's types), vLLM's guided_* (in `nvext`, too) and
-structured_outputs, SGLang's bare regex, ebnf and json_schema. One of them a request.
+OpenAI's response_format (with TensorRT-LLM's types), vLLM's guided_* (also in `nvext`) and
+structured_outputs, SGLang's regex, ebnf and json_schema. A request may use one of them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
-from triton_openai.proxy.api.bodies.body import FieldError
-from triton_openai.proxy.api.openai.requests.fields import ListOf, RequestBody, only
+from triton_openai.proxy.api.bodies.validation_errors import FieldError
+from triton_openai.proxy.api.openai.requests.field_types import ListOf, RequestBody, only
 from triton_openai.proxy.api.openai.requests.guided_body import (
     Choices,
     Guide,
@@ -54,7 +54,7 @@ class JsonSchemaFormat(RequestBody):
 
 
 class JsonFormat(RequestBody):
-    """TensorRT-LLM's `json`; OpenAI's `json_object`, with llama.cpp's and Fireworks' `schema`."""
+    """`json` is TensorRT-LLM's, `json_object` OpenAI's, `schema` llama.cpp's and Fireworks'."""
 
     type: Literal["json", "json_object"]
     schema_: JsonObject | None = Field(None, alias="schema")
@@ -94,7 +94,7 @@ class GrammarFormat(RequestBody):
 
 
 class StructuralTagFormat(RequestBody):
-    """xgrammar's `format`, or `structures` and `triggers`."""
+    """A structural tag for xgrammar: `format`, or `structures` and `triggers`."""
 
     type: Literal["structural_tag"]
     format: JsonObject | None = None
@@ -107,7 +107,7 @@ class StructuralTagFormat(RequestBody):
 
 
 def _type_of(value: Any) -> str | None:
-    """Tags in angle brackets stay out of error paths."""
+    """The tag of a union's member. Tags in angle brackets are left out of error paths."""
     return f"<{value['type']}>" if isinstance(value, dict) and "type" in value else None
 
 
@@ -132,7 +132,7 @@ ResponseFormat = Annotated[
 
 
 class StructuredOutputs(RequestBody):
-    """vLLM's; exactly one of its fields. There is one backend, so none to fall back to."""
+    """vLLM's field. `disable_fallback` has no effect, since there is only one backend."""
 
     json_: Json | None = Field(None, alias="json")
     regex: Guide | None = None
@@ -154,7 +154,7 @@ class StructuredOutputs(RequestBody):
 
 
 class FormatBody(GuidedBody, NvExtBody):
-    """Shared by chat completions and completions."""
+    """The format fields, which chat completions and completions share."""
 
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
@@ -171,7 +171,7 @@ class FormatBody(GuidedBody, NvExtBody):
         if len(asked) > 1:
             first, second = asked[0].field, asked[1].field
             raise FieldError(
-                second, f"'{first}' and '{second}' both say what the answer must look like"
+                second, f"'{first}' and '{second}' both set the format of the answer: use one"
             )
         return self
 
@@ -193,8 +193,8 @@ class FormatBody(GuidedBody, NvExtBody):
         ]
 
     def _guided(self) -> list[ConstraintRequest]:
-        """The body's own, and what only `nvext` says."""
+        """The body's own guides, and those of `nvext` that differ from them."""
         own = self.guided()
-        said = [(one.form, one.value) for one in own]
+        known = [(one.form, one.value) for one in own]
         extra = self.nvext.guided("nvext.") if self.nvext else []
-        return own + [one for one in extra if (one.form, one.value) not in said]
+        return own + [one for one in extra if (one.form, one.value) not in known]
