@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from guide_compiler import GuideCompiler
-from onnx_decoder import OnnxDecoder
-from onnx_runtime import OnnxRuntime
+from guides.compiler import GuideCompiler
+from onnx_cpu.decoder import OnnxDecoder
+from onnx_cpu.runtime import OnnxRuntime
 from port import GenerationInput, Guide, Job, SamplingParams
-from scheduler import Limits
+from onnx_cpu.scheduler import Limits
 
 from tests.doubles.sink import KeptTokens
 

@@ -7,10 +7,10 @@ import time
 
 import pytest
 from admission import Refusal
-from bad_words import BadWords
+from sampling.bad_words import BadWords
 from hypothesis import given
 from hypothesis import strategies as st
-from word_list import CHARACTERS_AT_MOST, TOKENS_AT_MOST, word_list
+from bad_words_list import CHARACTERS_AT_MOST, TOKENS_AT_MOST, word_list
 
 VOCAB_SIZE = 50
 STEPS = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-from counters import Counters
+from metric_reporter import Counters
 
 
 class Metrics:

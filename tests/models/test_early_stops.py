@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from early_stops import KEEP_AT_MOST, KEEP_S, EarlyStops
+from recent_ids import KEEP_AT_MOST, KEEP_S, EarlyStops
 
 
 class Clock:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from admission import Refusal
-from guide_check import MB, PENDING, PENDING_AT_MOST, GuideCheck
+from guide_check.check import MB, PENDING, PENDING_AT_MOST, GuideCheck
 
 from build_engines.triton_models import TEMPLATES
 from tests.fixtures.guide_info import DemoVocabulary

@@ -7,10 +7,10 @@ import json
 import jsonschema_rs
 import numpy as np
 import pytest
-from guide_compiler import GuideCompiler
-from guide_mask import GuideMask
-from guide_spelling import spelled, spelled_ebnf
-from guide_state import GuideState
+from guides.compiler import GuideCompiler
+from guides.mask import GuideMask
+from grammars.workarounds import spelled, spelled_ebnf
+from guides.state import GuideState
 from port import Guide
 from xgrammar import GrammarMatcher
 

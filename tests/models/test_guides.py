@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from grammar_library import KNOWN_VERSION
-from guide_compiler import GuideCompiler, GuideError
-from guide_mask import GuideMask
-from guide_state import GuideBroken, GuideState
+from grammars.xgrammar_loader import KNOWN_VERSION
+from guides.compiler import GuideCompiler, GuideError
+from guides.mask import GuideMask
+from guides.state import GuideBroken, GuideState
 from port import Guide
 
 from tests.fixtures.guide_info import VOCAB_SIZE, allowed_ids, filled, walk

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from leases import Leases
-from outbox import Outbox
+from response_writer import Outbox
 
 from tests.fixtures.stack import eventually
 from tests.models.test_outbox import Sender

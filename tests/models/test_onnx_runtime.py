@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from onnx_decoder import DecoderSpec, OnnxDecoder, UnservableModel
-from onnx_runtime import OnnxRuntime
+from onnx_cpu.decoder import DecoderSpec, OnnxDecoder, UnservableModel
+from onnx_cpu.runtime import OnnxRuntime
 from port import GenerationInput, Job, SamplingParams
 from token_bytes import TokenBytes
 

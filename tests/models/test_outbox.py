@@ -10,7 +10,7 @@ import time
 
 import pytest
 from leases import Leases
-from outbox import FEW_STREAMS, Outbox
+from response_writer import FEW_STREAMS, Outbox
 from port import Token, TokenLogProbs
 from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL as FINAL
 

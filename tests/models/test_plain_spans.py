@@ -6,13 +6,13 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-import plain_spans
+from plain_spans import encoder
 import pytest
 from admission import Refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_spans import PlainSpans
-from prompt_cut import PromptCut
+from plain_spans.encoder import PlainSpans
+from prompt_truncation import PromptCut
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prompt_cut import PromptCut
+from prompt_truncation import PromptCut
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 

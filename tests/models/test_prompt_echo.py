@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from leases import Leases
-from outbox import Outbox
+from response_writer import Outbox
 from port import SamplingParams, Token, TokenLogProbs
 
 from tests.fixtures.stack import eventually

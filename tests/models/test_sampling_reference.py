@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from port import SamplingParams, Token
-from sampler_state import SamplerState
-from sampling import SamplingFailed, sample
+from sampling.state import SamplerState
+from sampling.sampler import SamplingFailed, sample
 
 from tests.models.sampling_reference import Case, distribution, drawn, log_softmax
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from port import BadParameter, SamplingParams
-from sampler_state import SamplerState
-from sampling import sample
+from sampling.state import SamplerState
+from sampling.sampler import sample
 
 VOCAB = 50
 END = frozenset({2})

@@ -13,10 +13,10 @@ from pathlib import Path
 import jsonschema_rs
 import numpy as np
 import pytest
-from guide_compiler import GuideCompiler, GuideError
-from guide_mask import GuideMask
-from guide_state import GuideState
-from onnx_runtime import OnnxRuntime
+from guides.compiler import GuideCompiler, GuideError
+from guides.mask import GuideMask
+from guides.state import GuideState
+from onnx_cpu.runtime import OnnxRuntime
 from port import GenerationInput, Guide, Job, SamplingParams
 from token_bytes import TokenBytes
 from xgrammar import GrammarMatcher

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 from leases import Leases
-from outbox import Outbox
+from response_writer import Outbox
 from port import GenerationInput, Guide, Job, SamplingParams
-from script import Script
-from scripted_runtime import ScriptedRuntime
+from scripted.script import Script
+from scripted.runtime import ScriptedRuntime
 
 from build_engines import scripted_build
 from tests.doubles.sink import KeptTokens

@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass, field
 
 import pytest
-from guide_compiler import GuideCompiler
+from guides.compiler import GuideCompiler
 from port import GenerationInput, Guide, Job, SamplingParams
-from scheduler import Limits, Scheduler
-from slow_guides import REMEMBER_AT_MOST, REMEMBER_S, SlowGuides
+from onnx_cpu.scheduler import Limits, Scheduler
+from guides.slow_guides import REMEMBER_AT_MOST, REMEMBER_S, SlowGuides
 
 from tests.doubles.decoder import TableDecoder
 from tests.doubles.sink import KeptTokens

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from guide_compiler import GuideCompiler
-from guide_mask import GuideMask
-from guide_state import GuideState
+from guides.compiler import GuideCompiler
+from guides.mask import GuideMask
+from guides.state import GuideState
 from port import Guide
 
 from build_engines.tokenizer_tables import guide_info

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from trtllm_library import StartFailed
+from trtllm.library import StartFailed
 
 from tests.fixtures.trtllm_runtime import PARAMETERS, PROMPT, generate
 

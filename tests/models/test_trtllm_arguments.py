@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
-from trtllm_library import Library
+from trtllm.library import Library
 
 from build_engines.gpu import llm_args
 from build_engines.gpu.options import GpuOptions

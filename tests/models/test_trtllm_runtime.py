@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 from port import GenerationInput, Job
-from trtllm_library import Library, StartFailed
-from trtllm_runtime import STATS_EVERY_S
+from trtllm.library import Library, StartFailed
+from trtllm.runtime import STATS_EVERY_S
 
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.stack import eventually

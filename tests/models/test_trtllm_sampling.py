@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from port import Guide, SamplingParams
-from trtllm_results import UNLIKELY
+from trtllm.results import UNLIKELY
 
 from tests.fixtures.trtllm_runtime import GREEDY, PROMPT, generate, sent
 
@@ -192,7 +192,7 @@ def test_each_kind_of_guide_has_its_field(runtime, guide, field, value):
 
 
 def test_a_higher_priority_is_a_higher_number_between_0_and_1():
-    from trtllm_sampling import unit_priority
+    from trtllm.sampling_params import unit_priority
 
     numbers = [unit_priority(priority) for priority in (-1000, -1, 0, 1, 2, 1000)]
     assert numbers == sorted(set(numbers))

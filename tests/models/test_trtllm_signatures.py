@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import tensorrt_llm
-import trtllm_sampling
-from trtllm_library import Library
+from trtllm import sampling_params
+from trtllm.library import Library
 
 from build_engines.upstream.signatures import Signatures
 

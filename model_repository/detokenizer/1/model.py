@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
+
 from log_prob_tail import newest
 from token_bytes import TokenBytes
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from admission import Refusal
 
 SEED_BITS = 63

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from admission import Admission, Limits, Refusal
-from executor_inputs import ExecutorInputs
-from guide_check import KIND_PARAM, MB, TEXT_PARAM, GuideCheck
-from plain_spans import PlainSpans
-from prompt_cut import START_CHARACTERS_A_TOKEN, PromptCut
 from tokenizers import Tokenizer
-from word_list import word_list
+
+from admission import Admission, Limits, Refusal
+from bad_words_list import word_list
+from executor_inputs import ExecutorInputs
+from guide_check.check import KIND_PARAM, MB, TEXT_PARAM, GuideCheck
+from plain_spans.encoder import PlainSpans
+from prompt_truncation import START_CHARACTERS_A_TOKEN, PromptCut
 
 CUT_PARAM = "truncate_prompt_tokens"
 # Of a caller that asks again: the longest that a guide holds up the prompts behind it.
