@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+
 from guides.compiler import GuideCompiler
 from onnx_cpu.decoder import OnnxDecoder
 from onnx_cpu.runtime import OnnxRuntime
-from port import GenerationInput, Guide, Job, SamplingParams
 from onnx_cpu.scheduler import Limits
-
+from port import GenerationInput, Guide, Job, SamplingParams
 from tests.doubles.sink import KeptTokens
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from onnx_cpu.kv_rows import KvRows, KvShape
 
 

@@ -1,0 +1,291 @@
+"""Guides in the engine: whatever is sampled under the mask conforms."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from grammars.xgrammar_loader import KNOWN_VERSION
+from guides.compiler import GuideCompiler, GuideError
+from guides.mask import GuideMask
+from guides.state import GuideBroken, GuideState
+from port import Guide
+from tests.fixtures.guide_info import VOCAB_SIZE, allowed_ids, filled, walk
+from tests.fixtures.stack import HANG_S, eventually
+
+WALKS = 20
+STALL_AT_MOST_S = 0.15  # of CPU time: a machine that is busy with other work holds up no test
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 3},
+        "boss": {"type": ["boolean", "null"]},
+    },
+    "required": ["name", "age", "tags"],
+    "additionalProperties": False,
+}
+TAG = {
+    "type": "structural_tag",
+    "format": {
+        "type": "tag",
+        "begin": "<call>",
+        "content": {"type": "json_schema", "json_schema": {"type": "integer"}},
+        "end": "</call>",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def compiler(vocabulary):
+    compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=2)
+    yield compiler
+    compiler.close()
+
+
+@pytest.fixture
+def mask() -> GuideMask:
+    return GuideMask(VOCAB_SIZE, threads=2)
+
+
+def is_person(text: str) -> bool:
+    person = json.loads(text)
+    return (
+        {"name", "age", "tags"} <= set(person) <= set(PERSON["properties"])
+        and isinstance(person["name"], str)
+        and len(person["name"]) <= 12
+        and type(person["age"]) is int
+        and 0 <= person["age"] <= 150
+        and len(person["tags"]) <= 3
+        and set(person["tags"]) <= {"a", "b"}
+        and person.get("boss") in (None, True, False)
+    )
+
+
+def is_call(text: str) -> bool:
+    inner = re.fullmatch(r"<call>(.*)</call>", text, re.DOTALL)
+    return inner is not None and type(json.loads(inner[1])) is int
+
+
+GUIDES = [
+    (Guide("json", ""), lambda text: isinstance(json.loads(text), (dict, list))),
+    (Guide("json_schema", json.dumps(PERSON)), is_person),
+    (Guide("regex", r"\d{4}-\d\d(, (yes|no|ça va))?"), None),
+    (Guide("ebnf_grammar", 'root ::= "(" root ")" | [0-9]+'), None),
+    (Guide("structural_tag", json.dumps(TAG)), is_call),
+]
+
+
+def conforms(guide: Guide, is_right, text: str) -> bool:
+    if guide.kind == "regex":
+        return re.fullmatch(guide.text, text) is not None
+    if guide.kind == "ebnf_grammar":
+        depth = text.count("(")
+        return re.fullmatch(rf"\({{{depth}}}[0-9]+\){{{depth}}}", text) is not None
+    return is_right(text)
+
+
+@pytest.mark.parametrize(("guide", "is_right"), GUIDES, ids=[g.kind for g, _ in GUIDES])
+def test_whatever_is_sampled_under_the_mask_conforms(guide, is_right, compiler, mask, vocabulary):
+    compiled = compiler.compile(guide).result()
+    random = np.random.default_rng(0)
+    walks = [walk(GuideState(compiled), mask, vocabulary, random) for _ in range(WALKS)]
+    ended = [text.decode() for text in walks if text is not None]
+    assert len(ended) >= WALKS // 2
+    assert len(set(ended)) > 1
+    assert [text for text in ended if not conforms(guide, is_right, text)] == []
+
+
+def _is_ready(mask: GuideMask, states: list) -> bool:
+    return not mask.late(states)
+
+
+def test_threads_fill_a_batch_as_its_rows_one_by_one_and_free_rows_are_all_ones(
+    compiler, vocabulary
+):
+    compiled = [compiler.compile(guide).result() for guide, _ in GUIDES]
+    rows = [*compiled, None, *compiled, None]
+    states, alone = ([GuideState(c) if c else None for c in rows] for _ in range(2))
+    random = np.random.default_rng(1)
+    together, single = GuideMask(VOCAB_SIZE, threads=2), GuideMask(VOCAB_SIZE, threads=1)
+    for _ in range(15):
+        eventually(partial(_is_ready, together, states), 10, "all masks are ready")
+        for row, mine, theirs in zip(together.of(states), states, alone, strict=True):
+            if mine is None:
+                assert (row == -1).all()
+                continue
+            np.testing.assert_array_equal(filled(single, [theirs])[0], row)
+            choices = allowed_ids(row)
+            token = int(random.choice(choices[choices != vocabulary.end_id]))
+            mine.take(token), theirs.take(token)
+        states, alone = states[1:] + states[:1], alone[1:] + alone[:1]  # as others leave
+        if any(s is not None and len(allowed_ids(filled(single, [s])[0])) < 2 for s in alone):
+            break
+    together.close()
+
+
+def test_without_a_guide_there_is_no_mask_and_xgrammar_is_not_imported():
+    code = (
+        "import sys, guide_compiler, guide_mask, pathlib\n"
+        "c = guide_compiler.GuideCompiler(pathlib.Path('none'), cache_bytes=1, threads=1)\n"
+        "assert guide_mask.GuideMask(100, threads=1).of([None, None]) is None\n"
+        "c.close()\n"
+        "assert not {'torch', 'xgrammar'} & set(sys.modules)\n"
+    )
+    in_engine_folder(code)
+
+
+def test_the_first_guide_imports_xgrammar_and_neither_torch_nor_transformers(vocabulary):
+    code = (
+        "import sys, guide_compiler, pathlib, port\n"
+        f"info = pathlib.Path({str(vocabulary.info_file)!r})\n"
+        "c = guide_compiler.GuideCompiler(info, cache_bytes=1, threads=1)\n"
+        'c.compile(port.Guide(\'structural_tag\', \'{"type": "structural_tag", '
+        '"format": {"type": "regex", "pattern": "a+"}}\')).result()\n'
+        "c.close()\n"
+        "print(sorted({'torch', 'transformers', 'xgrammar'} & set(sys.modules)))\n"
+    )
+    assert in_engine_folder(code) == "['xgrammar']\n"
+
+
+def test_the_version_that_does_without_them_is_the_one_that_is_pinned():
+    lock = Path(__file__).parents[2] / "requirements.lock"
+    assert f"\nxgrammar=={KNOWN_VERSION}" in lock.read_text()
+
+
+def test_a_start_that_fails_is_logged_and_only_guides_fail(tmp_path, caplog):
+    broken = GuideCompiler(tmp_path / "missing.json", cache_bytes=1, threads=1)
+    broken.start()
+    broken.wait_until_started()
+    assert "requests with guides will fail: FileNotFoundError" in caplog.text
+    with pytest.raises(FileNotFoundError):
+        broken.compile(Guide("regex", "a")).result()
+    broken.close()
+
+
+def test_a_token_that_does_not_follow_is_an_error_and_so_is_one_after_the_end(
+    compiler, mask, vocabulary
+):
+    state = GuideState(compiler.compile(Guide("regex", "ab")).result())
+    a, b = vocabulary.table.index(b"a"), vocabulary.table.index(b"b")
+    filled(mask, [state])
+    with pytest.raises(GuideBroken, match=f"token {b} does not follow"):
+        state.take(b)
+    for token in (a, b):
+        filled(mask, [state])
+        state.take(token)
+    assert not state.is_terminated
+    assert allowed_ids(filled(mask, [state])[0]).tolist() == [vocabulary.end_id]
+    state.take(vocabulary.end_id)
+    assert state.is_terminated
+    assert filled(mask, [state]) is None
+    with pytest.raises(GuideBroken):
+        state.take(a)
+
+
+def test_the_name_of_a_special_token_is_text_and_the_token_itself_is_not_allowed(
+    compiler, mask, vocabulary
+):
+    special = [i for i, value in enumerate(vocabulary.table) if not value]
+    assert vocabulary.end_id in special
+    state = GuideState(compiler.compile(Guide("regex", r"<\|im_start\|>")).result())
+    assert not set(special) & set(allowed_ids(filled(mask, [state])[0]).tolist())
+
+
+def test_all_who_ask_for_a_guide_share_one_compile(compiler):
+    guide = Guide("json_schema", '{"type": "object", "title": "shared"}')
+    barrier = threading.Barrier(8)
+    futures = []
+
+    def ask() -> None:
+        barrier.wait()
+        futures.append(compiler.compile(guide))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, futures))) == 1
+
+
+def test_the_least_recently_used_guides_go_when_the_cache_is_full(vocabulary):
+    def of(n: int) -> Guide:
+        return Guide("regex", f"x{{{n}}}")
+
+    probe = GuideCompiler(vocabulary.info_file, cache_bytes=10**9, threads=1)
+    size = probe.compile(of(3)).result().size_bytes
+    small = GuideCompiler(vocabulary.info_file, cache_bytes=int(2.5 * size), threads=1)
+    first, second = (small.compile(of(n)) for n in (3, 4))
+    first.result(), second.result()
+    assert small.compile(of(3)) is first
+    small.compile(of(5)).result()
+    small.compile(of(5)).result()
+    assert small.compile(of(3)) is first
+    assert small.compile(of(4)) is not second
+    probe.close()
+    small.close()
+
+
+@pytest.mark.parametrize(
+    ("guide", "said"),
+    [
+        (Guide("regex", "(a"), "Regex parsing error at position 3: The parenthesis is not closed."),
+        (Guide("json_schema", '{"type": "foo"}'), 'Unsupported type "foo"'),
+        (Guide("ebnf_grammar", "root ::= foo"), 'Rule "foo" is not defined'),
+        (Guide("structural_tag", "{}"), "Structural tag must have a format field"),
+    ],
+)
+def test_a_guide_that_cannot_be_compiled_says_why(guide, said, compiler):
+    with pytest.raises(GuideError) as caught:
+        compiler.compile(guide).result()
+    assert said in str(caught.value)
+    assert ".cc" not in str(caught.value)
+    assert len(str(caught.value)) <= 200
+
+
+def test_the_first_guide_holds_up_no_other_thread(vocabulary):
+    """Import and compile, with a thread beside it that wants to run every millisecond."""
+    code = (
+        "import json, pathlib, threading, time, guide_compiler, port, numpy\n"
+        "gaps, over = [], threading.Event()\n"
+        "def tick():\n"
+        "    last = time.process_time()\n"
+        "    while not over.is_set():\n"
+        "        time.sleep(0.001)\n"
+        "        now = time.process_time()\n"
+        "        gaps.append(now - last)\n"
+        "        last = now\n"
+        "ticking = threading.Thread(target=tick)\n"
+        "ticking.start()\n"
+        f"info = pathlib.Path({str(vocabulary.info_file)!r})\n"
+        "c = guide_compiler.GuideCompiler(info, cache_bytes=1, threads=1)\n"
+        "hard = json.dumps({'enum': [f'value {i}' for i in range(4000)]})\n"
+        "c.compile(port.Guide('json_schema', hard)).result()\n"
+        "over.set(), ticking.join(), c.close()\n"
+        "print(max(gaps))\n"
+    )
+    assert min(float(in_engine_folder(code)) for _ in range(3)) < STALL_AT_MOST_S
+
+
+def in_engine_folder(code: str) -> str:
+    """What a fresh interpreter prints."""
+    folder = Path(__file__).parents[2] / "model_repository" / "engine" / "1"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

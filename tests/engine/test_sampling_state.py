@@ -1,0 +1,130 @@
+"""SamplerState: seeds, what an append changes, what ends a sequence, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from port import BadParameter, SamplingParams
+from sampling.sampler import sample
+from sampling.state import SamplerState
+
+VOCAB = 50
+END = frozenset({2})
+
+
+def state(prompt=(), **params) -> SamplerState:
+    return SamplerState(SamplingParams(**params), prompt, END, VOCAB)
+
+
+def logits_after(tokens: list[int]) -> np.ndarray:
+    """A made-up model: the logits are a function of the sequence."""
+    random = np.random.default_rng(tokens)
+    return random.normal(size=VOCAB).astype(np.float32)
+
+
+def generate(own: SamplerState, tokens: list[int], count: int, others: int = 0) -> list[int]:
+    """Continues `tokens`, in a batch with strangers that come and go."""
+    tokens = list(tokens)
+    for step in range(count):
+        strangers = [state(seed=step, top_p=0.5, top_k=3) for _ in range(others and step % others)]
+        rows = np.stack([logits_after([99, index]) for index in range(len(strangers))] or [[]])
+        batch = np.concatenate([rows.reshape(-1, VOCAB), logits_after(tokens)[None]])
+        token = sample(batch.astype(np.float32), [*strangers, own])[-1].id
+        own.append(token)
+        tokens.append(token)
+    return tokens
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32, 2**63, 2**64 - 1])
+def test_the_same_seed_gives_the_same_tokens_whatever_else_is_in_the_batch(seed):
+    alone = generate(state(seed=seed), [], 150)
+    assert generate(state(seed=seed), [], 150, others=4) == alone
+    assert generate(state(seed=seed ^ 1), [], 150) != alone
+
+
+def test_no_seed_gives_other_tokens_each_time():
+    assert generate(state(), [], 60) != generate(state(), [], 60)
+
+
+def test_the_nth_token_has_the_nth_number_of_the_seed():
+    first, late = state(seed=7), state(seed=7)
+    numbers = []
+    for token in range(200):
+        numbers.append(first.uniform())
+        assert first.uniform() == numbers[-1]
+        first.append(token % VOCAB)
+    for _ in range(150):
+        late.append(0)
+    assert late.uniform() == numbers[150]
+    assert len(set(numbers)) == 200
+    assert 0 <= min(numbers) < 0.1 < 0.9 < max(numbers) < 1
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"repetition_penalty": 1.5}, {"frequency_penalty": 0.5}, {"bad_words": ((3, 4), (5,))}],
+)
+def test_a_preempted_sequence_goes_on_as_if_nothing_had_happened(params):
+    whole = generate(state(seed=3, **params), [], 100)
+    kept = state(seed=3, **params)
+    tokens = generate(kept, [], 70)
+    generate(state(seed=9), [], 5)
+    assert generate(kept, tokens, 30) == whole
+
+
+def test_another_state_fed_the_same_tokens_goes_on_the_same_way():
+    params = {"seed": 3, "repetition_penalty": 1.5, "presence_penalty": 0.5}
+    whole = generate(state(**params), [], 100)
+    rebuilt = state(**params)
+    for token in whole[:70]:
+        rebuilt.append(token)
+    assert rebuilt.generated == 70
+    assert generate(rebuilt, whole[:70], 30) == whole
+
+
+def test_many_tokens_are_counted_right():
+    own = SamplerState(SamplingParams(repetition_penalty=2), [7, 7, 900], END, 1000)
+    for token in range(1000):
+        own.append(token)
+    own.append(5)
+    counts = dict(zip(own.seen.ids.tolist(), own.seen.counts.tolist(), strict=True))
+    assert counts == {token: 2 if token == 5 else 1 for token in range(1000)}
+
+
+@pytest.mark.parametrize(
+    ("params", "ending"),
+    [
+        ({}, {2}),
+        ({"ignore_eos": True}, set()),
+        ({"stop_token_ids": frozenset({7})}, {2, 7}),
+        ({"stop_token_ids": frozenset({7}), "ignore_eos": True}, {7}),
+        ({"min_tokens": 5}, {2}),
+    ],
+)
+def test_what_ends_a_sequence(params, ending):
+    own = state(**params)
+    assert {token for token in range(VOCAB) if own.ends_with(token)} == ending
+
+
+@pytest.mark.parametrize(
+    ("params", "param"),
+    [
+        ({"logit_bias": ((1, 1.0), (VOCAB, 1.0))}, "logit_bias"),
+        ({"allowed_token_ids": (VOCAB - 1, -1)}, "allowed_token_ids"),
+        ({"stop_token_ids": frozenset({7, VOCAB})}, "stop_token_ids"),
+    ],
+)
+def test_a_token_that_does_not_exist_is_refused_by_its_parameter(params, param):
+    with pytest.raises(BadParameter, match=rf"{param} names token .* of {VOCAB} tokens") as refused:
+        state(**params)
+    assert refused.value.param == param
+
+
+def test_what_can_never_be_drawn_needs_no_ban():
+    """The model itself may name an end token that it has no logit for; so may a caller, then."""
+    bad_words, end = ((VOCAB,), (-1,), (1, VOCAB + 3)), frozenset({2, 10**9})
+    params = SamplingParams(bad_words=bad_words, min_tokens=3, stop_token_ids=end)
+    own = SamplerState(params, [1, VOCAB + 5], end, VOCAB)
+    rising = np.arange(VOCAB, dtype=np.float32)[None]
+    assert sample(rising, [own])[0].id in range(VOCAB)

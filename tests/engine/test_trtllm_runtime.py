@@ -1,0 +1,200 @@
+"""The tensorrt_llm runtime through its port, on a stand-in that keeps to upstream's signatures."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from random import Random
+
+import pytest
+
+from port import GenerationInput, Job
+from tests.doubles.sink import KeptTokens
+from tests.fixtures.stack import eventually
+from tests.fixtures.trtllm_runtime import PROMPT, generate, sent
+from trtllm.library import Library, StartFailed
+from trtllm.runtime import STATS_EVERY_S
+
+
+def test_tokens_come_to_the_limit(runtime):
+    sink = generate(runtime())
+    assert (sink.ids, sink.end) == ([5, 6, 7, 5, 6], "length")
+
+
+def test_a_prompt_is_told_again_before_the_answer_or_alone(runtime):
+    running = runtime()
+    sink = generate(running, echoes_prompt=True)
+    assert [token.id for token in sink.echoed] == PROMPT
+    assert (sink.ids, sink.end) == ([5, 6, 7, 5, 6], "length")
+    alone = generate(running, echoes_prompt=True, max_tokens=0)
+    assert ([token.id for token in alone.echoed], alone.ids, alone.end) == (PROMPT, [], "length")
+    assert len(sent(running)) == 1
+
+
+def test_several_tokens_a_response_and_a_last_one_without_any(runtime):
+    sink = generate(runtime({"tokens_a_response": 2, "empty_last": True}))
+    assert (sink.ids, sink.end) == ([5, 6, 7, 5, 6], "length")
+
+
+def test_cached_tokens_are_told_and_counted_and_a_salt_keeps_them_apart(runtime):
+    running = runtime()
+    prompt = list(range(5, 75))
+    assert generate(running, prompt=prompt).cached_tokens == 0
+    assert generate(running, prompt=prompt).cached_tokens == 64
+    assert generate(running, prompt=prompt, cache_salt="other").cached_tokens == 0
+    assert (running.stats.cached_tokens, running.stats.prefix_hits) == (64, 1)
+
+
+def test_a_cancel_ends_the_job_and_tells_tensorrt_llm(runtime):
+    running = runtime({"step_s": 0.01})
+    sink = generate(running, max_tokens=10_000, wait=False)
+    eventually(lambda: sink.ids, 10, "it runs")
+    assert running.cancel("r")
+    assert sink.is_over.wait(10)
+    assert sink.end == "cancelled"
+    eventually(lambda: not running._llm._executor._running, 10, "it is aborted there")
+    eventually(lambda: not running.cancel("r"), 10, "it is forgotten")
+
+
+def test_a_cancel_right_after_the_submit_counts(runtime):
+    running = runtime()
+    sink = generate(running, max_tokens=10_000, wait=False)
+    assert running.cancel("r")
+    assert sink.is_over.wait(10)
+    assert sink.end == "cancelled"
+
+
+def test_a_caller_that_is_gone_ends_it(runtime):
+    running = runtime({"step_s": 10})
+    sink = generate(running, max_tokens=10_000, wait=False)
+    sink.is_gone = True
+    assert sink.is_over.wait(10), "also while it waits for its first token"
+    assert sink.end == "cancelled"
+
+
+def test_a_request_that_fails_leaves_the_others_alone(runtime):
+    running = runtime({"error_at": 3})
+    failed, short = generate(running, max_tokens=5), generate(running, max_tokens=2)
+    assert (failed.end, short.end) == ("failed", "length")
+    assert "CUDA error in one request" in failed.message
+
+
+def test_a_crashed_executor_ends_all_jobs_and_says_so_once(runtime):
+    deaths: list[str] = []
+    died = threading.Event()
+
+    def die(reason: str) -> None:
+        deaths.append(reason)
+        died.set()
+
+    running = runtime({"crash_at": 20, "step_s": 0.005}, died=die)
+    sinks = [generate(running, max_tokens=10_000, wait=False) for _ in range(3)]
+    assert died.wait(5)
+    assert [sink.end for sink in sinks] == ["failed"] * 3, "before anyone is told"
+    assert all("CUDA out of memory" in sink.message for sink in sinks)
+    late = generate(running)
+    assert late.end == "failed"
+    assert "executor has ended" in late.message
+    assert deaths == ["TensorRT-LLM's executor has ended: Error in thread: CUDA out of memory"]
+
+
+def test_an_executor_that_went_while_nobody_asked_is_noticed(runtime):
+    died = threading.Event()
+    running = runtime(died=lambda reason: died.set())
+    running._llm._executor.shutdown()
+    assert died.wait(2)
+
+
+def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wait(runtime):
+    """Upstream raises it with the next request or response, of which there may be none."""
+    deaths: list[str] = []
+    died = threading.Event()
+
+    def die(reason: str) -> None:
+        deaths.append(reason)
+        died.set()
+
+    running = runtime({"step_s": 10}, died=die)
+    sink = generate(running, max_tokens=10, wait=False)
+    eventually(lambda: sent(running), 2, "it runs")
+    running._llm._executor._error_queue.put(RuntimeError("MPI worker of rank 1 was killed"))
+    assert died.wait(2)
+    assert deaths == ["TensorRT-LLM's executor has ended: MPI worker of rank 1 was killed"]
+    assert (sink.end, sink.message) == ("failed", deaths[0])
+
+
+def test_a_close_ends_what_runs(runtime):
+    running = runtime()
+    sink = generate(running, max_tokens=10_000, wait=False)
+    eventually(lambda: sink.ids, 10, "it runs")
+    running.close()
+    assert sink.end == "cancelled"
+    assert running._llm._executor is None
+    running.close = lambda: None
+
+
+def test_many_requests_of_which_half_are_cancelled_leave_nothing_behind(runtime):
+    running, random = runtime(), Random(1)
+    sinks = []
+    for number in range(400):
+        sinks.append(KeptTokens())
+        wanted = GenerationInput(prompt_ids=PROMPT, max_tokens=random.randint(1, 9))
+        running.submit(Job(str(number), wanted, sinks[-1]))
+        if random.random() < 0.5:
+            running.cancel(str(random.randint(0, number)))
+    for sink in sinks:
+        assert sink.is_over.wait(10)
+        assert sink.end in ("length", "cancelled")
+    eventually(lambda: not running._jobs, 10, "all are forgotten")
+    assert not running._tasks
+    assert not running._llm._executor._running
+    assert {sink.end for sink in sinks} == {"length", "cancelled"}
+
+
+def test_its_statistics_become_ours(runtime):
+    running = runtime(llm_args=json.dumps({"enable_iter_perf_stats": True}))
+    generate(running, max_tokens=20)
+    eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
+    assert running.stats.decode_tokens == running.stats.decode_steps
+    assert running.stats.decode_seconds == pytest.approx(running.stats.decode_steps / 1000)
+    eventually(lambda: not running.stats.rows_decoding, 10, "nothing is under way")
+
+
+def test_its_statistics_go_on_in_a_long_answer(runtime):
+    """Upstream's run out at a time-out, until a further request comes."""
+    running = runtime({"step_s": 0.01}, llm_args=json.dumps({"enable_iter_perf_stats": True}))
+    generate(running, max_tokens=10_000, wait=False)
+    eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
+    before = running.stats.decode_steps
+    eventually(lambda: running.stats.decode_steps > before, 5, "and go on being counted")
+
+
+def test_no_statistics_are_asked_for_before_the_first_request(runtime):
+    """Upstream complains of that in the log, each time."""
+    running = runtime(llm_args=json.dumps({"enable_iter_perf_stats": True}))
+    time.sleep(STATS_EVERY_S + 0.1)
+    assert running._llm.complaints == []
+    generate(running)
+    eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
+
+
+@pytest.mark.parametrize(
+    ("script", "parameters", "message"),
+    [
+        ({"start_error": "no CUDA device"}, {}, r"1\.2\.1 cannot start the model in .*no CUDA"),
+        ({"stillborn": True}, {}, "its executor is not running"),
+        ({}, {"llm_args": '{"tp": 2}'}, r"with \{\"tp\": 2\}: LLM got invalid argument: tp"),
+        ({}, {"trtllm_backend": "cuda"}, "trtllm_backend is 'cuda', must be 'pytorch' or"),
+    ],
+)
+def test_a_start_that_fails_says_why(runtime, script, parameters, message):
+    with pytest.raises(StartFailed, match=message):
+        runtime(script, **parameters)
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorrt_llm", None)
+    with pytest.raises(StartFailed, match=r"pytorch backend cannot be imported.*container"):
+        Library.load("pytorch")
