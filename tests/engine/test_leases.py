@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.models.test_outbox import Sender
 
 from leases import Leases
 from response_writer import Outbox
+from tests.engine.test_outbox import Sender
 from tests.fixtures.stack import eventually
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.models.test_outbox import Sender
 
 from leases import Leases
 from port import SamplingParams, Token, TokenLogProbs
 from response_writer import Outbox
+from tests.engine.test_outbox import Sender
 from tests.fixtures.stack import eventually
 from tests.fixtures.stepped_scheduler import CONTEXT, GREEDY, Bench, decoder, prompt
 

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 
 import pytest
-from tests.models.test_outbox import Sender
 
 from leases import Leases
 from port import GenerationInput, Guide, Job, SamplingParams
@@ -15,6 +14,7 @@ from response_writer import Outbox
 from scripted.runtime import ScriptedRuntime
 from scripted.script import Script
 from tests.doubles.sink import KeptTokens
+from tests.engine.test_outbox import Sender
 from tests.fixtures.scripted import WEIGHTS
 from tests.fixtures.stack import eventually
 from triton_openai.build_engines import scripted_build
