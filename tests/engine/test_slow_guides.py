@@ -10,7 +10,7 @@ import pytest
 
 from guides.compiler import GuideCompiler
 from guides.slow_guides import REMEMBER_AT_MOST, REMEMBER_S, SlowGuides
-from onnx_cpu.scheduler import Limits, Scheduler
+from onnx_cpu.scheduler import Scheduler, SchedulerConfig
 from port import GenerationInput, Guide, Job, SamplingParams
 from tests.doubles.decoder import TableDecoder
 from tests.doubles.sink import KeptTokens
@@ -47,9 +47,11 @@ class Batch:
 
     def __post_init__(self) -> None:
         decoder = TableDecoder(VOCAB_SIZE, rows=ROWS + 1, likes=self.likes)
-        limits = Limits(rows=ROWS, step_tokens=64, kv_bytes=10_000 * decoder.kv.shape.token_bytes)
+        config = SchedulerConfig(
+            rows=ROWS, step_tokens=64, kv_bytes=10_000 * decoder.kv.shape.token_bytes
+        )
         self.scheduler = Scheduler(
-            decoder, self.compiler, limits, end_ids=frozenset(), ended=lambda job: None
+            decoder, self.compiler, config, end_ids=frozenset(), ended=lambda job: None
         )
 
     def add(self, guide: Guide | None = None, max_tokens: int = 3000) -> KeptTokens:

@@ -14,8 +14,8 @@ from port import GenerationInput, Job
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.stack import eventually
 from tests.fixtures.trtllm_runtime import PROMPT, generate, sent
+from trtllm.iteration_stats import COLLECT_EVERY_S
 from trtllm.library import Library, StartFailed
-from trtllm.runtime import STATS_EVERY_S
 
 
 def test_tokens_come_to_the_limit(runtime):
@@ -174,7 +174,7 @@ def test_its_statistics_go_on_in_a_long_answer(runtime):
 def test_no_statistics_are_asked_for_before_the_first_request(runtime):
     """Upstream complains of that in the log, each time."""
     running = runtime(llm_args=json.dumps({"enable_iter_perf_stats": True}))
-    time.sleep(STATS_EVERY_S + 0.1)
+    time.sleep(COLLECT_EVERY_S + 0.1)
     assert running._llm.complaints == []
     generate(running)
     eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")

@@ -29,7 +29,9 @@ def test_all_of_several_end_tokens_end_and_are_in_the_output(runtime):
     ignoring = SamplingParams(temperature=0, ignore_eos=True)
     assert generate(running, ignoring).ids == [5, 3, 9, 5, 3]
     held_back = SamplingParams(temperature=0, min_tokens=2)
-    assert "min_tokens: TensorRT-LLM holds back" in generate(running, held_back).message
+    assert (
+        "min_tokens: TensorRT-LLM supports min_tokens only" in generate(running, held_back).message
+    )
 
 
 @pytest.mark.parametrize("log_probs", [None, 0])
@@ -43,7 +45,7 @@ def test_an_end_token_that_is_not_in_the_output_ends_it_too(runtime, log_probs):
 def test_more_of_the_likeliest_tokens_than_its_kernels_take_are_refused(runtime):
     running = runtime(logits_size="5000")
     assert (
-        "top_k is 1025: TensorRT-LLM takes 1024"
+        "top_k is 1025: TensorRT-LLM accepts at most 1024"
         in generate(running, SamplingParams(top_k=1025)).message
     )
     generate(running, SamplingParams(top_k=1024))
@@ -55,7 +57,7 @@ def test_min_tokens_does_not_hold_back_a_stop_token_and_says_so(runtime):
     stop = SamplingParams(
         temperature=0, min_tokens=2, ignore_eos=True, stop_token_ids=frozenset({5})
     )
-    assert "min_tokens: TensorRT-LLM holds back" in generate(runtime(), stop).message
+    assert "min_tokens: TensorRT-LLM supports min_tokens only" in generate(runtime(), stop).message
 
 
 def test_what_is_said_reaches_tensorrt_llm_under_its_names(runtime):
@@ -127,7 +129,7 @@ def test_a_token_that_is_not_among_the_likely_ones_is_told_as_openai_tells_it(ru
     assert sink.tokens[0].log_probs.top == ((6, -1.5),)
     missing = generate(running, SamplingParams(log_probs=2), max_tokens=1)
     assert missing.end == "failed"
-    assert "1 alternatives of 2" in missing.message
+    assert "1 alternatives, not 2" in missing.message
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_a_token_that_is_not_among_the_likely_ones_is_told_as_openai_tells_it(ru
                 "guide": Guide("regex", "a"),
                 "sampling": SamplingParams(temperature=0, allowed_token_ids=(5,)),
             },
-            "cannot be combined",
+            "cannot combine",
         ),
     ],
 )

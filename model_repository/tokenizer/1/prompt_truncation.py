@@ -1,4 +1,4 @@
-"""Prompts that are cut to a number of tokens: `truncate_prompt_tokens`."""
+"""`truncate_prompt_tokens`: cuts prompts to a number of tokens."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tokenizers import Tokenizer
 
 from admission import CUT_MARGIN_TOKENS
 
-START_CHARACTERS_A_TOKEN = 4
+CHARACTERS_A_TOKEN = 4  # a guess of how much text makes so many tokens
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromptCut:
-    """At most `tokens`; what is lost is the beginning, or with `keeps_start` the end."""
+class PromptTruncation:
+    """Keeps at most `tokens`: those at the end, or with `keeps_start` those at the beginning."""
 
     tokens: int
     keeps_start: bool
@@ -22,13 +22,13 @@ class PromptCut:
         return ids[: self.tokens] if self.keeps_start else ids[-self.tokens :]
 
     def of_text(self, tokenizer: Tokenizer, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Special tokens stay. Only as much of a long text is tokenized as it takes.
+        """Tokenizes only as much of a long text as it needs, and keeps the special tokens.
 
-        A cut changes only the few tokens around it, which the margin is for.
+        Cutting a text changes only the few tokens around the cut; the margin is for these.
         """
         special = tokenizer.num_special_tokens_to_add(False) if add_special_tokens else 0
         room = max(self.tokens - special, 0)
-        size = START_CHARACTERS_A_TOKEN * (room + CUT_MARGIN_TOKENS)
+        size = CHARACTERS_A_TOKEN * (room + CUT_MARGIN_TOKENS)
         while True:
             kept = text[:size] if self.keeps_start else text[-size:]
             encoding = tokenizer.encode(kept, add_special_tokens=False)

@@ -1,8 +1,10 @@
-"""The child of sandbox.py: forks a process for each guide, and ends when its parent does.
+"""The child process of sandbox.py: tries each guide in a fork, and ends with its parent.
 
-usage: sandbox_main.py INFO_FILE MEMORY_BYTES TIMEOUT_S    standard input: a socket of JSON lines
-First it sends {"error": null or why it cannot work}; then for each [number, kind, text], in any
-order, {"number": ..., "reason": null or why the guide cannot be used}.
+usage: python -m guide_check.sandbox_child INFO_FILE MEMORY_BYTES TIMEOUT_S
+
+Standard input is a socket of JSON lines. The child first sends {"error": null or why it cannot
+start}. For each [number, kind, text] it then sends {"number": ..., "reason": null or why the guide
+cannot be used}, in any order.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from grammars.xgrammar_loader import load_xgrammar
 from guide_check.trial import try_out
 from guide_check.trial_queue import Trial, TrialQueue
 
-LOOK_S = 0.02  # at trials that may have to give way
+SCHEDULE_EVERY_S = 0.02  # while trials wait for others to give way
 RECEIVED_AT_ONCE = 65_536
 
 
@@ -45,20 +47,20 @@ def main() -> None:
 
 
 def _serve(connection: socket.socket, queue: TrialQueue) -> None:
-    """Until the parent closes the connection, or is gone."""
-    heard = b""
+    """Runs trials until the parent closes the connection, or ends."""
+    received = b""
     while True:
         queue.schedule()
         pipes = queue.pipes
         ready, _, _ = select.select(
-            [connection.fileno(), *pipes], [], [], LOOK_S if queue.is_crowded else None
+            [connection.fileno(), *pipes], [], [], SCHEDULE_EVERY_S if queue.is_crowded else None
         )
         for one in ready:
             if one == connection.fileno():
-                received = connection.recv(RECEIVED_AT_ONCE)
-                if not received:
+                data = connection.recv(RECEIVED_AT_ONCE)
+                if not data:
                     return
-                *lines, heard = (heard + received).split(b"\n")
+                *lines, received = (received + data).split(b"\n")
                 for line in lines:
                     queue.add(Trial(*json.loads(line)))
             elif (ended := queue.end(pipes[one])) is not None:
@@ -66,15 +68,15 @@ def _serve(connection: socket.socket, queue: TrialQueue) -> None:
                 _send(connection, {"number": number, "reason": reason})
 
 
-def _send(connection: socket.socket, answer: dict[str, Any]) -> None:
-    connection.sendall(json.dumps(answer).encode() + b"\n")
+def _send(connection: socket.socket, message: dict[str, Any]) -> None:
+    connection.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _compiler(info_file: Path) -> Any:
     xgrammar = load_xgrammar()
     info = xgrammar.TokenizerInfo.deserialize_json(info_file.read_text(encoding="utf-8"))
     compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
-    try_out(compiler, "json", "")  # so that forks share all that it loads
+    try_out(compiler, "json", "")  # loads everything that the forks then share
     return compiler
 
 

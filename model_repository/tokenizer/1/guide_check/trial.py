@@ -1,4 +1,4 @@
-"""One guide tried out: compiled, and followed for some hundred tokens. In a process of its own."""
+"""Tries one guide: compiles it, and follows it for some hundred tokens. Runs in a fork."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import numpy.typing as npt
 
 from grammars.compilation import compile_guide, reason
 
-WALK_TOKENS = 256
-# The costliest of so many candidates is taken: it keeps the most readings of the text alive.
+RANDOM_TOKENS = 256
+# A costly walk takes the costliest of so many candidates: it keeps the most readings of the text.
 CANDIDATES, COSTLY_TOKENS = 3, 96
-# CPU time of following the guide. Sound guides take a tenth of a millisecond a token, or with a
-# vocabulary of 150,000 tokens one or two, and no more for the last token than for the first.
+# The CPU time that following a guide may take. Sound guides take a tenth of a millisecond a token,
+# or one to two with a vocabulary of 150,000 tokens, and the last token costs as much as the first.
 BURST_S, TOKEN_S = 0.25, 0.005
 GROWN_S, GROWTH, WINDOW = 0.002, 6.0, 16
-ENOUGH_S, ENOUGH_TOKENS = 0.25, 64  # of a walk that shows nothing
-AMBIGUOUS = "it is too ambiguous to be followed token by token: a text can be read in many ways"
+ENOUGH_S, ENOUGH_TOKENS = 0.25, 64  # for a walk without a result
+AMBIGUOUS = "it is too ambiguous to follow token by token: a text matches it in many ways"
 Ids = npt.NDArray[np.int64]
 Choose = Callable[["_Walk", Ids], int]
 
 
 def try_out(compiler: Any, kind: str, text: str) -> str | None:
-    """Why the guide cannot be used; None where it can.
+    """Why the guide cannot be used; None if it can.
 
     Raises:
         MemoryError: it needs too much memory.
     """
     try:
-        return unfit(compile_guide(compiler, kind, text))
+        return walk_error(compile_guide(compiler, kind, text))
     except Exception as error:
         if "std::bad_alloc" in str(error):
             raise MemoryError from error
@@ -40,10 +40,10 @@ def try_out(compiler: Any, kind: str, text: str) -> str | None:
         return reason(error)
 
 
-def unfit(grammar: Any) -> str | None:
-    """Some guides compile quickly, and then take longer for each token than for the one before."""
+def walk_error(grammar: Any) -> str | None:
+    """Finds guides that compile quickly but cost more and more time for each token."""
     random = np.random.default_rng(0)
-    found = _Walk(grammar).walk(WALK_TOKENS, lambda _, ids: int(random.choice(ids)))
+    found = _Walk(grammar).walk(RANDOM_TOKENS, lambda _, ids: int(random.choice(ids)))
     return found or _Walk(grammar).walk(
         COSTLY_TOKENS, lambda walk, ids: walk.costliest(random.choice(ids, CANDIDATES))
     )
@@ -62,7 +62,7 @@ class _Walk:
         self._costs_s: list[float] = []
 
     def walk(self, tokens: int, choose: Choose) -> str | None:
-        """The fault that this trial found in the guide; None if it found none."""
+        """What is wrong with the guide; None if the walk found nothing."""
         began = time.thread_time()
         for step in range(tokens):
             cost_s = self._timed(self._matcher.fill_next_token_bitmask, self._mask)
@@ -82,7 +82,7 @@ class _Walk:
         return None
 
     def costliest(self, ids: Ids) -> int:
-        """The token after which the next mask takes longest."""
+        """The token that makes the next mask take longest."""
         costs: dict[int, float] = {}
         for token in set(ids.tolist()):
             costs[token] = self._timed(self._matcher.accept_token, token)
@@ -99,7 +99,7 @@ class _Walk:
         return len(costs) >= 3 * WINDOW and recent_s > max(GROWN_S, GROWTH * early_s)
 
     def _recent_s(self) -> float:
-        """The median, so that one busy moment of the machine means nothing."""
+        """The median, so that one busy moment of the machine does not matter."""
         return float(np.median(self._costs_s[-WINDOW:]))
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""Guides that are tried out, two at a time, each in a fork that can be killed.
+"""Runs two guide trials at a time, each in a fork that can be killed.
 
-So that a slow guide holds up no quick one: one that has had its share of CPU time gives way to one
-that has had less, and begins anew when it is its turn again. A fork costs milliseconds, where a
-new Python with xgrammar takes seconds.
+A slow guide does not delay quick ones: a trial that has used its share of CPU time gives way to one
+that has used less, and starts again when it is its turn. A fork costs milliseconds; a new Python
+process with xgrammar takes seconds.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-# CPU time that a trial has before it gives way. The first slot takes the guide that has had the
-# least, the newest of several: it does not wait for those before it. The second takes the oldest.
+# The CPU time after which a trial gives way, for each slot. The first slot takes the trial that has
+# used the least CPU time, and of several the newest: it does not wait behind the others. The second
+# slot takes the oldest trial.
 SHARES_S = (0.15, 1.0)
 WALL_S = 600.0  # of a fork: on a machine that is busy with other work its CPU time takes long
-TOTAL = 2  # times the limit of one trial: so much all trials of one guide may take
+TOTAL = 2  # all trials of one guide may take so many times the limit of one trial
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 MB = 1_000_000
-NICE = 10  # a tenth of the weight that the engine has
+NICE = 10  # a tenth of the engine's weight
 Try = Callable[[str, str], str | None]
 
 
 @dataclass
 class Trial:
-    """`used_s`: CPU time of trials that were broken off. `tries`: left after a fork that died.
+    """used_s: CPU time of its interrupted forks. tries: how many of its forks may still crash.
 
-    rounds: how often it had the whole share of the second slot.
+    rounds: how often it has used up the share of the second slot.
     """
 
     number: int
@@ -42,7 +43,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class _Fork:
     trial: Trial
     pid: int
     pipe: int
@@ -60,7 +61,7 @@ class TrialQueue:
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
         self._waiting: list[Trial] = []
-        self._running: dict[int, _Running] = {}  # by slot
+        self._forks: dict[int, _Fork] = {}  # by slot
 
     @property
     def is_crowded(self) -> bool:
@@ -69,39 +70,39 @@ class TrialQueue:
 
     @property
     def pipes(self) -> dict[int, int]:
-        """Slot by the file descriptor that is readable when its trial has ended."""
-        return {one.pipe: slot for slot, one in self._running.items()}
+        """Slots by the file descriptor that becomes readable when the slot's trial ends."""
+        return {fork.pipe: slot for slot, fork in self._forks.items()}
 
     def add(self, trial: Trial) -> None:
         self._waiting.append(trial)
 
     def schedule(self) -> None:
-        """Breaks off trials that have had their share, and starts those whose turn it is."""
+        """Interrupts trials that have used their share, and starts those whose turn it is."""
         for slot, share_s in enumerate(SHARES_S):
             if not self._waiting:
                 return
-            running = self._running.get(slot)
-            if running is not None and not self._gives_way(running, share_s):
+            fork = self._forks.get(slot)
+            if fork is not None and not self._gives_way(fork, share_s):
                 continue
-            if running is not None:
-                self._break_off(slot, running)
+            if fork is not None:
+                self._interrupt(slot, fork)
             trial = min(self._waiting, key=_least_used if slot == 0 else _oldest)
             self._waiting.remove(trial)
-            self._running[slot] = self._fork(trial)
+            self._forks[slot] = self._start(trial)
 
     def end(self, slot: int) -> tuple[int, str | None] | None:
-        """A trial has ended: its number, and what is wrong with the guide; None to try it again."""
-        running = self._running.pop(slot)
-        with os.fdopen(running.pipe, "rb") as pipe:
-            told = pipe.read()
-        _, status = os.waitpid(running.pid, 0)
-        trial = running.trial
-        if told:
-            return trial.number, json.loads(told)
+        """The number and the result of a trial whose fork has ended; None to try it again."""
+        fork = self._forks.pop(slot)
+        with os.fdopen(fork.pipe, "rb") as pipe:
+            result = pipe.read()
+        _, status = os.waitpid(fork.pid, 0)
+        trial = fork.trial
+        if result:
+            return trial.number, json.loads(result)
         limits_s: dict[int, float] = {signal.SIGPROF: self._timeout_s, signal.SIGALRM: WALL_S}
         if os.WIFSIGNALED(status) and (limit_s := limits_s.get(os.WTERMSIG(status))):
             return trial.number, f"it took longer than {limit_s:g} s to compile"
-        if trial.tries:  # one that was killed from outside says nothing about the guide
+        if trial.tries:  # a fork that was killed from outside proves nothing about the guide
             trial.tries -= 1
             self.add(trial)
             return None
@@ -109,38 +110,38 @@ class TrialQueue:
         return trial.number, f"it needs more than {limit} MB to compile, or is nested too deeply"
 
     def close(self) -> None:
-        for running in self._running.values():
-            os.kill(running.pid, signal.SIGKILL)
+        for fork in self._forks.values():
+            os.kill(fork.pid, signal.SIGKILL)
 
-    def _gives_way(self, running: _Running, share_s: float) -> bool:
-        used_s = running.cpu_s()
-        return used_s > share_s and any(one.used_s < used_s for one in self._waiting)
+    def _gives_way(self, fork: _Fork, share_s: float) -> bool:
+        used_s = fork.cpu_s()
+        return used_s > share_s and any(trial.used_s < used_s for trial in self._waiting)
 
-    def _break_off(self, slot: int, running: _Running) -> None:
-        running.trial.used_s += running.cpu_s()
-        del self._running[slot]
-        os.close(running.pipe)
-        os.kill(running.pid, signal.SIGKILL)
-        os.waitpid(running.pid, 0)
-        running.trial.rounds += slot
-        self.add(running.trial)
+    def _interrupt(self, slot: int, fork: _Fork) -> None:
+        fork.trial.used_s += fork.cpu_s()
+        del self._forks[slot]
+        os.close(fork.pipe)
+        os.kill(fork.pid, signal.SIGKILL)
+        os.waitpid(fork.pid, 0)
+        fork.trial.rounds += slot
+        self.add(fork.trial)
 
-    def _fork(self, trial: Trial) -> _Running:
+    def _start(self, trial: Trial) -> _Fork:
         ours, theirs = os.pipe()
         pid = os.fork()
         if pid:
             os.close(theirs)
-            return _Running(trial, pid, ours)
-        os.close(0)  # the connection, whose end says that the parent has ended
+            return _Fork(trial, pid, ours)
+        os.close(0)  # the connection, so that only the child process itself holds it open
         try:
             self._limit(self._timeout_s * TOTAL - trial.used_s)
-            answer = self._answer(trial)
-            os.write(theirs, json.dumps(answer).encode())
+            result = self._result(trial)
+            os.write(theirs, json.dumps(result).encode())
         finally:
             os._exit(0)
 
     def _limit(self, left_s: float) -> None:
-        """CPU time; address space beyond what the process has now; and no core file."""
+        """Limits CPU time, and address space beyond what the process has now; no core files."""
         cpu_s = max(0.1, min(self._timeout_s, left_s))
         signal.setitimer(signal.ITIMER_PROF, cpu_s)  # its signal ends the process
         signal.setitimer(signal.ITIMER_REAL, WALL_S)
@@ -150,7 +151,7 @@ class TrialQueue:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.nice(NICE)
 
-    def _answer(self, trial: Trial) -> str | None:
+    def _result(self, trial: Trial) -> str | None:
         try:
             return self._try_out(trial.kind, trial.text)
         except MemoryError:

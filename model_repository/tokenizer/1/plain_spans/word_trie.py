@@ -1,4 +1,7 @@
-"""Many words as one regular expression whose cost does not grow with their number."""
+"""Many words as one regular expression, whose cost does not grow with their number.
+
+proxy/prompting/word_trie.py makes the same expressions, so that the proxy finds the same tokens.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ END = ""
 
 
 def one_of(words: Iterable[str]) -> str:
-    """Matches the longest of the words that stand at a place; nothing where there are none."""
+    """A pattern for the longest word at a position; without any words it matches nothing."""
     root: Node = {}
     for word in words:
         node = root
@@ -22,7 +25,7 @@ def one_of(words: Iterable[str]) -> str:
 
 
 def _written(node: Node) -> str:
-    """Runs of characters without a fork are one piece, so that groups nest no deeper than forks."""
+    """The pattern of a node. Runs without a fork are one piece, so groups nest only at forks."""
     branches = [_run(character, after) for character, after in node.items() if character != END]
     if not branches:
         return ""

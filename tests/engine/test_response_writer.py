@@ -1,11 +1,10 @@
-"""The sending thread: what leaves at once, what is joined, and what never waits."""
+"""The response writer: what it sends at once, what it joins, and what never waits."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import statistics
-import threading
 import time
 
 import pytest
@@ -13,51 +12,24 @@ from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL as 
 
 from leases import Leases
 from port import Token, TokenLogProbs
-from response_writer import FEW_STREAMS, Outbox
+from response_writer import FEW_STREAMS, ResponseWriter
+from tests.doubles.response_sender import Sender
 from tests.fixtures.stack import eventually
 
 HOLD_S = 0.2
 
 
-class Sender:
-    """Keeps (when, tensors, error, flags) of each response."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[float, dict, object, int]] = []
-        self.is_over = threading.Event()
-        self.is_gone = self.is_broken = False
-
-    def send(self, response=None, flags=0) -> None:
-        if self.is_broken:
-            raise RuntimeError("the pipe is gone")
-        tensors = {t.name: t.array for t in response.output_tensors} if response else {}
-        error = response.error if response else None
-        self.sent.append((time.monotonic(), tensors, error, flags))
-        if flags:
-            self.is_over.set()
-
-    def is_cancelled(self) -> bool:
-        return self.is_gone
-
-    @property
-    def ids(self) -> list[list[int]]:
-        return [
-            tensors["output_ids"].ravel().tolist()
-            for _, tensors, _, _ in self.sent
-            if "output_ids" in tensors
-        ]
-
-
 @pytest.fixture
-def outbox():
-    made = Outbox(Leases(), responses_per_s=50, hold_s=HOLD_S)  # 8 streams: one response in 160 ms
+def writer():
+    # with 8 streams: one response of each in 160 ms
+    made = ResponseWriter(Leases(), responses_per_s=50, hold_s=HOLD_S)
     yield made
     made.close()
 
 
-def test_an_end_without_a_token_still_has_its_reason(outbox):
+def test_an_end_without_a_token_still_has_its_reason(writer):
     sender = Sender()
-    stream = outbox.open(sender, 3)
+    stream = writer.open(sender, 3)
     stream.started(0)
     stream.token(Token(7), None)
     eventually(lambda: sender.sent, 10, "the token is sent")
@@ -68,9 +40,9 @@ def test_an_end_without_a_token_still_has_its_reason(outbox):
     assert (tensors["finish_reason"].item(), error, flags) == (b"stop", None, FINAL)
 
 
-def test_with_few_streams_each_token_leaves_at_once(outbox):
+def test_with_few_streams_each_token_is_sent_at_once(writer):
     sender = Sender()
-    stream = outbox.open(sender, 3)
+    stream = writer.open(sender, 3)
     stream.started(2)
     for token in range(5):
         stream.token(Token(token), None)
@@ -84,28 +56,28 @@ def test_with_few_streams_each_token_leaves_at_once(outbox):
     assert all("num_input_tokens" not in tensors for tensors in rest)
     assert rest[-1]["finish_reason"].item() == b"length"
     assert sender.sent[-1][3] == FINAL
-    assert outbox.totals["finished"] == 1
-    assert outbox.unfinished == 0
+    assert writer.totals["finished"] == 1
+    assert writer.unfinished == 0
 
 
-def test_the_wait_before_the_start_is_reported_unless_the_runtime_learns_of_it_late(outbox):
-    told, late = Sender(), Sender()
-    waiting = [outbox.open(sender, 1) for sender in (told, late)]
+def test_the_wait_before_the_start_is_reported_unless_the_runtime_learns_of_it_late(writer):
+    timely, late = Sender(), Sender()
+    waiting = [writer.open(sender, 1) for sender in (timely, late)]
     began = time.monotonic()
     eventually(lambda: time.monotonic() - began > 0.05, 10, "they have waited")
     least_us = (time.monotonic() - began) * 1_000_000
     for stream, is_late in zip(waiting, (False, True), strict=True):
         stream.started(0, is_late=is_late)
         stream.token(Token(1), "stop")
-    assert told.is_over.wait(10)
+    assert timely.is_over.wait(10)
     assert late.is_over.wait(10)
-    assert told.sent[0][1]["queue_time_us"].item() >= round(least_us)
+    assert timely.sent[0][1]["queue_time_us"].item() >= round(least_us)
     assert "queue_time_us" not in late.sent[0][1]
 
 
-def test_with_many_streams_tokens_are_joined_but_never_the_first_or_last_held(outbox):
+def test_with_many_streams_tokens_are_joined_but_never_the_first_or_last_held(writer):
     senders = [Sender() for _ in range(FEW_STREAMS + 4)]
-    streams = [outbox.open(sender, 1) for sender in senders]
+    streams = [writer.open(sender, 1) for sender in senders]
     began = time.monotonic()
     for token in range(40):
         for stream in streams:
@@ -129,9 +101,9 @@ def test_with_many_streams_tokens_are_joined_but_never_the_first_or_last_held(ou
     assert statistics.median(gap) < HOLD_S + 0.1
 
 
-def test_log_probs_stay_with_their_tokens(outbox):
+def test_log_probs_stay_with_their_tokens(writer):
     sender = Sender()
-    stream = outbox.open(sender, 1)
+    stream = writer.open(sender, 1)
     for token in (4, 5):
         stream.token(Token(token, TokenLogProbs(-0.5, ((token, -0.5), (9, -2.0)))), None)
     stream.token(Token(6, TokenLogProbs(-1.5, ((9, -0.1), (6, -1.5)))), "stop")
@@ -143,11 +115,11 @@ def test_log_probs_stay_with_their_tokens(outbox):
     assert top == [4, 9, 5, 9, 9, 6]
 
 
-def test_a_refusal_a_failure_and_a_cancel_end_a_stream(outbox):
+def test_a_refusal_a_failure_and_a_cancel_end_a_stream(writer):
     refused, failed, cancelled = Sender(), Sender(), Sender()
-    outbox.open(refused, 1).refuse("seed", "it is odd")
-    outbox.open(failed, 1).fail("the model broke")
-    outbox.open(cancelled, 1).cancelled()
+    writer.open(refused, 1).refuse("seed", "it is odd")
+    writer.open(failed, 1).fail("the model broke")
+    writer.open(cancelled, 1).cancelled()
     for sender in (refused, failed, cancelled):
         assert sender.is_over.wait(10)
     error = refused.sent[0][2]
@@ -155,32 +127,32 @@ def test_a_refusal_a_failure_and_a_cancel_end_a_stream(outbox):
     assert error.code == "invalid argument"
     assert failed.sent[0][2].code == "internal"
     assert cancelled.sent[0][1:] == ({}, None, FINAL)
-    eventually(lambda: outbox.unfinished == 0, 10, "all are over")
-    assert [outbox.totals[end] for end in ("refused", "failed", "cancelled")] == [1, 1, 1]
+    eventually(lambda: writer.unfinished == 0, 10, "all are over")
+    assert [writer.totals[end] for end in ("refused", "failed", "cancelled")] == [1, 1, 1]
 
 
-def test_a_caller_that_is_gone_is_noticed(outbox):
+def test_a_client_that_disconnects_is_noticed(writer):
     sender = Sender()
-    stream = outbox.open(sender, 1)
+    stream = writer.open(sender, 1)
     assert not stream.is_abandoned()
     sender.is_gone = True
-    eventually(stream.is_abandoned, 10, "it is gone")
+    eventually(stream.is_abandoned, 10, "it has disconnected")
 
 
-def test_a_sender_that_breaks_takes_no_other_stream_with_it(outbox):
+def test_a_sender_that_breaks_takes_no_other_stream_with_it(writer):
     broken, sound = Sender(), Sender()
     broken.is_broken = True
-    stream = outbox.open(broken, 1)
+    stream = writer.open(broken, 1)
     stream.token(Token(1), None)
-    eventually(stream.is_abandoned, 10, "the runtime is told")
-    outbox.open(sound, 1).token(Token(1), "stop")
+    eventually(stream.is_abandoned, 10, "the runtime sees it")
+    writer.open(sound, 1).token(Token(1), "stop")
     assert sound.is_over.wait(10)
 
 
-def test_a_rejected_request_gets_its_reason_and_is_never_unfinished(outbox):
+def test_a_rejected_request_gets_its_reason_and_is_never_unfinished(writer):
     sender = Sender()
-    outbox.reject(sender, "queue_full", "come back later")
-    assert outbox.unfinished == 0
+    writer.reject(sender, "queue_full", "come back later")
+    assert writer.unfinished == 0
     assert sender.is_over.wait(5)
     (_, tensors, error, flags) = sender.sent[0]
     assert (tensors, flags) == ({}, FINAL)
@@ -189,12 +161,12 @@ def test_a_rejected_request_gets_its_reason_and_is_never_unfinished(outbox):
         "param": None,
         "message": "come back later",
     }
-    assert outbox.totals["refused"] == 1
+    assert writer.totals["refused"] == 1
 
 
-def test_an_echoed_prompt_leaves_in_pieces(outbox):
+def test_an_echoed_prompt_is_sent_in_pieces(writer):
     sender = Sender()
-    stream = outbox.open(sender, 200)
+    stream = writer.open(sender, 200)
     stream.started(0)
     stream.echo([Token(at, TokenLogProbs(-1.0, ())) for at in range(200)], None)
     stream.token(Token(200, TokenLogProbs(-1.0, ())), "stop")

@@ -1,4 +1,4 @@
-"""A cut prompt has the tokens that a cut of all its tokens has."""
+"""A truncated text has the tokens that its tokens have when they are truncated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from prompt_truncation import PromptCut
+from prompt_truncation import PromptTruncation
 
 DEMO = Path(__file__).parents[2] / "build_engines" / "demo" / "model" / "tokenizer.json"
 
@@ -35,8 +35,8 @@ def tokenizer() -> Tokenizer:
 )
 def test_only_the_lost_end_is_missing(tokenizer, words, tokens, keeps_start, special):
     text = "".join(words)
-    cut = PromptCut(tokens=tokens, keeps_start=keeps_start)
-    found = cut.of_text(tokenizer, text, add_special_tokens=special)
+    truncation = PromptTruncation(tokens=tokens, keeps_start=keeps_start)
+    found = truncation.of_text(tokenizer, text, add_special_tokens=special)
     content = tokenizer.encode(text, add_special_tokens=False).ids
     bos = tokenizer.encode("").ids if special else []
     room = tokens - len(bos)
@@ -56,12 +56,12 @@ def test_a_long_text_is_not_tokenized_whole(tokenizer):
             return tokenizer.encode(text, **fields)
 
     text = "word " * 1_000_000
-    cut = PromptCut(tokens=50, keeps_start=False)
-    assert len(cut.of_text(Counting(), text, add_special_tokens=True)) == 50
+    truncation = PromptTruncation(tokens=50, keeps_start=False)
+    assert len(truncation.of_text(Counting(), text, add_special_tokens=True)) == 50
     assert sum(seen) < 10_000
 
 
 @pytest.mark.parametrize(("keeps_start", "kept"), [(False, [3, 4]), (True, [1, 2])])
-def test_ids_are_cut_too(keeps_start, kept):
-    assert PromptCut(tokens=2, keeps_start=keeps_start).of_ids([1, 2, 3, 4]) == kept
-    assert PromptCut(tokens=9, keeps_start=keeps_start).of_ids([1]) == [1]
+def test_ids_are_truncated_too(keeps_start, kept):
+    assert PromptTruncation(tokens=2, keeps_start=keeps_start).of_ids([1, 2, 3, 4]) == kept
+    assert PromptTruncation(tokens=9, keeps_start=keeps_start).of_ids([1]) == [1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-from metric_reporter import Counters
+from metric_reporter import MetricReporter
 
 
 class Metrics:
@@ -36,11 +36,11 @@ class Metrics:
 
 def test_metrics_are_destroyed_at_the_close_before_their_families():
     triton = Metrics()
-    counters = Counters(triton, "demo_engine")
-    counters.add("COUNTER", "a", "", lambda: 1)
-    counters.add("GAUGE", "b", "", lambda: 1)
-    counters.start()
+    reporter = MetricReporter(triton, "demo_engine")
+    reporter.add("COUNTER", "a", "", lambda: 1)
+    reporter.add("GAUGE", "b", "", lambda: 1)
+    reporter.start()
     assert triton.gone == []
-    counters.close()
+    reporter.close()
     assert set(triton.gone[:2]) == {"metric of a", "metric of b"}
     assert set(triton.gone[2:]) == {"a", "b"}

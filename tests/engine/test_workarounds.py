@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from xgrammar import GrammarMatcher
 
-from grammars.workarounds import spelled, spelled_ebnf
+from grammars.workarounds import rewrite_ebnf, rewrite_schema
 from guides.compiler import GuideCompiler
 from guides.mask import GuideMask
 from guides.state import GuideState
@@ -71,9 +71,9 @@ def test_so_it_is_in_a_regular_expression_of_a_lark_grammar(compiled, pattern):
 
 def test_other_texts_of_a_grammar_stay_as_they_are():
     kept = r'root ::= "(a)?" b? | Regex("[)?]\\(a\\)?(b)\\?") | "Regex(\"(a)?" | (b)?'
-    assert spelled_ebnf(kept) == kept
+    assert rewrite_ebnf(kept) == kept
     given, expected = r'a ::= Regex("(\\))?(b)\?")', r'a ::= Regex("(\\)){0,1}(b){0,1}")'
-    assert spelled_ebnf(given) == expected
+    assert rewrite_ebnf(given) == expected
 
 
 def test_names_that_a_pattern_describes_are_held_to_it(compiled):
@@ -121,7 +121,7 @@ def test_a_format_takes_what_is_one(compiled, name, said, is_one):
 
 def test_a_property_may_have_the_name_of_a_keyword():
     schema = {"properties": {name: {"pattern": "^a(b+)?$"} for name in ("default", "enum", "a")}}
-    assert spelled(json.dumps(schema)).count("{0,1}") == 3
+    assert rewrite_schema(json.dumps(schema)).count("{0,1}") == 3
 
 
 def test_values_and_names_of_properties_stay_as_they_are():
@@ -132,5 +132,5 @@ def test_values_and_names_of_properties_stay_as_they_are():
         "maximum": 1.0,
     }
     text = json.dumps(kept)
-    assert spelled(text) is text
-    assert spelled("no JSON") == "no JSON"
+    assert rewrite_schema(text) is text
+    assert rewrite_schema("no JSON") == "no JSON"
