@@ -86,7 +86,7 @@ def test_a_sequence_that_gives_way_is_scored_once(folder):
     bench = Bench(folder, rows=1, step_tokens=32, stall_s=1e-6)
     ids = prompt(150)
     job = bench.add(ids, max_tokens=5, sampling=LOGGED, echoes_prompt=True)
-    bench.steps_until(lambda: next(iter(bench.scheduler._roster)).computed > 0)
+    bench.steps_until(lambda: bench.scheduler.stats.prefill_tokens)
     bench.add(prompt(20, 1), max_tokens=3, priority=1)
     bench.add(ids, max_tokens=3, priority=1)  # its blocks come into the cache meanwhile
     bench.run()

@@ -57,7 +57,7 @@ def test_every_batch_gives_each_request_the_oracles_tokens(artifacts, family, ar
                 if count >= leaves_after:
                     job.is_cancelled = True
 
-            job.sink._after = leave
+            job.sink.after = leave
             job.is_cancelled = leaves_after == 0
     bench.run()
     for job in bench.jobs:

@@ -50,7 +50,7 @@ def test_more_of_the_likeliest_tokens_than_its_kernels_take_are_refused(runtime)
     )
     generate(running, SamplingParams(top_k=1024))
     generate(running, SamplingParams(top_k=5000))  # all of them
-    assert [params.top_k for _, params, _ in sent(running)] == [1024, 0]
+    assert [params.top_k for _, params, _ in sent()] == [1024, 0]
 
 
 def test_min_tokens_does_not_hold_back_a_stop_token_and_says_so(runtime):
@@ -75,7 +75,7 @@ def test_what_is_said_reaches_tensorrt_llm_under_its_names(runtime):
         min_tokens=2,
     )
     generate(running, sampling, cache_salt="tenant")
-    ((prompt, params, salt),) = sent(running)
+    ((prompt, params, salt),) = sent()
     assert (prompt, salt) == (PROMPT, "tenant")
     assert (params.temperature, params.top_k, params.top_p, params.min_p) == (0.7, 4, 0.9, 0.1)
     assert (params.seed, params.min_tokens, params.end_id) == (11, 2, 2)
@@ -90,7 +90,7 @@ def test_where_nothing_is_said_it_samples_and_with_a_seed_of_its_own(runtime):
     running = runtime()
     generate(running, SamplingParams())
     generate(running, SamplingParams())
-    (_, first, _), (_, second, _) = sent(running)
+    (_, first, _), (_, second, _) = sent()
     assert not first.is_greedy()
     assert (first.temperature, first.top_k, first.top_p) == (1.0, 0, 1.0)
     assert first.seed != second.seed
@@ -103,7 +103,7 @@ def test_where_nothing_is_said_it_samples_and_with_a_seed_of_its_own(runtime):
 def test_greedy_is_asked_for_as_top_k_1(runtime, sampling):
     running = runtime()
     generate(running, sampling)
-    assert sent(running)[0][1].is_greedy()
+    assert sent()[0][1].is_greedy()
 
 
 def test_bias_and_allowed_tokens(runtime):
@@ -158,7 +158,7 @@ def test_what_cannot_be_done_is_refused_by_name(runtime, more, message):
     sink = generate(running, **more)
     assert sink.end == "refused"
     assert message in sink.message
-    assert not sent(running)
+    assert not sent()
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_guide_that_would_be_ignored_is_refused(runtime, parameters, guide, me
 def test_each_kind_of_guide_has_its_field(runtime, guide, field, value):
     running = runtime({"ignores_guides": True})
     generate(running, guide=guide)
-    guided = sent(running)[0][1].guided_decoding
+    guided = sent()[0][1].guided_decoding
     assert guided.given() == [field]
     assert getattr(guided, field) == value
 
