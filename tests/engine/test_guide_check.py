@@ -268,14 +268,14 @@ def test_verdicts_are_remembered(guide_check):
 
 def test_the_child_ends_with_its_parent_even_during_a_compile(vocabulary):
     code = (
-        "import pathlib, sys, time\n"
+        "import pathlib\n"
         "from guide_check.sandbox import Sandbox\n"
         f"info = pathlib.Path({str(vocabulary.info_file)!r})\n"
-        "sandbox = Sandbox(info, memory_bytes=64_000_000, timeout_s=60.0)\n"
-        f"sandbox.submit(1, 'json_schema', {SLOW!r})\n"
-        "assert sandbox.receive(1.0) is None\n"
+        "sandbox = Sandbox(info, memory_bytes=64_000_000, timeout_s=3600.0)\n"
+        "sandbox.start()\n"
         "print(sandbox.pid, flush=True)\n"
-        "time.sleep(3600)\n"
+        f"sandbox.submit(1, 'json_schema', {SLOW!r})\n"
+        "sandbox.receive(3600)\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", code],
