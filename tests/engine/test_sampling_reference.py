@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from port import SamplingParams, Token
-from sampler_state import SamplerState
-from sampling import SamplingFailed, sample
-from tests.models.sampling_reference import Case, distribution, drawn, log_softmax
+from sampling.sampler import SamplingFailed, sample
+from sampling.state import SamplerState
+from tests.engine.sampling_reference import Case, distribution, drawn, log_softmax
 
 SLACK = 1e-5
 

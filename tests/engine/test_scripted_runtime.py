@@ -1,4 +1,4 @@
-"""The scripted runtime: what it says, how it ends, at what pace; and how the outbox joins it."""
+"""The scripted runtime: what it says, how it ends, at what pace; and how the writer joins it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from collections import Counter
 
 import pytest
-from leases import Leases
-from outbox import Outbox
-from port import GenerationInput, Guide, Job, SamplingParams
-from script import Script
-from scripted_runtime import ScriptedRuntime
-from tests.models.test_outbox import Sender
 
+from leases import Leases
+from port import GenerationInput, Guide, Job, SamplingParams
+from response_writer import ResponseWriter
+from scripted.runtime import ScriptedRuntime
+from scripted.script import Script
+from tests.doubles.response_sender import Sender
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.scripted import WEIGHTS
 from tests.fixtures.stack import eventually
@@ -132,14 +132,14 @@ class Timed:
 def test_no_token_is_held_for_long_nor_the_first_or_last_at_all(play, streams, hold_s):
     """Paced at 6 ms: all leave at once where they are few, and are joined where they are many."""
     runtime = play(repeats=True, step_ms=6)
-    outbox = Outbox(Leases(), responses_per_s=2000, hold_s=0.025)
+    writer = ResponseWriter(Leases(), responses_per_s=2000, hold_s=0.025)
     senders, sinks = [Sender() for _ in range(streams)], []
     for number, sender in enumerate(senders):
-        sinks.append(Timed(outbox.open(sender, 1)))
+        sinks.append(Timed(writer.open(sender, 1)))
         job = GenerationInput(prompt_ids=[1], max_tokens=100)
         runtime.submit(Job(f"{number}", job, sinks[-1]))
     assert all(sender.is_over.wait(20) for sender in senders)
-    outbox.close()
+    writer.close()
     held, ends = [], []
     for sender, sink in zip(senders, sinks, strict=True):
         counts = [len(ids) for ids in sender.ids]

@@ -6,12 +6,12 @@ import json
 
 import numpy as np
 import pytest
-from guide_compiler import GuideCompiler
-from guide_mask import GuideMask
-from guide_state import GuideState
-from port import Guide
 from xgrammar import GrammarMatcher
 
+from guides.compiler import GuideCompiler
+from guides.mask import GuideMask
+from guides.state import GuideState
+from port import Guide
 from tests.fixtures.guide_info import VOCAB_SIZE, walk
 from tests.fixtures.tool_calls import AUTO, OPTIONAL, REQUIRED, TOOLS, assert_conform, read
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind

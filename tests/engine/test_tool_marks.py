@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from guide_compiler import GuideCompiler
-from guide_mask import GuideMask
-from guide_state import GuideState
-from port import Guide
 
+from guides.compiler import GuideCompiler
+from guides.mask import GuideMask
+from guides.state import GuideState
+from port import Guide
 from tests.fixtures.guide_info import CLOSING, walk
 from tests.fixtures.tool_calls import AUTO, REQUIRED, TOOLS, assert_conform, read
 from triton_openai.build_engines.tokenizer_tables import guide_info
