@@ -32,7 +32,7 @@ def sandbox_limits(settings: Settings) -> SandboxLimits:
         processes=settings.sandbox_processes,
         cpu_s=settings.sandbox_cpu_s,
         memory_bytes=settings.sandbox_memory_mb * MB,
-        imports=("proxy.prompting", "proxy.structured.checks"),
+        imports=("proxy.prompting", "proxy.structured.checks", "proxy.structured.grammar_text"),
     )
 
 

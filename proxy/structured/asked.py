@@ -16,7 +16,7 @@ from typing_extensions import assert_never
 
 from proxy.domain.constraint import Constraint, GuideKind
 from proxy.domain.errors import InvalidRequest
-from proxy.structured import checks, grammar_text, structural_tags
+from proxy.structured import checks, structural_tags
 from proxy.structured.keywords import uncheckable, unenforced
 from proxy.structured.schema import SchemaLimits, checked, parsed
 
@@ -156,6 +156,8 @@ def _literally(text: str) -> str:
 
 
 def _ebnf(text: str, path: str) -> str:
+    from proxy.structured import grammar_text  # imports lark, which only the sandbox needs
+
     try:
         return grammar_text.as_ebnf(text)
     except grammar_text.Untranslatable as error:
