@@ -14,11 +14,11 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import InvalidRequest
-from proxy.structured import checks, structural_tags
-from proxy.structured.keywords import uncheckable, unenforced
-from proxy.structured.schema import SchemaLimits, checked, parsed
+from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.structured import checks, structural_tags
+from triton_openai.proxy.structured.keywords import uncheckable, unenforced
+from triton_openai.proxy.structured.schema import SchemaLimits, checked, parsed
 
 ANY_OBJECT = '{"type": "object"}'
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")
@@ -156,7 +156,9 @@ def _literally(text: str) -> str:
 
 
 def _ebnf(text: str, path: str) -> str:
-    from proxy.structured import grammar_text  # imports lark, which only the sandbox needs
+    from triton_openai.proxy.structured import (
+        grammar_text,  # imports lark, which only the sandbox needs
+    )
 
     try:
         return grammar_text.as_ebnf(text)

@@ -8,7 +8,14 @@ from functools import cache
 
 from lark import Token, Tree
 
-from proxy.structured.lark_syntax import Node, fault, library_text, shown, statements, tokens
+from triton_openai.proxy.structured.lark_syntax import (
+    Node,
+    fault,
+    library_text,
+    shown,
+    statements,
+    tokens,
+)
 
 LIBRARIES = ("common", "unicode")  # that lark ships
 # Lark's own have a look-behind and a lazy repetition; these have the same texts without.
