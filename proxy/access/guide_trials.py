@@ -52,7 +52,7 @@ class GuideTrials:
         async with self._turns.turn(caller):
             if not self._passed.get(key):
                 await self._tokenizer.admit(_trial(request))
-                self._passed.put(key, True)
+                self._passed.keep(key, True)
 
 
 def _trial(request: EngineRequest) -> EngineRequest:

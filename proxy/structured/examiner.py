@@ -32,7 +32,9 @@ class Examiner:
     def __init__(self, sandbox: Sandbox, limits: GuideLimits) -> None:
         self._sandbox = sandbox
         self._limits = limits
-        self._constraints: Recent[bytes, Constraint] = Recent(RECENT_BYTES)
+        self._constraints: Recent[bytes, Constraint] = Recent(
+            RECENT_BYTES, lambda found: getsizeof(found.text)
+        )
         self._unenforced: Recent[bytes, tuple[str, ...]] = Recent(RECENT_BYTES)
 
     async def constraint(self, asked: Asked, caller: str) -> Constraint:
@@ -50,7 +52,7 @@ class Examiner:
                 found = await self._sandbox.run(caller, constraint, asked, self._limits)
             except TooCostly as error:
                 raise too_costly(asked.field, error, is_schema=asked.form is Form.SCHEMA) from error
-            self._constraints.put(key, found, getsizeof(found.text))
+            self._constraints.keep(key, found)
         return found
 
     async def tools(self, tools: Sequence[Tool], caller: str) -> tuple[Tool, ...]:
@@ -66,7 +68,7 @@ class Examiner:
                 raise too_costly(path, error, is_schema=True) from error
             for at, unenforced in zip(new, facts, strict=True):
                 known[at] = unenforced
-                self._unenforced.put(keys[at], unenforced)
+                self._unenforced.keep(keys[at], unenforced)
         return tuple(replace(tool, unenforced=known.get(at) or ()) for at, tool in enumerate(tools))
 
 
