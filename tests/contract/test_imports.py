@@ -45,7 +45,8 @@ ONLY_IN = {
     "grpc": ("proxy.triton",),
     "hpack": ("proxy.triton.http2",),
     "tritonclient": ("proxy.triton", "build_engines.triton_models"),
-    "httpx": ("proxy.server_tools",),
+    "httpx": ("proxy.server_tools", "proxy.launch.triton_server.probe"),
+    "lark": ("proxy.structured",),
     "os": (
         *("build_engines", "proxy.settings", "proxy.processes", "proxy.http_server"),
         *("proxy.launch", "proxy.cli"),
