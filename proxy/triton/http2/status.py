@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from grpc import StatusCode
 
-from triton_openai.proxy.triton.http2.faults import ErrorCode, code_name
+from triton_openai.proxy.triton.http2.faults import ErrorCode, code_name, known_code
 
 _BY_NUMBER: dict[str, StatusCode] = {str(code.value[0]): code for code in StatusCode}
 _BY_HTTP_STATUS = {
@@ -75,7 +75,7 @@ def of_trailers_only(fields: Mapping[str, str]) -> Status:
 
 
 def of_reset(code: int) -> Status:
-    known = ErrorCode(code) if code in ErrorCode._value2member_map_ else None
+    known = known_code(code)
     status = StatusCode.UNKNOWN if known is None else _BY_RESET.get(known, StatusCode.INTERNAL)
     return Status(status, f"the peer reset the stream: {code_name(code)}")
 
