@@ -44,8 +44,8 @@ def private_uses(tree: ast.AST, inherited: set[str]) -> Iterator[str]:
     own = defined(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr):
-            ours = own | inherited if ast.unparse(node.value) in ("self", "super()", "cls") else own
-            if node.attr not in ours and ast.unparse(node) not in DOCUMENTED:
+            is_ours = node.attr in own or (node.attr in inherited and is_self(node.value))
+            if not is_ours and ast.unparse(node) not in DOCUMENTED:
                 yield node.attr
         elif isinstance(node, ast.ImportFrom):
             names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
@@ -63,6 +63,10 @@ def defined(tree: ast.AST) -> set[str]:
             case ast.Name(ctx=ast.Store()):
                 found.add(node.id)
     return found
+
+
+def is_self(node: ast.AST) -> bool:
+    return ast.unparse(node) in ("self", "cls", "super()")
 
 
 def is_private(name: str) -> bool:
