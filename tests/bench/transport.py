@@ -16,8 +16,8 @@ import statistics
 import struct
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from multiprocessing.connection import Connection
 
 import grpc
@@ -94,28 +94,40 @@ async def cost(target: Target, transport: str, streams: int, *, paced: bool) -> 
     return spent / messages * 1e6
 
 
-def main() -> None:
+@contextmanager
+def peer() -> Iterator[Target]:
     ours, theirs = multiprocessing.Pipe()
-    peer = multiprocessing.get_context("spawn").Process(
+    process = multiprocessing.get_context("spawn").Process(
         target=run_peer, args=(theirs,), daemon=True
     )
-    peer.start()
-    target = Target(f"127.0.0.1:{ours.recv()}")
-    for streams, paced in WAYS:
-        found: dict[str, list[float]] = {transport: [] for transport in TRANSPORTS}
-        for _ in range(ROUNDS):
-            for transport, costs in found.items():
-                costs.append(uvloop.run(cost(target, transport, streams, paced=paced)))
-        medians = {transport: statistics.median(costs) for transport, costs in found.items()}
-        others = ", ".join(
-            f"{name} {medians[name]:.1f} ({medians[name] / medians['lean']:.1f} times)"
-            for name in TRANSPORTS[1:]
-        )
-        sys.stdout.write(
-            f"{streams:4} streams, {'paced' if paced else 'flood'}: "
-            f"lean {medians['lean']:.1f} µs a message, {others}\n"
-        )
-    peer.terminate()
+    process.start()
+    try:
+        yield Target(f"127.0.0.1:{ours.recv()}")
+    finally:
+        process.terminate()
+        process.join()
+
+
+def compared(target: Target, streams: int, *, paced: bool) -> str:
+    """One line of the report."""
+    found: dict[str, list[float]] = {transport: [] for transport in TRANSPORTS}
+    for _ in range(ROUNDS):
+        for transport, costs in found.items():
+            costs.append(uvloop.run(cost(target, transport, streams, paced=paced)))
+    medians = {transport: statistics.median(costs) for transport, costs in found.items()}
+    others = ", ".join(
+        f"{name} {medians[name]:.1f} ({medians[name] / medians['lean']:.1f} times)"
+        for name in TRANSPORTS[1:]
+    )
+    way = f"{streams:4} streams, {'paced' if paced else 'flood'}"
+    return f"{way}: lean {medians['lean']:.1f} µs a message, {others}\n"
+
+
+def main() -> None:
+    with peer() as target:
+        for streams, paced in WAYS:
+            sys.stdout.write(compared(target, streams, paced=paced))
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":
