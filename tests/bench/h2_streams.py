@@ -1,7 +1,7 @@
 """Token streams over the h2 library, for `make bench-transport`: what our own framing is worth.
 
 As lean as h2 allows: one connection for all streams, its checks of headers off, our windows, our
-rests between two reads, one write a read. It lacks our limits, deadlines, leases, reconnections.
+pauses between two reads, one write a read. It lacks our limits, deadlines, leases, reconnections.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from h2.settings import SettingCodes
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
-from triton_openai.proxy.triton.http2.calls import Limits
+from triton_openai.proxy.triton.http2.calls import Http2Limits
 from triton_openai.proxy.triton.streams.lean_http2 import HEAD
-from triton_openai.proxy.triton.streams.rests import rest
+from triton_openai.proxy.triton.streams.read_pauses import pause_reading
 from triton_openai.proxy.triton.target import Target
 
 PREFIX = struct.Struct(">BI")
@@ -85,7 +85,7 @@ class H2Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        limits, connection = Limits(), self._connection
+        limits, connection = Http2Limits(), self._connection
         connection.local_settings.update({SettingCodes.ENABLE_PUSH: 0})
         connection.local_settings[SettingCodes.INITIAL_WINDOW_SIZE] = limits.stream_window
         connection.initiate_connection()
@@ -112,7 +112,7 @@ class H2Link(asyncio.Protocol):
             elif isinstance(event, StreamEnded | StreamReset):
                 streams.pop(event.stream_id).end()
         self._write()
-        rest(self._transport, streams=len(streams))
+        pause_reading(self._transport, streams=len(streams))
 
     def close(self) -> None:
         self._transport.close()

@@ -37,7 +37,7 @@ def code_name(code: int) -> str:
 
 
 class Fault(Exception):
-    """`reason` says what was wrong, with which value."""
+    """`reason`: what was wrong, and with which value."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(f"{code.name}: {reason}")
