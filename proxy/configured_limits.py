@@ -35,6 +35,7 @@ def sandbox_limits(settings: Settings) -> SandboxLimits:
         imports=(
             "triton_openai.proxy.prompting.chat_template",
             "triton_openai.proxy.structured.checks",
+            "triton_openai.proxy.structured.grammar_text",
         ),
     )
 

@@ -54,7 +54,7 @@ class GuidePrecheck:
         async with self._lock.hold(caller):
             if not self._passed.get(key):
                 await self._tokenizer.admit(_guide_alone(request))
-                self._passed.put(key, True)
+                self._passed.keep(key, True)
 
 
 def _guide_alone(request: EngineRequest) -> EngineRequest:

@@ -16,7 +16,7 @@ from typing_extensions import assert_never
 
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.errors import InvalidRequest
-from triton_openai.proxy.structured import checks, grammar_text, structural_tags
+from triton_openai.proxy.structured import checks, structural_tags
 from triton_openai.proxy.structured.keywords import uncheckable, unenforced
 from triton_openai.proxy.structured.schema import SchemaLimits, checked, parsed
 from triton_openai.proxy.structured.tag_formats import structural_tag
@@ -159,6 +159,10 @@ def _pattern_of(text: str) -> str:
 
 
 def _ebnf(text: str, path: str) -> str:
+    from triton_openai.proxy.structured import (
+        grammar_text,  # imports lark, which only the sandbox needs
+    )
+
     try:
         return grammar_text.as_ebnf(text)
     except grammar_text.Untranslatable as error:

@@ -37,7 +37,9 @@ class Examiner:
     def __init__(self, sandbox: Sandbox, limits: GuideLimits) -> None:
         self._sandbox = sandbox
         self._limits = limits
-        self._constraints: Recent[bytes, Constraint] = Recent(RECENT_BYTES)
+        self._constraints: Recent[bytes, Constraint] = Recent(
+            RECENT_BYTES, lambda found: getsizeof(found.text)
+        )
         self._unenforced: Recent[bytes, tuple[str, ...]] = Recent(RECENT_BYTES)
 
     async def constraint(self, request: ConstraintRequest, caller: str) -> Constraint:
@@ -55,7 +57,7 @@ class Examiner:
             except TooCostly as error:
                 is_schema = request.form is Form.SCHEMA
                 raise too_costly(request.field, error, is_schema=is_schema) from error
-            self._constraints.put(key, found, getsizeof(found.text))
+            self._constraints.keep(key, found)
         return found
 
     async def tools(self, tools: Sequence[Tool], caller: str) -> tuple[Tool, ...]:
@@ -73,7 +75,7 @@ class Examiner:
                 raise too_costly(path, error, is_schema=True) from error
             for at, unenforced in zip(new, found, strict=True):
                 known[at] = unenforced
-                self._unenforced.put(keys[at], unenforced)
+                self._unenforced.keep(keys[at], unenforced)
         return tuple(replace(tool, unenforced=known.get(at) or ()) for at, tool in enumerate(tools))
 
     def _check_size(self, request: ConstraintRequest) -> None:

@@ -16,7 +16,9 @@ Key = tuple[object, ...]
 class GuideBuilder:
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self._recent: Recent[Key, Guides] = Recent(RECENT_BYTES)
+        self._recent: Recent[Key, Guides] = Recent(
+            RECENT_BYTES, lambda guides: _BYTES_PER_CHARACTER * guides.size
+        )
 
     async def guides(self, order: GuideOrder, caller: str) -> Guides:
         """Like `guides_of`.
@@ -35,7 +37,7 @@ class GuideBuilder:
             except TooCostly as error:
                 field = TOOLS_FIELD if order.constraint is None else order.constraint.field
                 raise too_costly(field, error, is_schema=False) from error
-            self._recent.put(key, found, _BYTES_PER_CHARACTER * found.size)
+            self._recent.keep(key, found)
         return found
 
 

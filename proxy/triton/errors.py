@@ -1,4 +1,4 @@
-"""gRPC and Triton failures -> the proxy's errors, in one place."""
+"""Maps failures of gRPC and Triton to the proxy's errors. Called by `client` and `tokenizer`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 NOT_LOADED = re.compile(
     r"unknown model|is not ready|is not healthy|no available versions|Server is stopping"
 )
-# Triton's queue policy, and TensorRT-LLM's executor, which the C++ backend hands the limit to.
+# from Triton's queue policy, and from TensorRT-LLM's executor behind the C++ backend
 QUEUE_FULL = re.compile(r"maximum queue size", re.IGNORECASE)
 
-
-# What our own tokenizer and engine refuse a request with.
+# The codes of refusals by our own tokenizer and engine.
 REFUSALS = frozenset(
     {
         *("invalid_parameter", "context_length_exceeded", "guide_pending"),
@@ -40,7 +39,7 @@ TOO_LONG = "The request took longer than allowed and was stopped."
 
 
 def error_of_status(code: grpc.StatusCode, details: str) -> ProxyError:
-    """The connection's own end: Triton is away, or the call's time is over."""
+    """For a status of the call itself: Triton is unreachable, or the deadline has passed."""
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded(TOO_LONG)
     detail = f"{code.name}: {details}"
@@ -50,7 +49,7 @@ def error_of_status(code: grpc.StatusCode, details: str) -> ProxyError:
 
 
 def error_of_call(error: grpc.aio.AioRpcError) -> ProxyError:
-    """A unary call's end: the connection's, or what Triton reports about the request."""
+    """For a failed unary call: its own status, or Triton's message about the request."""
     code, details = error.code(), error.details() or ""
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, *UNREACHABLE):
         return error_of_status(code, details)
@@ -58,7 +57,7 @@ def error_of_call(error: grpc.aio.AioRpcError) -> ProxyError:
 
 
 def error_of_message(message: str) -> ProxyError:
-    """What Triton reports inside a stream; a refusal of our tokenizer is JSON behind a prefix."""
+    """For an error message in a stream; a refusal by our tokenizer is JSON behind a prefix."""
     if refusal := _refusal(message):
         return refusal
     if QUEUE_FULL.search(message):
@@ -71,8 +70,8 @@ def error_of_message(message: str) -> ProxyError:
 
 
 def malformed(reason: str) -> EngineFailed:
-    """Triton's answer breaks the tensor contract."""
-    return EngineFailed(FAILED, detail=f"answer outside the contract: {reason}")
+    """For a response that violates the tensor contract."""
+    return EngineFailed(FAILED, detail=f"the response violates the tensor contract: {reason}")
 
 
 def _refusal(message: str) -> ProxyError | None:

@@ -1,4 +1,4 @@
-"""The proxy's half of the tensor contract, as rows.
+"""The proxy's half of the tensor contract, as rows. Read by `codec` and `contract`.
 
 The other half is model_repository/ensemble/config.pbtxt; tests/contract and the catalog compare
 them. A new parameter is one row here and one entry there.
@@ -18,15 +18,15 @@ CONTRACT_VERSION = "2"
 CPP_RUNTIME = "tensorrtllm"  # as Triton calls the backend
 
 Datatype = Literal["BYTES", "INT32", "UINT64", "FP32", "BOOL"]
-# bytes: elements that are packed already.
+# bytes: elements that are already packed
 Value = str | bytes | float | Sequence[int] | Sequence[float] | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class InputTensor:
-    """An input and where its value comes from; None leaves it out. Shape [1, elements].
+    """An input of shape [1, elements]. value: None leaves it out.
 
-    `capability`: what a model that declares it can do (domain.model); None where it must.
+    capability: what a model that declares it can do (domain.model); None if it is required.
     """
 
     name: str
@@ -37,7 +37,7 @@ class InputTensor:
 
 @dataclass(frozen=True, slots=True)
 class OutputTensor:
-    """An output, which is read where `is_wanted`."""
+    """An output, which is requested if `is_wanted`."""
 
     name: str
     datatype: Datatype
@@ -46,7 +46,7 @@ class OutputTensor:
 
 
 def _sampling(name: str, datatype: Datatype) -> InputTensor:
-    """A field of Sampling under its own name; an empty list says nothing."""
+    """The field of Sampling with this name; an empty list is left out."""
 
     def value(request: EngineRequest) -> Any:
         given = getattr(request.sampling, name)
@@ -79,19 +79,19 @@ def _adapter(model: ModelCard) -> str | None:
 
 
 def _timeout_ms(request: EngineRequest) -> int | None:
-    """A backstop: the proxy's own deadline began earlier, and comes first."""
+    """A second line of defence: the proxy's own deadline starts earlier and passes first."""
     if "deadline" not in request.model.capabilities:
         return None
     return max(1, math.ceil(request.timeout_s * 1000))
 
 
 def is_cpp(facts: ModelFacts) -> bool:
-    """Whether it runs on NVIDIA's C++ backend, which has ways of its own."""
+    """Whether it runs on NVIDIA's C++ backend, which differs in some tensors."""
     return facts.runtime == CPP_RUNTIME
 
 
 def _wants_ids(request: EngineRequest) -> bool:
-    """Also to learn from the last one why an answer ended."""
+    """Also where the last id tells the finish reason, see finish_reason."""
     return request.wants_token_ids or is_cpp(request.model.facts)
 
 
@@ -173,10 +173,10 @@ OUTPUTS = (
     TOP_TEXT,
 )
 
-# What the C++ backend does not tell.
-_UNTOLD = (NUM_CACHED_TOKENS, QUEUE_TIME, FINISH_REASON)
+# Outputs that the C++ backend lacks.
+_NOT_IN_CPP = (NUM_CACHED_TOKENS, QUEUE_TIME, FINISH_REASON)
 
-# What of it the tokenizer model takes, which is asked alone when nothing is to be generated.
+# The inputs of the tokenizer model, which is called directly when nothing is generated.
 _TEXT = ("text_input", "plain_spans", "add_special_tokens")
 _PROMPT = (*_TEXT, "input_ids", "max_tokens", "bad_words")
 _LIMIT = (
@@ -190,24 +190,23 @@ TOKENIZER_OUTPUTS = (
     OutputTensor("request_output_len", "INT32"),
 )
 
-# What ends a running request, sent to the engine model itself under the same request id.
-# All but `stop` are dummies.
+# A stop goes directly to the engine model, under the request's id. All but `stop` are dummies.
 STOP_INPUTS = (
     InputTensor("input_ids", "INT32", lambda _: (0,)),
     InputTensor("request_output_len", "INT32", lambda _: 0),
     InputTensor("stop", "BOOL", lambda _: True),
 )
-# A call to the engine model that is held open, see streams.leases; our Python engines take it.
+# A call to the engine model that stays open, see streams.leases; only our engines take it.
 LEASE_INPUTS = (*STOP_INPUTS[:2], InputTensor("lease", "BOOL", lambda _: True))
-# The C++ backend requires one more.
+# The C++ backend requires one more input.
 _CPP_STOP_INPUTS = (*STOP_INPUTS, InputTensor("input_lengths", "INT32", lambda _: 0))
 
 
 def outputs_of(facts: ModelFacts) -> tuple[OutputTensor, ...]:
-    """What the model's ensemble gives."""
-    return tuple(row for row in OUTPUTS if row not in _UNTOLD) if is_cpp(facts) else OUTPUTS
+    """The outputs of the model's ensemble."""
+    return tuple(row for row in OUTPUTS if row not in _NOT_IN_CPP) if is_cpp(facts) else OUTPUTS
 
 
 def stop_inputs_of(facts: ModelFacts) -> tuple[InputTensor, ...]:
-    """What its engine takes for a stop."""
+    """The inputs of a stop for its engine."""
     return _CPP_STOP_INPUTS if is_cpp(facts) else STOP_INPUTS

@@ -45,7 +45,11 @@ ONLY_IN = {
     "grpc": ("proxy.triton",),
     "hpack": ("proxy.triton.http2",),
     "tritonclient": ("proxy.triton", "build_engines.triton_models"),
-    "httpx": ("proxy.server_tools",),
+    "httpx": ("proxy.server_tools", "proxy.launch.triton_server.probe"),
+    "lark": ("proxy.structured",),
+    "uvicorn": ("proxy.http_server",),
+    "websockets": ("proxy.http_server",),
+    "httptools": ("proxy.http_server",),
     "os": (
         *("build_engines", "proxy.settings", "proxy.processes", "proxy.http_server"),
         *("proxy.launch", "proxy.cli"),

@@ -1,4 +1,4 @@
-"""What is to be written: control frames at once, DATA as the peer's windows allow, in turns."""
+"""Bytes to write: control frames at once, DATA as the peer's windows allow, calls in turns."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from triton_openai.proxy.triton.http2.faults import ConnectionFault, ErrorCode
 from triton_openai.proxy.triton.http2.frames import END_STREAM, Kind, frame
 from triton_openai.proxy.triton.http2.peer_settings import DEFAULT_WINDOW, MAX_WINDOW, PeerSettings
 
-MAX_ANSWERS = 64 * 1024  # bytes that wait for a peer which asks but does not read
+MAX_ANSWERS = 64 * 1024  # bytes of answers that a peer leaves unread
 
 
-class Outbox:
-    """Bytes for the socket. `is_empty` where there are none that may be sent now."""
+class SendQueue:
+    """`is_empty`: there are no bytes that may be sent now."""
 
     def __init__(self, peer: PeerSettings) -> None:
         self._peer = peer
         self._control: list[bytes] = []
-        self._answers = 0  # bytes of `_control` that the peer caused
-        self._sending: deque[Call] = deque()
+        self._answers = 0  # bytes of `_control` that answer the peer's frames
+        self._calls: deque[Call] = deque()
         self._window = DEFAULT_WINDOW  # of the connection
 
     @property
     def is_empty(self) -> bool:
-        return not self._control and (self._window <= 0 or not self._sending)
+        return not self._control and (self._window <= 0 or not self._calls)
 
     def put(self, frames: bytes) -> None:
         self._control.append(frames)
 
     def answer(self, frames: bytes) -> None:
-        """A frame that the peer caused. Raises ConnectionFault where it caused too many."""
+        """A frame that answers one of the peer's. Raises ConnectionFault if too many are unread."""
         self._answers += len(frames)
         if self._answers > MAX_ANSWERS:
             raise ConnectionFault(
@@ -39,16 +39,16 @@ class Outbox:
         self._control.append(frames)
 
     def queue(self, call: Call) -> None:
-        """When its body or its window has grown."""
+        """Called when its body or its window has grown."""
         if call.is_sending and call.send_window > 0 and not call.is_queued:
             call.is_queued = True
-            self._sending.append(call)
+            self._calls.append(call)
 
     def drop(self, call: Call) -> None:
-        """Nothing more of it is sent."""
+        """Discards the rest of its body."""
         call.body = memoryview(b"")
         if call.is_queued:
-            self._sending.remove(call)
+            self._calls.remove(call)
             call.is_queued = False
 
     def widen(self, increment: int) -> None:
@@ -59,14 +59,14 @@ class Outbox:
             )
 
     def take(self, at_most: int) -> bytes:
-        """All control frames, and DATA of about `at_most` bytes."""
+        """All control frames, and about `at_most` bytes of DATA."""
         parts, self._control, self._answers = self._control, [], 0
         size = 0
-        while size < at_most and self._window > 0 and self._sending:
-            call = self._sending.popleft()
+        while size < at_most and self._window > 0 and self._calls:
+            call = self._calls.popleft()
             call.is_queued = False
             chunk = call.sendable(min(self._window, self._peer.max_frame_size))
-            if not chunk:  # its window has become smaller
+            if not chunk:  # its window has shrunk since
                 continue
             size += len(chunk)
             self._window -= len(chunk)

@@ -9,21 +9,21 @@ from grpc import StatusCode
 
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response
 from tests.transport.calling import open_call, outcome, read_out
-from triton_openai.proxy.triton.streams import rests
-from triton_openai.proxy.triton.streams.rests import FEW_STREAMS, LONGEST_REST_S
+from triton_openai.proxy.triton.streams import read_pauses
+from triton_openai.proxy.triton.streams.read_pauses import FEW_STREAMS, LONGEST_PAUSE_S
 
 pytestmark = pytest.mark.anyio
 
-REST_S = 0.1  # so long that a busy machine does not miss it
+PAUSE_S = 0.1  # so long that a busy machine does not miss it
 
 
 @pytest.mark.parametrize("count", [FEW_STREAMS, FEW_STREAMS + 2])
-async def test_what_comes_in_a_rest_is_read_after_it_and_so_is_the_end(
+async def test_what_comes_in_a_pause_is_read_after_it_and_so_is_the_end(
     connect, is_lean, count, monkeypatch
 ):
     """Of what came just before the end, grpc.aio may lose the last."""
-    monkeypatch.setattr(rests, "LONGEST_REST_S", REST_S)
-    monkeypatch.setattr(rests, "STREAMS_A_SECOND", count / REST_S)
+    monkeypatch.setattr(read_pauses, "LONGEST_PAUSE_S", PAUSE_S)
+    monkeypatch.setattr(read_pauses, "STREAMS_PER_SECOND", count / PAUSE_S)
 
     async def script(peer: PeerConnection) -> None:
         await peer.shake_hands()
@@ -31,7 +31,7 @@ async def test_what_comes_in_a_rest_is_read_after_it_and_so_is_the_end(
         peer.send(*map(peer.head, streams))
         for name in "abc":
             peer.send(*(data(stream, response(name)) for stream in streams))
-            await asyncio.sleep(REST_S / 16)
+            await asyncio.sleep(PAUSE_S / 16)
         peer.end()
 
     async with Peer(script) as peer, connect(peer.port) as streams:
@@ -48,8 +48,8 @@ async def test_what_comes_in_a_rest_is_read_after_it_and_so_is_the_end(
     assert got == {("a", "b", "c")} if is_lean else got <= {("a",), ("a", "b"), ("a", "b", "c")}
 
 
-async def test_a_connection_closed_in_a_rest_is_left_alone(connect):
-    """By us: the rest ends later than the connection."""
+async def test_a_connection_closed_in_a_pause_is_left_alone(connect):
+    """By us: the pause ends later than the connection."""
 
     async def script(peer: PeerConnection) -> None:
         await peer.shake_hands()
@@ -66,4 +66,4 @@ async def test_a_connection_closed_in_a_rest_is_left_alone(connect):
             for call in calls:
                 call.cancel()
             await asyncio.wait(calls)
-        await asyncio.sleep(2 * LONGEST_REST_S)
+        await asyncio.sleep(2 * LONGEST_PAUSE_S)

@@ -1,7 +1,7 @@
-"""Why an answer ended, where the engine does not say: NVIDIA's C++ backend has no such output.
+"""Infers the finish reason for NVIDIA's C++ backend, which has no such output. Used by `client`.
 
-It ends a stream of its own accord for two reasons only; an answer shorter than it may be, or one
-that ends with an end token, was ended by that token.
+That backend ends a stream for two reasons only. An answer that is shorter than it may be, or that
+ends with an end token, was ended by that token; any other was cut off by its length.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from triton_openai.proxy.triton.codec import StreamMessage
 NOTHING = TokenDelta(())
 
 
-class Ending:
-    """One stream's. `push` gives its last message the finish reason that is missing."""
+class MissingFinishReason:
+    """Of one stream. `push` adds the finish reason to the last message."""
 
     def __init__(self, request: EngineRequest) -> None:
         facts, sampling = request.model.facts, request.sampling

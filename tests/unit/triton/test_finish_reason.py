@@ -1,4 +1,4 @@
-"""Ending: the finish reason that NVIDIA's C++ backend leaves out, in each way a stream may end."""
+"""the finish reason that NVIDIA's C++ backend leaves out, in each way a stream may end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.triton.codec import StreamMessage
-from triton_openai.proxy.triton.endings import Ending
+from triton_openai.proxy.triton.finish_reason import MissingFinishReason
 
 END, OTHER_END = 2, 3
 STOP, LENGTH = FinishReason.STOP, FinishReason.LENGTH
@@ -24,7 +24,7 @@ def reasons(chunks, *, separate_end=False, default=None, **fields) -> list[Finis
     request = EngineRequest(
         id="r", model=replace(CARD, facts=facts), timeout_s=1, sampling=sampling, **fields
     )
-    ending, found = Ending(request), []
+    missing, found = MissingFinishReason(request), []
     messages = [
         StreamMessage(TokenDelta((b"x",) * len(ids), prompt_tokens=100, token_ids=ids), False)
         for ids in chunks
@@ -34,7 +34,7 @@ def reasons(chunks, *, separate_end=False, default=None, **fields) -> list[Finis
     else:
         messages[-1] = replace(messages[-1], is_final=True)
     for message in messages:
-        pushed = ending.push(message)
+        pushed = missing.push(message)
         found.append(pushed.delta and pushed.delta.finish)
     return found
 

@@ -1,4 +1,4 @@
-"""turns: how long a request waits until its guide is compiled."""
+"""guide_retries: how long a request waits until its guide is compiled."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from triton_openai.proxy.domain.errors import DeadlineExceeded, GuidePending
-from triton_openai.proxy.triton import turns
-from triton_openai.proxy.triton.turns import Turns
+from triton_openai.proxy.triton import guide_retries
+from triton_openai.proxy.triton.guide_retries import GuideRetries
 
 PENDING = GuidePending("not yet")
 
 
-async def waited(timeout_s: float, times: int) -> Turns:
-    made = Turns(timeout_s)
+async def waited(timeout_s: float, times: int) -> GuideRetries:
+    made = GuideRetries(timeout_s)
     for _ in range(times):
         await made.wait(PENDING)
     return made
@@ -22,7 +22,7 @@ async def waited(timeout_s: float, times: int) -> Turns:
 
 def test_each_attempt_has_what_is_left_of_the_requests_time():
     left_s = asyncio.run(waited(10, times=3)).left_s
-    assert 0 < left_s <= 10 - 7 * turns.FIRST_PAUSE_S
+    assert 0 < left_s <= 10 - 7 * guide_retries.FIRST_PAUSE_S
 
 
 def test_a_requests_time_ends_its_waiting():
@@ -31,6 +31,6 @@ def test_a_requests_time_ends_its_waiting():
 
 
 def test_patience_ends_too_and_says_what_was_waited_for(monkeypatch):
-    monkeypatch.setattr(turns, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(guide_retries, "MAX_WAIT_S", 0.1)
     with pytest.raises(GuidePending, match="not yet"):
         asyncio.run(waited(10, times=100))
