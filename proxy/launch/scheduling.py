@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 
 from proxy.launch.errors import LaunchError
-from proxy.settings import CpuScheduling
+from proxy.setting_groups import CpuScheduling
 
 FEW_CORES = 4
 

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.launch import scheduling
 from proxy.launch.errors import LaunchError
-from proxy.settings import CpuScheduling
+from proxy.setting_groups import CpuScheduling
 
 NORMAL, BATCH = os.SCHED_OTHER, os.SCHED_BATCH
 
