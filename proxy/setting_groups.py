@@ -61,18 +61,19 @@ class TritonServer(Group):
 
     triton_url: str | None = None
     """Address of a remote Triton for `triton-openai proxy`: `grpc://host:port`, or `grpcs://` for
-    TLS. Default: `TRITON_GRPC_PORT` of this machine."""
+    TLS. Without it: `TRITON_GRPC_PORT` of this machine."""
     triton_ca_file: FilePath | None = None
-    """PEM file with the certificate authorities to trust for `grpcs://`. Default: the system's."""
+    """PEM file with the certificate authorities to trust for `grpcs://`. Without it: the
+    system's."""
     triton_secret: SecretStr | None = None
     """Value that opens Triton's administrative calls: 16 to 256 letters, digits, `-` and `_`. A
-    proxy in another process needs the same value. Default: a new one for each start."""
+    proxy in another process needs the same value. Without it: a new one for each start."""
     triton_transport: Literal["lean", "grpc"] = "lean"
     """What reads token streams: `lean` is our own HTTP/2 reader, `grpc` is grpc.aio. All other
     calls use grpc.aio."""
     triton_connection_age_s: Seconds | None = None
     """After this time a new connection to Triton takes over, so that servers which were added
-    behind one address get work. The old one ends with its last stream. Default: never. Needs
+    behind one address get work. The old one ends with its last stream. Without it: never. Needs
     `TRITON_TRANSPORT=lean`."""
     triton_host: Literal["127.0.0.1", "0.0.0.0"] = "127.0.0.1"
     """Address on which the tritonserver that is started here listens. Triton has no access control:
@@ -80,8 +81,8 @@ class TritonServer(Group):
     triton_grpc_port: Port = 8001
     """gRPC port of the tritonserver that is started here."""
     triton_http_port: Port | None = None
-    """HTTP port of that tritonserver, on loopback only and behind `TRITON_SECRET`. Default: HTTP
-    is off."""
+    """HTTP port of that tritonserver, on loopback only and behind `TRITON_SECRET`. Without it
+    HTTP is off."""
     triton_metrics_port: Port = 8002
     """Port of that tritonserver's Prometheus metrics."""
     triton_start_timeout_s: Seconds = 120.0
@@ -94,13 +95,13 @@ class ModelSource(Group):
     models_file: Path = Path("models.yaml")
     """The file that names the models."""
     model_path: Path | None = None
-    """One model folder to serve instead of a models file."""
+    """One model folder to serve instead of a models file; `MODELS_FILE` may not be set with it."""
     model_id: ModelName | None = None
-    """Public name of the model of `MODEL_PATH`. Default: architecture and size, as the path, the
-    graph's file name or the config have them."""
+    """Public name of the model of `MODEL_PATH`. Without it: architecture and size, as the path, the
+    graph's file name or the config have them, such as `phi-3.5-mini`."""
     artifacts_dir: Path = Path("artifacts")
-    """Where `build` writes. If an existing build there belongs to another user, what you may not
-    write goes to `~/.local/share/triton-openai`."""
+    """Where `build` writes. If the default folder belongs to another user, what you may not write
+    goes to `~/.local/share/triton-openai` (`XDG_DATA_HOME`)."""
 
 
 class Answers(Group):
@@ -108,11 +109,11 @@ class Answers(Group):
 
     default_max_tokens: Tokens | None = None
     """`max_tokens` of a request that gives none and whose model has no default in models.yaml.
-    `build` writes it into the tokenizer model, so set it where Triton's models are built. Default:
-    what the context leaves for chats, 16 for completions."""
+    `build` writes it into the tokenizer model, so set it where Triton's models are built.
+    Without it: what the context leaves for chats, 16 for completions."""
     default_temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """Temperature of a request that gives none and whose model has no default in models.yaml.
-    Default: the engine's own, 1."""
+    Without it: the engine's own, 1."""
     reasoning_fields: Annotated[tuple[ReasoningField, ...], NoDecode] = REASONING_FIELDS
     """Names under which a chat answer's reasoning is sent, separated by commas."""
     callers_control_tokens: ControlTokens = "plain"
@@ -129,7 +130,7 @@ class Concurrency(Group):
 
     max_concurrent_requests: Annotated[int, Field(ge=1)] | None = None
     """Generations at once, over all models; each choice of each prompt is one. One more gets 429 at
-    once. Default: no limit; 10 with `MODEL_PATH`."""
+    once. Without it: no limit, but 10 with `MODEL_PATH`."""
     generations_per_row: AtMost = 16
     """Generations at once of one model, for each row that its engine decodes at a time. A choice
     with `top_logprobs` counts for up to six."""
@@ -187,13 +188,13 @@ class RequestSize(Group):
     max_json_depth: Annotated[int, Field(ge=4, le=150)] = 100
     """How deep arrays and objects of a body may be nested."""
     max_output_tokens: Tokens | None = None
-    """`max_tokens` of one choice; the default is cut to it. Default: no limit."""
+    """`max_tokens` of one choice; the default is cut to it."""
     max_prompt_tokens: Tokens | None = None
-    """Tokens of each prompt, as the tokenizer counts them. Default: no limit."""
+    """Tokens of each prompt, as the tokenizer counts them."""
     max_n: AtMost | None = None
-    """`n`. Default: no limit of its own."""
+    """`n` of one request. `MAX_CHOICES` holds as well."""
     max_best_of: AtMost | None = None
-    """`best_of`. Default: no limit of its own."""
+    """`best_of` of one request. `MAX_CHOICES` holds as well."""
     max_choices: AtMost = 128
     """Prompts times candidates of one request."""
     max_messages: AtMost = 2048
