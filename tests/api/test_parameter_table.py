@@ -1,4 +1,4 @@
-"""The table of parameters in docs/api.md is that of the code: each field, and what happens to it."""
+"""The table of parameters in docs/api.md is the code's: each field, and what happens to it."""
 
 from __future__ import annotations
 
