@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, FilePath, SecretStr
 from pydantic_settings import NoDecode
 
-from build_engines.section import ModelName
+from triton_openai.build_engines.section import ModelName
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 AtMost = Annotated[int, Field(ge=1, le=1_000_000)]

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import SecretStr, field_serializer, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from proxy.setting_groups import (
+from triton_openai.proxy.setting_groups import (
     Answers,
     Concurrency,
     Listening,
