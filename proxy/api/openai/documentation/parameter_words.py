@@ -1,6 +1,6 @@
 """The words of the parameter tables, for the OpenAPI document.
 
-`parameters.md` has the rows of README's table and of `docs/nvext.md`; a test compares them.
+`parameters.md` has the rows of the tables in docs/api.md and docs/nvext.md; a test compares them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def describe(schemas: dict[str, Any]) -> None:
 @cache
 def _rows() -> Mapping[str, Mapping[str, str]]:
     """Kind of body -> name of the field -> words. Without links, which lead nowhere here."""
-    table = (resources.files("triton_openai.proxy.api.openai.documentation") / "parameters.md").read_text()
+    table = resources.files(__package__).joinpath("parameters.md").read_text()
     found: dict[str, dict[str, str]] = {}
     for row in ROW.finditer(table):
         words = LINK.sub(r"\1", row["words"]).replace("\\|", "|")
