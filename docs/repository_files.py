@@ -1,8 +1,8 @@
 """A hook of MkDocs: files outside of docs/ that the pages link to become part of the site.
 
 README.md becomes index.md, other Markdown files become pages under their own names, and all else is
-copied. Links are rewritten to match, so the pages work both on the site and in the repository. A link
-to something that does not exist stays as it is, and the strict build reports it.
+copied. Links are rewritten to match, so pages work on the site and in the repository. A link to
+something that does not exist stays as it is, and the strict build reports it.
 """
 
 from __future__ import annotations
