@@ -15,7 +15,7 @@ PYTEST ?=
 VENV := .venv
 RUN := "$(VENV)/bin/python" -m
 
-.PHONY: serve build doctor check test fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom clean
+.PHONY: serve build doctor check test fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom docs doc-tables clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -96,8 +96,29 @@ SBOM ?= artifacts/sbom.cdx.json
 sbom: $(VENV)/.installed
 	@$(RUN) supply_chain.sbom "$(SBOM)"
 
+# The site of README and docs/, in artifacts/site; a broken link ends it with an error. Its tools have
+# an environment of their own, which needs only Python 3.10 or later.
+DOCS_VENV := .venv-docs
+
+docs: $(DOCS_VENV)/.installed
+	@NO_MKDOCS_2_WARNING=1 "$(DOCS_VENV)/bin/mkdocs" build --strict
+	@echo "[docs] artifacts/site/index.html"
+
+$(DOCS_VENV)/.installed: requirements-docs.lock
+	@rm -rf "$(DOCS_VENV)"
+	@echo "[docs] making $(DOCS_VENV) (30 packages, 27 MB to download, 160 MB on disk)"
+	@"$(or $(PYTHON),python3)" -m venv "$(DOCS_VENV)"
+	@"$(DOCS_VENV)/bin/python" -m $(PIP) --quiet --require-hashes --no-deps -r requirements-docs.lock
+	@touch $@
+
+# What is generated for the docs: the tables of settings in docs/configuration.md, and, from the tables
+# of parameters in docs/api.md and docs/nvext.md, what the OpenAPI document says about each field.
+doc-tables: $(VENV)/.installed
+	@$(RUN) tests.fixtures.settings_tables
+	@$(RUN) tests.fixtures.parameter_table
+
 clean:
-	rm -rf .venv artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-docs artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The stamp is written last: an install that was interrupted starts anew. torch goes first and
 # apart, because its builds come from different indexes; everything else is pinned in the lock.

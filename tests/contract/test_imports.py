@@ -13,6 +13,7 @@ NAMESPACE = "triton_openai"
 ORDER = [
     "build_engines",
     "proxy.domain",
+    "proxy.setting_groups",
     "proxy.settings",
     "proxy.processes",
     "proxy.telemetry",

@@ -21,7 +21,7 @@ from triton_openai.proxy.settings import Settings
 
 KUBERNETES = DOCKER / "kubernetes"
 VERSION = "1.33"
-OLDEST = "1.30"  # by docs/runbook.md
+OLDEST = "1.30"  # by docs/operations.md
 OVERLAYS = ("single-node", "multi-node")
 GROUP_SCHEMA = json.loads(Path(__file__).with_name("leaderworkerset.schema.json").read_text())
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
@@ -91,7 +91,7 @@ def test_each_manifest_is_valid(path, version):
 
 
 def test_the_runbook_states_the_oldest_version():
-    assert f"Kubernetes {OLDEST} or later" in (ROOT / "docs/runbook.md").read_text()
+    assert f"Kubernetes {OLDEST} or later" in (ROOT / "docs/operations.md").read_text()
 
 
 @pytest.mark.parametrize(("pods", "evicted"), [(1, 0), (2, 1), (3, 1), (4, 2)])

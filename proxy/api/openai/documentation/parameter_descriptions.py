@@ -1,6 +1,6 @@
 """Adds the descriptions of the parameter tables to the OpenAPI document.
 
-`parameters.md` has the rows of README's table and of `docs/nvext.md`; a test compares them.
+`parameters.md` has the rows of the tables in docs/api.md and docs/nvext.md; a test compares them.
 """
 
 from __future__ import annotations
