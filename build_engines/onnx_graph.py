@@ -51,10 +51,12 @@ class Graph:
     def read(cls, path: Path) -> Graph:
         """
         Raises:
-            BuildError: it is no ONNX model.
+            BuildError: it is no ONNX model, or the package `onnx` is not installed.
         """
-        import onnx
-
+        try:
+            import onnx
+        except ImportError as error:
+            raise BuildError(f"{path.name} cannot be read without the package onnx") from error
         try:
             graph = onnx.load(path, load_external_data=False).graph
         except Exception as error:  # protobuf's and onnx's own, which share no base

@@ -19,7 +19,7 @@ from tokenizers.processors import TemplateProcessing
 from tests.fixtures import phi_folder, random_model
 
 ROOT = Path(__file__).parents[2]
-DEMO = ROOT / "build_engines" / "demo" / "model" / "tokenizer.json"
+DEMO = ROOT / "demo_model" / "shipped" / "tokenizer.json"
 
 
 def demo() -> Tokenizer:

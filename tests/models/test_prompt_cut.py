@@ -11,7 +11,7 @@ from prompt_cut import PromptCut
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-DEMO = Path(__file__).parents[2] / "build_engines" / "demo" / "model" / "tokenizer.json"
+DEMO = Path(__file__).parents[2] / "demo_model" / "shipped" / "tokenizer.json"
 
 
 @pytest.fixture(scope="module")

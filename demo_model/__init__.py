@@ -1,0 +1,1 @@
+"""The demonstration model: the folder that is shipped, and its training."""
