@@ -31,7 +31,7 @@ doctor: $(VENV)/.installed
 check: $(VENV)/.installed
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
-	@$(RUN) mypy --strict proxy build_engines
+	@$(RUN) mypy --strict -p triton_openai.proxy -p triton_openai.build_engines
 	@set -e; for folder in model_repository/*/1; do $(RUN) mypy --strict "$$folder"; done
 
 # pytest's closing line is the last one of a green run.
@@ -63,12 +63,12 @@ schemas: $(VENV)/.installed
 
 # The demo model: train it again from nothing (resumes by itself), or measure the shipped one.
 train-demo: $(VENV)/.installed
-	@$(RUN) triton_openai.build_engines.demo train --threads 1
-	@$(RUN) triton_openai.build_engines.demo export
-	@$(RUN) triton_openai.build_engines.demo curve
+	@$(RUN) demo_model.training train --threads 1
+	@$(RUN) demo_model.training export
+	@$(RUN) demo_model.training curve
 
 eval-demo: $(VENV)/.installed
-	@exec $(RUN) triton_openai.build_engines.demo eval
+	@exec $(RUN) demo_model.training eval
 
 # What a token costs between the engine and the client; BENCH_SHORT=1 only shows that it works.
 bench: $(VENV)/.installed
