@@ -1,10 +1,10 @@
-"""Runs one step of `make`'s installation and shows how far it is. Standard library only.
+"""Runs one `pip install` and reports how far it is. Standard library only.
 
-usage: python -m supply_chain.install_step NUMBER NAME -- COMMAND...
+usage: python -m triton_openai.proxy.launch.packages.pip_step NUMBER/COUNT NAME -- COMMAND...
 
-pip says nothing for minutes while it downloads and unpacks. On a terminal it draws a bar for each
-download; everywhere a line each ten seconds says what has arrived. Run by the new environment's own
-Python, so that its folder is that of `sysconfig`.
+pip prints nothing for minutes while it downloads and unpacks. On a terminal it draws a bar for each
+download; in every case a line each few seconds says what has arrived. Called by `on_demand`, and by
+`make` with the Python of the new environment, because the folder of `sysconfig` is watched.
 """
 
 from __future__ import annotations
@@ -15,43 +15,51 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-EVERY_S = 10.0
-STEPS = 3
-# To download, and on the disk, in MB; tests/unit/supply_chain compares the lock's.
-# torch is its CPU build's; that of CUDA brings some 4,000 more.
-MEGABYTES = {"torch": (190, 740), "requirements.lock": (240, 840)}
-# What most homes' lines and disks need for a MB of it: a third of that to download.
-SECONDS_A_MEGABYTE = 0.06
+EVERY_S = 5.0
+# To download, and on the disk, in MB; tests/unit/launch/packages compares those of the locks.
+# torch's are those of its CPU build; a CUDA build needs up to 5,000 on the disk.
+MEGABYTES = {
+    "requirements.lock": (140, 400),
+    "torch": (190, 740),
+    "requirements-build.lock": (95, 280),
+    "requirements-dev.lock": (75, 310),
+    "xgrammar": (4, 4),
+}
+CPU_INDEX = "/cpu"  # how the address of PyTorch's index of CPU builds ends
+SECONDS_PER_MEGABYTE = 0.06  # to download and unpack, of what is then on the disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """`download_mb`, `installed_mb`: about; None where nobody knows."""
+    """`number`: such as 1/2. `download_mb`, `installed_mb`: about; None where nobody knows."""
 
-    number: int
+    number: str
     name: str
     download_mb: int | None
     installed_mb: int | None
 
     @classmethod
-    def named(cls, number: int, name: str, *, has_cuda: bool) -> Step:
-        """`name`: such as torch==2.13.0."""
+    def named(cls, number: str, name: str, *, torch_index: str = "") -> Step:
+        """
+        Args:
+            name: a lock file, or a package such as torch==2.13.0.
+            torch_index: the address of another index for torch.
+        """
+        has_cuda = name.startswith("torch") and not torch_index.rstrip("/").endswith(CPU_INDEX)
         known = None if has_cuda else MEGABYTES.get(name.partition("==")[0])
         download_mb, installed_mb = known or (None, None)
         return cls(number=number, name=name, download_mb=download_mb, installed_mb=installed_mb)
 
     def beginning(self) -> str:
-        size = "CPU build 740 MB, CUDA build up to 5 GB: some minutes"
+        size = "the CPU build takes 740 MB, the CUDA build up to 5 GB: some minutes"
         if self.installed_mb is not None:
-            spent = _span(self.installed_mb * SECONDS_A_MEGABYTE)
-            size = (
-                f"{self.download_mb} MB to download, {self.installed_mb} MB on disk: about {spent}"
-            )
-        return f"step {self.number}/{STEPS}: installing {self.name} ({size})"
+            expected = _span(self.installed_mb * SECONDS_PER_MEGABYTE)
+            size = f"{self.download_mb} MB to download, {self.installed_mb} MB on disk: {expected}"
+        return f"step {self.number}: installing {self.name} ({size})"
 
     def downloading(self, elapsed_s: float, downloaded: int) -> str:
         total = "" if self.download_mb is None else f" of about {self.download_mb}"
@@ -62,10 +70,10 @@ class Step:
         done_mb, total_mb = installed / 1e6, self.installed_mb
         if total_mb is None:
             return f"{self.name}: {_span(elapsed_s)}, {done_mb:.0f} MB installed"
-        said = f"{self.name}: {_span(elapsed_s)}, {done_mb:.0f} of about {total_mb} MB installed"
+        line = f"{self.name}: {_span(elapsed_s)}, {done_mb:.0f} of about {total_mb} MB installed"
         if done_mb >= total_mb or not unpacking_s:
-            return said
-        return f"{said}, about {_span(unpacking_s * (total_mb / done_mb - 1))} left"
+            return line
+        return f"{line}, about {_span(unpacking_s * (total_mb / done_mb - 1))} left"
 
 
 def _span(seconds: float) -> str:
@@ -74,7 +82,7 @@ def _span(seconds: float) -> str:
 
 
 def size(folder: Path) -> int:
-    """Bytes of the files below; Python's own caches are not counted, as no index knows of them."""
+    """Bytes of the files below, without Python's own caches, whose size no index knows."""
     total = 0
     for parent, folders, names in os.walk(folder):
         if "__pycache__" in folders:
@@ -82,7 +90,7 @@ def size(folder: Path) -> int:
         for name in names:
             try:
                 total += os.lstat(os.path.join(parent, name)).st_size
-            except FileNotFoundError:  # pip moves them about
+            except FileNotFoundError:  # pip moves files about
                 continue
     return total
 
@@ -90,7 +98,7 @@ def size(folder: Path) -> int:
 def watch(
     is_over: Callable[[float], bool], measured: Callable[[], tuple[int, int]], *, step: Step
 ) -> Iterable[str]:
-    """A line each time that `is_over` has waited in vain.
+    """A line each time that `is_over` returns False.
 
     Args:
         is_over: waits so many seconds, or until the command has ended; whether it has.
@@ -109,10 +117,10 @@ def watch(
         before = installed
 
 
-def run(step: Step, command: list[str], *, shows_bars: bool, say: Callable[[str], None]) -> int:
-    """The exit status of the command. `shows_bars`: its output goes to a terminal."""
+def run(step: Step, command: Sequence[str], *, say: Callable[[str], None]) -> int:
+    """The exit status of the command. It draws its bars where its output goes to a terminal."""
     packages = Path(sysconfig.get_path("purelib"))
-    before = size(packages)
+    before, draws_bars = size(packages), sys.stdout.isatty()
     say(step.beginning())
     with tempfile.TemporaryDirectory(prefix="install-", dir=sys.prefix) as downloads:
 
@@ -120,12 +128,12 @@ def run(step: Step, command: list[str], *, shows_bars: bool, say: Callable[[str]
             return size(Path(downloads)), max(0, size(packages) - before)
 
         process = subprocess.Popen(
-            [*command, *([] if shows_bars else ["--quiet"])],
+            [*command, *([] if draws_bars else ["--quiet"])],
             env={**os.environ, "TMPDIR": downloads},  # where pip puts what it downloads
         )
         try:
             for line in watch(_waiting(process), measured, step=step):
-                if not shows_bars or size(packages) > before:  # a bar moves while it downloads
+                if not draws_bars or size(packages) > before:  # a bar moves while it downloads
                     say(line)
         finally:
             if process.poll() is None:
@@ -147,16 +155,14 @@ def _waiting(process: subprocess.Popen[bytes]) -> Callable[[float], bool]:
 
 def main(arguments: list[str]) -> int:
     number, name, _, *command = arguments
-    index = os.environ.get("TORCH_INDEX_URL", "")
-    has_cuda = name.startswith("torch") and not index.rstrip("/").endswith("/cpu")
-    step = Step.named(int(number), name, has_cuda=has_cuda)
+    step = Step.named(number, name, torch_index=os.environ.get("TORCH_INDEX_URL", ""))
 
     def say(line: str) -> None:
         sys.stdout.write(f"[make] {line}\n")
         sys.stdout.flush()
 
     try:
-        return run(step, command, shows_bars=sys.stdout.isatty(), say=say)
+        return run(step, command, say=say)
     except KeyboardInterrupt:
         return 130
 
