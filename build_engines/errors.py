@@ -1,4 +1,4 @@
-"""What can go wrong with a build."""
+"""The errors of a build."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from pathlib import Path
 
 class BuildError(Exception):
     """A model cannot be built; the message says what was wrong and what to do."""
+
+
+class MissingPackage(BuildError):
+    """A package that only builds need is not installed."""
 
 
 class UnservableFolder(BuildError):

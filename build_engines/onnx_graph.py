@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.errors import BuildError, MissingPackage
 
 SEQLENS_K = 5  # position among GroupQueryAttention's inputs
 QUANTIZED_MATMUL = "MatMulNBits"
@@ -51,12 +51,16 @@ class Graph:
     def read(cls, path: Path) -> Graph:
         """
         Raises:
-            BuildError: it is no ONNX model, or the package `onnx` is not installed.
+            BuildError: it is no ONNX model.
+            MissingPackage: onnx is not installed.
         """
         try:
             import onnx
         except ImportError as error:
-            raise BuildError(f"{path.name} cannot be read without the package onnx") from error
+            raise MissingPackage(
+                f"{path} cannot be read without the package onnx: run triton-openai "
+                "install-build-tools"
+            ) from error
         try:
             graph = onnx.load(path, load_external_data=False).graph
         except Exception as error:  # protobuf's and onnx's own, which share no base

@@ -79,6 +79,9 @@ class Settings(BaseSettings):
     model_id: ModelName | None = None
     models_file: Path = Path("models.yaml")
     artifacts_dir: Path = Path("artifacts")
+    # packages that a build of other models than the demo needs: never, or when one is started
+    install_packages: Literal["on_demand", "never"] = "on_demand"
+    torch_index_url: str | None = None  # another package index for torch, such as one of CPU builds
 
     # what a request gets that does not say otherwise, where models.yaml has nothing for its model
     default_max_tokens: Tokens | None = None

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from demo_model.training.shared_weights import SafetensorsFile, share
+from triton_openai.demo_model.training.shared_weights import SafetensorsFile, share
 from triton_openai.build_engines import onnx_export, onnx_folder, tokenizer_tables
 from triton_openai.build_engines.tool import Say
 

@@ -13,8 +13,8 @@ import re
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from demo_model.training.chat import CALL_CLOSE, CALL_OPEN, END, START, TEXT_END, Template
-from demo_model.training.corpus import MAIN, conversations
+from triton_openai.demo_model.training.chat import CALL_CLOSE, CALL_OPEN, END, START, TEXT_END, Template
+from triton_openai.demo_model.training.corpus import MAIN, conversations
 
 VOCABULARY = 2048
 SAMPLES = 12_000

@@ -21,6 +21,7 @@ def models(settings: Settings) -> ModelsFile:
     Raises:
         ModelsFileError: models.yaml cannot be read, or is wrong.
         UnservableFolder: MODEL_PATH holds no model.
+        MissingPackage: the name of MODEL_PATH cannot be worked out without the build tools.
     """
     if settings.model_path is not None:
         named = one_folder.models_of(settings.model_path, settings.model_id)

@@ -16,7 +16,7 @@ from pip._internal.models.link import Link
 from supply_chain import lock_hashes, sbom
 from tests.deploy.places import ROOT
 
-LOCK = ROOT / "requirements.lock"
+each_lock = pytest.mark.parametrize("lock", lock_hashes.LOCKS, ids=lambda path: path.name)
 has_cyclonedx = importlib.util.find_spec("cyclonedx_py") is not None
 DIGESTS = ["a" * 64, "b" * 64, "c" * 64]
 
@@ -78,8 +78,9 @@ def test_a_file_without_a_sha256_and_a_version_without_a_file_are_errors():
         lock_hashes.chosen("x", "1.0", links("x-1.0-py3-none-any.whl", algorithm="md5"))
 
 
-def test_writing_hashes_anew_changes_nothing_but_hashes():
-    text = LOCK.read_text()
+@each_lock
+def test_writing_hashes_anew_changes_nothing_but_hashes(lock):
+    text = lock.read_text()
     lines = lock_hashes.without_hashes(text)
     assert "--hash" not in "\n".join(lines)
     hashes = re.findall(r"--hash=sha256:([0-9a-f]{64})", text)
@@ -98,11 +99,14 @@ def test_writing_hashes_anew_changes_nothing_but_hashes():
     assert "\n".join(made) + "\n" == text
 
 
-def test_no_file_names_a_package_index():
-    assert not re.search(r"https?://", LOCK.read_text())
+@each_lock
+def test_no_file_names_a_package_index(lock):
+    assert not re.search(r"https?://", lock.read_text())
 
 
-@pytest.mark.skipif(not has_cyclonedx, reason="cyclonedx-bom of requirements.lock is not installed")
+@pytest.mark.skipif(
+    not has_cyclonedx, reason="cyclonedx-bom of requirements-dev.lock is not installed"
+)
 def test_the_bill_of_materials_has_every_package_and_is_valid(tmp_path):
     file = tmp_path / "folder" / "sbom.json"
     command = [sys.executable, "-m", "supply_chain.sbom", str(file)]
@@ -119,7 +123,9 @@ def test_the_bill_of_materials_has_every_package_and_is_valid(tmp_path):
     assert str(ROOT) not in file.read_text()
 
 
-@pytest.mark.skipif(not has_cyclonedx, reason="cyclonedx-bom of requirements.lock is not installed")
+@pytest.mark.skipif(
+    not has_cyclonedx, reason="cyclonedx-bom of requirements-dev.lock is not installed"
+)
 def test_equal_environments_have_equal_bills(tmp_path):
     files = [tmp_path / name for name in ("one.json", "two.json")]
     for file in files:

@@ -23,11 +23,11 @@ EVERY_S = 5.0
 # To download, and on the disk, in MB; tests/unit/launch/packages compares those of the locks.
 # torch's are those of its CPU build; a CUDA build needs up to 5,000 on the disk.
 MEGABYTES = {
-    "requirements.lock": (140, 400),
+    "requirements.lock": (135, 405),
     "torch": (190, 740),
-    "requirements-build.lock": (95, 280),
-    "requirements-dev.lock": (75, 310),
-    "xgrammar": (4, 4),
+    "requirements-build.lock": (50, 145),
+    "requirements-dev.lock": (105, 275),
+    "xgrammar": (1, 4),
 }
 CPU_INDEX = "/cpu"  # how the address of PyTorch's index of CPU builds ends
 SECONDS_PER_MEGABYTE = 0.06  # to download and unpack, of what is then on the disk
