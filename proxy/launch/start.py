@@ -67,7 +67,7 @@ def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, 
     settings = own_artifacts.settled(settings, found, say)
     machine.require(*machine.room(settings))
     if container.tritonserver() is None:
-        on_demand.ensure(on_demand.GUIDES, "an answer to a JSON Schema", settings, say)
+        on_demand.ensure(on_demand.GUIDES, "an answer that follows a schema", settings, say)
     building.build(settings, found, (), say)
     return settings, found
 

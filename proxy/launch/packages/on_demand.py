@@ -66,12 +66,12 @@ class PackageSet:
 def build_tools() -> PackageSet:
     torch = _own("requirements-torch.txt").read_text(encoding="utf-8").strip()
     return PackageSet(
-        name="the build tools (torch, transformers, onnxruntime-genai)",
+        name="torch, transformers and onnxruntime-genai",
         packages=(
             *("torch", "transformers", "onnxruntime-genai", "onnx"),
             *("huggingface-hub", "obstore"),
         ),
-        size="1 GB, or 5 GB with torch's CUDA build",
+        size="1 GB, or 5 GB where torch is a CUDA build",
         sources=(
             Source(name=torch, file="requirements-torch.txt", is_complete=False),
             Source(name="requirements-build.lock", file="requirements-build.lock"),
@@ -80,7 +80,7 @@ def build_tools() -> PackageSet:
 
 
 GUIDES = PackageSet(
-    name="xgrammar, without the torch and transformers that it names",
+    name="xgrammar",
     packages=("xgrammar",),
     size="4 MB",
     sources=(Source(name="xgrammar==0.2.8"),),
@@ -100,10 +100,10 @@ def ensure(wanted: PackageSet, needed_by: str, settings: Settings, say: Say) -> 
         return
     if settings.install_packages == "never":
         raise LaunchError(
-            f"{needed_by} needs {wanted.name}, {wanted.size}, and INSTALL_PACKAGES is never: "
-            f"run {wanted.by_hand(settings)}"
+            f"{needed_by} needs {wanted.name} ({wanted.size}), not installed here, and "
+            f"INSTALL_PACKAGES is never: run {wanted.by_hand(settings)}"
         )
-    say(f"{needed_by} needs {wanted.name}: {wanted.size}, installed once into {sys.prefix}")
+    say(f"{needed_by} needs {wanted.name} ({wanted.size}): installing into {sys.prefix}")
     install(wanted, settings, say)
 
 
