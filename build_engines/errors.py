@@ -14,7 +14,7 @@ class MissingPackage(BuildError):
 
 
 class UnservableFolder(BuildError):
-    """The folder's model cannot be served; `reason` says why, in one line."""
+    """The model in a folder cannot be served; `reason` is one line."""
 
     def __init__(self, folder: Path | str, reason: str) -> None:
         super().__init__(f"Failed to load model from {folder}: {reason}")

@@ -40,7 +40,7 @@ def needs_tools(entry: OnnxEntry, artifacts: Path) -> bool:
 def build(name: str, entry: OnnxEntry, artifacts: Path, say: Say) -> None:
     """
     Raises:
-        BuildError: it cannot be served.
+        BuildError: the model cannot be built or served.
     """
 
     def tell(line: str) -> None:
@@ -59,7 +59,7 @@ def build(name: str, entry: OnnxEntry, artifacts: Path, say: Say) -> None:
 
 
 def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
-    """Each command that a build would run, and each file that it would write."""
+    """The commands that a build would run, and the files that it would write."""
     source, target = fetch.step(entry.weights, artifacts), artifacts / name
     if not source.is_done:
         yield from source.shown(source.folder)
@@ -112,7 +112,7 @@ def _is_ready(weights: Path) -> bool:
 
 
 def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
-    """Changes when the weights, the options that a build depends on, or the tools change."""
+    """The weights, the build's options, and the versions of the tools that it needs."""
     made_of = [
         entry.runtime,
         str(entry.context_length),

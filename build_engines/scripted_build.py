@@ -1,4 +1,4 @@
-"""A model of the scripted runtime: a folder with a tokenizer, and the script as token ids."""
+"""Builds a scripted model: the tokenizer's tables, and the script as token ids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from triton_openai.build_engines.tool import Say
 from triton_openai.build_engines.whole_folder import Provenance
 
 SCRIPT = "script.json"
-CONTEXT_LENGTH = 131_072  # tokens, where models.yaml says nothing
+CONTEXT_LENGTH = 131_072  # tokens; models.yaml may set another length
 
 
 def is_built(name: str, entry: ScriptedEntry, artifacts: Path) -> bool:
@@ -65,7 +65,7 @@ def build(name: str, entry: ScriptedEntry, artifacts: Path, say: Say) -> None:
 
 
 def shown(name: str, entry: ScriptedEntry, artifacts: Path) -> Iterator[str]:
-    """Each file that a build would write."""
+    """The files that a build would write."""
     weights = fetch.step(entry.weights, artifacts)
     if not weights.is_done:
         yield from weights.shown(weights.folder)
@@ -74,14 +74,14 @@ def shown(name: str, entry: ScriptedEntry, artifacts: Path) -> Iterator[str]:
 
 
 def make_tables(weights: str, target: str, context_length: int) -> None:
-    """Writes the tokenizer's tables into `target`. Imports torch, so it runs in a child."""
+    """Writes the tokenizer's tables into `target`. Imports torch, so `build` runs it in a child."""
     tokenizer_tables.make(weights, {}, target, context_length, kv_token_bytes=0)
 
 
 def _write_script(script: ScriptedOptions, weights: Path, target: Path) -> None:
     """
     Raises:
-        BuildError: the script's answers have no end token.
+        BuildError: the tokenizer has no end token for the answers.
     """
     end_ids = list(ready_tables.facts(target).end_ids)
     if not end_ids and not script.repeats:
@@ -98,7 +98,7 @@ def _in_tokens(script: ScriptedOptions, target: Path, ending: list[int]) -> dict
     def ids(text: str) -> list[int]:
         return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    parts = {**script.after, "": script.text}  # every prompt ends with the empty text
+    parts = {**script.after, "": script.text}  # the empty ending matches every prompt
     return {
         **script.model_dump(exclude={"text", "after"}),
         "parts": [{"after": ids(end), "ids": [*ids(text), *ending]} for end, text in parts.items()],

@@ -31,7 +31,7 @@ class Provenance:
 
 
 def is_made(folder: Path, provenance: Provenance) -> bool:
-    """Whether the folder is there, and was made by this provenance."""
+    """Whether the folder is there, and has this provenance."""
     try:
         return provenance.agrees_with(json.loads((folder / KEY_FILE).read_text()))
     except (OSError, ValueError):
@@ -40,7 +40,7 @@ def is_made(folder: Path, provenance: Provenance) -> bool:
 
 @contextmanager
 def made(folder: Path, provenance: Provenance) -> Iterator[Path]:
-    """An empty folder to be filled, which replaces the old one at the end."""
+    """Yields an empty folder to fill, which replaces the old one at the end."""
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
