@@ -45,12 +45,8 @@ MetricsPort = Annotated[
     int | None, _option("Metrics port of the tritonserver.", "TRITON_METRICS_PORT", "8002")
 ]
 Workers = Annotated[int | None, _option("Processes of the proxy.", "WORKERS", "1")]
-Models = Annotated[
-    Path | None, _option("Models file.", "MODELS_FILE", "models.yaml, else the demo")
-]
-Artifacts = Annotated[
-    Path | None, _option("Build folder.", "ARTIFACTS_DIR", "artifacts beside models.yaml")
-]
+Models = Annotated[Path | None, _option("Models file.", "MODELS_FILE", "models.yaml")]
+Artifacts = Annotated[Path | None, _option("Build folder.", "ARTIFACTS_DIR", "artifacts")]
 
 
 def _show_version(is_asked: bool) -> None:
@@ -81,7 +77,10 @@ def serve(
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
 ) -> None:
-    """Build what is missing, start tritonserver and the proxy."""
+    """Build what is missing, start tritonserver and the proxy.
+
+    In a folder without models.yaml: the shipped demo, in a folder of your own data.
+    """
     from triton_openai.proxy.launch import run, start
     from triton_openai.proxy.launch.doctor import machine
     from triton_openai.proxy.launch.triton_server import installation, ports, secret

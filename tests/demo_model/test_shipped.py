@@ -11,18 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tests.fixtures.stack import ROOT
+from tests.fixtures.demo_folder import BUILT, FOLDER, TRAINED
 from triton_openai.build_engines.build import build_all, needing_tools
 from triton_openai.build_engines.facts import Facts
 from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry
 from triton_openai.build_engines.tokenizer_tables import FILES
-
-FOLDER = ROOT / "demo_model" / "shipped"
-HUGGING_FACE = {
-    *("config.json", "generation_config.json", "model.safetensors"),
-    *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
-}
-ONNX = {"genai_config.json", "model.onnx"}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +24,7 @@ def tokenizer() -> Tokenizer:
 
 
 def test_the_folder_is_small_and_has_its_weights_once() -> None:
-    assert {file.name for file in FOLDER.iterdir()} == HUGGING_FACE | ONNX | {*FILES}
+    assert {file.name for file in FOLDER.iterdir()} == TRAINED | BUILT
     config = json.loads((FOLDER / "config.json").read_text())
     assert config["max_position_embeddings"] >= 4096
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 12_000_000
