@@ -150,7 +150,7 @@ $(INSTALLED): requirements.lock Makefile
 $(BUILD_TOOLS): $(INSTALLED) requirements-torch.txt requirements-build.lock
 	@$(call need_room,$(if $(TORCH_INDEX_URL),2,6),the build tools)
 	@TORCH_INDEX_URL="$(TORCH_INDEX_URL)" $(STEP) 1/2 "$$(cat requirements-torch.txt)" -- \
-	  "$(VENV)/bin/python" $(PIP) -r requirements-torch.txt $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
+	  "$(VENV)/bin/python" $(PIP) --no-warn-conflicts -r requirements-torch.txt $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
 	@$(STEP) 2/2 requirements-build.lock -- "$(VENV)/bin/python" $(PIP) --no-deps -r requirements-build.lock
 	@touch $@
 

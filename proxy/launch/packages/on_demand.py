@@ -29,7 +29,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One `pip install`. `file`: of this project. `is_complete`: it names every dependency."""
+    """One `pip install`.
+
+    `file`: of this project. `is_complete`: it names every dependency; else pip works them out, and is
+    not to complain of those that xgrammar has and that are left out on purpose.
+    """
 
     name: str
     file: str | None = None
@@ -37,8 +41,10 @@ class Source:
 
     def command(self, torch_index: str | None) -> list[str]:
         what = [self.name] if self.file is None else ["-r", str(_own(self.file))]
-        index = [] if self.is_complete or torch_index is None else ["--index-url", torch_index]
-        return [*PIP, *(["--no-deps"] if self.is_complete else []), *what, *index]
+        if self.is_complete:
+            return [*PIP, "--no-deps", *what]
+        index = [] if torch_index is None else ["--index-url", torch_index]
+        return [*PIP, "--no-warn-conflicts", *what, *index]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +120,10 @@ def install(wanted: PackageSet, settings: Settings, say: Say) -> None:
     """
     packages = Path(sysconfig.get_path("purelib"))
     if not os.access(packages, os.W_OK):
-        raise LaunchError(f"{packages} is not yours to write: {_by_hand(wanted, settings)}")
+        by_hand = wanted.by_hand(settings)
+        raise LaunchError(f"{packages} is not yours to write: as its owner, run {by_hand}")
     if util.find_spec("pip") is None:
-        raise LaunchError(f"{sys.prefix} has no pip: add it, then {_by_hand(wanted, settings)}")
+        raise LaunchError(f"{sys.prefix} has no pip: add it, then run {wanted.by_hand(settings)}")
     for number, source in enumerate(wanted.sources, 1):
         step = Step.named(
             f"{number}/{len(wanted.sources)}",
@@ -126,13 +133,9 @@ def install(wanted: PackageSet, settings: Settings, say: Say) -> None:
         if status := pip_step.run(step, source.command(settings.torch_index_url), say=say):
             raise LaunchError(
                 f"{source.name} could not be installed: pip ended with exit status {status} and "
-                f"its reason stands above: mend that, then {_by_hand(wanted, settings)}"
+                f"its reason stands above: mend that, then run {wanted.by_hand(settings)}"
             )
     importlib.invalidate_caches()
-
-
-def _by_hand(wanted: PackageSet, settings: Settings) -> str:
-    return f"as its owner, run {wanted.by_hand(settings)}"
 
 
 def _own(name: str) -> Path:
