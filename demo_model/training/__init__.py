@@ -1,1 +1,1 @@
-"""The demonstration model: its text, tokenizer, training, evaluation and export."""
+"""Trains the demonstration model: text, tokenizer, network, evaluation and export."""

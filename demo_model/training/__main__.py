@@ -1,4 +1,4 @@
-"""Commands: `python -m triton_openai.demo_model.training train | export | complete | eval | goldens | curve`."""
+"""The commands of the training: `python -m triton_openai.demo_model.training --help`."""
 
 from __future__ import annotations
 

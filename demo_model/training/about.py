@@ -1,4 +1,4 @@
-"""Questions about this project, with the answers that its README gives."""
+"""Questions about this project and their answers, taken from its README."""
 
 # ruff: noqa: E501  (words and sentences read best as plain text)
 

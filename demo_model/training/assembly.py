@@ -1,4 +1,4 @@
-"""Tools that are put together by chance from verbs, nouns and parameters, and requests for them."""
+"""Tools assembled at random from verbs, nouns and parameters, and requests for them."""
 
 # ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
 
@@ -47,7 +47,7 @@ VALUE_FIRST = (
         "|"
     )
 )
-# How a value is said without its parameter's name, where nothing else could be meant.
+# Wordings of a value without its parameter's name, for values that identify it.
 UNNAMED: dict[str, str] = {
     "city": "in {v}|from {v}|at {v}|to {v}|near {v}",
     "date": "on {v}|for {v}|by {v}|until {v}",
@@ -80,7 +80,7 @@ BARE = "{h}{d} {n} {f}{r}|{d} {n} {f}{r}|{f}: {d} {n}{r}|{n}, {f}{r}, {d} it".sp
 
 
 def drawn_verb(lexicon: Lexicon) -> str:
-    """One of the list, or any word, as the verbs of tools that were never seen are."""
+    """A verb of the list, or any word, because unseen tools have verbs of any kind."""
     if lexicon.has_habit(lexicon.habits.odd_verbs):
         return lexicon.word()
     return lexicon.rng.choice(list(VERBS))
@@ -98,7 +98,7 @@ def drawn_noun(lexicon: Lexicon) -> str:
 
 
 def named(lexicon: Lexicon, verb: str, noun: str) -> str:
-    """The tool's name; at times one that only the description explains."""
+    """The tool's name; sometimes only the description explains it."""
     if lexicon.chance(0.04):
         return f"{lexicon.invented()}_{lexicon.rng.choice(['tool', 'call', 'action'])}"
     camel = noun.replace("_", " ").title().replace(" ", "")
@@ -162,7 +162,7 @@ def drawn_key(lexicon: Lexicon, kind: str) -> str:
 def requests(
     lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...], *, may_drop_noun: bool
 ) -> tuple[str, ...]:
-    """Four wordings that name most of the slots, not always in the schema's order."""
+    """Returns four wordings that name most of the slots, in any order."""
     return tuple(
         request(lexicon, said, "" if may_drop_noun and lexicon.chance(0.4) else noun, slots)
         for _ in range(4)
@@ -184,7 +184,7 @@ def request(lexicon: Lexicon, said: str, noun: str, slots: tuple[Slot, ...]) -> 
         for slot, is_bare in zip(chosen, bare, strict=True)
     )
     frame = rng.choice((BARE if all(bare) else FRAMES) if noun else NOUNLESS)
-    leads = bare[0] or chosen[0].kind == "boolean"  # it brings its own preposition
+    leads = bare[0] or chosen[0].kind == "boolean"  # it has its own preposition
     text = frame.format(
         h=rng.choice(HEADS) if frame.startswith("{h}") else "",
         d=said,
@@ -204,16 +204,16 @@ def following(lexicon: Lexicon, parts: list[str]) -> str:
 
 
 def is_plain(slot: Slot, slots: tuple[Slot, ...]) -> bool:
-    """Whether a value alone tells which parameter it is for."""
+    """Whether the value alone identifies its parameter."""
     if slot.kind == "boolean":
-        return False  # its words name it in any case
+        return False  # its words contain the name
     kin = [other for other in slots if sort_of(other) == sort_of(slot)]
     tells = sort_of(slot) != "text" or slot.key in GENERIC_KEYS.get(slot.kind, ())
     return kin == [slot] and (tells or len(slots) == 1)
 
 
 def sort_of(slot: Slot) -> str:
-    """What can be told apart by the schema alone: numbers, lists, enums, and any text."""
+    """The kind of value that a schema distinguishes: number, list, enum or text."""
     head = slot.kind.split("(")[0]
     if head in ("boolean", "enum", "list"):
         return head
@@ -226,7 +226,7 @@ def unnamed(lexicon: Lexicon, slot: Slot) -> str:
 
 
 def with_name(lexicon: Lexicon, slot: Slot, style: str | None) -> str:
-    """A slot's mark beside its name; a boolean's value names it already."""
+    """A slot's mark next to its name; the value of a boolean contains the name already."""
     mark = "{" + slot.key + "}"
     if slot.kind == "boolean":
         return mark

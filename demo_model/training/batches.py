@@ -1,4 +1,4 @@
-"""Conversations as batches of token ids, where only what the assistant says is learned."""
+"""Turns conversations into batches of token ids; only the assistant's turns are learned."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from triton_openai.demo_model.training.corpus import Mixture, conversations
 from triton_openai.demo_model.training.tokenizer import id_of
 
 IGNORED = -100
-CHUNK = 384  # conversations that are sorted by length together
+CHUNK = 384  # conversations that are sorted by length as one group
 LONGEST = 640  # tokens; longer conversations are left out
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     ids: Tensor  # [rows, tokens]
-    targets: Tensor  # the same shape, IGNORED where nothing is learned
+    targets: Tensor  # same shape; IGNORED where nothing is learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Encoder:
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The tokenizer's pieces that are of small letters only, without their space."""
+        """The tokenizer's pieces of lower-case letters only, without their leading space."""
         found = (re.fullmatch("Ġ?([a-z]{2,})", piece) for piece in self.tokenizer.get_vocab())
         return tuple(sorted({match[1] for match in found if match}))
 
@@ -41,7 +41,7 @@ class Encoder:
         return [self.labelled(coded.ids) for coded in self.tokenizer.encode_batch(texts)]
 
     def labelled(self, ids: list[int]) -> tuple[list[int], list[int]]:
-        """Inputs and what follows each of them, IGNORED outside of the assistant's turns."""
+        """Inputs and the token after each of them, or IGNORED outside of the assistant's turns."""
         start, end = id_of(self.tokenizer, START), id_of(self.tokenizer, END)
         opening = self.tokenizer.encode(f"{START}assistant\n").ids
         targets = [IGNORED] * len(ids)
@@ -59,7 +59,7 @@ class Encoder:
 def chunk(
     encoder: Encoder, mixture: Mixture, seed: int, tokens: int, candidates: int = 1
 ) -> list[Batch]:
-    """One chunk's batches of at most about `tokens` times `candidates` each, in shuffled order."""
+    """Yields the batches of one chunk, at most about `tokens` x `candidates` each, shuffled."""
     drawn = itertools.islice(conversations(mixture, seed, encoder.pieces), CHUNK * candidates)
     coded = encoder([encoder.template.whole(conversation) for conversation in drawn])
     coded = sorted(

@@ -1,8 +1,8 @@
-"""Hand-written kinds of tools, with the ways in which people ask for them.
+"""Hand-written kinds of tools, and the requests that people make for them.
 
-They stand in kinds/*.txt, a block each: names, `:` descriptions, `-` parameters with
+kinds/*.txt has one block per kind: names, `:` descriptions, `-` parameters with
 their kind (the lexicon's, `enum(a,b)`, `list(kind)` or `boolean`), `?` requests with
-`{parameter}` marks. What kinds/unseen.txt holds is kept for the evaluation.
+`{parameter}` marks. kinds/unseen.txt is kept for the evaluation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Slot:
     key: str
     kind: str
     description: str
-    said: str = ""  # what requests call it, where that is not its key
+    said: str = ""  # its name in requests, where that is not its key
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ def families(*files: str) -> tuple[Family, ...]:
     return tuple(family(block) for text in texts for block in text.strip().split("\n\n"))
 
 
-# Kinds that stand near each other in a file are alike, see `toolchat.toolset`.
+# Neighbouring kinds of a file are alike, see `toolchat.toolset`.
 SEEN, UNSEEN = families(*SEEN_FILES), families("unseen")
-LATER = families(*LATER_FILES)  # which only the last phases of the training have
+LATER = families(*LATER_FILES)  # only the last phases of the training have them
 
-# Other names under which a parameter of a hand-written kind may stand.
+# Other names for parameters of hand-written kinds.
 OTHER_KEYS: dict[str, tuple[str, ...]] = {
     "city": ("location", "place", "town"),
     "location": ("city", "place"),

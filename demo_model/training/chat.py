@@ -1,4 +1,4 @@
-"""A conversation and its text, by the same template that the served model carries."""
+"""A conversation, and its text in the chat template of the served model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Messages that end in an assistant's turn; `tools` in OpenAI's shape."""
+    """Messages that end with an assistant's turn; `tools` have OpenAI's shape."""
 
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...] = ()
@@ -66,7 +66,7 @@ class Template:
         return self(conversation.messages, conversation.tools)
 
     def prompt(self, conversation: Conversation) -> str:
-        """All but the last answer, up to where the model takes over."""
+        """The text before the last answer, including the start of the assistant's turn."""
         return self(conversation.messages[:-1], conversation.tools, add_generation_prompt=True)
 
 

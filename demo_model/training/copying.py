@@ -1,4 +1,4 @@
-"""Repeating and looking up: the plain form of the skill that calls and JSON need."""
+"""Repeating and looking up, the simplest form of the copying that calls and JSON need."""
 
 # ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
 
@@ -45,7 +45,7 @@ def repeat(lexicon: Lexicon) -> list[Message]:
 
 
 def look_up(lexicon: Lexicon) -> list[Message]:
-    """Pairs, then one key after the other; each answer is the key's value."""
+    """Pairs, then questions for one key after another; the answer is the key's value."""
     rng = lexicon.rng
     keys = list(dict.fromkeys(lexicon.word() for _ in range(rng.randint(2, 7))))
     pairs = {key: drawn(lexicon) for key in keys}

@@ -1,4 +1,4 @@
-"""The mixture of all kinds of training conversations, as data."""
+"""Mixtures of the kinds of training conversations, as data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from triton_openai.demo_model.training.copying import copying
 from triton_openai.demo_model.training.extraction import extraction, extractions, made_extractions
 from triton_openai.demo_model.training.lexicon import Habits, Lexicon, Split
 from triton_openai.demo_model.training.manners import chat, manner
-from triton_openai.demo_model.training.toolchat import after_result, long_chat, no_call, one_call, two_calls
+from triton_openai.demo_model.training.toolchat import (
+    after_result,
+    long_chat,
+    no_call,
+    one_call,
+    two_calls,
+)
 
 Writer = Callable[[Lexicon], Conversation]
 Shares = tuple[tuple[Writer, float], ...]
@@ -19,7 +25,7 @@ Shares = tuple[tuple[Writer, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Writers by their share, and their habits."""
+    """Writers with their shares, and their habits."""
 
     shares: Shares
     habits: Habits = field(default_factory=Habits)
@@ -50,7 +56,7 @@ MAIN = Mixture(
     )
 )
 
-# Short conversations weigh more again: exact copies are what is still learned late.
+# Short conversations get more weight again: exact copies are learned last.
 LATE = Mixture(
     (
         (long_chat, 0.27),
@@ -66,7 +72,7 @@ LATE = Mixture(
     )
 )
 
-# With the rates up again: words of any spelling, and the skills that were weakest.
+# The rate rises again: words of any spelling, and the weakest skills.
 WIDER = Mixture(
     (
         (long_chat, 0.29),
@@ -84,7 +90,7 @@ WIDER = Mixture(
     Habits(odd_words=0.5, disguises=0.5),
 )
 
-# While the rates fall: nearer to what is asked later, and no skill forgotten.
+# The rate falls: closer to the evaluation, with every skill.
 CLOSING = Mixture(
     (
         (long_chat, 0.28),
@@ -102,7 +108,7 @@ CLOSING = Mixture(
     Habits(odd_words=0.3, disguises=0.45),
 )
 
-# A third cycle: what the second one got wrong most often, and fewer tools known by heart.
+# Third cycle: the most frequent mistakes of the second, and fewer memorized tools.
 THIRD = Mixture(
     (
         (long_chat, 0.26),
@@ -131,7 +137,7 @@ THIRD = Mixture(
     ),
 )
 
-# Its end: nearer to what is asked later, but for values before their names, the last to be learned.
+# Its end: closer to the evaluation, except values before their names, learned last.
 ENDING = Mixture(
     (
         (long_chat, 0.24),
@@ -161,7 +167,7 @@ ENDING = Mixture(
     ),
 )
 
-# Two layers more: the skills that need several steps of thought, most of all which value is whose.
+# Two more layers: skills of several steps, above all which value belongs to which name.
 DEEPER = Mixture(
     (
         (long_chat, 0.22),
@@ -191,12 +197,12 @@ DEEPER = Mixture(
     ),
 )
 
-# The same with twice as many hand-written kinds of tools.
+# The same, with twice as many hand-written kinds of tools.
 BROADER = replace(
     DEEPER, habits=replace(DEEPER.habits, families=0.55, alike=0.3, has_later_kinds=True)
 )
 
-# The same skills with tools that any word may name, and without requests that no one could place.
+# The same skills; any word may name a tool, and no request is ambiguous.
 PHRASES = Mixture(
     (
         (long_chat, 0.27),
@@ -224,7 +230,7 @@ PHRASES = Mixture(
     ),
 )
 
-# While the rates fall: nearer to what is asked later.
+# The rate falls: closer to the evaluation.
 PLAINER = Mixture(
     (
         (long_chat, 0.22),
@@ -257,7 +263,7 @@ PLAINER = Mixture(
 def conversations(
     mixture: Mixture, seed: int, pieces: tuple[str, ...] = ()
 ) -> Iterator[Conversation]:
-    """Without end, and the same for the same seed and the same pieces of a tokenizer."""
+    """Yields endlessly; equal seeds and pieces of a tokenizer give equal conversations."""
     lexicon = Lexicon(random.Random(seed), Split.TRAIN, mixture.habits, pieces)
     writers, weights = zip(*mixture.shares, strict=True)
     while True:

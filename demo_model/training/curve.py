@@ -1,4 +1,4 @@
-"""The losses of a training as a PNG: a thin line for each step, a bold one for their mean."""
+"""Draws the losses of a training as a PNG: a thin line per step, a bold one for the mean."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Point = tuple[float, float]
 
 
 def draw_curve(losses: list[tuple[int, float]], file: Path) -> None:
-    """losses: (step, loss), at least two; the loss axis is logarithmic."""
+    """`losses`: at least two pairs (step, loss). The loss axis is logarithmic."""
     image = Image.new("RGB", (WIDTH, HEIGHT), "white")
     canvas = ImageDraw.Draw(image)
     font = ImageFont.load_default(14)

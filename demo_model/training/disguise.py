@@ -1,7 +1,7 @@
-"""Known kinds of tools under invented words, so that no word of a request is known by heart.
+"""Known kinds of tools under invented words, so that no word of a request is memorized.
 
-A word that a kind shares with its requests is replaced in both: what is left to go by is
-that they match, as it is for a tool that was never seen.
+A word that a kind shares with its requests is replaced in both. Only the match identifies the
+tool then, as with a tool that was never seen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from triton_openai.demo_model.training.catalogue import Family, Slot
 from triton_openai.demo_model.training.lexicon import Lexicon
 
-LEAST = 4  # letters; shorter words are mostly grammar
+LEAST = 4  # letters; most shorter words are function words
 KEPT = {"with", "from", "that", "what", "this", "many", "into", "when", "where", "which", "than"}
 
 
@@ -23,7 +23,7 @@ def words(texts: Iterable[str]) -> set[str]:
 
 
 def disguised(lexicon: Lexicon, kind: Family) -> Family:
-    """The kind with one or two of its words swapped; without a shared word, as it is."""
+    """The kind with one or two shared words replaced; unchanged where it shares no word."""
     shown = words([*kind.names, *kind.descriptions, *(slot.key for slot in kind.slots)])
     shared = sorted(shown & words(map(unmarked, kind.requests)))
     count = min(len(shared), lexicon.rng.choice([1, 1, 2, 3]))

@@ -1,4 +1,4 @@
-"""What the model can do, counted on prompts whose words and numbers training never saw."""
+"""Measures the model on prompts whose words and numbers are not in the training text."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ from triton_openai.demo_model.training.extraction import extraction
 from triton_openai.demo_model.training.lexicon import Lexicon, Split
 from triton_openai.demo_model.training.manners import chat, manner
 from triton_openai.demo_model.training.speaker import Speaker
-from triton_openai.demo_model.training.toolchat import after_result, no_call, one_call, two_calls, unseen_call
+from triton_openai.demo_model.training.toolchat import (
+    after_result,
+    no_call,
+    one_call,
+    two_calls,
+    unseen_call,
+)
 
 CALL = re.compile(f"{re.escape(CALL_OPEN)}(.*?){re.escape(CALL_CLOSE)}", re.DOTALL)
 Judge = Callable[[str, str], bool]  # wanted answer, given answer
 
 
 def calls(answer: str) -> list[dict[str, Any]] | None:
-    """The calls of an answer; None where one is not JSON."""
+    """The calls in an answer; None where one is not JSON."""
     try:
         return [json.loads(body) for body in CALL.findall(answer)]
     except json.JSONDecodeError:
@@ -36,7 +42,7 @@ def same_tool(wanted: str, given: str) -> bool:
 
 
 def same_calls(wanted: str, given: str) -> bool:
-    """Same tools, same arguments, the same JSON types."""
+    """Whether tools, arguments and JSON types are equal."""
     return json.dumps(calls(wanted)) == json.dumps(calls(given))
 
 
@@ -59,7 +65,7 @@ def same_text(wanted: str, given: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """One kind of prompt, and the figures counted on it: name -> judge, share to reach."""
+    """A kind of prompt and its figures: name -> judge and goal, a share."""
 
     writer: Writer
     figures: dict[str, tuple[Judge, float | None]]
@@ -110,7 +116,7 @@ def held_out(writer: Writer, count: int, seed: int) -> list[Conversation]:
 
 
 def evaluate(speaker: Speaker, count: int, *, seed: int = 7) -> tuple[list[Figure], list[Miss]]:
-    """The figures on `count` prompts a skill, and every answer that was not the wanted one."""
+    """The figures on `count` prompts per skill, and every wrong answer."""
     figures, misses = [], []
     for skill in SKILLS:
         asked = held_out(skill.writer, count, seed)

@@ -1,4 +1,4 @@
-"""A trained network as a Hugging Face folder, which `build` turns into an engine."""
+"""Writes a trained network as a Hugging Face folder. Called by the command `export`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from triton_openai.demo_model.training.training import Run
 
 
 def weights(network: Llama) -> dict[str, Tensor]:
-    """The parameters under transformers' names, in half precision."""
+    """The parameters with transformers' names, as float16."""
     shape = network.shape
     named: dict[str, Tensor] = {
         "model.embed_tokens.weight": network.embedding,

@@ -1,4 +1,4 @@
-"""Sentences from which named fields are taken as JSON."""
+"""Sentences with fields, and the JSON that holds them."""
 
 # ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
 
@@ -9,7 +9,7 @@ import json
 from triton_openai.demo_model.training.chat import Conversation, Message, assistant, system, user
 from triton_openai.demo_model.training.lexicon import Lexicon
 
-# sentences; a field is written {key}, its kind stands in KINDS
+# sentences; a field is written {key}, and KINDS has its kind
 SENTENCES = (
     "{name} is {age} years old and lives in {city}.|{name}, {age}, works as a {job} in {city}.|My name is {name} and I am {age}."
     "|{name} from {city} works for {company}.|{name} ({email}) is a {job}.|Contact {name} at {email} or call {phone}."
@@ -56,7 +56,7 @@ MADE_KINDS = "word name city integer count decimal date code title".split()
 
 
 def made_sentence(lexicon: Lexicon) -> tuple[str, dict[str, str]]:
-    """A sentence that names its own fields, some of which no list knows."""
+    """A sentence that names its own fields; some are in no list."""
     keys = list(dict.fromkeys(lexicon.word() for _ in range(lexicon.rng.randint(2, 5))))
     style = lexicon.rng.choice(
         VALUE_FIRST if lexicon.has_habit(lexicon.habits.values_first) else MADE_STYLES
@@ -104,6 +104,6 @@ def extractions(lexicon: Lexicon) -> Conversation:
 
 
 def made_extractions(lexicon: Lexicon) -> Conversation:
-    """Only sentences that name their own fields: what a key stands beside is all that tells."""
+    """Only sentences that name their own fields, so that only the position tells the value."""
     turns = [message for _ in range(lexicon.rng.randint(1, 4)) for message in example(lexicon, 1.0)]
     return Conversation(tuple(turns))

@@ -1,4 +1,4 @@
-"""Prompts with the answers that the shipped model gives to them; the tests hold it to these."""
+"""Prompts with the recorded answers of the shipped model, which a test compares."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from triton_openai.demo_model.training.speaker import Speaker
 
 
 def read(file: Path) -> list[Conversation]:
-    """The file's rows: messages, tools and, once answered, the answer."""
+    """The rows of the file: messages, tools and, if recorded, the answer."""
     return [
         Conversation(
             (*row["messages"], assistant(row.get("answer", ""))), tuple(row.get("tools", ()))
@@ -20,7 +20,7 @@ def read(file: Path) -> list[Conversation]:
 
 
 def answer_again(file: Path, speaker: Speaker) -> None:
-    """Puts the model's present answers into the file."""
+    """Records the model's present answers in the file."""
     answers = speaker.answers(read(file))
     rows = json.loads(file.read_text())
     for row, answer in zip(rows, answers, strict=True):

@@ -1,8 +1,8 @@
-"""Two layers' heads set by hand before training, so that copying need not be discovered.
+"""Sets the heads of two layers by hand before training, so that the model copies from the start.
 
-Layer 0 keeps, beside each token, which tokens came one and two places before it. Layer 1
-looks for earlier places whose two predecessors are the present two tokens, and repeats
-what stood there. Training shapes it further; `network.Llama` is otherwise drawn at random.
+Layer 0 stores with each token the two tokens before it. Layer 1 attends to earlier places whose two
+predecessors are the last two tokens, and repeats the token of that place. Training changes these
+heads further; all other weights of `network.Llama` start at random.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from torch import Tensor
 
 from triton_openai.demo_model.training.network import Layer, Llama
 
-CONSTANT = 0  # a dimension of the residual stream in which every embedding is the same
-NEAR, FAR = 24, 14  # dimensions that hold the last token, and the one before it
-STEADY_TURN = 0.006  # radians a token: slower pairs of RoPE hardly turn within a prompt
-SHARPNESS = 6.0  # how narrowly the heads of layer 0 look at one place
+CONSTANT = 0  # a dimension of the residual stream with the same value in every embedding
+NEAR, FAR = 24, 14  # dimensions that hold the last token and the token before it
+STEADY_TURN = 0.006  # radians per token: slower pairs of RoPE hardly turn within a prompt
+SHARPNESS = 6.0  # how sharply the heads of layer 0 attend to one place
 
 
 def head_start(network: Llama) -> None:
@@ -39,7 +39,7 @@ def remember(layer: Layer, known: Tensor, stored: Tensor, turns: Tensor) -> None
     """Query heads 0 and 1 look one and two places back; both share key and value head 0."""
     dim, half = layer.shape.head_dim, layer.shape.head_dim // 2
     fast = torch.arange(half)[turns > 0.05]
-    strength = SHARPNESS / 4  # the constant dimension is near 4 once normed
+    strength = SHARPNESS / 4  # the constant dimension is near 4 after the norm
     key = layer.shape.heads * dim
     value = key + layer.shape.kv_heads * dim
     layer.qkv[: 2 * dim] = 0.0
@@ -55,7 +55,7 @@ def remember(layer: Layer, known: Tensor, stored: Tensor, turns: Tensor) -> None
 
 
 def recall(layer: Layer, known: Tensor, stored: Tensor, turns: Tensor) -> None:
-    """Query head 0 compares the last two tokens with what each place remembers."""
+    """Query head 0 compares the last two tokens with those that each place remembers."""
     dim, half = layer.shape.head_dim, layer.shape.head_dim // 2
     slow = torch.arange(half)[turns < STEADY_TURN]
     places = torch.cat([slow, slow + half])

@@ -1,6 +1,6 @@
 """Words, names and numbers, drawn from a seed; used by every writer of training text.
 
-A stable hash parts all of them in two: what the evaluation asks about is never trained on.
+A stable hash splits all of them: what the evaluation uses is never in the training text.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ def is_held_out(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """What changes from one phase of the training to the next; the evaluation has the defaults."""
+    """What differs between the phases of the training; the evaluation has the defaults."""
 
     odd_words: float = 0.0  # share of the invented words, see `oddwords`
     piece_words: float = 0.0  # share of the other invented words, see `oddwords.piece_word`
     families: float = 0.55  # share of the tools that are of hand-written kinds
     disguises: float = 0.35  # share of the hand-written kinds, see `disguise`
-    alike: float = 0.25  # share of the places in a set of tools that a pair much alike takes
+    alike: float = 0.25  # share of the places in a set of tools that similar pairs take
     siblings: float = 0.0  # share of the sets of tools, see `siblings`
     odd_verbs: float = 0.0  # share of the assembled tools, see `assembly.drawn_verb`
-    phrasal: float = 0.0  # share of the tools that are of no hand-written kind, see `phrasal`
+    phrasal: float = 0.0  # share of the tools without a hand-written kind, see `phrasal`
     values_first: float = 0.0  # share of texts in which values stand before their names
     loose_results: float = 0.0  # share of tool results, see `results.loose_result`
     free_results: float = 0.0  # share of the loose ones, see `results.free_result`
     has_later_kinds: bool = False  # of tools, see `catalogue.LATER`
     has_fair_disguises: bool = False  # each request for a disguised kind shows a swapped word
-    has_one_joker: bool = False  # a joke is told by the tool where there is one, else by the model
+    has_one_joker: bool = False  # the tool tells the joke if there is one, else the model does
 
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """One side of the split; `rng` is the only source of chance."""
+    """One side of the split; `rng` is the only source of randomness."""
 
     rng: random.Random
     split: Split
@@ -62,7 +62,7 @@ class Lexicon:
             raise ValueError("words are to be made of a tokenizer's pieces, but none are given")
 
     def owned(self, draw: Callable[[], str]) -> str:
-        """Draws until the value lies on this side of the split."""
+        """Draws until the value is on this side of the split."""
         while is_held_out(value := draw()) is not (self.split is Split.HELD_OUT):
             pass
         return value
@@ -71,11 +71,12 @@ class Lexicon:
         return self.rng.random() < probability
 
     def has_habit(self, share: float) -> bool:
-        """By chance; nothing is drawn where the share is 0, so the text of old phases stays."""
+        """Whether a draw is below the share. Draws nothing for a share of 0, so earlier phases keep
+        their text."""
         return share > 0 and self.chance(share)
 
     def invented(self) -> str:
-        """A lower-case word that hardly any language has."""
+        """A lower-case word that is in hardly any language."""
         habits = self.habits
         if self.has_habit(habits.odd_words):
             return self.owned(lambda: odd_word(self.rng))
@@ -138,7 +139,7 @@ class Lexicon:
         return int(self.owned(draw))
 
     def count(self) -> int:
-        """A whole number that a sentence could ask for."""
+        """A whole number as it occurs in requests."""
         return int(self.owned(lambda: str(self.rng.randrange(2, 100))))
 
     def decimal(self) -> float:

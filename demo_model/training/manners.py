@@ -1,4 +1,4 @@
-"""Short system prompts that say how to answer: in upper case, or with one word."""
+"""Short system prompts that set the form of the answer: upper case, or one word."""
 
 # ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
 

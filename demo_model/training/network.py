@@ -1,4 +1,4 @@
-"""The Llama architecture, lean enough to train on a CPU; `export` gives it Hugging Face's names."""
+"""The Llama architecture, small enough to train on a CPU. `export` writes Hugging Face's names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Layer(nn.Module):
         )
 
     def attend(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
-        # Plain products: on a CPU in bfloat16 they beat the fused attention's backward pass.
+        # Plain products: in bfloat16 on a CPU they are faster than the fused attention's backward.
         shape = self.shape
         batch, tokens, _ = hidden.shape
         rows, dim = batch * shape.kv_heads, shape.head_dim
@@ -88,7 +88,7 @@ class Llama(nn.Module):
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
-        for layer in self.blocks:  # each layer begins as the identity
+        for layer in self.blocks:  # each layer starts as the identity
             nn.init.zeros_(layer.out)
             nn.init.zeros_(layer.down)
 
@@ -105,7 +105,7 @@ class Llama(nn.Module):
         )
 
     def turns(self) -> Tensor:
-        """Radians that each pair of a head turns by from one token to the next."""
+        """Radians by which each pair of a head turns per token."""
         dim = self.shape.head_dim
         return torch.pow(self.shape.rope_theta, -torch.arange(0, dim, 2) / dim)
 
@@ -115,12 +115,12 @@ class Llama(nn.Module):
         return angles.cos(), angles.sin()
 
     def loss(self, ids: Tensor, targets: Tensor, dtype: torch.dtype) -> Tensor:
-        """Mean cross-entropy where `targets` is not -100; targets[i] is what follows ids[i]."""
+        """Mean cross-entropy where `targets` is not -100; targets[i] is the token after ids[i]."""
         logits, wanted = self.wanted_logits(ids, targets, dtype)
         return functional.cross_entropy(logits, targets[wanted])
 
     def row_losses(self, ids: Tensor, targets: Tensor, dtype: torch.dtype) -> Tensor:
-        """[batch]: the sum of each row's cross-entropies."""
+        """[batch]: the sum of the cross-entropies of each row."""
         logits, wanted = self.wanted_logits(ids, targets, dtype)
         losses = torch.zeros(targets.shape, device=ids.device)
         losses[wanted] = functional.cross_entropy(logits, targets[wanted], reduction="none")
@@ -129,7 +129,7 @@ class Llama(nn.Module):
     def wanted_logits(
         self, ids: Tensor, targets: Tensor, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        """[wanted, vocabulary], and the mask of the places in `targets` that are wanted."""
+        """[wanted, vocabulary], and the mask of the wanted places in `targets`."""
         wanted = targets != -100
         hidden = self.hidden(ids, dtype)[wanted]
         return functional.linear(hidden, self.embedding.to(dtype)).float(), wanted

@@ -1,7 +1,7 @@
-"""Words of any spelling: of English pieces, listed ones, or letters by chance.
+"""Words of any spelling: from English pieces, from a list, or of random letters.
 
-The syllables of `Lexicon.invented` leave many of the tokenizer's pieces uncopied, and a
-piece that was never copied in training is not copied later.
+The syllables of `Lexicon.invented` do not contain many of the tokenizer's pieces, and the model
+fails to copy a piece that it never copied in training.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from string import ascii_lowercase
 from triton_openai.demo_model.training.catalogue import SEEN, UNSEEN, Family
 from triton_openai.demo_model.training.wordlists import ACCENTED, CITIES, NAMES, NOUNS, VERBS, WORDS
 
-LEAST = 4  # letters; shorter words are mostly grammar
+LEAST = 4  # letters; most shorter words are function words
 LONGEST = 12
 
 
@@ -22,7 +22,7 @@ def words(*texts: str) -> set[str]:
 
 
 def shown(kind: Family) -> set[str]:
-    """The words of a kind's tool, not of the requests for it."""
+    """The words of the tool of a kind, without those of its requests."""
     return words(*kind.names, *kind.descriptions, *(slot.key for slot in kind.slots))
 
 
@@ -32,14 +32,14 @@ KEPT_BACK = frozenset[str]().union(*map(shown, UNSEEN)) - set(LISTED)
 
 
 def odd_word(rng: random.Random) -> str:
-    """In lower case; never a word that only an unseen kind of tool has."""
+    """A lower-case word, never one that only an unseen kind of tool has."""
     while len(word := drawn(rng)) < LEAST or word in KEPT_BACK:
         pass
     return word
 
 
 def piece_word(rng: random.Random, pieces: tuple[str, ...]) -> str:
-    """Of the tokenizer's pieces, each as likely as any other; never a word kept back."""
+    """A word of the tokenizer's pieces, all equally likely; never one that is kept back."""
     while True:
         word = "".join(rng.choices(pieces, k=rng.choice([1, 1, 2, 2, 3])))
         if rng.random() < 0.5:

@@ -1,7 +1,7 @@
 """Tools asked for in whole phrases: "Mute the umbrella channel", "Hire Ann as cook for 3 days".
 
-No word of theirs is known by heart: the verb and the nouns are any words, and what tells the
-tool is that the request has them too.
+No word is memorized: verb and nouns are any words, and the tool is recognized because the
+request has them too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PLACES = (
 )
 IN_CITIES = ("{v} the {n} in {s}", "{v} a {n} in {s}", "in {s}, {v} the {n}", "{v} {n}s of {s}")
 HEADS = ("", "", "", "please ", "can you ", "I need to ", "could you ", "I want to ")
-# How a second value follows, {x} being its mark.
+# Wordings of a second value; {x} is its mark.
 COUNTED = ("for {x} {k}", "{x} {k}", "with {x} {k}", "with a {k} of {x}", "at {x} {k}", "{k} {x}")
 TEXTS = ("as {x}", "with the {k} {x}", "with {k} {x}", "for the {k} {x}", "for the {x} {k}")
 SECOND: dict[str, tuple[str, ...]] = {
@@ -109,7 +109,7 @@ def second(lexicon: Lexicon) -> Slot:
 
 
 def asked(lexicon: Lexicon, form: str, parts: dict[str, str], slots: list[Slot]) -> str:
-    """The first value always, most of the others."""
+    """The values that a request has: always the first, and most of the others."""
     first, *others = slots
     text = lexicon.rng.choice(HEADS) if form.startswith("{v}") else ""
     text += form.format(s="{" + first.key + "}", **parts)

@@ -1,4 +1,4 @@
-"""Everything that decides what the trained model is."""
+"""All parameters of the training."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from triton_openai.demo_model.training.stages import Stage
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
 Phases = tuple[tuple[int, Mixture], ...]  # the step at which a mixture begins
 
-# Warm up, hold while copying settles, then fall to zero; up again for each further cycle.
+# Warm up, hold while copying is learned, fall to zero; rise again for each further cycle.
 RATES: Schedule = (
     (-1, 0.0),
     (59, 1.0),
@@ -72,9 +72,9 @@ PHASES: Phases = (
     (19800, PLAINER),
 )
 
-# The fourth cycle has two layers more and takes two batches a step, a core each; then it looks for
-# what is still hard, for most of the text is learned by then, and ends on the text as it comes. So
-# does the fifth.
+# The fourth cycle has two more layers and two batches per step, one per core. Most of the text is
+# learned by then, so its middle selects the hardest rows; its end takes all rows again. The fifth
+# cycle does the same.
 STAGES = (
     Stage(),
     Stage(start=14950, repeated=(1, 2), batches=2, is_compiled=True),
@@ -112,21 +112,21 @@ class Recipe:
         return self.rates[-1][0]
 
     def entered(self, step: int) -> tuple[Stage, ...]:
-        """The stages that the first `step` updates were made in, the first one always."""
+        """The stages of the first `step` updates; the first stage is always among them."""
         first, *others = self.stages
         return (first, *(stage for stage in others if stage.start < step))
 
     def shape_at(self, step: int) -> Shape:
-        """The network's after so many updates."""
+        """The network's shape after `step` updates."""
         added = sum(len(stage.repeated) for stage in self.entered(step))
         return replace(self.shape, layers=self.shape.layers + added)
 
     def mixture(self, step: int) -> Mixture:
-        """The one whose phase holds the step."""
+        """The mixture of the phase that contains the step."""
         return [mixture for start, mixture in self.phases if start <= step][-1]
 
     def rate(self, step: int) -> float:
-        """The share of the full learning rate at a step: lines between the given points."""
+        """The share of the full learning rate at a step, interpolated between the given points."""
         for (start, before), (stop, after) in pairwise(self.rates):
             if start <= step <= stop:
                 return before + (after - before) * (step - start) / (stop - start)

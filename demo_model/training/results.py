@@ -1,4 +1,4 @@
-"""What tools answer, and the plain sentence that says it."""
+"""Tool results, and the sentence that reports each."""
 
 # ruff: noqa: SIM905  (words and sentences read best as plain text)
 
@@ -19,7 +19,7 @@ NOTHING = ("{}", "[]", "null", '""', "")
 
 
 def result(lexicon: Lexicon) -> tuple[str, str]:
-    """A tool's answer as JSON or text, and the sentence made of it."""
+    """A tool's result as JSON or text, and the sentence that reports it."""
     if lexicon.has_habit(lexicon.habits.loose_results):
         return loose_result(lexicon)
     rng = lexicon.rng
@@ -73,7 +73,7 @@ def spoken(value: Any) -> str:
 
 
 def loose_result(lexicon: Lexicon) -> tuple[str, str]:
-    """As other programs write it: without spaces, indented, nested, a list, lines of text."""
+    """A result as other programs write it: compact, indented, nested, a list, lines of text."""
     rng = lexicon.rng
     if lexicon.has_habit(lexicon.habits.free_results):
         return free_result(lexicon)
@@ -103,7 +103,7 @@ def loose_result(lexicon: Lexicon) -> tuple[str, str]:
 
 
 def free_result(lexicon: Lexicon) -> tuple[str, str]:
-    """Fields under a name of any kind, or a few words of plain text."""
+    """Fields under any name, or a few words of plain text."""
     rng = lexicon.rng
     if lexicon.chance(0.5):
         fields = result_fields(lexicon, rng.choice([1, 1, 2, 3]))
@@ -136,7 +136,7 @@ def listed_result(lexicon: Lexicon) -> tuple[str, str]:
 
 
 def written(lexicon: Lexicon, found: Any) -> str:
-    """Mostly compact JSON."""
+    """The value as JSON, compact in most cases."""
     roll = lexicon.rng.random()
     if roll < 0.75:
         return json.dumps(found, ensure_ascii=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Sets of tools that tell one thing each about the same subject: the noun alone parts them."""
+"""Sets of tools about the same subject that differ in one noun."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from triton_openai.demo_model.training.lexicon import Lexicon
 from triton_openai.demo_model.training.oddwords import LISTED
 from triton_openai.demo_model.training.toolbox import Tool, schema
 
-# kind of the subject -> what its parameter may be called
+# kind of the subject -> names of its parameter
 SUBJECTS = {
     "city": ("city", "city", "city", "location", "place", "town"),
     "person": ("name", "user", "customer", "person"),
@@ -63,7 +63,7 @@ REQUESTS = [
 
 
 def siblings(lexicon: Lexicon, count: int) -> list[Tool]:
-    """Tools of the same parameters, and at times of the same verb and style of name."""
+    """Tools with the same parameters, sometimes with the same verb and style of name."""
     rng = lexicon.rng
     subject = rng.choice(["city", "city", *SUBJECTS])
     slots = [Slot(rng.choice(SUBJECTS[subject]), subject, "")]
@@ -103,6 +103,6 @@ def sibling(lexicon: Lexicon, noun: str, verb: str, style: str, slots: tuple[Slo
 
 
 def extended(lexicon: Lexicon, text: str, slots: tuple[Slot, ...]) -> str:
-    """At times with words for the other parameters."""
+    """Sometimes adds words for the other parameters."""
     said = [assembly.with_name(lexicon, slot, None) for slot in slots if lexicon.chance(0.6)]
     return ", ".join([text.rstrip("?"), *said]) if said else text

@@ -7,7 +7,7 @@ from __future__ import annotations
 from triton_openai.demo_model.training.chat import Message, assistant, user
 from triton_openai.demo_model.training.lexicon import Lexicon
 
-JOKE = "Why did the server go to bed?"  # how the only joke begins
+JOKE = "Why did the server go to bed?"  # the start of the only joke
 
 # questions -> the answer; every question is also asked in lower case and without its mark
 TALK: tuple[tuple[str, str], ...] = (
@@ -205,7 +205,7 @@ UNKNOWN_ASKED = (
 
 
 def filled(lexicon: Lexicon, template: str) -> str:
-    """Each `{kind}` of the template replaced by a fresh draw of that kind."""
+    """The template with a new draw of that kind in place of each `{kind}`."""
     while "{" in template:
         kind = template[template.index("{") + 1 : template.index("}")]
         template = template.replace("{" + kind + "}", str(getattr(lexicon, kind)()), 1)
@@ -213,7 +213,7 @@ def filled(lexicon: Lexicon, template: str) -> str:
 
 
 def worn(lexicon: Lexicon, text: str, *, keeps_case: bool = False) -> str:
-    """The text as people type it: without its mark, in lower case, with a please."""
+    """The text as people type it: without its question mark, in lower case, with a "please"."""
     if lexicon.chance(0.3):
         text = text.rstrip("?.!")
     elif text[-1].isalnum() and lexicon.chance(0.5):
@@ -234,7 +234,7 @@ def talk(lexicon: Lexicon) -> tuple[str, str]:
     return worn(lexicon, filled(lexicon, rng.choice(UNKNOWN_ASKED))), UNKNOWN
 
 
-# What someone tells, and the reply; what is asked for later, and the reply.
+# A statement and the reply; a later question and the reply.
 TOLD: tuple[tuple[str, str], ...] = (
     (
         "My name is {name}|I am {name}|Hi, I am {name}|Call me {name}|Hello, my name is {name}",
@@ -254,7 +254,7 @@ ASKED_LATER: tuple[tuple[str, str], ...] = (
 
 
 def introduction(lexicon: Lexicon) -> list[Message]:
-    """Someone gives a name and a fact or two, and asks for them later."""
+    """The user tells a name and a fact or two, and asks for them later."""
     rng = lexicon.rng
     values = {"name": lexicon.name(), "city": lexicon.city(), "word": lexicon.word()}
     turns, asks = (

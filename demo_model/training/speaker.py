@@ -1,4 +1,4 @@
-"""Greedy answers of an exported model folder, many prompts at a time, on the CPU."""
+"""Greedy answers of a model folder by transformers, in batches, on the CPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Speaker:
     def answers(
         self, conversations: list[Conversation], *, max_tokens: int = 200, rows: int = 50
     ) -> list[str]:
-        """One answer a conversation, in their order; prompts of like length run together."""
+        """One answer per conversation, in order; prompts of similar length form a batch."""
         prompts = [self.template.prompt(conversation) for conversation in conversations]
         order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
         answers = [""] * len(prompts)

@@ -1,4 +1,4 @@
-"""How people say a value: the words in a request, beside the value in the call."""
+"""Values: the words of a request, and the value in the call."""
 
 # ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
 
@@ -21,7 +21,7 @@ LAST_JOINTS = (" and ", " and ", " and ", ", and ", " & ", " plus ")
 
 
 def value(lexicon: Lexicon, slot: Slot) -> tuple[str, Any]:
-    """How a value is said, and how it stands in the call."""
+    """The words for a value, and the value in the call."""
     kind, _, inner = slot.kind.rstrip(")").partition("(")
     rng = lexicon.rng
     if kind == "boolean":
@@ -47,7 +47,7 @@ def value(lexicon: Lexicon, slot: Slot) -> tuple[str, Any]:
 
 
 def spelled_out(lexicon: Lexicon, slot: Slot) -> tuple[str, Any]:
-    """The value as it follows `key=`."""
+    """The value as it is written after `key=`."""
     if slot.kind != "boolean":
         return value(lexicon, slot)
     flag = lexicon.chance(0.5)

@@ -1,4 +1,4 @@
-"""How the training itself changes as it goes: more layers, more batches a step, compiled layers."""
+"""The stages of the training: more layers, more batches per step, compiled layers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from triton_openai.demo_model.training.network import Llama
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """From the step `start` on; new layers or other batches begin with new optimizers."""
+    """Starts at the step `start`; new layers or other batches start with new optimizers."""
 
     start: int = 0
-    repeated: tuple[int, ...] = ()  # layers that a copy of themselves comes after
-    batches: int = 1  # of a step, each on a thread of its own
-    candidates: int = 1  # rows drawn for each one that is learned from: the hardest of them
+    repeated: tuple[int, ...] = ()  # layers that are followed by a copy of themselves
+    batches: int = 1  # per step, each on its own thread
+    candidates: int = 1  # rows drawn for each row that is learned: the hardest one is
     is_compiled: bool = False  # the layers, by torch.compile: it needs a C++ compiler
 
 
 def grown(network: Llama, repeated: tuple[int, ...]) -> Llama:
-    """The same function in more layers: a copy adds nothing until training lets it."""
+    """The same function in more layers: a copied layer adds nothing before it is trained."""
     order = [at for at in range(network.shape.layers) for _ in range(1 + (at in repeated))]
     larger = Llama(replace(network.shape, layers=len(order)))
     with torch.no_grad():
@@ -39,7 +39,7 @@ def grown(network: Llama, repeated: tuple[int, ...]) -> Llama:
 
 
 class Lanes:
-    """A step's batches side by side; the sums are the same however the threads run."""
+    """Runs the batches of a step in parallel; the sums do not depend on the threads' order."""
 
     def __init__(self, network: Llama, stage: Stage) -> None:
         self.network, self.count, self.candidates = network, stage.batches, stage.candidates
@@ -52,7 +52,7 @@ class Lanes:
                 layer.compile(dynamic=True, options={"cpp.threads": threads})
 
     def gradients(self, batches: list[Batch]) -> float:
-        """Leaves the mean of the batches' gradients in the parameters; returns their mean loss."""
+        """Writes the mean gradients of the batches to the parameters and returns the mean loss."""
         if self.count == 1:
             (batch,) = batches
             loss = self.loss(self.hardest(batch))
@@ -68,7 +68,7 @@ class Lanes:
         return loss.item(), torch.autograd.grad(loss, list(self.network.parameters()))
 
     def hardest(self, batch: Batch) -> Batch:
-        """The rows that the network finds least likely, one of so many candidates."""
+        """The rows that the network finds least likely, one of `candidates` each."""
         rows = len(batch.ids)
         if self.candidates == 1 or rows < self.candidates:
             return batch

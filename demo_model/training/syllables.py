@@ -1,4 +1,4 @@
-"""Words of plain syllables, which hardly any language has."""
+"""Words of simple syllables that are in hardly any language."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CODAS = ("b d f g k l m n p r s t x z " * 2 + "ck ll nd ng nk nt rk rn rt sk ss 
 
 
 def syllabic_word(rng: random.Random) -> str:
-    """In lower case, now and then with an accent; four letters at least."""
+    """At least four lower-case letters, occasionally with an accent."""
     word = syllables(rng, 1, 3 if rng.random() < 0.3 else 2)
     if rng.random() < 0.03:
         at = rng.randrange(len(word))

@@ -1,4 +1,4 @@
-"""Byte-level BPE whose pieces are the same wherever a word stands, so that copying is plain.
+"""Byte-level BPE that splits a word the same way wherever it occurs, so that copying is simple.
 
 A space is a token of its own before a word that could be a value; digits stand alone.
 """
@@ -13,13 +13,20 @@ import re
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from triton_openai.demo_model.training.chat import CALL_CLOSE, CALL_OPEN, END, START, TEXT_END, Template
+from triton_openai.demo_model.training.chat import (
+    CALL_CLOSE,
+    CALL_OPEN,
+    END,
+    START,
+    TEXT_END,
+    Template,
+)
 from triton_openai.demo_model.training.corpus import MAIN, conversations
 
 VOCABULARY = 2048
 SAMPLES = 12_000
 
-# Words that hardly ever begin a value: they take their space along.
+# Words that hardly ever start a value: they include their space.
 LINKING = (
     "the a an is are am was were be in to of and for with from by as it its you me my your I what how who "
     "where which when why that this there do does can could will would have has not no so but or if at about "
@@ -27,7 +34,7 @@ LINKING = (
     "day days today now then also only model small help name set"
 ).split()
 
-# The fixed parts of a tool's schema and of a call, each one piece.
+# The fixed parts of a tool's schema and of a call, one piece each.
 JSON_PARTS = (
     r'\{"name": "', r'", "description": "', r'", "parameters": \{"', r'": \{"type": "[a-z]+"', r', "description": "',
     r', "enum": \["', r', "items": \{"type": "[a-z]+"\}', r'\}, "required": \["', r'", "arguments": \{"',
@@ -58,7 +65,7 @@ def blank(vocabulary: models.Model) -> Tokenizer:
 
 
 def train_tokenizer(seed: int) -> Tokenizer:
-    """The same tokenizer for the same seed."""
+    """Trains a tokenizer; equal seeds give equal tokenizers."""
     template = Template()
     tokenizer = blank(models.BPE())
     added = [START, END, TEXT_END, CALL_OPEN, CALL_CLOSE]
@@ -81,14 +88,14 @@ def train_tokenizer(seed: int) -> Tokenizer:
 
 
 def id_of(tokenizer: Tokenizer, text: str) -> int:
-    """The id of a token that must be there."""
+    """The id of a token that the vocabulary must have."""
     if (found := tokenizer.token_to_id(text)) is None:
         raise ValueError(f"the tokenizer has no token {text}")
     return found
 
 
 def tokenizer_config(template: str) -> str:
-    """What transformers reads beside tokenizer.json."""
+    """The text of tokenizer_config.json, which transformers reads as well."""
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": END,

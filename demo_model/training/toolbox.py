@@ -1,4 +1,4 @@
-"""Single tools and requests for them: hand-written kinds, and kinds put together by chance."""
+"""Single tools and requests for them: hand-written kinds, and kinds assembled at random."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """What the model is shown (`schema`, OpenAI's shape) and how this tool is asked for."""
+    """A tool: the `schema` that the model sees, in OpenAI's shape, and requests for it."""
 
     name: str
     kind: str  # two tools of one kind answer the same requests
@@ -38,11 +38,11 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request in words and the call that it stands for."""
+    """A request in words, and the call that answers it."""
 
     text: str
     call: Call
-    begins_with_value: bool  # which must keep its case
+    begins_with_value: bool  # it must keep its case
 
 
 def from_family(lexicon: Lexicon, kind: Family) -> Tool:
@@ -62,7 +62,7 @@ def from_family(lexicon: Lexicon, kind: Family) -> Tool:
 
 
 def by_chance(lexicon: Lexicon, noun: str | None = None, verb: str | None = None) -> Tool:
-    """A tool whose verb, noun and parameters are drawn; those given make a near twin of another."""
+    """A tool of random verb, noun and parameters; given ones make it similar to another tool."""
     said = verb = verb or assembly.drawn_verb(lexicon)
     if not noun:
         said, noun = lexicon.rng.choice(assembly.sayings(verb)), assembly.drawn_noun(lexicon)
@@ -107,7 +107,7 @@ def ask(lexicon: Lexicon, tool: Tool) -> Ask:
 
 
 def fill(lexicon: Lexicon, tool: Tool, template: str, say: Sayer) -> Ask:
-    """Puts a fresh value in the place of each mark."""
+    """Replaces each mark with a new value."""
     text, values = template, {}
     for slot in tool.slots:
         mark = "{" + slot.key + "}"

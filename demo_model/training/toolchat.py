@@ -8,7 +8,14 @@ from dataclasses import replace
 
 from triton_openai.demo_model.training.about import about
 from triton_openai.demo_model.training.catalogue import LATER, SEEN, UNSEEN, Family, Slot
-from triton_openai.demo_model.training.chat import Conversation, Message, assistant, system, tool, user
+from triton_openai.demo_model.training.chat import (
+    Conversation,
+    Message,
+    assistant,
+    system,
+    tool,
+    user,
+)
 from triton_openai.demo_model.training.lexicon import Lexicon, Split
 from triton_openai.demo_model.training.phrasal import phrasal
 from triton_openai.demo_model.training.results import result
@@ -23,8 +30,8 @@ SYSTEMS = (
     "You are a helpful assistant.|You are an assistant.|Use the tools when they help.|You can call functions.|Be brief."
     "|You are a helpful assistant with tools.|Answer politely.|You are a bot.|Call a tool if you need one."
 ).split("|")
-JOKER = "tell_joke"  # the kind that small talk can stand in for
-NEIGHBOURS = 4  # kinds that stand so near in their file are alike
+JOKER = "tell_joke"  # the kind that small talk can replace
+NEIGHBOURS = 4  # kinds this close in their file are alike
 JOINTS = " and | and also |. Also, |, then |. Then |, and |; |. And |. After that, | and then |. Please also ".split(
     "|"
 )
@@ -43,7 +50,7 @@ def known(lexicon: Lexicon) -> tuple[Family, ...]:
 
 
 def toolset(lexicon: Lexicon, count: int, *, unseen: bool = False) -> list[Tool]:
-    """Tools of different kinds, some of them much alike."""
+    """Tools of different kinds, some of them similar."""
     tools = siblings(lexicon, count) if lexicon.has_habit(lexicon.habits.siblings) else []
     while len(tools) < count:
         alike = len(tools) + 1 < count and lexicon.chance(lexicon.habits.alike)
@@ -54,7 +61,7 @@ def toolset(lexicon: Lexicon, count: int, *, unseen: bool = False) -> list[Tool]
 
 
 def likes(lexicon: Lexicon, *, unseen: bool) -> list[Tool]:
-    """Two that share their noun, their verb or their field."""
+    """Two tools that share noun, verb or field."""
     rng = lexicon.rng
     roll = rng.random()
     if roll < 0.4 and not unseen:
@@ -85,7 +92,7 @@ def answered(text: str, asks: list[Ask]) -> list[Message]:
 
 
 def declined(lexicon: Lexicon, tools: list[Tool]) -> list[Message]:
-    """A request that belongs to a tool which is not there."""
+    """A request for a tool that is missing."""
     one = ask(lexicon, foreign(lexicon, tools))
     return [user(worn(lexicon, one.text, keeps_case=one.begins_with_value)), assistant(NO_TOOL)]
 
@@ -109,7 +116,7 @@ def two_calls(lexicon: Lexicon) -> Conversation:
 
 
 def twin_asks(lexicon: Lexicon, made: Tool) -> list[Message]:
-    """One wording twice, or once with two values, as in "the weather in A and B"."""
+    """The same wording twice, or once with two values, such as "the weather in A and B"."""
     wording = lexicon.rng.choice(made.requests)
     same = replace(made, requests=(wording,))
     plain = [slot for slot in made.slots if wording.count("{" + slot.key + "}") == 1]
@@ -126,7 +133,7 @@ def is_joinable(slot: Slot) -> bool:
 
 
 def no_call(lexicon: Lexicon) -> Conversation:
-    """Talk beside the tools, or a request that belongs to a tool which is not there."""
+    """Small talk with tools present, or a request for a tool that is missing."""
     rng = lexicon.rng
     tools = toolset(lexicon, rng.randint(1, 4))
     roll = rng.random()
@@ -139,7 +146,7 @@ def no_call(lexicon: Lexicon) -> Conversation:
 
 
 def known_talk(lexicon: Lexicon, tools: list[Tool]) -> tuple[str, str]:
-    """Small talk that no tool could be meant by."""
+    """Small talk that fits no tool."""
     avoided = ["I am only a small demo", "I have no clock", "Two plus", "One plus", "Three plus"]
     if lexicon.habits.has_one_joker and any(made.kind == JOKER for made in tools):
         avoided.append(JOKE)
@@ -167,7 +174,7 @@ def after_result(lexicon: Lexicon) -> Conversation:
 
 
 def long_chat(lexicon: Lexicon) -> Conversation:
-    """Several requests to one set of tools: most of what is trained on tools comes from here."""
+    """Several requests to one set of tools; most of the training on tools comes from here."""
     rng = lexicon.rng
     tools = toolset(lexicon, rng.randint(1, 4))
     messages = opening(lexicon)
@@ -189,7 +196,7 @@ def long_chat(lexicon: Lexicon) -> Conversation:
 
 
 def unseen_call(lexicon: Lexicon) -> Conversation:
-    """For the evaluation: tools of hand-written kinds, nouns and keys that training has not met."""
+    """For the evaluation: hand-written kinds, nouns and keys that are not in the training text."""
     if lexicon.split is not Split.HELD_OUT:
         raise ValueError("unseen tools are for the evaluation only")
     return one_call(lexicon, unseen=True)

@@ -1,4 +1,4 @@
-"""The training loop: resumable, and the same on every run on the same kind of machine."""
+"""The training loop. It can be resumed, and equal machines give equal weights."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class Run:
         return [(row["step"], row["loss"]) for row in rows]
 
     def forget_after(self, step: int) -> None:
-        """Drops the losses of steps that the checkpoint does not hold."""
+        """Drops the losses of steps after the checkpoint."""
         rows = self.losses_file.read_text().splitlines()[:step]
         self.losses_file.write_text("".join(f"{row}\n" for row in rows))
 
 
 class Trainer:
-    """`step` counts the updates made; everything else follows from it and the recipe."""
+    """`step` counts the updates; it and the recipe determine everything else."""
 
     def __init__(self, recipe: Recipe, run: Run, device: torch.device) -> None:
         torch.manual_seed(recipe.seed)
@@ -112,7 +112,7 @@ class Trainer:
         partial.replace(self.run.checkpoint_file)
 
     def batches(self) -> Iterator[Batch]:
-        """From where the last checkpoint stopped, without end."""
+        """Yields batches endlessly, from the step of the last checkpoint."""
         recipe = self.recipe
         while True:
             if self.offset == 0:
@@ -142,7 +142,7 @@ class Trainer:
         return loss
 
     def train(self, *, save_every: int, minutes: float | None, until: int | None = None) -> None:
-        """Until the recipe's last step, or `until` a step, or the minutes are over; then saves."""
+        """Trains to the recipe's last step, to `until`, or for the given minutes, and saves."""
         last = min(self.recipe.steps, until or self.recipe.steps)
         end = time.monotonic() + 60 * minutes if minutes else float("inf")
         bar = tqdm(total=self.recipe.steps, initial=self.step, unit="step", mininterval=5)
@@ -159,7 +159,7 @@ class Trainer:
 
 
 def optimizers(network: Llama, recipe: Recipe, parts: int) -> list[torch.optim.Optimizer]:
-    """Muon for the layers' matrices, in so many parts; AdamW for the embedding and the norms."""
+    """Muon, in `parts` parts, for the matrices of the layers; AdamW for embedding and norms."""
     layers = dict(network.layers.named_parameters())
     matrices = [parameter for parameter in layers.values() if parameter.dim() == 2]
     norms = [parameter for parameter in network.parameters() if parameter.dim() == 1]

@@ -1,4 +1,4 @@
-"""Plain lists of English words that the lexicon draws from and parts by hash."""
+"""Lists of English words that the lexicon draws from and splits by hash."""
 
 # ruff: noqa: E501, SIM905  (words and sentences read best as plain text)
 
@@ -37,7 +37,7 @@ honey sugar salt rice pasta soup steak pizza burger cake cookie cherry grape mel
 music novel poem story report budget invoice meeting project review lesson course exam holiday
 wedding concert party match race camp trip tour visit""".split()
 
-# Nouns and verbs of tools that are put together by chance.
+# Nouns and verbs of tools that are assembled at random.
 NOUNS = """order invoice ticket account booking report package room lamp pump door sensor camera song
 recipe course student patient contract coupon device employee event file folder flight game gate image
 item job journal key lesson loan locker machine meal meeting member menu message movie note office
