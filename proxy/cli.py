@@ -80,7 +80,10 @@ def serve(
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
 ) -> None:
-    """Build models that are missing, then start tritonserver and the proxy."""
+    """Build models that are missing, then start tritonserver and the proxy.
+
+    In a folder without models.yaml, it serves the shipped demo from your own data folder.
+    """
     from triton_openai.proxy.launch import run, start
     from triton_openai.proxy.launch.doctor import machine
     from triton_openai.proxy.launch.triton_server import installation, ports, secret
@@ -97,7 +100,7 @@ def serve(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     ).model_copy(update={"triton_url": None})
-    settings = secret.settled(settings)
+    settings = secret.settled(start.settled(settings, say))
     start.check_secrets(settings)
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
@@ -127,7 +130,7 @@ def triton(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     )
-    settings, models = start.prepared(settings, say)
+    settings, models = start.prepared(start.settled(settings, say), say)
     if settings.triton_secret is None:
         say(
             "TRITON_SECRET is not set, so a proxy in another process cannot list this Triton's "
@@ -191,28 +194,47 @@ def build(
     """Build the models of models.yaml: weights -> Triton models under artifacts/."""
     from triton_openai.proxy.launch import building, start
     from triton_openai.proxy.launch.doctor import machine
-    from triton_openai.proxy.launch.triton_server import own_artifacts
+    from triton_openai.proxy.launch.triton_server import own_artifacts, shipped_demo
 
     _warn_of_misspelt_variables()
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
     if tensorrt_llm is not None and not dry_run:
         raise LaunchError("--tensorrt-llm needs --dry-run: a build uses the installed version")
     if dry_run:
+        settings = shipped_demo.settled(settings)
         building.show(settings, start.models(settings), model or (), tensorrt_llm, typer.echo)
         return
-    found, say = start.models(settings), _say("build")
+    say = _say("build")
+    settings = start.settled(settings, say)
+    found = start.models(settings)
     settings = own_artifacts.settled(settings, found, say)
     machine.require(*machine.room(settings))
     building.build(settings, found, model or (), say)
 
 
 @app.command()
+def install_build_tools() -> None:
+    """Install torch, transformers and the others that a build of other models needs."""
+    from triton_openai.proxy.launch.packages import on_demand
+
+    _warn_of_misspelt_variables()
+    settings, say = _settings(), _say("install-build-tools")
+    for wanted in (on_demand.GUIDES, on_demand.build_tools()):
+        if wanted.is_installed:
+            say(f"{wanted.name}: installed already")
+        else:
+            on_demand.install(wanted, settings, say)
+    say("ready")
+
+
+@app.command()
 def models(models_file: Models = None, artifacts_dir: Artifacts = None) -> None:
     """Show the models of models.yaml and whether each is built."""
     from triton_openai.proxy.launch import start, tables
-    from triton_openai.proxy.launch.triton_server import own_artifacts
+    from triton_openai.proxy.launch.triton_server import own_artifacts, shipped_demo
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
+    settings = shipped_demo.settled(settings)
     tables.show_models(start.models(settings), own_artifacts.place(settings))
 
 

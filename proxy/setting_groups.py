@@ -102,6 +102,10 @@ class ModelSource(Group):
     artifacts_dir: Path = Path("artifacts")
     """Where `build` writes. If the default folder belongs to another user, what you may not write
     goes to `~/.local/share/triton-openai` (`XDG_DATA_HOME`)."""
+    install_packages: Literal["on_demand", "never"] = "on_demand"
+    """Whether a build of another model than the demo may install the packages that it needs."""
+    torch_index_url: str | None = None
+    """Package index for torch instead of pip's own, such as PyTorch's index of CPU builds."""
 
 
 class Answers(Group):

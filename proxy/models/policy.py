@@ -20,7 +20,8 @@ def models(settings: Settings) -> ModelsFile:
 
     Raises:
         ModelsFileError: models.yaml cannot be read, or is invalid.
-        UnservableFolder: there is no model in MODEL_PATH.
+        UnservableFolder: MODEL_PATH holds no model.
+        MissingPackage: the name of MODEL_PATH's model cannot be derived without the build tools.
     """
     if settings.model_path is not None:
         named = one_folder.models_of(settings.model_path, settings.model_id)

@@ -20,7 +20,7 @@ from tests.fixtures import phi_folder, random_model
 from triton_openai.proxy.prompting.word_trie import one_of as proxys_one_of
 
 ROOT = Path(__file__).parents[2]
-DEMO = ROOT / "build_engines" / "demo" / "model" / "tokenizer.json"
+DEMO = ROOT / "demo_model" / "shipped" / "tokenizer.json"
 
 
 def demo() -> Tokenizer:

@@ -12,7 +12,7 @@ from tokenizers.processors import TemplateProcessing
 
 from prompt_truncation import PromptTruncation
 
-DEMO = Path(__file__).parents[2] / "build_engines" / "demo" / "model" / "tokenizer.json"
+DEMO = Path(__file__).parents[2] / "demo_model" / "shipped" / "tokenizer.json"
 
 
 @pytest.fixture(scope="module")

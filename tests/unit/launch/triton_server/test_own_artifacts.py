@@ -30,7 +30,7 @@ def clone() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     weights = folder / "weights"
-    shutil.copytree(ROOT / "build_engines" / "demo" / "model", weights)
+    shutil.copytree(ROOT / "demo_model" / "shipped", weights)
     entry = {**scripted("Hello"), "weights": "weights"}
     (folder / "models.yaml").write_text(yaml.safe_dump({"models": {"m": entry}}))
     build_all(load(folder / "models.yaml"), folder / "artifacts", say=lambda line: None)
