@@ -20,13 +20,13 @@ RUN := "$(VENV)/bin/python" -m
 MAKEFLAGS += --no-print-directory
 
 serve: $(VENV)/.installed
-	@exec $(RUN) proxy.cli serve
+	@exec $(RUN) triton_openai.proxy.cli serve
 
 build: $(VENV)/.installed
-	@exec $(RUN) proxy.cli build
+	@exec $(RUN) triton_openai.proxy.cli build
 
 doctor: $(VENV)/.installed
-	@exec $(RUN) proxy.cli doctor
+	@exec $(RUN) triton_openai.proxy.cli doctor
 
 check: $(VENV)/.installed
 	@$(RUN) ruff check .
@@ -59,16 +59,16 @@ siege: $(VENV)/.installed
 
 # Twenty answers of each model to every schema of the JSON Schema test suite. Minutes.
 schemas: $(VENV)/.installed
-	@SCHEMA_ANSWERS=20 exec $(RUN) pytest tests/models/test_schema_corpus.py
+	@SCHEMA_ANSWERS=20 exec $(RUN) pytest tests/engine/test_schema_corpus.py
 
 # The demo model: train it again from nothing (resumes by itself), or measure the shipped one.
 train-demo: $(VENV)/.installed
-	@$(RUN) build_engines.demo train --threads 1
-	@$(RUN) build_engines.demo export
-	@$(RUN) build_engines.demo curve
+	@$(RUN) triton_openai.build_engines.demo train --threads 1
+	@$(RUN) triton_openai.build_engines.demo export
+	@$(RUN) triton_openai.build_engines.demo curve
 
 eval-demo: $(VENV)/.installed
-	@exec $(RUN) build_engines.demo eval
+	@exec $(RUN) triton_openai.build_engines.demo eval
 
 # What a token costs between the engine and the client; BENCH_SHORT=1 only shows that it works.
 bench: $(VENV)/.installed
@@ -114,7 +114,7 @@ $(VENV)/.installed: requirements.lock Makefile
 	@rm -f $@
 	@set -e; \
 	for python in $(or $(PYTHON),python3.12 python3.11 python3.10 python3); do \
-	  reason=$$("$$python" -m proxy.launch.suitable 2>/dev/null) && found=$$python && break; \
+	  reason=$$("$$python" -m triton_openai.proxy.launch.suitable 2>/dev/null) && found=$$python && break; \
 	  why="$${why:-$${reason:+$$python: $$reason}}"; \
 	done; \
 	if [ -z "$$found" ]; then \
@@ -136,7 +136,7 @@ $(VENV)/.installed: requirements.lock Makefile
 	@$(RUN) supply_chain.install_step 3 requirements.lock -- \
 	  "$(VENV)/bin/python" -m $(PIP) --no-deps -r requirements.lock
 	@echo "$(CURDIR)" > "$$($(RUN) sysconfig | sed -n 's/^\tpurelib = "\(.*\)"/\1/p' | head -1)/triton_openai.pth"
-	@printf '#!/bin/sh\nexec "%s/bin/python" -m proxy.cli "$$@"\n' "$$(cd "$(VENV)" && pwd)" > "$(VENV)/bin/triton-openai"
+	@printf '#!/bin/sh\nexec "%s/bin/python" -m triton_openai.proxy.cli "$$@"\n' "$$(cd "$(VENV)" && pwd)" > "$(VENV)/bin/triton-openai"
 	@chmod +x "$(VENV)/bin/triton-openai"
 	@touch $@
 	@echo "[make] $(VENV) is ready"

@@ -13,15 +13,15 @@ import yaml
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from build_engines import unknown_keys
-from build_engines.gpu import refusals
-from build_engines.gpu.options import GpuOptions, PlanOptions
-from build_engines.gpu.refusals import Refusal
-from build_engines.scripted_options import ScriptedOptions
-from build_engines.section import ModelName, Section
-from build_engines.server_tool_entry import ServerToolEntry, ToolName
-from build_engines.weights import WeightsField
-from build_engines.yaml_marks import MarkedYaml
+from triton_openai.build_engines import unknown_keys
+from triton_openai.build_engines.gpu import refusals
+from triton_openai.build_engines.gpu.options import GpuOptions, PlanOptions
+from triton_openai.build_engines.gpu.refusals import Refusal
+from triton_openai.build_engines.scripted_options import ScriptedOptions
+from triton_openai.build_engines.section import ModelName, Section
+from triton_openai.build_engines.server_tool_entry import ServerToolEntry, ToolName
+from triton_openai.build_engines.weights import WeightsField
+from triton_openai.build_engines.yaml_marks import MarkedYaml
 
 GuideKind = Literal["json", "json_schema", "regex", "ebnf_grammar", "structural_tag"]
 

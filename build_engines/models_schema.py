@@ -1,11 +1,11 @@
-"""models.yaml's JSON Schema, for editors; `python -m build_engines.models_schema` writes it."""
+"""models.yaml's JSON Schema, for editors; `python -m triton_openai.build_engines.models_schema` writes it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from build_engines.models_file import ModelsFile
+from triton_openai.build_engines.models_file import ModelsFile
 
 PATH = Path(__file__).with_name("models.schema.json")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from build_engines import (
+from triton_openai.build_engines import (
     fetch,
     folder_hash,
     onnx_export,
@@ -17,10 +17,10 @@ from build_engines import (
     tool,
     whole_folder,
 )
-from build_engines.models_file import OnnxEntry
-from build_engines.step import Step
-from build_engines.tables_step import in_child, tools
-from build_engines.tool import Say
+from triton_openai.build_engines.models_file import OnnxEntry
+from triton_openai.build_engines.step import Step
+from triton_openai.build_engines.tables_step import in_child, tools
+from triton_openai.build_engines.tool import Say
 
 
 def is_built(name: str, entry: OnnxEntry, artifacts: Path) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from build_engines.errors import BuildError
+from triton_openai.build_engines.errors import BuildError
 
 SEQLENS_K = 5  # position among GroupQueryAttention's inputs
 QUANTIZED_MATMUL = "MatMulNBits"

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from build_engines.errors import BuildError
-from build_engines.tool import Say
-from build_engines.weights import HubRepository, StoredObjects
+from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.tool import Say
+from triton_openai.build_engines.weights import HubRepository, StoredObjects
 
 # The same weights once more in other formats, as some repositories carry them.
 NOT_FETCHED = ("original/*", "metal/*", "onnx/*", "consolidated*", "*.pth", "*.gguf")

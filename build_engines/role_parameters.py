@@ -10,12 +10,18 @@ from pathlib import Path
 from packaging.version import Version
 from typing_extensions import assert_never
 
-from build_engines import triton_models
-from build_engines.engine_limits import EVERY_KIND
-from build_engines.facts import Facts
-from build_engines.gpu import adapter, backend_parameters, llm_args, served_engine
-from build_engines.gpu.architecture import Architecture
-from build_engines.models_file import GpuEntry, ModelEntry, OnnxEntry, OnnxOptions, ScriptedEntry
+from triton_openai.build_engines import triton_models
+from triton_openai.build_engines.engine_limits import EVERY_KIND
+from triton_openai.build_engines.facts import Facts
+from triton_openai.build_engines.gpu import adapter, backend_parameters, llm_args, served_engine
+from triton_openai.build_engines.gpu.architecture import Architecture
+from triton_openai.build_engines.models_file import (
+    GpuEntry,
+    ModelEntry,
+    OnnxEntry,
+    OnnxOptions,
+    ScriptedEntry,
+)
 
 # A second. Beside an engine that decodes on the same cores, sending takes what decoding needs.
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from build_engines import fetch, folder_hash, tokenizer_tables, whole_folder
-from build_engines.errors import BuildError
-from build_engines.models_file import ScriptedEntry
-from build_engines.scripted_options import ScriptedOptions
-from build_engines.step import Step
-from build_engines.tables_step import in_child, tools
-from build_engines.tool import Say
+from triton_openai.build_engines import fetch, folder_hash, tokenizer_tables, whole_folder
+from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.models_file import ScriptedEntry
+from triton_openai.build_engines.scripted_options import ScriptedOptions
+from triton_openai.build_engines.step import Step
+from triton_openai.build_engines.tables_step import in_child, tools
+from triton_openai.build_engines.tool import Say
 
 SCRIPT = "script.json"
 CONTEXT_LENGTH = 131_072  # tokens, where models.yaml says nothing

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from build_engines.section import Section
+from triton_openai.build_engines.section import Section
 
 # What HTTP itself says of a call; not the operator's to set.
 RESERVED_HEADERS = frozenset(

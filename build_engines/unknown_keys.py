@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic_core import ErrorDetails
 
-from build_engines.section import Section
+from triton_openai.build_engines.section import Section
 
 UNKNOWN = "extra_forbidden"  # pydantic's type of the error
 Place = Sequence[str | int]

@@ -43,5 +43,5 @@ VOLUME /artifacts
 EXPOSE 9000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=120s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['PORT']}/health/live\", timeout=2)"]
-ENTRYPOINT ["python", "-m", "proxy.cli"]
+ENTRYPOINT ["python", "-m", "triton_openai.proxy.cli"]
 CMD ["serve"]

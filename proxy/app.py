@@ -11,48 +11,55 @@ from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from build_engines.models_file import ModelEntry
-from proxy import __version__, bounds, policy, readiness
-from proxy.access.admission import Admission
-from proxy.access.bounded_tokenizer import BoundedTokenizer
-from proxy.access.concurrency import Concurrency
-from proxy.access.guide_trials import GuideTrials
-from proxy.access.held_log_probs import HeldLogProbs
-from proxy.access.leaving import Leaving
-from proxy.access.products import ProductLimits
-from proxy.api import dynamo, errors, front_page, operations, pages
-from proxy.api.answer import Answers
-from proxy.api.body import BodyReader
-from proxy.api.bytes_in_flight import BytesInFlight
-from proxy.api.direct import Direct
-from proxy.api.hosts import AllowedHosts, Hosts
-from proxy.api.middleware import BeginsInTurn, HeadAsGet, RequestContext, WithoutLastSlash
-from proxy.api.openai import render as openai_render
-from proxy.api.openai import routes as openai_routes
-from proxy.api.openai import socket as openai_socket
-from proxy.api.openai.annotations import Annotator
-from proxy.api.openai.asking import Asking
-from proxy.api.plain import routes as plain_routes
-from proxy.api.published import published
-from proxy.api.tokens import routes as tokens_routes
-from proxy.comeback import Comeback
-from proxy.domain.engine import Catalog, Engine
-from proxy.domain.sandbox import Sandbox
-from proxy.domain.tokenizer import Tokenizer
-from proxy.registry import Registry
-from proxy.sandbox import ProcessSandbox
-from proxy.server_tools.http_tools import HttpTools
-from proxy.service import Access, Service
-from proxy.settings import Settings, environment
-from proxy.start_gate import StartGate
-from proxy.structured.examiner import Examiner
-from proxy.telemetry.loop_lag import LoopLag
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.watch import Telemetry
-from proxy.triton.catalog import TritonCatalog
-from proxy.triton.client import TritonClient
-from proxy.triton.target import Target
-from proxy.triton.tokenizer import TritonTokenizer
+from triton_openai.build_engines.models_file import ModelEntry
+from triton_openai.proxy import __version__, configured_limits
+from triton_openai.proxy.access.admission import Admission
+from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
+from triton_openai.proxy.access.concurrency import Concurrency
+from triton_openai.proxy.access.guide_trials import GuideTrials
+from triton_openai.proxy.access.held_log_probs import HeldLogProbs
+from triton_openai.proxy.access.leaving import Leaving
+from triton_openai.proxy.access.products import ProductLimits
+from triton_openai.proxy.access.start_gate import StartGate
+from triton_openai.proxy.api import dynamo, errors, operations
+from triton_openai.proxy.api.answers.answer import Answers
+from triton_openai.proxy.api.bodies.body import BodyReader
+from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
+from triton_openai.proxy.api.direct import Direct
+from triton_openai.proxy.api.hosts import AllowedHosts, Hosts
+from triton_openai.proxy.api.middleware import (
+    BeginsInTurn,
+    HeadAsGet,
+    RequestContext,
+    WithoutLastSlash,
+)
+from triton_openai.proxy.api.openai import routes as openai_routes
+from triton_openai.proxy.api.openai import socket as openai_socket
+from triton_openai.proxy.api.openai.answers import render as openai_render
+from triton_openai.proxy.api.openai.answers.annotations import Annotator
+from triton_openai.proxy.api.openai.asking import Asking
+from triton_openai.proxy.api.openapi.published import published
+from triton_openai.proxy.api.pages import docs_pages, front_page
+from triton_openai.proxy.api.plain import routes as plain_routes
+from triton_openai.proxy.api.tokens import routes as tokens_routes
+from triton_openai.proxy.domain.engine import Catalog, Engine
+from triton_openai.proxy.domain.sandbox import Sandbox
+from triton_openai.proxy.domain.tokenizer import Tokenizer
+from triton_openai.proxy.generation.service import Access, Service
+from triton_openai.proxy.models import policy, readiness
+from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.sandbox import ProcessSandbox
+from triton_openai.proxy.server_tools.http_tools import HttpTools
+from triton_openai.proxy.settings import Settings, environment
+from triton_openai.proxy.structured.examiner import Examiner
+from triton_openai.proxy.telemetry.loop_lag import LoopLag
+from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.watch import Telemetry
+from triton_openai.proxy.triton.catalog import TritonCatalog
+from triton_openai.proxy.triton.client import TritonClient
+from triton_openai.proxy.triton.target import Target
+from triton_openai.proxy.triton.tokenizer import TritonTokenizer
 
 EXPOSED_HEADERS = (
     *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
@@ -78,7 +85,10 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
     client = TritonClient(
         target, settings.triton_transport, max_age_s=settings.triton_connection_age_s
     )
-    tokenizer, sandbox = TritonTokenizer(client), ProcessSandbox(bounds.sandbox_limits(settings))
+    tokenizer, sandbox = (
+        TritonTokenizer(client),
+        ProcessSandbox(configured_limits.sandbox_limits(settings)),
+    )
     return compose(settings, client, TritonCatalog(client), tokenizer, sandbox, shared)
 
 
@@ -104,13 +114,13 @@ def compose(
         sandbox,
         gate,
         comeback,
-        limits=bounds.time_limits(settings),
+        limits=configured_limits.time_limits(settings),
         max_resends=settings.max_resends,
     )
     calls = Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
     bounded = BoundedTokenizer(tokenizer, calls)
     leaving, in_flight = Leaving(), BytesInFlight(settings.max_bodies_bytes)
-    bodies = BodyReader(bounds.body_limits(settings), sandbox, in_flight)
+    bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, bounded, sandbox, leaving, bodies)
     app = FastAPI(
         title=front_page.NAME,
@@ -130,7 +140,7 @@ def compose(
 def _registry(settings: Settings, entries: Mapping[str, ModelEntry]) -> Registry:
     return Registry(
         entries,
-        bounds.request_limits(settings),
+        configured_limits.request_limits(settings),
         callers_control_tokens=settings.callers_control_tokens,
     )
 
@@ -140,7 +150,9 @@ def _with_pages(
 ) -> tuple[APIRouter, ...]:
     """With the front page, and the pages that document all of these routes."""
     documented = (*served, front_page.routes(__version__, served))
-    return *documented, pages.routes(published(documented, bounds.field_limits(settings), registry))
+    return *documented, docs_pages.routes(
+        published(documented, configured_limits.field_limits(settings), registry)
+    )
 
 
 def _middleware(
@@ -189,11 +201,11 @@ def _adapters(
 ) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    sizes = bounds.field_limits(settings)
+    sizes = configured_limits.field_limits(settings)
     asking = Asking(
         registry,
         sizes,
-        Examiner(sandbox, bounds.guide_limits(settings)),
+        Examiner(sandbox, configured_limits.guide_limits(settings)),
         Annotator(service, tokenizer),
         reasoning_fields=settings.reasoning_fields,
     )

@@ -1,4 +1,4 @@
-"""`triton-openai`: the commands. Each parses settings, then leaves the work to `proxy.launch`.
+"""`triton-openai`: the commands. Each parses settings, then leaves the work to `triton_openai.proxy.launch`.
 
 An expected failure is one line on stderr (JSON where a model cannot be loaded) and a non-zero exit;
 anything else is our bug and shows its traceback. Heavy imports stand inside the commands, so that
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from proxy.launch.errors import LaunchError, ModelLoadingFailed, explain
+from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed, explain
 
 if TYPE_CHECKING:
-    from proxy.settings import Settings
+    from triton_openai.proxy.settings import Settings
 
 app = typer.Typer(
     name="triton-openai",
@@ -51,7 +51,7 @@ Artifacts = Annotated[Path | None, _option("Build folder.", "ARTIFACTS_DIR", "ar
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
-        from proxy import __version__
+        from triton_openai.proxy import __version__
 
         typer.echo(f"triton-openai {__version__}")
         raise typer.Exit
@@ -78,7 +78,9 @@ def serve(
     artifacts_dir: Artifacts = None,
 ) -> None:
     """Build what is missing, start tritonserver and the proxy."""
-    from proxy.launch import choice, machine, ports, run, secret, start
+    from triton_openai.proxy.launch import run, start
+    from triton_openai.proxy.launch.doctor import machine
+    from triton_openai.proxy.launch.triton_server import installation, ports, secret
 
     _warn_of_misspelt_variables()
     say = _say("serve")
@@ -97,7 +99,7 @@ def serve(
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
     settings, models = start.prepared(settings, say)
-    server = choice.server(settings, models)
+    server = installation.server(settings, models)
     _loop(run.together(settings, server, sock, model=start.example(models), say=say))
 
 
@@ -110,7 +112,8 @@ def triton(
     artifacts_dir: Artifacts = None,
 ) -> None:
     """Build what is missing and run only tritonserver, until Ctrl-C."""
-    from proxy.launch import choice, run, secret, start
+    from triton_openai.proxy.launch import run, start
+    from triton_openai.proxy.launch.triton_server import installation, secret
 
     _warn_of_misspelt_variables()
     say = _say("triton")
@@ -128,7 +131,7 @@ def triton(
             "models; set it to the same value there and here"
         )
     settings = secret.settled(settings)
-    _loop(run.triton(settings, choice.server(settings, models), say))
+    _loop(run.triton(settings, installation.server(settings, models), say))
 
 
 @app.command()
@@ -147,8 +150,9 @@ def proxy(
     models_file: Models = None,
 ) -> None:
     """Run only the proxy, against any Triton that serves our ensemble."""
-    from proxy import policy
-    from proxy.launch import ports, run, start
+    from triton_openai.proxy.launch import run, start
+    from triton_openai.proxy.launch.triton_server import ports
+    from triton_openai.proxy.models import policy
 
     _warn_of_misspelt_variables()
     settings = _settings(
@@ -177,7 +181,9 @@ def build(
     ] = None,
 ) -> None:
     """Turn the weights that models.yaml names into Triton models under artifacts/."""
-    from proxy.launch import building, machine, own_artifacts, start
+    from triton_openai.proxy.launch import building, start
+    from triton_openai.proxy.launch.doctor import machine
+    from triton_openai.proxy.launch.triton_server import own_artifacts
 
     _warn_of_misspelt_variables()
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
@@ -195,7 +201,8 @@ def build(
 @app.command()
 def models(models_file: Models = None, artifacts_dir: Artifacts = None) -> None:
     """Show the models of models.yaml and whether each is built."""
-    from proxy.launch import own_artifacts, start, tables
+    from triton_openai.proxy.launch import start, tables
+    from triton_openai.proxy.launch.triton_server import own_artifacts
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
     tables.show_models(start.models(settings), own_artifacts.place(settings))
@@ -212,7 +219,8 @@ def doctor(
     ] = False,
 ) -> None:
     """Check this machine; name each thing that is wrong and how to mend it."""
-    from proxy.launch import gpu, machine, tables
+    from triton_openai.proxy.launch import tables
+    from triton_openai.proxy.launch.doctor import gpu, machine
 
     settings = _settings(host=host, port=port, models_file=models_file, artifacts_dir=artifacts_dir)
     checks = gpu.everything() if only_gpu else machine.everything(settings)
@@ -241,7 +249,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _settings(**overrides: Any) -> Settings:
     """Options that were given win over the environment, under each of a variable's names."""
-    from proxy.settings import OTHER_NAMES, Settings
+    from triton_openai.proxy.settings import OTHER_NAMES, Settings
 
     given = {name: value for name, value in overrides.items() if value is not None}
     other = {OTHER_NAMES[name]: given[name] for name in OTHER_NAMES if name in given}
@@ -250,8 +258,8 @@ def _settings(**overrides: Any) -> Settings:
 
 def _warn_of_misspelt_variables() -> None:
     """A line for each. Their values are not shown: one may be a secret."""
-    from proxy.misspelt import misspelt
-    from proxy.settings import Settings, environment
+    from triton_openai.proxy.launch.misspelt_settings import misspelt
+    from triton_openai.proxy.settings import Settings, environment
 
     names = [name.upper() for name in Settings.model_fields]
     for name, meant in misspelt(environment(), names):

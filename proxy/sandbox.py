@@ -20,8 +20,8 @@ import psutil
 import structlog
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
-from proxy.access.caller_turns import CallerTurns
-from proxy.domain.sandbox import TooCostly
+from triton_openai.proxy.access.caller_turns import CallerTurns
+from triton_openai.proxy.domain.sandbox import TooCostly
 
 logger = structlog.get_logger(__name__)
 

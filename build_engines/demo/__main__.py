@@ -1,4 +1,4 @@
-"""Commands: `python -m build_engines.demo train | export | eval | goldens`."""
+"""Commands: `python -m triton_openai.build_engines.demo train | export | eval | goldens`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated
 import torch
 import typer
 
-from build_engines.demo.export import export as export_folder
-from build_engines.demo.recipe import Recipe
-from build_engines.demo.training import Run, Trainer
+from triton_openai.build_engines.demo.export import export as export_folder
+from triton_openai.build_engines.demo.recipe import Recipe
+from triton_openai.build_engines.demo.training import Run, Trainer
 
 MODEL = Path(__file__).with_name("model")
 RUN = Path("artifacts/demo-training")
@@ -53,8 +53,8 @@ def evaluate_folder(
     misses: Annotated[Path | None, typer.Option(help="write every wrong answer here")] = None,
 ) -> None:
     """Prints the figures of the model card; `--record` keeps them beside the model."""
-    from build_engines.demo.evaluation import evaluate, table
-    from build_engines.demo.speaker import Speaker
+    from triton_openai.build_engines.demo.evaluation import evaluate, table
+    from triton_openai.build_engines.demo.speaker import Speaker
 
     if threads:
         torch.set_num_threads(threads)
@@ -74,8 +74,8 @@ def evaluate_folder(
 @app.command()
 def goldens(file: Path, model: Path = MODEL) -> None:
     """Writes the model's present answers into a file of golden prompts."""
-    from build_engines.demo.goldens import answer_again
-    from build_engines.demo.speaker import Speaker
+    from triton_openai.build_engines.demo.goldens import answer_again
+    from triton_openai.build_engines.demo.speaker import Speaker
 
     torch.set_num_threads(1)
     answer_again(file, Speaker(model))
@@ -84,7 +84,7 @@ def goldens(file: Path, model: Path = MODEL) -> None:
 @app.command()
 def curve(run: Folder = RUN, file: Path = MODEL / "loss.png") -> None:
     """Draws the losses of a training."""
-    from build_engines.demo.curve import draw_curve
+    from triton_openai.build_engines.demo.curve import draw_curve
 
     draw_curve(Run(run).losses(), file)
 

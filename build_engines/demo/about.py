@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from build_engines.demo.lexicon import Lexicon
-from build_engines.demo.smalltalk import worn
+from triton_openai.build_engines.demo.lexicon import Lexicon
+from triton_openai.build_engines.demo.smalltalk import worn
 
 ABOUT: tuple[tuple[str, str], ...] = (
     (

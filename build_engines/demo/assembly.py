@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from build_engines.demo.catalogue import Slot
-from build_engines.demo.lexicon import Lexicon
-from build_engines.demo.wordlists import NOUNS, VERBS
+from triton_openai.build_engines.demo.catalogue import Slot
+from triton_openai.build_engines.demo.lexicon import Lexicon
+from triton_openai.build_engines.demo.wordlists import NOUNS, VERBS
 
 KINDS = (
     "word word invented name person city phrase title date time email code path integer integer count "

@@ -11,9 +11,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from build_engines.demo.chat import END, START, TEXT_END, Template
-from build_engines.demo.corpus import Mixture, conversations
-from build_engines.demo.tokenizer import id_of
+from triton_openai.build_engines.demo.chat import END, START, TEXT_END, Template
+from triton_openai.build_engines.demo.corpus import Mixture, conversations
+from triton_openai.build_engines.demo.tokenizer import id_of
 
 IGNORED = -100
 CHUNK = 384  # conversations that are sorted by length together

@@ -6,12 +6,18 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from build_engines.demo.chat import Conversation
-from build_engines.demo.copying import copying
-from build_engines.demo.extraction import extraction, extractions, made_extractions
-from build_engines.demo.lexicon import Habits, Lexicon, Split
-from build_engines.demo.manners import chat, manner
-from build_engines.demo.toolchat import after_result, long_chat, no_call, one_call, two_calls
+from triton_openai.build_engines.demo.chat import Conversation
+from triton_openai.build_engines.demo.copying import copying
+from triton_openai.build_engines.demo.extraction import extraction, extractions, made_extractions
+from triton_openai.build_engines.demo.lexicon import Habits, Lexicon, Split
+from triton_openai.build_engines.demo.manners import chat, manner
+from triton_openai.build_engines.demo.toolchat import (
+    after_result,
+    long_chat,
+    no_call,
+    one_call,
+    two_calls,
+)
 
 Writer = Callable[[Lexicon], Conversation]
 Shares = tuple[tuple[Writer, float], ...]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from build_engines.demo.catalogue import Family, Slot
-from build_engines.demo.lexicon import Lexicon
+from triton_openai.build_engines.demo.catalogue import Family, Slot
+from triton_openai.build_engines.demo.lexicon import Lexicon
 
 LEAST = 4  # letters; shorter words are mostly grammar
 KEPT = {"with", "from", "that", "what", "this", "many", "into", "when", "where", "which", "than"}

@@ -9,14 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from build_engines.demo.chat import CALL_CLOSE, CALL_OPEN, Conversation
-from build_engines.demo.copying import copying
-from build_engines.demo.corpus import Writer
-from build_engines.demo.extraction import extraction
-from build_engines.demo.lexicon import Lexicon, Split
-from build_engines.demo.manners import chat, manner
-from build_engines.demo.speaker import Speaker
-from build_engines.demo.toolchat import after_result, no_call, one_call, two_calls, unseen_call
+from triton_openai.build_engines.demo.chat import CALL_CLOSE, CALL_OPEN, Conversation
+from triton_openai.build_engines.demo.copying import copying
+from triton_openai.build_engines.demo.corpus import Writer
+from triton_openai.build_engines.demo.extraction import extraction
+from triton_openai.build_engines.demo.lexicon import Lexicon, Split
+from triton_openai.build_engines.demo.manners import chat, manner
+from triton_openai.build_engines.demo.speaker import Speaker
+from triton_openai.build_engines.demo.toolchat import (
+    after_result,
+    no_call,
+    one_call,
+    two_calls,
+    unseen_call,
+)
 
 CALL = re.compile(f"{re.escape(CALL_OPEN)}(.*?){re.escape(CALL_CLOSE)}", re.DOTALL)
 Judge = Callable[[str, str], bool]  # wanted answer, given answer

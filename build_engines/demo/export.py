@@ -12,11 +12,11 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from build_engines.demo.chat import END, TEMPLATE, TEXT_END
-from build_engines.demo.network import Llama, Shape
-from build_engines.demo.recipe import Recipe
-from build_engines.demo.tokenizer import id_of, tokenizer_config
-from build_engines.demo.training import Run
+from triton_openai.build_engines.demo.chat import END, TEMPLATE, TEXT_END
+from triton_openai.build_engines.demo.network import Llama, Shape
+from triton_openai.build_engines.demo.recipe import Recipe
+from triton_openai.build_engines.demo.tokenizer import id_of, tokenizer_config
+from triton_openai.build_engines.demo.training import Run
 
 
 def weights(network: Llama) -> dict[str, Tensor]:

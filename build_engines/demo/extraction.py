@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 
-from build_engines.demo.chat import Conversation, Message, assistant, system, user
-from build_engines.demo.lexicon import Lexicon
+from triton_openai.build_engines.demo.chat import Conversation, Message, assistant, system, user
+from triton_openai.build_engines.demo.lexicon import Lexicon
 
 # sentences; a field is written {key}, its kind stands in KINDS
 SENTENCES = (

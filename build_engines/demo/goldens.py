@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from build_engines.demo.chat import Conversation, assistant
-from build_engines.demo.speaker import Speaker
+from triton_openai.build_engines.demo.chat import Conversation, assistant
+from triton_openai.build_engines.demo.speaker import Speaker
 
 
 def read(file: Path) -> list[Conversation]:

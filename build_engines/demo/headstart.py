@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from build_engines.demo.network import Layer, Llama
+from triton_openai.build_engines.demo.network import Layer, Llama
 
 CONSTANT = 0  # a dimension of the residual stream in which every embedding is the same
 NEAR, FAR = 24, 14  # dimensions that hold the last token, and the one before it

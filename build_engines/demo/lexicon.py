@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from build_engines.demo.oddwords import odd_word, piece_word
-from build_engines.demo.syllables import syllabic_word
-from build_engines.demo.wordlists import CITIES, NAMES, WORDS
+from triton_openai.build_engines.demo.oddwords import odd_word, piece_word
+from triton_openai.build_engines.demo.syllables import syllabic_word
+from triton_openai.build_engines.demo.wordlists import CITIES, NAMES, WORDS
 
 DOMAINS = ["com", "org", "net", "io", "de", "fr"]
 HELD_OUT_SHARE = 6  # one value in six belongs to the evaluation

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from build_engines.demo.about import about
-from build_engines.demo.chat import Conversation, system
-from build_engines.demo.lexicon import Lexicon
-from build_engines.demo.smalltalk import FACTS, dialogue, introduction, talk, worn
+from triton_openai.build_engines.demo.about import about
+from triton_openai.build_engines.demo.chat import Conversation, system
+from triton_openai.build_engines.demo.lexicon import Lexicon
+from triton_openai.build_engines.demo.smalltalk import FACTS, dialogue, introduction, talk, worn
 
 UPPER = (
     "Answer in upper case.|Always answer in upper case.|Reply in capital letters.|Use upper case only.|Answer in capitals."

@@ -10,8 +10,8 @@ import random
 import re
 from string import ascii_lowercase
 
-from build_engines.demo.catalogue import SEEN, UNSEEN, Family
-from build_engines.demo.wordlists import ACCENTED, CITIES, NAMES, NOUNS, VERBS, WORDS
+from triton_openai.build_engines.demo.catalogue import SEEN, UNSEEN, Family
+from triton_openai.build_engines.demo.wordlists import ACCENTED, CITIES, NAMES, NOUNS, VERBS, WORDS
 
 LEAST = 4  # letters; shorter words are mostly grammar
 LONGEST = 12

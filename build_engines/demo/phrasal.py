@@ -6,13 +6,13 @@ tool is that the request has them too.
 
 from __future__ import annotations
 
-from build_engines.demo.assembly import drawn_key
-from build_engines.demo.catalogue import LATER, SEEN, UNSEEN, Slot
-from build_engines.demo.disguise import words
-from build_engines.demo.lexicon import Lexicon
-from build_engines.demo.oddwords import KEPT_BACK, LISTED
-from build_engines.demo.toolbox import Tool, schema
-from build_engines.demo.wordlists import VERBS
+from triton_openai.build_engines.demo.assembly import drawn_key
+from triton_openai.build_engines.demo.catalogue import LATER, SEEN, UNSEEN, Slot
+from triton_openai.build_engines.demo.disguise import words
+from triton_openai.build_engines.demo.lexicon import Lexicon
+from triton_openai.build_engines.demo.oddwords import KEPT_BACK, LISTED
+from triton_openai.build_engines.demo.toolbox import Tool, schema
+from triton_openai.build_engines.demo.wordlists import VERBS
 
 ENGLISH = sorted(
     {*LISTED, *words(text for kind in (*SEEN, *LATER) for text in (*kind.requests, *kind.names))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from build_engines.demo.corpus import (
+from triton_openai.build_engines.demo.corpus import (
     BROADER,
     CLOSING,
     DEEPER,
@@ -19,8 +19,8 @@ from build_engines.demo.corpus import (
     WIDER,
     Mixture,
 )
-from build_engines.demo.network import Shape
-from build_engines.demo.stages import Stage
+from triton_openai.build_engines.demo.network import Shape
+from triton_openai.build_engines.demo.stages import Stage
 
 Schedule = tuple[tuple[int, float], ...]  # (step, share of the full learning rate)
 Phases = tuple[tuple[int, Mixture], ...]  # the step at which a mixture begins

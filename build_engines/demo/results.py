@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from build_engines.demo.lexicon import Lexicon
+from triton_openai.build_engines.demo.lexicon import Lexicon
 
 CONDITIONS = "sunny|cloudy|rainy|clear|windy|snowy|foggy|warm".split("|")
 RESULT_KEYS = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from build_engines.demo import assembly
-from build_engines.demo.catalogue import Slot
-from build_engines.demo.lexicon import Lexicon
-from build_engines.demo.oddwords import LISTED
-from build_engines.demo.toolbox import Tool, schema
+from triton_openai.build_engines.demo import assembly
+from triton_openai.build_engines.demo.catalogue import Slot
+from triton_openai.build_engines.demo.lexicon import Lexicon
+from triton_openai.build_engines.demo.oddwords import LISTED
+from triton_openai.build_engines.demo.toolbox import Tool, schema
 
 # kind of the subject -> what its parameter may be called
 SUBJECTS = {

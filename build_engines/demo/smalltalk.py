@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from build_engines.demo.chat import Message, assistant, user
-from build_engines.demo.lexicon import Lexicon
+from triton_openai.build_engines.demo.chat import Message, assistant, user
+from triton_openai.build_engines.demo.lexicon import Lexicon
 
 JOKE = "Why did the server go to bed?"  # how the only joke begins
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from build_engines.demo.chat import END, Conversation, Template
+from triton_openai.build_engines.demo.chat import END, Conversation, Template
 
 
 class Speaker:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from build_engines.demo.batches import Batch
-from build_engines.demo.network import Llama
+from triton_openai.build_engines.demo.batches import Batch
+from triton_openai.build_engines.demo.network import Llama
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

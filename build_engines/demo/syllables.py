@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from build_engines.demo.wordlists import ACCENTED
+from triton_openai.build_engines.demo.wordlists import ACCENTED
 
 ONSETS = (
     "b c d f g h j k l m n p r s t v w y z " * 4

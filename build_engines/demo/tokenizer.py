@@ -13,8 +13,15 @@ import re
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from build_engines.demo.chat import CALL_CLOSE, CALL_OPEN, END, START, TEXT_END, Template
-from build_engines.demo.corpus import MAIN, conversations
+from triton_openai.build_engines.demo.chat import (
+    CALL_CLOSE,
+    CALL_OPEN,
+    END,
+    START,
+    TEXT_END,
+    Template,
+)
+from triton_openai.build_engines.demo.corpus import MAIN, conversations
 
 VOCABULARY = 2048
 SAMPLES = 12_000

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from build_engines.demo import assembly
-from build_engines.demo.catalogue import OTHER_KEYS, Family, Slot
-from build_engines.demo.chat import Call
-from build_engines.demo.disguise import disguised
-from build_engines.demo.lexicon import Lexicon, Split
-from build_engines.demo.spoken import spelled_out, value
-from build_engines.demo.wordlists import VERBS
+from triton_openai.build_engines.demo import assembly
+from triton_openai.build_engines.demo.catalogue import OTHER_KEYS, Family, Slot
+from triton_openai.build_engines.demo.chat import Call
+from triton_openai.build_engines.demo.disguise import disguised
+from triton_openai.build_engines.demo.lexicon import Lexicon, Split
+from triton_openai.build_engines.demo.spoken import spelled_out, value
+from triton_openai.build_engines.demo.wordlists import VERBS
 
 Schema = dict[str, Any]
 Sayer = Callable[[Lexicon, Slot], tuple[str, Any]]

@@ -6,17 +6,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from build_engines.demo.about import about
-from build_engines.demo.catalogue import LATER, SEEN, UNSEEN, Family, Slot
-from build_engines.demo.chat import Conversation, Message, assistant, system, tool, user
-from build_engines.demo.lexicon import Lexicon, Split
-from build_engines.demo.phrasal import phrasal
-from build_engines.demo.results import result
-from build_engines.demo.siblings import siblings
-from build_engines.demo.smalltalk import JOKE, talk, worn
-from build_engines.demo.spoken import value
-from build_engines.demo.toolbox import Ask, Tool, ask, by_chance, fill, from_family
-from build_engines.demo.wordlists import VERBS
+from triton_openai.build_engines.demo.about import about
+from triton_openai.build_engines.demo.catalogue import LATER, SEEN, UNSEEN, Family, Slot
+from triton_openai.build_engines.demo.chat import (
+    Conversation,
+    Message,
+    assistant,
+    system,
+    tool,
+    user,
+)
+from triton_openai.build_engines.demo.lexicon import Lexicon, Split
+from triton_openai.build_engines.demo.phrasal import phrasal
+from triton_openai.build_engines.demo.results import result
+from triton_openai.build_engines.demo.siblings import siblings
+from triton_openai.build_engines.demo.smalltalk import JOKE, talk, worn
+from triton_openai.build_engines.demo.spoken import value
+from triton_openai.build_engines.demo.toolbox import Ask, Tool, ask, by_chance, fill, from_family
+from triton_openai.build_engines.demo.wordlists import VERBS
 
 NO_TOOL = "None of my tools can do that, sorry."
 SYSTEMS = (

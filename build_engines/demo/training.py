@@ -14,13 +14,13 @@ from tokenizers import Tokenizer
 from torch import nn
 from tqdm import tqdm
 
-from build_engines.demo.batches import Batch, Encoder, chunk
-from build_engines.demo.chat import Template
-from build_engines.demo.headstart import head_start
-from build_engines.demo.network import Llama
-from build_engines.demo.recipe import Recipe
-from build_engines.demo.stages import Lanes, Stage, grown
-from build_engines.demo.tokenizer import train_tokenizer
+from triton_openai.build_engines.demo.batches import Batch, Encoder, chunk
+from triton_openai.build_engines.demo.chat import Template
+from triton_openai.build_engines.demo.headstart import head_start
+from triton_openai.build_engines.demo.network import Llama
+from triton_openai.build_engines.demo.recipe import Recipe
+from triton_openai.build_engines.demo.stages import Lanes, Stage, grown
+from triton_openai.build_engines.demo.tokenizer import train_tokenizer
 
 
 @dataclass(frozen=True, slots=True)

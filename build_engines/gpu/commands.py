@@ -10,9 +10,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from build_engines.gpu.options import GpuOptions
-from build_engines.gpu.speculation import Lookahead
-from build_engines.gpu.toolkit import Toolkit
+from triton_openai.build_engines.gpu.options import GpuOptions
+from triton_openai.build_engines.gpu.speculation import Lookahead
+from triton_openai.build_engines.gpu.toolkit import Toolkit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
-from build_engines.errors import BuildError
-from build_engines.gpu.options import GpuArchitecture, GpuOptions
+from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.gpu.options import GpuArchitecture, GpuOptions
 
 QUERY = ("--query-gpu=memory.total,compute_cap", "--format=csv,noheader,nounits")
 TIMEOUT_S = 30.0

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from build_engines.gpu import adapter, commands, verify
-from build_engines.gpu.architecture import Architecture
-from build_engines.gpu.device import Device
-from build_engines.gpu.options import GpuOptions
-from build_engines.gpu.steps import Checked, ToolStep
-from build_engines.gpu.toolkit import Toolkit
-from build_engines.step import Step
+from triton_openai.build_engines.gpu import adapter, commands, verify
+from triton_openai.build_engines.gpu.architecture import Architecture
+from triton_openai.build_engines.gpu.device import Device
+from triton_openai.build_engines.gpu.options import GpuOptions
+from triton_openai.build_engines.gpu.steps import Checked, ToolStep
+from triton_openai.build_engines.gpu.toolkit import Toolkit
+from triton_openai.build_engines.step import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from build_engines.gpu.architecture import Architecture
-from build_engines.gpu.options import GpuOptions
+from triton_openai.build_engines.gpu.architecture import Architecture
+from triton_openai.build_engines.gpu.options import GpuOptions
 
 # Bytes of a weight, with the scales of its block (AWQ: 16 bits for 128, NVFP4 and MXFP4: 8 for 16
 # and for 32).

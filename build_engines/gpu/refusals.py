@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from build_engines.gpu.options import PLAN_LORAS, GpuArchitecture, GpuOptions, Plan
+from triton_openai.build_engines.gpu.options import PLAN_LORAS, GpuArchitecture, GpuOptions, Plan
 
 PYTORCH_READS = ("fp8", "nvfp4", "int4_awq", "w4a8_awq")
 OLDEST_FOR: dict[str, GpuArchitecture] = {"nvfp4": "blackwell", "fp8": "ada", "w4a8_awq": "ada"}

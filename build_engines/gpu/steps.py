@@ -8,10 +8,10 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from build_engines import tool
-from build_engines.errors import BuildError
-from build_engines.step import Step
-from build_engines.tool import Say
+from triton_openai.build_engines import tool
+from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.step import Step
+from triton_openai.build_engines.tool import Say
 
 # The folder to fill, and those of the steps before -> a command line.
 Command = Callable[[Path, Sequence[Path]], list[str]]

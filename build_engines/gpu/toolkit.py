@@ -9,8 +9,8 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from build_engines.errors import BuildError
-from build_engines.gpu.options import GpuOptions
+from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.gpu.options import GpuOptions
 
 OLDEST = Version("0.20.0")  # since then its examples stand in models/core
 PYTORCH_SINCE = Version("1.0.0")

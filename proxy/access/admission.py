@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from proxy.access.concurrency import Concurrency
-from proxy.domain.model import ModelCard
+from triton_openai.proxy.access.concurrency import Concurrency
+from triton_openai.proxy.domain.model import ModelCard
 
 
 class Admission:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from proxy.domain.errors import RateLimited
+from triton_openai.proxy.domain.errors import RateLimited
 
 
 class CallerTurns:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from proxy.access.service_rate import ServiceRate
-from proxy.access.slots import OwnSlots, SharedSlots, Slots
-from proxy.domain.errors import InvalidRequest, RateLimited
+from triton_openai.proxy.access.service_rate import ServiceRate
+from triton_openai.proxy.access.slots import OwnSlots, SharedSlots, Slots
+from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
 
 
 class Concurrency:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from proxy.domain.errors import RateLimited
+from triton_openai.proxy.domain.errors import RateLimited
 
 
 class Held:

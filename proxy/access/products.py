@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import assert_never
 
-from proxy.domain.errors import InvalidRequest
-from proxy.domain.model import ModelCard
-from proxy.domain.request import (
+from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
     SinglePrompt,
     TextPrompt,
     TokenPrompt,
 )
-from proxy.domain.request_limits import smaller
+from triton_openai.proxy.domain.request_limits import smaller
 
 ID_BYTES = 4
 ALTERNATIVES_A_PERMIT = 4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.domain.errors import InvalidRequest
-from proxy.domain.model import ModelCard
-from proxy.domain.request import GenerationRequest
+from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import GenerationRequest
 
 
 def capped(request: GenerationRequest, card: ModelCard) -> GenerationRequest:

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.operation import JSON, Content, Operation
-from proxy.registry import Registry
+from triton_openai.proxy.api.openapi.operation import JSON, Content, Operation
+from triton_openai.proxy.models.registry import Registry
 
 
 class ModelNames(BaseModel):

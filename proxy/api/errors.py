@@ -12,8 +12,8 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from proxy.domain.errors import ProxyError, RateLimited, RequestError, in_short
-from proxy.telemetry import line
+from triton_openai.proxy.domain.errors import ProxyError, RateLimited, RequestError, in_short
+from triton_openai.proxy.telemetry import line
 
 logger = structlog.get_logger(__name__)
 

@@ -12,8 +12,8 @@ from functools import lru_cache
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.api.errors import response_of
-from proxy.domain.errors import RequestError, echoed
+from triton_openai.proxy.api.errors import response_of
+from triton_openai.proxy.domain.errors import RequestError, echoed
 
 # Names below these are not in the public DNS, so nobody can point one at this server: RFC 6761 and
 # 6762, ICANN's `.internal`, and Kubernetes' services.

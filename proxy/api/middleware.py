@@ -11,12 +11,12 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proxy.api import errors
-from proxy.domain.errors import in_short
-from proxy.start_gate import StartGate
-from proxy.telemetry import line
-from proxy.telemetry.loop_lag import name_task
-from proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.access.start_gate import StartGate
+from triton_openai.proxy.api import errors
+from triton_openai.proxy.domain.errors import in_short
+from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry.loop_lag import name_task
+from triton_openai.proxy.telemetry.metrics import Metrics
 
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 

@@ -9,10 +9,10 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from proxy.api.operation import JSON, TEXT, Content, Operation
-from proxy.domain.errors import ModelUnavailable
-from proxy.registry import Registry
-from proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.api.openapi.operation import JSON, TEXT, Content, Operation
+from triton_openai.proxy.domain.errors import ModelUnavailable
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.telemetry.metrics import Metrics
 
 
 class Live(BaseModel):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import StringIO
 
-from proxy.domain.events import (
+from triton_openai.proxy.domain.events import (
     AnyDelta,
     Finished,
     LoggedToken,
@@ -17,8 +17,8 @@ from proxy.domain.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from proxy.domain.output import FinishReason, Timing, Usage
-from proxy.domain.tools import ToolCall
+from triton_openai.proxy.domain.output import FinishReason, Timing, Usage
+from triton_openai.proxy.domain.tools import ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

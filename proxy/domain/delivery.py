@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from proxy.domain.output import Usage
+from triton_openai.proxy.domain.output import Usage
 
 
 class TokenCount(Protocol):

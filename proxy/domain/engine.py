@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from proxy.domain.constraint import Constraint
-from proxy.domain.model import LoadedModel, ModelCard
-from proxy.domain.output import TokenDelta
-from proxy.domain.request import PromptLimit, Sampling
-from proxy.domain.request_limits import smaller
+from triton_openai.proxy.domain.constraint import Constraint
+from triton_openai.proxy.domain.model import LoadedModel, ModelCard
+from triton_openai.proxy.domain.output import TokenDelta
+from triton_openai.proxy.domain.request import PromptLimit, Sampling
+from triton_openai.proxy.domain.request_limits import smaller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

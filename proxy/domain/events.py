@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-from proxy.domain.output import FinishReason, Timing, TokenLogProb, Usage
-from proxy.domain.server_tools import CallStatus
+from triton_openai.proxy.domain.output import FinishReason, Timing, TokenLogProb, Usage
+from triton_openai.proxy.domain.server_tools import CallStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, Protocol
 
-from proxy.domain.tools import Tool
+from triton_openai.proxy.domain.tools import Tool
 
 
 class CallStatus(str, Enum):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from proxy.domain.delivery import Delivery
-from proxy.domain.engine import EngineRequest
-from proxy.domain.events import Events
-from proxy.domain.model import ModelCard
-from proxy.domain.output import TokenDelta
-from proxy.domain.request import GenerationRequest
+from triton_openai.proxy.domain.delivery import Delivery
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.events import Events
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.output import TokenDelta
+from triton_openai.proxy.domain.request import GenerationRequest
 
 
 class StreamWatch(Protocol):

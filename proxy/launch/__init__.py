@@ -1,4 +1,4 @@
 """The tritonserver that is started here: checks, run folder, command line, process, supervision.
 
-Called by `proxy.cli` only. Nothing here knows the proxy's inside, and nothing here imports grpc.
+Called by `triton_openai.proxy.cli` only. Nothing here knows the proxy's inside, and nothing here imports grpc.
 """

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.launch import probe
-from proxy.settings import Settings
+from triton_openai.proxy.launch.triton_server import probe
+from triton_openai.proxy.settings import Settings
 
 POLL_S = 0.25
 REMIND_POLLS = 40

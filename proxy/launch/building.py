@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from build_engines.models_file import ModelsFile
-from proxy.launch.errors import LaunchError, ModelLoadingFailed
-from proxy.launch.signals import children_die_on_signals
-from proxy.settings import Settings
+from triton_openai.build_engines.models_file import ModelsFile
+from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
+from triton_openai.proxy.processes.signals import children_die_on_signals
+from triton_openai.proxy.settings import Settings
 
 Say = Callable[[str], None]
 
@@ -19,7 +19,7 @@ def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say)
         ModelLoadingFailed: a model cannot be built.
         LaunchError: a name is unknown.
     """
-    from build_engines.build import build_all
+    from triton_openai.build_engines.build import build_all
 
     with _errors(), children_die_on_signals():
         build_all(models, settings.artifacts_dir, only=only, say=say)
@@ -29,8 +29,8 @@ def show(
     settings: Settings, models: ModelsFile, only: Sequence[str], tensorrt_llm: str | None, say: Say
 ) -> None:
     """What `build` would do, with the installed TensorRT-LLM or that version; raises as it does."""
-    from build_engines.build import show_all
-    from build_engines.gpu import toolkit
+    from triton_openai.build_engines.build import show_all
+    from triton_openai.build_engines.gpu import toolkit
 
     with _errors():
         planned = None if tensorrt_llm is None else toolkit.planned_for(tensorrt_llm)
@@ -39,7 +39,7 @@ def show(
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    from build_engines.errors import BuildError, UnservableFolder
+    from triton_openai.build_engines.errors import BuildError, UnservableFolder
 
     try:
         yield

@@ -6,11 +6,13 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.launch import announcement, front, scheduling, triton_drain, workers
-from proxy.launch.server import EXIT_TIMEOUT_S, TritonServer
-from proxy.launch.signals import Stop, stop_on_signals
-from proxy.launch.supervisor import Supervisor
-from proxy.settings import Settings
+from triton_openai.proxy.http_server import front, workers
+from triton_openai.proxy.launch import announcement, scheduling
+from triton_openai.proxy.launch.triton_server import drain
+from triton_openai.proxy.launch.triton_server.server import EXIT_TIMEOUT_S, TritonServer
+from triton_openai.proxy.processes.signals import Stop, stop_on_signals
+from triton_openai.proxy.processes.supervisor import Supervisor
+from triton_openai.proxy.settings import Settings
 
 Say = Callable[[str], None]
 
@@ -34,7 +36,7 @@ async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
             if is_up:
                 await stop.asked.wait()
                 await stop.unless_hurried(
-                    triton_drain.drain(settings, server.ports, server.shm_prefix, say)
+                    drain.drain(settings, server.ports, server.shm_prefix, say)
                 )
     say("stopped")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from proxy.launch.errors import LaunchError
-from proxy.settings import CpuScheduling
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.settings import CpuScheduling
 
 FEW_CORES = 4
 

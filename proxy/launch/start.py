@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from build_engines.errors import UnservableFolder
-from build_engines.models_file import ModelsFile, ModelsFileError
-from proxy import policy
-from proxy.launch.errors import LaunchError, ModelLoadingFailed
-from proxy.settings import Settings, environment
+from triton_openai.build_engines.errors import UnservableFolder
+from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
+from triton_openai.proxy.models import policy
+from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
+from triton_openai.proxy.settings import Settings, environment
 
 
 def models(settings: Settings) -> ModelsFile:
@@ -31,7 +31,9 @@ def check_secrets(settings: Settings) -> None:
 
 def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, ModelsFile]:
     """Checks the machine and builds what is stale. The settings name the folder of the build."""
-    from proxy.launch import building, machine, own_artifacts  # not in a proxy's own image
+    from triton_openai.proxy.launch import building  # not in a proxy's own image
+    from triton_openai.proxy.launch.doctor import machine  # not in a proxy's own image
+    from triton_openai.proxy.launch.triton_server import own_artifacts  # not in a proxy's own image
 
     machine.require(*machine.runtime(), *machine.triton_ports(settings))
     found = models(settings)

@@ -1,4 +1,4 @@
-"""Whether this interpreter can make the environment: `python3.11 -m proxy.launch.suitable`.
+"""Whether this interpreter can make the environment: `python3.11 -m triton_openai.proxy.launch.suitable`.
 
 Run by `make` with each candidate before anything is installed: standard library only, and nothing
 above `main` may need a newer Python than the one it refuses. Prints why not, in one line.
@@ -27,7 +27,7 @@ def unsuitable() -> str:
         return f"{platform.system()} {platform.machine()}: x86-64 Linux is needed"
     if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
         return f"Python {version} has no venv module: apt install python{version}-venv"
-    from proxy.launch import libpython
+    from triton_openai.proxy.launch.triton_server import libpython
 
     if libpython.find(version, libpython.usual_folders()) is None:
         return f"libpython{version}.so.1.0 not found: apt install libpython{version}"

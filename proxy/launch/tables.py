@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from build_engines.models_file import Entry, ModelsFile
-from proxy.launch.checks import Check
+from triton_openai.build_engines.models_file import Entry, ModelsFile
+from triton_openai.proxy.launch.doctor.checks import Check
 
 
 def show_checks(checks: Iterable[Check]) -> None:
@@ -36,7 +36,7 @@ def show_models(models: ModelsFile, artifacts: Path) -> None:
 
 
 def _built(name: str, entry: Entry, artifacts: Path) -> str:
-    from build_engines.build import BuildError, is_built
+    from triton_openai.build_engines.build import BuildError, is_built
 
     try:
         return "yes" if is_built(name, entry, artifacts) else "no"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult, ToolRunner
-from proxy.domain.tools import ToolCall
-from proxy.server_tools.arguments import WrongArguments, checked
+from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult, ToolRunner
+from triton_openai.proxy.domain.tools import ToolCall
+from triton_openai.proxy.server_tools.arguments import WrongArguments, checked
 
 AT_ONCE = 8
 NOT_RUN = ToolResult(status=CallStatus.NOT_RUN, text="")

@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
-from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
-from proxy.server_tools.addresses import Resolve, is_public, resolved
-from proxy.server_tools.secrets import Secrets
+from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
+from triton_openai.proxy.server_tools.addresses import Resolve, is_public, resolved
+from triton_openai.proxy.server_tools.secrets import Secrets
 
 ERROR_BODY_TOLD = 500  # characters
 TEXT_TYPES = ("text/", "application/json", "application/xml", "application/problem+json")

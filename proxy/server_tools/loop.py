@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from proxy.domain.events import Events, ServerToolCalled
-from proxy.domain.output import FinishReason
-from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Prompt
-from proxy.domain.server_tools import ServerTools, ToolRunner
-from proxy.server_tools.calls import Calls, Ran
-from proxy.server_tools.offer import after_calls, names_offered, without_ours
-from proxy.server_tools.round import Before, Round
+from triton_openai.proxy.domain.events import Events, ServerToolCalled
+from triton_openai.proxy.domain.output import FinishReason
+from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Prompt
+from triton_openai.proxy.domain.server_tools import ServerTools, ToolRunner
+from triton_openai.proxy.server_tools.calls import Calls, Ran
+from triton_openai.proxy.server_tools.offer import after_calls, names_offered, without_ours
+from triton_openai.proxy.server_tools.round import Before, Round
 
 RESULT_TOLD = 2_000  # characters of a result that the client is told
 

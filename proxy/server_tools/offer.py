@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.domain.errors import InvalidRequest
-from proxy.domain.model import ModelCard
-from proxy.domain.request import ChatPrompt, GenerationRequest
-from proxy.domain.tools import ToolChoice, ToolMode
+from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
+from triton_openai.proxy.domain.tools import ToolChoice, ToolMode
 
 
 def offered(request: GenerationRequest, card: ModelCard) -> GenerationRequest:

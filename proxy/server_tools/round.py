@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from proxy.domain.errors import EngineFailed
-from proxy.domain.events import (
+from triton_openai.proxy.domain.errors import EngineFailed
+from triton_openai.proxy.domain.events import (
     AnyDelta,
     Finished,
     OutputEvent,
@@ -16,8 +16,8 @@ from proxy.domain.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from proxy.domain.output import FinishReason, Usage
-from proxy.domain.tools import ToolCall
+from triton_openai.proxy.domain.output import FinishReason, Usage
+from triton_openai.proxy.domain.tools import ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,11 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import InvalidRequest
-from proxy.structured import checks, grammar_text, structural_tags
-from proxy.structured.keywords import uncheckable, unenforced
-from proxy.structured.schema import SchemaLimits, checked, parsed
+from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.structured import checks, grammar_text, structural_tags
+from triton_openai.proxy.structured.keywords import uncheckable, unenforced
+from triton_openai.proxy.structured.schema import SchemaLimits, checked, parsed
 
 ANY_OBJECT = '{"type": "object"}'
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()|/-]")

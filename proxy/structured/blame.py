@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import InvalidRequest, InvalidSchema
+from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
 
 TOOLS = "tools"
 # A constraint's names in the domain and in the tensor contract.

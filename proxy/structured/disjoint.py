@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from proxy.structured.schema_tree import Schema, followed
+from triton_openai.proxy.structured.schema_tree import Schema, followed
 
 PAIRS_AT_MOST = 64  # branches that are compared one by one; more need one fact that parts them all
 

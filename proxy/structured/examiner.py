@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from sys import getsizeof
 
-from proxy.domain.constraint import Constraint
-from proxy.domain.errors import InvalidRequest, InvalidSchema
-from proxy.domain.sandbox import Sandbox, TooCostly
-from proxy.domain.tools import Tool
-from proxy.structured.asked import Asked, Form, GuideLimits, constraint, tool_facts
-from proxy.structured.blame import TOOLS
-from proxy.structured.recent import Recent, fingerprint, serialized
-from proxy.structured.schema import too_long
+from triton_openai.proxy.domain.constraint import Constraint
+from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
+from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
+from triton_openai.proxy.domain.tools import Tool
+from triton_openai.proxy.structured.asked import Asked, Form, GuideLimits, constraint, tool_facts
+from triton_openai.proxy.structured.blame import TOOLS
+from triton_openai.proxy.structured.recent import Recent, fingerprint, serialized
+from triton_openai.proxy.structured.schema import too_long
 
 RECENT_BYTES = 8_000_000
 _OBJECTS = (Form.SCHEMA, Form.STRUCTURAL_TAG)

@@ -11,7 +11,7 @@ import re
 from collections import OrderedDict
 from functools import cache, lru_cache
 
-from proxy.structured.lark_tokens import Token, Untranslatable, statements
+from triton_openai.proxy.structured.lark_tokens import Token, Untranslatable, statements
 
 DEPTH_AT_MOST = 64
 _IGNORED = "lark_ignored"

@@ -8,10 +8,10 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import InvalidRequest
-from proxy.structured.schema import SchemaLimits, as_json, check_depth, parsed
-from proxy.structured.schema import checked as checked_schema
+from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.structured.schema import SchemaLimits, as_json, check_depth, parsed
+from triton_openai.proxy.structured.schema import checked as checked_schema
 
 WHITESPACE_AT_MOST = 10  # between two JSON tokens, as the engine has it for a schema of its own
 _WITH_SCHEMA = frozenset({"json_schema", "qwen_xml_parameter"})

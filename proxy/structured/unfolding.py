@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.structured.schema_tree import (
+from triton_openai.proxy.structured.schema_tree import (
     DEFINITIONS,
     REFERENCES,
     Schema,

@@ -6,8 +6,8 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable
 
-from proxy.domain.engine import EngineRequest
-from proxy.domain.output import TokenDelta
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.output import TokenDelta
 
 # The gap between two responses of a stream.
 GAP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)

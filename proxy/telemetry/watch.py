@@ -7,16 +7,16 @@ from __future__ import annotations
 import time
 from contextlib import aclosing
 
-from proxy.domain.delivery import Delivery
-from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import ProxyError
-from proxy.domain.events import Events, Finished, OutputEvent
-from proxy.domain.model import ModelCard
-from proxy.domain.output import Usage
-from proxy.domain.request import GenerationRequest
-from proxy.telemetry import line
-from proxy.telemetry.metrics import Metrics, observe_counts
-from proxy.telemetry.pace import Pace, StreamPace
+from triton_openai.proxy.domain.delivery import Delivery
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import ProxyError
+from triton_openai.proxy.domain.events import Events, Finished, OutputEvent
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.output import Usage
+from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry.metrics import Metrics, observe_counts
+from triton_openai.proxy.telemetry.pace import Pace, StreamPace
 
 
 class Telemetry:
@@ -33,7 +33,7 @@ class Telemetry:
         return Watch(request, card, delivery, self._metrics, children)
 
     def resent(self, card: ModelCard) -> None:
-        """See proxy.resending."""
+        """See triton_openai.proxy.generation.resending."""
         self._metrics.resent.labels(card.name).inc()
         line.count("resent")
 

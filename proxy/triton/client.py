@@ -21,24 +21,24 @@ import structlog
 from tritonclient.grpc import service_pb2_grpc
 from typing_extensions import Self
 
-from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import GuidePending
-from proxy.domain.output import TokenDelta
-from proxy.triton import codec, tensors
-from proxy.triton.channel import channel
-from proxy.triton.endings import Ending
-from proxy.triton.errors import error_of_message, error_of_status, malformed
-from proxy.triton.streams.grpc_aio import GrpcAioStreams
-from proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
-from proxy.triton.streams.port import (
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import GuidePending
+from triton_openai.proxy.domain.output import TokenDelta
+from triton_openai.proxy.triton import codec, tensors
+from triton_openai.proxy.triton.channel import channel
+from triton_openai.proxy.triton.endings import Ending
+from triton_openai.proxy.triton.errors import error_of_message, error_of_status, malformed
+from triton_openai.proxy.triton.streams.grpc_aio import GrpcAioStreams
+from triton_openai.proxy.triton.streams.lean_http2 import LeanHttp2Streams, LeanOptions
+from triton_openai.proxy.triton.streams.port import (
     LET_GO_TIMEOUT_S,
     LeaseTerms,
     ResponseStream,
     StreamFailed,
     Streams,
 )
-from proxy.triton.target import Target
-from proxy.triton.turns import Turns
+from triton_openai.proxy.triton.target import Target
+from triton_openai.proxy.triton.turns import Turns
 
 logger = structlog.get_logger(__name__)
 

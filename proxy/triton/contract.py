@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from tritonclient.grpc import service_pb2
 
-from proxy.triton.tensors import CONTRACT_VERSION, LEASE_INPUTS, InputTensor, OutputTensor
+from triton_openai.proxy.triton.tensors import (
+    CONTRACT_VERSION,
+    LEASE_INPUTS,
+    InputTensor,
+    OutputTensor,
+)
 
 
 def version_differences(parameters: Mapping[str, str]) -> list[str]:

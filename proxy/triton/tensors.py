@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from proxy.domain.engine import EngineRequest
-from proxy.domain.model import ModelCard, ModelFacts
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.model import ModelCard, ModelFacts
 
 CONTRACT_VERSION = "2"
 CPP_RUNTIME = "tensorrtllm"  # as Triton calls the backend

@@ -9,14 +9,14 @@ from typing import Any
 import grpc
 from tritonclient.grpc import service_pb2
 
-from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import EngineFailed, GuidePending
-from proxy.domain.model import ModelCard
-from proxy.domain.tokenizer import AdmittedPrompt
-from proxy.triton import codec
-from proxy.triton.client import TritonClient
-from proxy.triton.errors import error_of_call
-from proxy.triton.turns import Turns
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import EngineFailed, GuidePending
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.tokenizer import AdmittedPrompt
+from triton_openai.proxy.triton import codec
+from triton_openai.proxy.triton.client import TritonClient
+from triton_openai.proxy.triton.errors import error_of_call
+from triton_openai.proxy.triton.turns import Turns
 
 DETOKENIZE_TIMEOUT_S = 30.0
 

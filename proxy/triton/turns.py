@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.domain.errors import DeadlineExceeded, GuidePending
+from triton_openai.proxy.domain.errors import DeadlineExceeded, GuidePending
 
 PATIENCE_S = 60.0
 FIRST_PAUSE_S = 0.02

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 from tests.api.test_errors import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
+from triton_openai.proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

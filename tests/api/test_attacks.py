@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from proxy.api.refused_fields import WHAT_TO_DO
 from tests.api.test_errors import error_of
 from tests.doubles.engine import ScriptedEngine, deltas
+from triton_openai.proxy.api.bodies.refused_fields import WHAT_TO_DO
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HI = '"model": "demo", "messages": [{"role": "user", "content": "hi"}]'

@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 
-from proxy.api.errors import STATUS_BY_CODE
-from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody, RequestBody
-from proxy.api.openai.nvext import NvExt
 from tests.api.test_parameters import logged
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.fixtures import parameter_table
 from tests.fixtures.own_document import OwnDocument
 from tests.fixtures.stack import ROOT
+from triton_openai.proxy.api.errors import STATUS_BY_CODE
+from triton_openai.proxy.api.openai.requests.bodies import (
+    ChatCompletionBody,
+    CompletionBody,
+    RequestBody,
+)
+from triton_openai.proxy.api.openai.requests.nvext import NvExt
 
 TEMPLATE = (
     "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"

@@ -6,9 +6,14 @@ import asyncio
 
 import pytest
 
-from proxy.domain.errors import DeadlineExceeded, EngineFailed, InvalidRequest, ModelUnavailable
 from tests.api.error_body import error_of
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from triton_openai.proxy.domain.errors import (
+    DeadlineExceeded,
+    EngineFailed,
+    InvalidRequest,
+    ModelUnavailable,
+)
 
 CHAT = "/v1/chat/completions"
 GOOD = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}

@@ -9,11 +9,15 @@ from typing import get_args
 
 import pytest
 
-from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody, StreamOptions
-from proxy.api.openai.limits import Limits
-from proxy.api.openai.nvext import AnnotationName, ExtraField, NvExt
-from proxy.settings import Settings
 from tests.doubles.engine import ScriptedEngine, deltas
+from triton_openai.proxy.api.openai.requests.bodies import (
+    ChatCompletionBody,
+    CompletionBody,
+    StreamOptions,
+)
+from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.api.openai.requests.nvext import AnnotationName, ExtraField, NvExt
+from triton_openai.proxy.settings import Settings
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 DOCS = Path(__file__).parents[2] / "docs"

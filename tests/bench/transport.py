@@ -23,10 +23,10 @@ import grpc
 import uvloop
 from tritonclient.grpc import service_pb2
 
-from proxy.triton import codec, tensors
-from proxy.triton.channel import channel
-from proxy.triton.client import STREAMS, Transport
-from proxy.triton.target import Target
+from triton_openai.proxy.triton import codec, tensors
+from triton_openai.proxy.triton.channel import channel
+from triton_openai.proxy.triton.client import STREAMS, Transport
+from triton_openai.proxy.triton.target import Target
 
 ROUNDS, MESSAGES, PACE_S = 5, 200, 0.006
 WAYS = [(streams, paced) for streams in (64, 256) for paced in (False, True)]

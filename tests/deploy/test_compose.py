@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from proxy.settings import Settings
 from tests.deploy.places import DOCKER, documents, find, is_known
+from triton_openai.proxy.settings import Settings
 
 FILES = ("compose.yaml", "compose.cpu.yaml")
 CHECK = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema"]

@@ -16,8 +16,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from proxy.settings import Settings
 from tests.deploy.places import DOCKER, MANIFESTS, ROOT, documents, find, is_known, objects
+from triton_openai.proxy.settings import Settings
 
 KUBERNETES = DOCKER / "kubernetes"
 VERSION = "1.33"

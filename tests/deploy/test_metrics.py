@@ -12,11 +12,11 @@ import promql_parser
 import pytest
 import yaml
 
-from build_engines import triton_models
-from proxy.domain import errors
-from proxy.domain.output import FinishReason
-from proxy.telemetry.metrics import Metrics
 from tests.deploy.places import DOCKER, ROOT, documents, find
+from triton_openai.build_engines import triton_models
+from triton_openai.proxy.domain import errors
+from triton_openai.proxy.domain.output import FinishReason
+from triton_openai.proxy.telemetry.metrics import Metrics
 
 RULES = yaml.safe_load((DOCKER / "prometheus/rules.yml").read_text())["groups"]
 DASHBOARD = json.loads((DOCKER / "grafana/dashboards/triton-openai.json").read_text())

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from proxy.launch import triton_drain
 from tests.deploy.places import DOCKER
 from tests.fixtures.stack import HANG_S, eventually
+from triton_openai.proxy.launch.triton_server import drain
 
 SCRIPTS = DOCKER / "triton"
 spec = importlib.util.spec_from_file_location("wait_idle", SCRIPTS / "wait_idle.py")
@@ -151,7 +151,7 @@ def test_requests_of_both_engines_count():
 
 
 def test_the_launcher_counts_the_same_requests():
-    assert wait_idle.UNFINISHED == triton_drain.UNFINISHED
+    assert wait_idle.UNFINISHED == drain.UNFINISHED
 
 
 def test_it_waits_until_nothing_runs_and_some_seconds_more(metrics):

@@ -17,7 +17,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from build_engines.gpu.toolkit import Toolkit
+from triton_openai.build_engines.gpu.toolkit import Toolkit
 
 ROOT = Path(__file__).parents[2]
 DTYPES = ("auto", "float16", "bfloat16", "float32")

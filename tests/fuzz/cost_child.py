@@ -19,12 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from proxy.app import compose
-from proxy.sandbox import ProcessSandbox, SandboxLimits
-from proxy.settings import Settings
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fuzz.cases import SOCKET, Case
+from triton_openai.proxy.app import compose
+from triton_openai.proxy.sandbox import ProcessSandbox, SandboxLimits
+from triton_openai.proxy.settings import Settings
 
 STEP_S = 1e-6  # tokens come in steps of the loop, as they do from a real engine
 MEMORY_BYTES = 3_000_000_000

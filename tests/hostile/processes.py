@@ -11,7 +11,13 @@ import psutil
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-OURS = ("proxy.cli", "proxy.launch", "proxy.app", "uvicorn", "triton-openai")
+OURS = (
+    "triton_openai.proxy.cli",
+    "triton_openai.proxy.launch",
+    "triton_openai.proxy.app",
+    "uvicorn",
+    "triton-openai",
+)
 
 
 @dataclass(frozen=True, slots=True)

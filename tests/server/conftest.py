@@ -56,7 +56,9 @@ def start(models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """
     with stopped_at_the_end() as stacks:
 
-        def run(*command: str, module: str = "proxy.cli", **settings: object) -> Stack:
+        def run(
+            *command: str, module: str = "triton_openai.proxy.cli", **settings: object
+        ) -> Stack:
             environment = {
                 "MODELS_FILE": models_file,
                 "ARTIFACTS_DIR": ARTIFACTS,

@@ -13,9 +13,9 @@ import pytest
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
-from proxy.triton.target import RESTRICTED_HEADER, RESTRICTED_KEY
 from tests.bench import perf_analyzer
 from tests.fixtures.stack import SECRET, Stack
+from triton_openai.proxy.triton.target import RESTRICTED_HEADER, RESTRICTED_KEY
 
 Call = Callable[..., object]
 RIGHT = ((RESTRICTED_HEADER, SECRET),)
@@ -122,7 +122,10 @@ def test_a_launchers_own_secret_reaches_its_workers_and_no_log(own_secret):
     assert secret not in own_secret.log.read_text()
     for log in (own_secret.artifacts / "triton").glob("tritonserver.log*"):
         assert secret not in log.read_text()
-    for process in [own_secret.process, *own_secret.descendants("proxy.launch.worker")]:
+    for process in [
+        own_secret.process,
+        *own_secret.descendants("triton_openai.proxy.http_server.worker"),
+    ]:
         assert secret not in " ".join(psutil.Process(process.pid).environ().values())
         assert secret not in " ".join(psutil.Process(process.pid).cmdline())
 

@@ -35,7 +35,11 @@ def opened(stack: Stack, **fields: object) -> socket.socket:
 
 
 def proxy_bytes(stack: Stack) -> int:
-    workers = [p for p in stack.descendants("proxy.launch.worker") if "-I" not in p.cmdline()]
+    workers = [
+        p
+        for p in stack.descendants("triton_openai.proxy.http_server.worker")
+        if "-I" not in p.cmdline()
+    ]
     return sum(psutil.Process(worker.pid).memory_info().rss for worker in workers)
 
 

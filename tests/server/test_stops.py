@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from proxy.launch import folder, wheel
 from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import ROOT
 from tests.server.conftest import ARTIFACTS, Start
+from triton_openai.proxy.launch.triton_server import run_folder, wheel
 
 # In the stub's place; notes the exit status and the model (128 and the signal's number more).
 WRAPPER = """#!/bin/bash
@@ -31,7 +31,7 @@ def wrapped_stub() -> Path:
     Returns the file with the ends.
     """
     artifacts, found = ARTIFACTS / "stops", wheel.installed()
-    run = folder.prepare(artifacts, found)
+    run = run_folder.prepare(artifacts, found)
     backend = artifacts / run.relative_backends / "python"
     (backend / "ends").unlink(missing_ok=True)
     shutil.copy2(found.stub, backend / "real_stub")

@@ -42,7 +42,7 @@ def started(start, count: int) -> Iterator[Stack]:
 
 def workers(stack: Stack) -> list[psutil.Process]:
     """Without the process that ties each to the launcher, and without their sandboxes."""
-    found = stack.descendants("proxy.launch.worker")
+    found = stack.descendants("triton_openai.proxy.http_server.worker")
     ties = {process.pid for process in found if "-I" in process.cmdline()}
     return [p for p in found if p.pid not in ties and p.ppid() in ties]
 

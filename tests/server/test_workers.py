@@ -12,9 +12,9 @@ import httpx
 import psutil
 import pytest
 
-from proxy.launch.scheduling import FEW_CORES
 from tests.fixtures.stack import HANG_S, Stack, eventually
 from tests.server.conftest import WORKERS
+from triton_openai.proxy.launch.scheduling import FEW_CORES
 
 ASKED = {
     "model": "steady", "messages": [{"role": "user", "content": "Hello!"}],
@@ -25,7 +25,11 @@ COUNT = re.compile(r'^proxy_requests_total\{model="steady",outcome="length"\} (\
 
 def workers(stack: Stack) -> list[psutil.Process]:
     """Without the process that ties each to the launcher."""
-    return [p for p in stack.descendants("proxy.launch.worker") if "-I" not in p.cmdline()]
+    return [
+        p
+        for p in stack.descendants("triton_openai.proxy.http_server.worker")
+        if "-I" not in p.cmdline()
+    ]
 
 
 def answered(stack: Stack) -> float:

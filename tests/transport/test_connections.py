@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 from grpc import StatusCode
 
-from proxy.triton.streams.lean_stream import LeanStream
 from tests.doubles.http2_peer import (
     CANCEL,
     CONTINUATION,
@@ -37,6 +36,7 @@ from tests.doubles.http2_peer import (
     window,
 )
 from tests.transport.calling import Outcome, open_call, outcome, read_out, recovered
+from triton_openai.proxy.triton.streams.lean_stream import LeanStream
 
 pytestmark = pytest.mark.anyio
 

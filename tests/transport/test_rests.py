@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from grpc import StatusCode
 
-from proxy.triton.streams import rests
-from proxy.triton.streams.rests import FEW_STREAMS, LONGEST_REST_S
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response
 from tests.transport.calling import open_call, outcome, read_out
+from triton_openai.proxy.triton.streams import rests
+from triton_openai.proxy.triton.streams.rests import FEW_STREAMS, LONGEST_REST_S
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from proxy.domain.errors import RateLimited
-from proxy.domain.sandbox import TooCostly
-from proxy.sandbox import MB, ProcessSandbox, SandboxLimits
+from triton_openai.proxy.domain.errors import RateLimited
+from triton_openai.proxy.domain.sandbox import TooCostly
+from triton_openai.proxy.sandbox import MB, ProcessSandbox, SandboxLimits
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,7 +142,7 @@ def test_a_caller_that_leaves_frees_its_turn_when_its_call_has_ended():
 
 UNGUARDED = """
 import asyncio
-from proxy.sandbox import ProcessSandbox
+from triton_openai.proxy.sandbox import ProcessSandbox
 
 if __name__ != "__main__":
     raise SystemError("a child imports this")

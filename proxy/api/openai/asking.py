@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.api.answer import Renderer, in_words
-from proxy.api.openai import chat, completions, nvext
-from proxy.api.openai.annotations import Annotator
-from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody, GenerationBody
-from proxy.api.openai.chat_renderer import ChatRenderer
-from proxy.api.openai.completions import CompletionRenderer
-from proxy.api.openai.head import fingerprint_of
-from proxy.api.openai.limits import Limits
-from proxy.api.openai.nvext_renderer import NvExtRenderer
-from proxy.domain.request import GenerationRequest
-from proxy.registry import Registry
-from proxy.structured.examiner import Examiner
+from triton_openai.proxy.api.answers.answer import Renderer, in_words
+from triton_openai.proxy.api.openai import chat, completions
+from triton_openai.proxy.api.openai.answers.annotations import Annotator
+from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
+from triton_openai.proxy.api.openai.answers.head import fingerprint_of
+from triton_openai.proxy.api.openai.answers.nvext_renderer import NvExtRenderer
+from triton_openai.proxy.api.openai.completions import CompletionRenderer
+from triton_openai.proxy.api.openai.requests import nvext
+from triton_openai.proxy.api.openai.requests.bodies import (
+    ChatCompletionBody,
+    CompletionBody,
+    GenerationBody,
+)
+from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.structured.examiner import Examiner
 
 
 class Asking:

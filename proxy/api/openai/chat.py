@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from proxy.api.openai.bodies import ChatCompletionBody
-from proxy.domain.request import (
+from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
+from triton_openai.proxy.domain.request import (
     ChatPrompt,
     GenerationRequest,
     SinglePrompt,

@@ -5,22 +5,22 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from proxy.api.openai.bodies import CompletionBody
-from proxy.api.openai.field_names import COMPLETION_NAMES
-from proxy.api.openai.head import head
-from proxy.api.openai.log_probs import KeptLogProbs, LogProbs
-from proxy.api.openai.usage import StreamUsage, usage_body
-from proxy.domain.completion import Answer, Completion
-from proxy.domain.events import Finished, OutputEvent, TextDelta
-from proxy.domain.model import ModelCard
-from proxy.domain.request import (
+from triton_openai.proxy.api.openai.answers.head import head
+from triton_openai.proxy.api.openai.answers.log_probs import KeptLogProbs, LogProbs
+from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
+from triton_openai.proxy.api.openai.requests.bodies import CompletionBody
+from triton_openai.proxy.api.openai.requests.field_names import COMPLETION_NAMES
+from triton_openai.proxy.domain.completion import Answer, Completion
+from triton_openai.proxy.domain.events import Finished, OutputEvent, TextDelta
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import (
     GenerationRequest,
     Prompt,
     PromptBatch,
     TextPrompt,
     TokenPrompt,
 )
-from proxy.domain.request_limits import smaller
+from triton_openai.proxy.domain.request_limits import smaller
 
 USUAL_TOKENS = 16  # as OpenAI's specification has it
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from proxy import parsers
-from proxy.api.openai.field_names import FIELD_NAMES
-from proxy.domain.model import ModelCard
-from proxy.domain.request_limits import smaller
+from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request_limits import smaller
+from triton_openai.proxy.syntax import parsers
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 _INNER = {"limits", "deadline", "plain_spans", "queue_time"}  # no parameters of the caller's

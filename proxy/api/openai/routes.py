@@ -5,16 +5,16 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api import sse
-from proxy.api.answer import Answers, Renderer
-from proxy.api.body import BodyReader
-from proxy.api.caller import caller_of
-from proxy.api.openai import documented
-from proxy.api.openai.asking import Asking
-from proxy.api.openai.bodies import ChatCompletionBody, CompletionBody
-from proxy.api.openai.models import model_body, model_list
-from proxy.domain.request import GenerationRequest
-from proxy.registry import Registry
+from triton_openai.proxy.api.answers import sse
+from triton_openai.proxy.api.answers.answer import Answers, Renderer
+from triton_openai.proxy.api.bodies.body import BodyReader
+from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.openai.asking import Asking
+from triton_openai.proxy.api.openai.documentation import documented
+from triton_openai.proxy.api.openai.models import model_body, model_list
+from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, CompletionBody
+from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.models.registry import Registry
 
 
 def routes(

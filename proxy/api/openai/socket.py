@@ -11,18 +11,23 @@ from fastapi import APIRouter, WebSocket
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
-from proxy.access.leaving import Leaving
-from proxy.api import errors
-from proxy.api.answer import in_words
-from proxy.api.body import BodyReader
-from proxy.api.caller import caller_of
-from proxy.api.framing import Annotation, Part, Payload
-from proxy.api.hosts import Hosts
-from proxy.api.middleware import new_request_id
-from proxy.api.openai.asking import Asking
-from proxy.api.openai.socket_bodies import AnyMessage, CancelBody, SocketChatBody, SocketMessage
-from proxy.domain.delivery import Delivery
-from proxy.domain.errors import (
+from triton_openai.proxy.access.leaving import Leaving
+from triton_openai.proxy.api import errors
+from triton_openai.proxy.api.answers.answer import in_words
+from triton_openai.proxy.api.answers.framing import Annotation, Part, Payload
+from triton_openai.proxy.api.bodies.body import BodyReader
+from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.hosts import Hosts
+from triton_openai.proxy.api.middleware import new_request_id
+from triton_openai.proxy.api.openai.asking import Asking
+from triton_openai.proxy.api.openai.socket_bodies import (
+    AnyMessage,
+    CancelBody,
+    SocketChatBody,
+    SocketMessage,
+)
+from triton_openai.proxy.domain.delivery import Delivery
+from triton_openai.proxy.domain.errors import (
     InvalidRequest,
     RateLimited,
     RequestError,
@@ -30,9 +35,9 @@ from proxy.domain.errors import (
     echoed,
     in_short,
 )
-from proxy.service import Service
-from proxy.telemetry import line
-from proxy.telemetry.loop_lag import name_task
+from triton_openai.proxy.generation.service import Service
+from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry.loop_lag import name_task
 
 logger = structlog.get_logger(__name__)
 

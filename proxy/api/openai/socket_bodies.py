@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, RootModel, StringConstraints, Tag
 
-from proxy.api.openai.bodies import ChatCompletionBody, RequestBody
+from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, RequestBody
 
 RequestId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
 

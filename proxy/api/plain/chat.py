@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from proxy.api.openai.bodies import RequestBody
-from proxy.api.openai.tool_history import Messages
-from proxy.domain.completion import Completion
-from proxy.domain.events import Finished, OutputEvent, TextDelta
-from proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
+from triton_openai.proxy.api.openai.requests.bodies import RequestBody
+from triton_openai.proxy.api.openai.requests.tool_history import Messages
+from triton_openai.proxy.domain.completion import Completion
+from triton_openai.proxy.domain.events import Finished, OutputEvent, TextDelta
+from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
 
 
 class PlainChatBody(RequestBody):

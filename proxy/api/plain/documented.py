@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.api.operation import EVENTS, GENERATION, JSON, Content, Operation
-from proxy.api.plain.chat import PlainChatBody
+from triton_openai.proxy.api.openapi.operation import EVENTS, GENERATION, JSON, Content, Operation
+from triton_openai.proxy.api.plain.chat import PlainChatBody
 
 CREATED = 1_767_225_600
 

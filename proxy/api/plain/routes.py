@@ -7,15 +7,15 @@ from dataclasses import replace
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from proxy.api import ndjson, sse
-from proxy.api.answer import Answers
-from proxy.api.body import BodyReader
-from proxy.api.caller import caller_of
-from proxy.api.openai.limits import Limits
-from proxy.api.plain import chat, documented
-from proxy.api.plain.chat import PlainChatBody, PlainRenderer
-from proxy.domain.request import GenerationRequest
-from proxy.registry import Registry
+from triton_openai.proxy.api.answers import ndjson, sse
+from triton_openai.proxy.api.answers.answer import Answers
+from triton_openai.proxy.api.bodies.body import BodyReader
+from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.api.plain import chat, documented
+from triton_openai.proxy.api.plain.chat import PlainChatBody, PlainRenderer
+from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.models.registry import Registry
 
 
 def routes(answers: Answers, registry: Registry, sizes: Limits, *, bodies: BodyReader) -> APIRouter:

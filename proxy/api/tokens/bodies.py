@@ -7,12 +7,12 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from proxy.api.body import FieldError
-from proxy.api.openai.bodies import MessageBody, RequestBody
-from proxy.api.openai.fields import AnyTokenIds, ListOf
-from proxy.api.openai.tool_bodies import ToolBody
-from proxy.api.openai.tool_history import check_tool_history
-from proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
+from triton_openai.proxy.api.bodies.body import FieldError
+from triton_openai.proxy.api.openai.requests.bodies import MessageBody, RequestBody
+from triton_openai.proxy.api.openai.requests.fields import AnyTokenIds, ListOf
+from triton_openai.proxy.api.openai.requests.tool_bodies import ToolBody
+from triton_openai.proxy.api.openai.requests.tool_history import check_tool_history
+from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
 
 
 class TokenizeBody(RequestBody):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.api.operation import BODY, JSON, Content, Operation
-from proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
+from triton_openai.proxy.api.openapi.operation import BODY, JSON, Content, Operation
+from triton_openai.proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
 
 
 class Tokens(BaseModel):

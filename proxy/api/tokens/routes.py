@@ -8,19 +8,19 @@ from dataclasses import replace
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from proxy.api.answer import in_words
-from proxy.api.body import BodyReader
-from proxy.api.caller import caller_of
-from proxy.api.openai.limits import Limits
-from proxy.api.tokens import documented
-from proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
-from proxy.domain.errors import InvalidRequest
-from proxy.domain.model import ModelCard
-from proxy.domain.tokenizer import Tokenizer
-from proxy.registry import Registry
-from proxy.service import Service
-from proxy.telemetry import line
-from proxy.text import TextDecoder
+from triton_openai.proxy.api.answers.answer import in_words
+from triton_openai.proxy.api.bodies.body import BodyReader
+from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.api.tokens import documented
+from triton_openai.proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
+from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.tokenizer import Tokenizer
+from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
+from triton_openai.proxy.generation.service import Service
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.telemetry import line
 
 
 def routes(

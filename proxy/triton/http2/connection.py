@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from grpc import StatusCode
 
-from proxy.triton.http2 import frames, peer_settings
-from proxy.triton.http2.calls import Calls, Limits
-from proxy.triton.http2.events import Changed, Event
-from proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault, code_name
-from proxy.triton.http2.frames import Frame, FrameReader, Kind
-from proxy.triton.http2.head_encoder import Fields, HeadEncoder
-from proxy.triton.http2.header_blocks import MAX_BLOCK, HeaderBlocks
-from proxy.triton.http2.outbox import Outbox
-from proxy.triton.http2.peer_settings import DEFAULT_WINDOW, PeerSettings
-from proxy.triton.http2.receive_window import ReceiveWindow
-from proxy.triton.http2.status import Status
+from triton_openai.proxy.triton.http2 import frames, peer_settings
+from triton_openai.proxy.triton.http2.calls import Calls, Limits
+from triton_openai.proxy.triton.http2.events import Changed, Event
+from triton_openai.proxy.triton.http2.faults import (
+    ConnectionFault,
+    ErrorCode,
+    StreamFault,
+    code_name,
+)
+from triton_openai.proxy.triton.http2.frames import Frame, FrameReader, Kind
+from triton_openai.proxy.triton.http2.head_encoder import Fields, HeadEncoder
+from triton_openai.proxy.triton.http2.header_blocks import MAX_BLOCK, HeaderBlocks
+from triton_openai.proxy.triton.http2.outbox import Outbox
+from triton_openai.proxy.triton.http2.peer_settings import DEFAULT_WINDOW, PeerSettings
+from triton_openai.proxy.triton.http2.receive_window import ReceiveWindow
+from triton_openai.proxy.triton.http2.status import Status
 
 CONNECTION_KINDS = (Kind.SETTINGS, Kind.PING, Kind.GOAWAY)
 _DATA = int(Kind.DATA)  # looked at for every frame

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from proxy.triton.http2.status import Status
-from proxy.triton.streams.lean_stream import Carrier, LeanStream
-from proxy.triton.streams.leases import log_refusal
+from triton_openai.proxy.triton.http2.status import Status
+from triton_openai.proxy.triton.streams.lean_stream import Carrier, LeanStream
+from triton_openai.proxy.triton.streams.leases import log_refusal
 
 
 class LeanLease(LeanStream):

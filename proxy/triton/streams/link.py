@@ -9,12 +9,18 @@ from typing import cast
 
 from typing_extensions import assert_never
 
-from proxy.triton.http2.connection import Connection
-from proxy.triton.http2.events import CallEnded, CallRefused, Changed, Event, MessageArrived
-from proxy.triton.streams.carried import Carried
-from proxy.triton.streams.keepalive import Keepalive, Patience
-from proxy.triton.streams.lean_stream import LeanStream
-from proxy.triton.streams.rests import rest
+from triton_openai.proxy.triton.http2.connection import Connection
+from triton_openai.proxy.triton.http2.events import (
+    CallEnded,
+    CallRefused,
+    Changed,
+    Event,
+    MessageArrived,
+)
+from triton_openai.proxy.triton.streams.carried import Carried
+from triton_openai.proxy.triton.streams.keepalive import Keepalive, Patience
+from triton_openai.proxy.triton.streams.lean_stream import LeanStream
+from triton_openai.proxy.triton.streams.rests import rest
 
 WRITE_AT_MOST = 256 * 1024  # bytes given to the socket before it may say that it is full
 CLOSE_TIMEOUT_S = 1.0

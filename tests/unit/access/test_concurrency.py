@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.access.admission import Admission
-from proxy.access.concurrency import Concurrency
-from proxy.domain.errors import InvalidRequest, RateLimited
 from tests.doubles.engine import CARD, FACTS
+from triton_openai.proxy.access.admission import Admission
+from triton_openai.proxy.access.concurrency import Concurrency
+from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
 
 
 def test_one_more_than_the_limit_is_refused_until_one_ends():

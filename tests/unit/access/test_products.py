@@ -7,21 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.access.guide_trials import GuideTrials
-from proxy.access.held_log_probs import HeldLogProbs
-from proxy.access.products import ProductLimits, permits
-from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import InvalidRequest, RateLimited
-from proxy.domain.request import (
+from tests.doubles.engine import CARD
+from triton_openai.proxy.access.guide_trials import GuideTrials
+from triton_openai.proxy.access.held_log_probs import HeldLogProbs
+from triton_openai.proxy.access.products import ProductLimits, permits
+from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
+from triton_openai.proxy.domain.request import (
     GenerationRequest,
     PromptBatch,
     Sampling,
     TextPrompt,
     TokenPrompt,
 )
-from proxy.domain.tokenizer import AdmittedPrompt
-from tests.doubles.engine import CARD
+from triton_openai.proxy.domain.tokenizer import AdmittedPrompt
 
 LIMITS = ProductLimits(copied_bytes=1000, log_probs=100)
 REGEX = Constraint(GuideKind.REGEX, "a" * 300)

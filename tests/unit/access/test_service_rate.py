@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.access.service_rate import LONGEST_S, SHORTEST_S, UNKNOWN_S, ServiceRate
+from triton_openai.proxy.access.service_rate import LONGEST_S, SHORTEST_S, UNKNOWN_S, ServiceRate
 
 
 class Clock:

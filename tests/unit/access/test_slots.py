@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.access.slots import OwnSlots, SharedSlots
+from triton_openai.proxy.access.slots import OwnSlots, SharedSlots
 
 HOLDER = """
 import sys
 from pathlib import Path
-from proxy.access.slots import SharedSlots
+from triton_openai.proxy.access.slots import SharedSlots
 slots = SharedSlots(3, Path(sys.argv[1]))
 print(slots.take(), slots.take(), flush=True)
 sys.stdin.read()

@@ -5,7 +5,7 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
-from proxy.api.direct import Direct
+from triton_openai.proxy.api.direct import Direct
 
 router = APIRouter(prefix="/v1")
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.api.hosts import Hosts
+from triton_openai.proxy.api.hosts import Hosts
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from build_engines import kv_memory
-from build_engines.errors import BuildError
-from build_engines.facts import Facts
-from build_engines.models_file import OnnxEntry, OnnxOptions
+from triton_openai.build_engines import kv_memory
+from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.facts import Facts
+from triton_openai.build_engines.models_file import OnnxEntry, OnnxOptions
 
 FACTS = Facts(
     special_tokens={},

@@ -6,7 +6,12 @@ import pickle
 
 import pytest
 
-from proxy.domain.errors import InvalidRequest, InvalidSchema, RateLimited, UnknownModel
+from triton_openai.proxy.domain.errors import (
+    InvalidRequest,
+    InvalidSchema,
+    RateLimited,
+    UnknownModel,
+)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from proxy.launch import scheduling
-from proxy.launch.errors import LaunchError
-from proxy.settings import CpuScheduling
+from triton_openai.proxy.launch import scheduling
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.settings import CpuScheduling
 
 NORMAL, BATCH = os.SCHED_OTHER, os.SCHED_BATCH
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
-from proxy.server_tools.http_tools import HttpTools
-from proxy.server_tools.secrets import Secrets
 from tests.fixtures.stack import HANG_S
 from tests.fixtures.tool_server import ToolServer, running
+from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
+from triton_openai.proxy.server_tools.http_tools import HttpTools
+from triton_openai.proxy.server_tools.secrets import Secrets
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.domain.completion import Completion, fold
-from proxy.domain.events import (
+from tests.doubles.answers import Answers
+from tests.doubles.tools import ScriptedTools
+from triton_openai.proxy.domain.completion import Completion, fold
+from triton_openai.proxy.domain.events import (
     Finished,
     OutputEvent,
     ReasoningDelta,
@@ -18,14 +20,12 @@ from proxy.domain.events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from proxy.domain.output import FinishReason, Usage
-from proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
-from proxy.domain.server_tools import CallStatus, ServerTool, ServerTools
-from proxy.domain.tools import Tool, ToolChoice, ToolMode
-from proxy.server_tools.calls import AT_ONCE
-from proxy.server_tools.loop import RESULT_TOLD, looped
-from tests.doubles.answers import Answers
-from tests.doubles.tools import ScriptedTools
+from triton_openai.proxy.domain.output import FinishReason, Usage
+from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
+from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ServerTools
+from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
+from triton_openai.proxy.server_tools.calls import AT_ONCE
+from triton_openai.proxy.server_tools.loop import RESULT_TOLD, looped
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ServerTool(name="weather", url="http://tools.example/w", parameters=SCHEMA)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
-from proxy.server_tools.http_tools import HttpTools
-from proxy.server_tools.secrets import Secrets
 from tests.fixtures import tool_server
+from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
+from triton_openai.proxy.server_tools.http_tools import HttpTools
+from triton_openai.proxy.server_tools.secrets import Secrets
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="a certificate is made with the openssl command"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.errors import InvalidRequest, InvalidSchema
-from proxy.structured.blame import blamed
+from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
+from triton_openai.proxy.structured.blame import blamed
 
 SCHEMA = Constraint(GuideKind.JSON_SCHEMA, "{}", "guided_json")
 REGEX = Constraint(GuideKind.REGEX, "a", "regex")

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.completion import Answer
-from proxy.domain.constraint import Constraint
-from proxy.domain.errors import InvalidRequest
-from proxy.domain.output import FinishReason
-from proxy.domain.tools import ToolCall
-from proxy.structured.asked import Asked, Form, GuideLimits, constraint
-from proxy.structured.checks import check_of, guided, untold
 from tests.doubles.engine import CARD
+from triton_openai.proxy.domain.completion import Answer
+from triton_openai.proxy.domain.constraint import Constraint
+from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.output import FinishReason
+from triton_openai.proxy.domain.tools import ToolCall
+from triton_openai.proxy.structured.asked import Asked, Form, GuideLimits, constraint
+from triton_openai.proxy.structured.checks import check_of, guided, untold
 
 WITHOUT = replace(CARD, capabilities=CARD.capabilities - {"constraint"})
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from proxy.domain.errors import InvalidRequest, InvalidSchema
-from proxy.structured.asked import Asked, Form, GuideLimits, constraint, tool_facts
-from proxy.structured.schema import SchemaLimits
+from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
+from triton_openai.proxy.structured.asked import Asked, Form, GuideLimits, constraint, tool_facts
+from triton_openai.proxy.structured.schema import SchemaLimits
 
 LIMITS = GuideLimits(
     grammar_bytes=10**7,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.structured.grammar_text import Untranslatable, as_ebnf
+from triton_openai.proxy.structured.grammar_text import Untranslatable, as_ebnf
 
 
 def rules(text: str) -> dict[str, str]:

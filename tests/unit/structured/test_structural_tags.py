@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from proxy.domain.errors import InvalidSchema
-from proxy.structured.asked import Asked, Form, GuideLimits, constraint
-from proxy.structured.schema import SchemaLimits
-from proxy.structured.structural_tags import WHITESPACE_AT_MOST, checked
+from triton_openai.proxy.domain.errors import InvalidSchema
+from triton_openai.proxy.structured.asked import Asked, Form, GuideLimits, constraint
+from triton_openai.proxy.structured.schema import SchemaLimits
+from triton_openai.proxy.structured.structural_tags import WHITESPACE_AT_MOST, checked
 
 ANY = {"type": "json_schema", "json_schema": {"type": "object"}}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.telemetry import line
+from triton_openai.proxy.telemetry import line
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import sys
 
 PROGRAM = """
 import logging, sys, structlog
-from proxy.telemetry import logs
+from triton_openai.proxy.telemetry import logs
 logs.configure(sys.argv[1], sys.argv[2])
 logger = structlog.get_logger("ours")
 logger.debug("hidden")

@@ -8,16 +8,16 @@ from collections.abc import AsyncGenerator
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.domain.delivery import Delivery
-from proxy.domain.engine import EngineRequest
-from proxy.domain.events import Finished, OutputEvent, TextDelta
-from proxy.domain.output import FinishReason, TokenDelta, Usage
-from proxy.domain.request import GenerationRequest, Sampling, TextPrompt
-from proxy.telemetry import line
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.pace import GAP_BUCKETS_S, Pace
-from proxy.telemetry.watch import Telemetry
 from tests.doubles.engine import CARD
+from triton_openai.proxy.domain.delivery import Delivery
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.events import Finished, OutputEvent, TextDelta
+from triton_openai.proxy.domain.output import FinishReason, TokenDelta, Usage
+from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.pace import GAP_BUCKETS_S, Pace
+from triton_openai.proxy.telemetry.watch import Telemetry
 
 TOKEN = TokenDelta((b"a",))
 TWO = TokenDelta((b"a", b"b"))

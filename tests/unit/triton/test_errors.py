@@ -7,7 +7,7 @@ import json
 import grpc
 import pytest
 
-from proxy.domain.errors import (
+from triton_openai.proxy.domain.errors import (
     DeadlineExceeded,
     EngineFailed,
     GuidePending,
@@ -15,7 +15,7 @@ from proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from proxy.triton.errors import error_of_message, error_of_status
+from triton_openai.proxy.triton.errors import error_of_message, error_of_status
 
 REFUSAL = {"code": "context_length_exceeded", "param": "max_tokens", "message": "too long {x}"}
 

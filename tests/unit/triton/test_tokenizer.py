@@ -9,17 +9,17 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2
 
-from proxy.domain.constraint import Constraint, GuideKind
-from proxy.domain.engine import EngineRequest
-from proxy.domain.errors import (
+from tests.doubles.engine import CARD
+from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import (
     DeadlineExceeded,
     EngineFailed,
     InvalidRequest,
     ModelUnavailable,
 )
-from proxy.domain.request import Sampling
-from proxy.triton.tokenizer import TritonTokenizer
-from tests.doubles.engine import CARD
+from triton_openai.proxy.domain.request import Sampling
+from triton_openai.proxy.triton.tokenizer import TritonTokenizer
 
 REQUEST = EngineRequest(
     id="r1",

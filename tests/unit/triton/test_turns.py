@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from proxy.domain.errors import DeadlineExceeded, GuidePending
-from proxy.triton import turns
-from proxy.triton.turns import Turns
+from triton_openai.proxy.domain.errors import DeadlineExceeded, GuidePending
+from triton_openai.proxy.triton import turns
+from triton_openai.proxy.triton.turns import Turns
 
 PENDING = GuidePending("not yet")
 

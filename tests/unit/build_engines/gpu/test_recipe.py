@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from build_engines.errors import BuildError
-from build_engines.gpu import recipe
-from build_engines.gpu.device import Device
-from build_engines.gpu.making import Kitchen
-from build_engines.gpu.recipe import Recipe
-from build_engines.gpu.toolkit import Toolkit
-from build_engines.models_file import ModelsFile
 from tests.fixtures.published import config
+from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.gpu import recipe
+from triton_openai.build_engines.gpu.device import Device
+from triton_openai.build_engines.gpu.making import Kitchen
+from triton_openai.build_engines.gpu.recipe import Recipe
+from triton_openai.build_engines.gpu.toolkit import Toolkit
+from triton_openai.build_engines.models_file import ModelsFile
 
 INT8_CACHE = {  # without what needs paged prompts
     "kv_cache": {"dtype": "int8", "reuse": False}, "chunked_prefill": False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.triton.streams.keepalive import SLOW_PING_S, Keepalive, Patience
+from triton_openai.proxy.triton.streams.keepalive import SLOW_PING_S, Keepalive, Patience
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,1 @@
+"""Responses: events -> bytes on the connection, as SSE, NDJSON or one JSON body."""

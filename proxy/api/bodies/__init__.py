@@ -1,0 +1,1 @@
+"""Request bodies: read within limits, parsed, and validated."""

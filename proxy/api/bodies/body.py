@@ -1,0 +1,135 @@
+"""A request's bytes -> a checked pydantic model."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from anyio import CancelScope
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
+
+from triton_openai.proxy.api.bodies import json_shape
+from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody, BytesInFlight, no_room
+from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.bodies.json_shape import JsonLimits
+from triton_openai.proxy.api.bodies.validation_errors import FieldError as FieldError
+from triton_openai.proxy.api.bodies.validation_errors import refusal
+from triton_openai.proxy.domain.errors import InvalidRequest, RequestError, echoed
+from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
+
+Body = TypeVar("Body", bound=BaseModel)
+JSON_TYPE = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyLimits:
+    """Limits of one HTTP body or WebSocket message."""
+
+    bytes: int = 2_000_000
+    json: JsonLimits = field(default_factory=JsonLimits)
+
+
+class BodyReader:
+    """Reads and parses the bodies of all routes.
+
+    `in_flight`: what all bodies of this process may take before they are parsed.
+    """
+
+    def __init__(self, limits: BodyLimits, sandbox: Sandbox, in_flight: BytesInFlight) -> None:
+        self.limits = limits
+        self._sandbox = sandbox
+        self._in_flight = in_flight
+
+    async def read(self, request: Request, kind: type[Body]) -> Body:
+        """Raises RequestError: compressed, no JSON by its type, or as `parse` does."""
+        _check_headers(request, self.limits)
+        with CancelScope() as reading:
+            body = self._in_flight.arriving(reading.cancel)
+            try:
+                data = await _received(request, body, self.limits)
+                body.complete()
+                return await self.parse(data, kind, caller_of(request.scope))
+            finally:
+                body.close()
+        raise no_room()  # the scope was cancelled
+
+    async def parse(self, data: bytes, kind: type[Body], caller: str) -> Body:
+        """Parses on the event loop only what cannot take long.
+
+        Raises:
+            RequestError: too large, too much structure, too costly, no JSON, or not of this shape.
+        """
+        if len(data) > self.limits.bytes or json_shape.is_cheap(data):
+            return parse(data, kind, limits=self.limits)
+        try:
+            return await self._sandbox.run(caller, parse, data, kind, limits=self.limits)
+        except TooCostly as error:
+            raise InvalidRequest(
+                f"The body cannot be checked: {error}.", code="invalid_json", param=None
+            ) from error
+
+
+async def _received(request: Request, body: ArrivingBody, limits: BodyLimits) -> bytes:
+    """Raises RequestError, ClientDisconnect. Stops reading beyond the limit."""
+    pieces, size, has_more = [], 0, True
+    while has_more and size <= limits.bytes:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        piece = message.get("body", b"")
+        body.add(len(piece))
+        pieces.append(piece)
+        size += len(piece)
+        has_more = message.get("more_body", False)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _check_headers(request: Request, limits: BodyLimits) -> None:
+    coding = request.headers.get("content-encoding", "identity")
+    if coding.lower() not in ("", "identity"):
+        raise RequestError(
+            f"The body is compressed (Content-Encoding: {echoed(coding)}): send it as it is.",
+            code="unsupported_encoding",
+            param=None,
+        )
+    if "origin" in request.headers and not _is_json(request.headers.get("content-type", "")):
+        given = request.headers.get("content-type", "")
+        raise RequestError(
+            f"The Content-Type of a request from a web page must be {JSON_TYPE} (given: "
+            f"{echoed(given)}).",
+            code="unsupported_content_type",
+            param=None,
+        )
+    announced = request.headers.get("content-length", "0")  # the HTTP parser lets only digits pass
+    if int(announced) > limits.bytes:
+        raise _too_large(limits)
+
+
+def _is_json(content_type: str) -> bool:
+    """Browsers send such a type to another origin only after CORS has allowed it."""
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == JSON_TYPE or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
+    """Raises RequestError: too large, too much structure, no JSON, or not of this shape."""
+    if len(data) > limits.bytes:
+        raise _too_large(limits)
+    data = data.removeprefix(codecs.BOM_UTF8)  # as RFC 8259, 8.1 allows
+    if fault := json_shape.fault(data, limits.json):
+        raise InvalidRequest(f"The body {fault}.", code="invalid_json", param=None)
+    try:
+        return kind.model_validate_json(data)
+    except ValidationError as error:
+        raise refusal(error) from error
+
+
+def _too_large(limits: BodyLimits) -> RequestError:
+    return RequestError(
+        f"The request body is larger than {limits.bytes} bytes.",
+        code="request_too_large",
+        param=None,
+    )

@@ -1,0 +1,80 @@
+"""Bytes of request bodies that this process holds before they are parsed, over all connections.
+
+When there is no room left, the body that has been arriving for the longest time is cut off: a
+client that sends slowly on purpose loses its place to those that send at full speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from triton_openai.proxy.domain.errors import RateLimited
+
+logger = structlog.get_logger(__name__)
+
+RETRY_AFTER_S = 5.0
+
+
+class BytesInFlight:
+    """Shared by all HTTP bodies and WebSocket messages of one process."""
+
+    def __init__(self, most: int) -> None:
+        self.bytes = 0
+        self._most = most
+        self._arriving: dict[ArrivingBody, None] = {}  # oldest first
+
+    def arriving(self, cut_off: Callable[[], None]) -> ArrivingBody:
+        """`cut_off`: called when others need this body's room; then it holds none any more."""
+        body = ArrivingBody(self, cut_off)
+        self._arriving[body] = None
+        return body
+
+    def _add(self, body: ArrivingBody, count: int) -> None:
+        """Raises RateLimited: there is no other body to cut off."""
+        self.bytes += count
+        body.bytes += count
+        while self.bytes > self._most:
+            oldest = next(iter(self._arriving), None)
+            if oldest is None or oldest is body:
+                body.close()
+                raise no_room()
+            logger.warning("body cut off", reason="too many bytes in flight", bytes=oldest.bytes)
+            oldest.close()
+            oldest.cut_off()
+
+    def _release(self, body: ArrivingBody) -> None:
+        self._arriving.pop(body, None)
+        self.bytes -= body.bytes
+        body.bytes = 0
+
+    def _complete(self, body: ArrivingBody) -> None:
+        self._arriving.pop(body, None)
+
+
+class ArrivingBody:
+    """One body or message. Closed by whoever opened it, however it ends."""
+
+    def __init__(self, flight: BytesInFlight, cut_off: Callable[[], None]) -> None:
+        self.bytes = 0
+        self.cut_off = cut_off
+        self._flight = flight
+
+    def add(self, count: int) -> None:
+        """Raises RateLimited: there is no room for `count` bytes more."""
+        self._flight._add(self, count)
+
+    def complete(self) -> None:
+        """It has arrived: it keeps its room until it is closed, and is not cut off any more."""
+        self._flight._complete(self)
+
+    def close(self) -> None:
+        self._flight._release(self)
+
+
+def no_room() -> RateLimited:
+    return RateLimited(
+        "The server is receiving too many large requests at present: send it again later.",
+        retry_after_s=RETRY_AFTER_S,
+    )

@@ -1,0 +1,1 @@
+"""Output events -> OpenAI response bodies and chunks."""

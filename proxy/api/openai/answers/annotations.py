@@ -1,0 +1,44 @@
+"""What `nvext.annotations` asks for: told beside a stream's chunks, as Dynamo's names have it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from triton_openai.proxy.api.answers.framing import Annotation
+from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.domain.tokenizer import Tokenizer
+from triton_openai.proxy.generation.service import Service
+
+
+class Annotator:
+    """Tells of prompts before anything is generated."""
+
+    def __init__(self, service: Service, tokenizer: Tokenizer) -> None:
+        self._service = service
+        self._tokenizer = tokenizer
+
+    async def of_prompt(
+        self, request: GenerationRequest, names: Collection[str]
+    ) -> list[Annotation]:
+        """A list of prompts has a list of values. Raises as a generation would."""
+        if not names:
+            return []
+        found = []
+        if "request_id" in names:
+            found.append(Annotation("request_id", request.id))
+        asked = [
+            await self._service.engine_request(replace(request, prompt=prompt))
+            for prompt in request.prompts
+        ]
+        if "formatted_prompt" in names:
+            found.append(Annotation("formatted_prompt", _one([one.text for one in asked])))
+        if "token_ids" in names:
+            ids = [list((await self._tokenizer.admit(one)).ids) for one in asked]
+            found.append(Annotation("token_ids", _one(ids)))
+        return found
+
+
+def _one(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values

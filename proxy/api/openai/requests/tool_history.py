@@ -1,0 +1,105 @@
+"""Checks that tool calls and tool results in a chat's history belong together, as OpenAI does.
+
+Called by the bodies that have messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from triton_openai.proxy.api.bodies.body import FieldError
+from triton_openai.proxy.api.openai.requests.fields import ListOf
+from triton_openai.proxy.api.openai.requests.message_bodies import (
+    AssistantBody,
+    MessageBody,
+    ToolCallBody,
+    ToolResultBody,
+)
+from triton_openai.proxy.domain.errors import echoed, in_short
+
+
+def check_tool_history(messages: Sequence[MessageBody], *, may_end_open: bool = False) -> None:
+    """Ids are unique within one message's calls; later messages may use them again.
+
+    may_end_open: the last calls need no results yet, since no answer is generated.
+
+    Raises:
+        FieldError: a result without its call, a call without its result, or an id twice.
+    """
+    open_calls: _OpenCalls | None = None
+    for at, message in enumerate(messages):
+        if isinstance(message, ToolResultBody):
+            if open_calls is None:
+                raise _wrong(
+                    f"messages[{at}].role",
+                    "Invalid parameter: messages with role 'tool' must be a response to a "
+                    "preceding message with 'tool_calls'.",
+                )
+            open_calls.take(at, message.tool_call_id)
+            continue
+        if open_calls is not None:
+            open_calls.close()
+        calls = message.tool_calls if isinstance(message, AssistantBody) else None
+        open_calls = _OpenCalls(at, calls) if calls else None
+    if open_calls is not None and not may_end_open:
+        open_calls.close()
+
+
+class _OpenCalls:
+    """The calls of one message, while their results come in."""
+
+    def __init__(self, at: int, calls: Sequence[ToolCallBody]) -> None:
+        """Raises FieldError: two calls have the same id."""
+        self._at = at
+        self._ids: dict[str, int] = {}  # -> position of the call
+        self._answers: dict[str, int] = {}  # -> position of its result's message
+        for number, call in enumerate(calls):
+            path = f"messages[{at}].tool_calls[{number}].id"
+            if call.id in self._ids:
+                raise _wrong(
+                    path, f"Invalid parameter: Duplicate value for {path!r}: {echoed(call.id)}."
+                )
+            self._ids[call.id] = number
+
+    def take(self, at: int, call_id: str) -> None:
+        """Raises FieldError: none of the calls has this id, or it has a result already."""
+        path = f"messages[{at}].tool_call_id"
+        if call_id not in self._ids:
+            raise _wrong(
+                path,
+                f"Invalid parameter: 'tool_call_id' of {echoed(call_id)} not found in "
+                f"'tool_calls' of previous message (messages[{self._at}]).",
+            )
+        if call_id in self._answers:
+            raise _wrong(
+                path,
+                f"Invalid parameter: Duplicate value for 'tool_call_id' of {echoed(call_id)}, "
+                f"in messages[{self._answers[call_id]}] and messages[{at}].",
+            )
+        self._answers[call_id] = at
+
+    def close(self) -> None:
+        """Raises FieldError: a call has no result."""
+        missing = [one for one in self._ids if one not in self._answers]
+        if missing:
+            raise _wrong(
+                f"messages[{self._at}].tool_calls[{self._ids[missing[0]]}].id",
+                "An assistant message with 'tool_calls' must be followed by tool messages "
+                "responding to each 'tool_call_id'. The following tool_call_ids did not have "
+                f"response messages: {in_short(', '.join(missing))}",
+            )
+
+
+def _wrong(path: str, message: str) -> FieldError:
+    return FieldError(path, message, code="invalid_messages")
+
+
+def _checked(messages: list[MessageBody]) -> list[MessageBody]:
+    check_tool_history(messages)
+    return messages
+
+
+Messages = Annotated[ListOf[MessageBody], Field(min_length=1), AfterValidator(_checked)]

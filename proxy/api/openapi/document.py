@@ -1,0 +1,224 @@
+"""The OpenAPI document, made from the routes' `Operation`s. Called by `app`, once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
+
+from triton_openai.proxy.api.openapi.operation import (
+    ANY_ROUTE,
+    EVENTS,
+    JSON,
+    KEY,
+    Content,
+    ErrorBody,
+    Operation,
+)
+
+REF = "#/components/schemas/{model}"
+Json = dict[str, Any]
+Adjust = Callable[[Json], None]
+
+INFO: Json = {
+    "info": {
+        "title": "triton-openai",
+        "version": "0.1.0",
+        "description": "An OpenAI-compatible front for NVIDIA Triton. `null` is the same as not "
+        "giving a field; a field that is not listed is refused by its name.",
+    }
+}
+HEADERS: Json = {
+    "x-request-id": {
+        "description": "The request's id in the server's log: the caller's own, if it sent one.",
+        "schema": {"type": "string"},
+    },
+    "retry-after": {
+        "description": "Seconds to wait before the next try.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+    "retry-after-ms": {
+        "description": "Milliseconds to wait before the next try.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+    "x-should-retry": {
+        "description": "Whether OpenAI's SDKs send the request again.",
+        "schema": {"type": "string", "enum": ["true", "false"]},
+    },
+    "allow": {"description": "The methods of this route.", "schema": {"type": "string"}},
+    "x-attempts": {
+        "description": "How many answers were generated until one conformed to its schema.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "x-unenforced-keywords": {
+        "description": "Keywords of the caller's schema that the answer was not held to.",
+        "schema": {"type": "string"},
+    },
+}
+RETRY = ("retry-after", "retry-after-ms", "x-should-retry")
+ERROR_HEADERS = {405: ("allow",), 429: RETRY, 503: RETRY, 504: ("x-should-retry",)}
+ERRORS = {
+    400: "The body is not valid JSON, a field is missing, unknown or has a wrong value, or the "
+    "model cannot do what the request asks for",
+    404: "No such route, or no such model",
+    405: "The route has no such method",
+    408: "The body was not complete in time",
+    413: "The body is too large",
+    415: "The body is compressed, or a web page sent it with another type than JSON",
+    421: "The Host header is not a name of this server",
+    422: "A schema, a grammar or a regular expression cannot be used, or the answer does not "
+    "conform to it",
+    429: "Too many requests at once",
+    500: "The server failed",
+    503: "The model cannot be reached now",
+    504: "The answer took too long",
+}
+
+
+def as_json(routers: Iterable[APIRouter], adjust: Iterable[Adjust]) -> bytes:
+    """The whole document. Takes tens of milliseconds.
+
+    `adjust`: each changes the schemas, which it gets by name, to what settings and tables say.
+    """
+    routes = [route for router in routers for route in router.routes]
+    documented = [one for one in routes if isinstance(one, APIRoute) and one.include_in_schema]
+    paths: Json = {}
+    for route in documented:
+        for method in sorted(route.methods or ()):
+            paths.setdefault(route.path_format, {})[method.lower()] = _operation(route)
+    schemas = _schemas(_spec(route) for route in documented)
+    for change in adjust:
+        change(schemas)
+    components = {"schemas": schemas, "headers": HEADERS}
+    return orjson.dumps({"openapi": "3.1.0", **INFO, "paths": paths, "components": components})
+
+
+def _spec(route: APIRoute) -> Operation:
+    spec = (route.openapi_extra or {}).get(KEY)
+    assert isinstance(spec, Operation), f"{route.path} has no Operation in its openapi_extra"
+    return spec
+
+
+def _operation(route: APIRoute) -> Json:
+    spec = _spec(route)
+    made: Json = {
+        "tags": [spec.tag],
+        "summary": route.name.replace("_", " ").capitalize(),
+        "description": inspect.getdoc(route.endpoint) or "",
+        "operationId": f"{spec.tag}_{route.name}{'_at_health' * route.path.endswith('/health')}",
+        "responses": {"200": _success(spec), **_errors(spec)},
+    }
+    if "{" in route.path_format:
+        made["parameters"] = [_parameter(one.alias) for one in route.dependant.path_params]
+    if spec.takes is not None:
+        examples = {name: {"value": value} for name, value in spec.requests.items()}
+        content = {"schema": _reference(spec.takes), "examples": examples}
+        made["requestBody"] = {"required": True, "content": {JSON: content}}
+    return made
+
+
+def _parameter(name: str) -> Json:
+    schema = {"type": "string", "minLength": 1}
+    words = "A model's public name, or an alias, as `/v1/models` lists it."
+    return {"name": name, "in": "path", "required": True, "description": words, "schema": schema}
+
+
+def _success(spec: Operation) -> Json:
+    content = {media: _content(media, one) for media, one in spec.gives.items()}
+    headers = _headers(*spec.headers)
+    return {"description": "Successful answer", "headers": headers, "content": content}
+
+
+def _content(media: str, content: Content) -> Json:
+    if content.body is None:
+        return {"schema": {"type": "string"}, "example": content.example}
+    if content.is_lines:
+        return {"x-line-schema": _reference(content.body), "example": content.example}
+    if media == EVENTS:
+        return {"schema": _event(content.body), "example": content.example}
+    return {"schema": _reference(content.body), "example": content.example}
+
+
+def _event(body: type[BaseModel]) -> Json:
+    """Describes one event of a stream, as tools read the schema of this media type."""
+    values = [_reference(body), _reference(ErrorBody)]
+    data = [
+        {"const": "[DONE]", "description": "The end of the stream."},
+        {"contentMediaType": JSON, "contentSchema": {"anyOf": values}},
+    ]
+    properties = {"event": {"type": "string"}, "data": {"type": "string", "anyOf": data}}
+    words = "An error after the first token is an event, too."
+    return {"type": "object", "required": ["data"], "properties": properties, "description": words}
+
+
+def _errors(spec: Operation) -> Json:
+    made = {}
+    for status in sorted({*ANY_ROUTE, *spec.errors}):
+        words = ERRORS[status]
+        made[str(status)] = {
+            "description": f"{HTTPStatus(status).phrase}: {words}",
+            "headers": _headers(*ERROR_HEADERS.get(status, ())),
+            "content": {JSON: {"schema": _reference(ErrorBody)}},
+        }
+    return made
+
+
+def _headers(*names: str) -> Json:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in ("x-request-id", *names)}
+
+
+def _reference(model: type[BaseModel]) -> Json:
+    return {"$ref": REF.format(model=model.__name__)}
+
+
+class _Bare(GenerateJsonSchema):
+    """pydantic's schemas without titles and defaults of null, which say nothing."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        made = super().default_schema(schema)
+        if made.get("default", ...) is None:
+            del made["default"]
+        return made
+
+
+def _schemas(specs: Iterable[Operation]) -> Json:
+    models = {model for spec in specs for model in spec.models} | {ErrorBody}
+    ordered = sorted(models, key=lambda model: model.__name__)
+    _, made = models_json_schema(
+        [(model, "validation") for model in ordered],
+        ref_template=REF,
+        schema_generator=_Bare,
+    )
+    schemas: Json = made["$defs"]
+    for schema in schemas.values():
+        schema.pop("title", None)
+        _mend(schema)
+    return dict(sorted(schemas.items()))
+
+
+def _mend(schema: Any) -> None:
+    """pydantic calls a dict's length that of a text, and lets other keys than its own pass."""
+    if isinstance(schema, list):
+        for one in schema:
+            _mend(one)
+    if not isinstance(schema, dict):
+        return
+    if schema.get("type") == "object":
+        if "maxLength" in schema:
+            schema["maxProperties"] = schema.pop("maxLength")
+        if "patternProperties" in schema:
+            ((pattern, values),) = schema.pop("patternProperties").items()
+            schema |= {"propertyNames": {"pattern": pattern}, "additionalProperties": values}
+    for one in schema.values():
+        _mend(one)

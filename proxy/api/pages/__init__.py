@@ -1,0 +1,1 @@
+"""HTML pages: the front page and the API reference."""

@@ -1,0 +1,88 @@
+"""GET /openapi.json, and the two pages that show it: /docs and /redoc.
+
+The pages' files are part of the package (`page_files/README.md`), and their
+Content-Security-Policy keeps the browser from loading anything from another host.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+FOLDER = resources.files("triton_openai.proxy.api") / "page_files"
+JAVASCRIPT, CSS, TEXT = "text/javascript", "text/css", "text/plain"
+FILES = {
+    "swagger-ui-bundle.js": JAVASCRIPT,
+    "swagger-start.js": JAVASCRIPT,
+    "swagger-ui.css": CSS,
+    "swagger-ui.LICENSE.txt": TEXT,
+    "redoc.standalone.js": JAVASCRIPT,
+    "redoc.css": CSS,
+    "redoc.LICENSE.txt": TEXT,
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'{styles}; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+# Redoc adds two style elements: an empty one, which it fills by CSSOM, and one of a library in it.
+REDOC_STYLES = (
+    "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
+    "'sha256-QMIg+bpjm3JdElJ388KYke01izlUW0UoNOeKjpMxdgc='",
+)
+FILE_HEADERS = {"Cache-Control": "max-age=3600", "X-Content-Type-Options": "nosniff"}
+
+
+def routes(document: Callable[[], bytes]) -> APIRouter:
+    """`document`: makes the OpenAPI document as JSON, which may take tenths of a second."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/openapi.json")
+    async def openapi() -> Response:
+        return Response(await run_sync(document), media_type="application/json")
+
+    @router.get("/docs")
+    async def swagger_ui() -> Response:
+        return Response(_content("docs.html"), headers=_policy(), media_type="text/html")
+
+    @router.get("/redoc")
+    async def redoc() -> Response:
+        headers = _policy(*REDOC_STYLES)
+        return Response(_content("redoc.html"), headers=headers, media_type="text/html")
+
+    @router.get("/docs/{name}")
+    async def file(name: str, http: Request) -> Response:
+        if name not in FILES:
+            raise HTTPException(404)
+        headers, media_type = {**FILE_HEADERS, "Vary": "Accept-Encoding"}, FILES[name]
+        if not (FOLDER / f"{name}.gz").is_file():
+            return Response(_content(name), headers=headers, media_type=media_type)
+        if "gzip" in http.headers.get("accept-encoding", ""):
+            content, headers["Content-Encoding"] = _content(f"{name}.gz"), "gzip"
+        else:
+            content = await run_sync(_decompressed, f"{name}.gz")
+        return Response(content, headers=headers, media_type=media_type)
+
+    return router
+
+
+def _policy(*styles: str) -> dict[str, str]:
+    """`styles`: hashes of the style elements that the page's script adds."""
+    policy = POLICY.format(styles="".join(f" {one}" for one in styles))
+    return {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"}
+
+
+@cache
+def _content(name: str) -> bytes:
+    return (FOLDER / name).read_bytes()
+
+
+@cache
+def _decompressed(name: str) -> bytes:
+    return gzip.decompress(_content(name))

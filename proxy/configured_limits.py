@@ -1,0 +1,76 @@
+"""The limits that the settings set, in the form that each part takes. Called by app."""
+
+from __future__ import annotations
+
+from triton_openai.proxy.api.bodies.body import BodyLimits
+from triton_openai.proxy.api.bodies.json_shape import JsonLimits
+from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.domain.request_limits import RequestLimits
+from triton_openai.proxy.generation.time_limits import TimeLimits
+from triton_openai.proxy.sandbox import MB, SandboxLimits
+from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.structured.asked import GuideLimits
+from triton_openai.proxy.structured.schema import SchemaLimits
+
+
+def request_limits(settings: Settings) -> RequestLimits:
+    """Of requests to any model."""
+    return RequestLimits(
+        max_tokens=settings.max_output_tokens,
+        n=settings.max_n,
+        best_of=settings.max_best_of,
+        prompt_tokens=settings.max_prompt_tokens,
+    )
+
+
+def time_limits(settings: Settings) -> TimeLimits:
+    return TimeLimits(silence_s=settings.stall_timeout_s, whole_s=settings.request_timeout_s)
+
+
+def sandbox_limits(settings: Settings) -> SandboxLimits:
+    return SandboxLimits(
+        processes=settings.sandbox_processes,
+        cpu_s=settings.sandbox_cpu_s,
+        memory_bytes=settings.sandbox_memory_mb * MB,
+        imports=(
+            "triton_openai.proxy.prompting.chat_template",
+            "triton_openai.proxy.structured.checks",
+        ),
+    )
+
+
+def body_limits(settings: Settings) -> BodyLimits:
+    return BodyLimits(
+        bytes=settings.max_request_bytes,
+        json=JsonLimits(depth=settings.max_json_depth, values=settings.max_json_values),
+    )
+
+
+def field_limits(settings: Settings) -> Limits:
+    """Of single fields of OpenAI's bodies."""
+    return Limits(
+        stops=settings.max_stops,
+        messages=settings.max_messages,
+        stop_bytes=settings.max_stop_bytes,
+        logit_bias=settings.max_logit_bias,
+        allowed_token_ids=settings.max_allowed_token_ids,
+        choices=settings.max_choices,
+        tools=settings.max_tools,
+        tools_bytes=settings.max_tools_bytes,
+        priority=settings.max_priority,
+    )
+
+
+def guide_limits(settings: Settings) -> GuideLimits:
+    schemas = SchemaLimits(
+        size_bytes=settings.max_schema_bytes,
+        depth=settings.max_schema_depth,
+        properties=settings.max_schema_properties,
+    )
+    return GuideLimits(
+        schemas=schemas,
+        grammar_bytes=settings.max_grammar_bytes,
+        regex_bytes=settings.max_regex_bytes,
+        choices=settings.max_guided_choices,
+        choices_bytes=settings.max_guided_choices_bytes,
+    )

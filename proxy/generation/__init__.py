@@ -1,0 +1,1 @@
+"""How a request is generated: one plan, streams of the engine, choices, events."""

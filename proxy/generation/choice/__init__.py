@@ -1,0 +1,1 @@
+"""One choice: token bytes -> text -> stop strings -> parsers -> output events."""

@@ -1,0 +1,144 @@
+"""Sends a request again when Triton dies before its first token. Used by service and generation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from typing_extensions import Self
+
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import GuidePending, ModelUnavailable
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.output import TokenDelta
+from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.registry import Registry
+
+Begun = TypeVar("Begun")
+Deltas = AsyncGenerator[TokenDelta, None]
+# (the request, the time of the event loop from which its deadline counts) -> its deltas
+Send = Callable[[EngineRequest, float], Deltas]
+TryGuide = Callable[[EngineRequest], Awaitable[None]]
+
+
+class ResendCounter(Protocol):
+    """Telemetry's side."""
+
+    def resent(self, card: ModelCard) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resending:
+    """What all requests have in common.
+
+    most: how often one stream is sent again; a request that kills Triton each time ends there.
+    whole_s: the time of a request, waiting included.
+    """
+
+    registry: Registry
+    comeback: Comeback
+    counter: ResendCounter
+    most: int
+    whole_s: float
+
+    async def begun(
+        self, begin: Callable[[int], Awaitable[Begun]], card: ModelCard, *, since: float
+    ) -> Begun:
+        """What `begin` returns. Calls it again where it loses Triton, once Triton is back.
+
+        Args:
+            begin: gets the number of calls before this one.
+            since: the time of the event loop from which `whole_s` counts.
+
+        Raises:
+            ModelUnavailable: Triton died too often, stays away, or serves another build.
+        """
+        resent = 0
+        while True:
+            try:
+                return await begin(resent)
+            except GuidePending:
+                raise
+            except ModelUnavailable as error:
+                lost = error
+            await self._wait(card, lost, resent, since)
+            resent += 1
+            self.counter.resent(card)
+
+    async def _wait(
+        self, card: ModelCard, lost: ModelUnavailable, resent: int, since: float
+    ) -> None:
+        """Until the model is ready."""
+        if not self.most:
+            raise lost
+        if resent == self.most:
+            raise ModelUnavailable(
+                f"The model server was lost {resent + 1} times before the first token of this "
+                "request, which is not sent to it again.",
+                detail=lost.detail,
+            ) from lost
+        left_s = since + self.whole_s - asyncio.get_running_loop().time()
+        if not await self.comeback.wait(max(left_s, 0.0)):
+            raise ModelUnavailable(
+                "The model server was lost before the first token of this request, and was not "
+                f"ready again within the request's {self.whole_s:g} seconds. Try again later.",
+                detail=f"{lost.detail}; since then: {self.registry.why_not_ready}",
+            ) from lost
+        if self.registry.known(card.name) != card:
+            raise ModelUnavailable(
+                "The model server was lost before the first token of this request, and came back "
+                "with another build of the model. Send the request again."
+            ) from lost
+
+
+class ResentStream:
+    """The deltas of one engine request, which may be sent again until the first one is there.
+
+    From then on `__anext__` is the engine stream's own, so that a token costs no more.
+
+    Args:
+        try_guide: called before the request is sent again; a Triton that has come back has
+            compiled none yet.
+    """
+
+    def __init__(
+        self, resending: Resending, send: Send, try_guide: TryGuide, asked: EngineRequest
+    ) -> None:
+        self._resending = resending
+        self._send = send
+        self._try_guide = try_guide
+        self._asked = asked
+        self._since = asyncio.get_running_loop().time()
+        self._deltas: Deltas | None = None
+        self._next: Callable[[], Awaitable[TokenDelta]] = self._first
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[TokenDelta]:
+        return self._next()
+
+    async def aclose(self) -> None:
+        if self._deltas is not None:
+            await self._deltas.aclose()
+
+    async def _first(self) -> TokenDelta:
+        """Raises as `Resending.begun` and the engine do."""
+        delta = await self._resending.begun(self._begin, self._asked.model, since=self._since)
+        assert self._deltas is not None  # it gave the delta
+        self._next = self._deltas.__anext__
+        return delta
+
+    async def _begin(self, resent: int) -> TokenDelta:
+        """Engines remember stops by request id, and a lost request was stopped: each has its own
+        id.
+        """
+        asked = self._asked
+        if resent:
+            left_s = self._since + asked.timeout_s - asyncio.get_running_loop().time()
+            asked = replace(asked, id=f"{asked.id}-resent{resent}", timeout_s=max(left_s, 0.001))
+            await self._try_guide(asked)
+        self._deltas = self._send(asked, self._since)
+        return await anext(self._deltas)

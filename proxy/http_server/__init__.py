@@ -1,0 +1,1 @@
+"""uvicorn's front: connections with bounds, slow senders and readers, several workers."""

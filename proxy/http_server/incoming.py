@@ -1,0 +1,137 @@
+"""Requests that do not end: too slow, or a head without limit. For `connections`.
+
+uvicorn waits for both without end, and keeps everything that has arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from http import HTTPStatus
+
+import structlog
+
+from triton_openai.proxy.http_server.hang_ups import NoticedHangUps
+from triton_openai.proxy.http_server.host_field import OneHost
+from triton_openai.proxy.http_server.parsing_limits import MOST_HEAD_BYTES
+from triton_openai.proxy.http_server.upgrades import OnlyToWebSocket
+
+logger = structlog.get_logger(__name__)
+
+
+class BoundedIncoming(NoticedHangUps, OnlyToWebSocket, OneHost):
+    """Limits of one connection's requests.
+
+    request_timeout_s: from a connection, or a request's first byte, to the end of its head; and
+        from there between two pieces of its body.
+    body_timeout_s: from the end of the head to the end of the body.
+    most_connections: of this process.
+    """
+
+    request_timeout_s: float
+    body_timeout_s: float
+    most_connections: int
+    _limit: asyncio.TimerHandle | None = None
+    _since = 0.0
+    _body_since: float | None = None
+    _is_websocket = False  # and the connection another protocol's
+    _idle_bytes = 0  # since a head began or ended, or a piece of a body came
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect()
+        if len(self.connections) > self.most_connections:
+            logger.warning("too many connections", client=self.client, most=self.most_connections)
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_expecting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_lingering:
+            self.discard(data)
+            return
+        self._idle_bytes += len(data)
+        super().data_received(data)
+        if self._limit is None and not self.answers and not self._is_websocket:
+            self._expect()  # what came is no request's beginning, and stopped uvicorn's own clock
+        if self._idle_bytes > MOST_HEAD_BYTES and not self._is_over:
+            self.refuse(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "header_fields_too_large",
+                f"The request's head has more than {MOST_HEAD_BYTES} bytes.",
+            )
+
+    @property
+    def _is_over(self) -> bool:
+        return self.transport.is_closing() or self.is_lingering
+
+    def on_message_begin(self) -> None:
+        self._expect()
+        self._idle_bytes += 1  # those that came with another request's end are not counted
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._came_further()
+        self._body_since = self._since
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._came_further()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._stop_expecting()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._since = self.loop.time()  # what comes behind it was not read until now
+        super().on_response_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._is_websocket = True
+        self._stop_expecting()
+        super().handle_websocket_upgrade()
+
+    def _expect(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        self._since = self.loop.time()
+        self._body_since = None
+        first_look_s = min(self.request_timeout_s, self.body_timeout_s)
+        self._limit = self.loop.call_later(first_look_s, self._look)
+
+    def _came_further(self) -> None:
+        self._idle_bytes = 0
+        self._since = self.loop.time()
+
+    def _stop_expecting(self) -> None:
+        self._idle_bytes = 0
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+    def _look(self) -> None:
+        """A client is not late while we do not read from it, or once we have started to answer."""
+        if self.flow.read_paused or self.answers:
+            self._since = self.loop.time()
+            self._body_since = self._body_since and self._since
+        due, body_due = self._since + self.request_timeout_s, math.inf
+        if self._body_since is not None:
+            body_due = self._body_since + self.body_timeout_s
+        if min(due, body_due) > self.loop.time():
+            self._limit = self.loop.call_at(min(due, body_due), self._look)
+            return
+        self._limit = None
+        logger.info("slow sender cut off", client=self.client)
+        if self._idle_bytes == 0 and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()  # it asked for nothing, or has its answer
+            return
+        self.refuse(
+            HTTPStatus.REQUEST_TIMEOUT,
+            "request_timeout",
+            f"The body did not end within {self.body_timeout_s:g} s."
+            if body_due < due
+            else f"The request did not come to its end: nothing for {self.request_timeout_s:g} s.",
+        )

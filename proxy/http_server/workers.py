@@ -1,0 +1,169 @@
+"""The proxy as several processes, among which the launcher shares the connections (`handover`).
+
+They share their metrics and the concurrency limit through a folder. One that dies is started
+again; a stop lets all of them drain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+from asyncio.subprocess import Process
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client.multiprocess import mark_process_dead
+
+from triton_openai.proxy.http_server.handover import Handover
+from triton_openai.proxy.launch.triton_server.server import describe
+from triton_openai.proxy.processes import lifeline
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.processes.signals import Stop
+from triton_openai.proxy.processes.supervisor import Supervisor
+from triton_openai.proxy.settings import Settings
+
+START_TIMEOUT_S = 60.0
+TOLD_BYTES = 100
+HURRY_S = 5.0  # front's own limit is shorter
+Say = Callable[[str], None]
+
+
+async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) -> None:
+    """Serves until `stop` is asked for and the streams have ended.
+
+    Raises:
+        LaunchError: a worker did not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="triton-openai-workers-") as folder:
+        handover = Handover(sock, say)
+        supervisors = [
+            Supervisor(Worker(settings, handover, Path(folder)), name=f"worker {number}", say=say)
+            for number in range(1, settings.workers + 1)
+        ]
+        try:
+            if await stop.unless_asked(_start(supervisors)):
+                await stop.asked.wait()
+        finally:
+            say("stopping: running streams may end (once more to hurry)")
+            await handover.close()
+            grace_s = settings.drain_timeout_s + HURRY_S
+            if not await stop.unless_hurried(_stop(supervisors, grace_s)):
+                say("hurrying")
+                await _stop(supervisors, HURRY_S)
+
+
+async def _start(supervisors: list[Supervisor]) -> None:
+    await asyncio.gather(*(supervisor.start() for supervisor in supervisors))
+
+
+async def _stop(supervisors: list[Supervisor], grace_s: float) -> None:
+    await asyncio.gather(*(supervisor.stop(grace_s=grace_s) for supervisor in supervisors))
+
+
+class Worker:
+    """See supervisor.Server. `shared`: the folder that all workers have in common."""
+
+    def __init__(self, settings: Settings, handover: Handover, shared: Path) -> None:
+        self._settings = settings
+        self._handover = handover
+        self._shared = shared
+        self._process: Process | None = None
+        self._pid: int | None = None
+        self._served: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Returns when it takes connections.
+
+        Raises:
+            LaunchError: all are stopping; it ended, or did not start in time; the log above
+                says why.
+        """
+        if self._handover.is_closed:
+            raise LaunchError("the proxy is stopping")
+        (ours, its), (channel, its_channel) = socket.socketpair(), socket.socketpair()
+        with its, its_channel:
+            self._process = await self._spawn(its_channel, its)
+        with contextlib.ExitStack() as unless_started:
+            unless_started.enter_context(ours)
+            unless_started.enter_context(channel)
+            told = await self._started(ours)
+            if not told:
+                await self.stop(grace_s=0)
+                raise LaunchError("a worker of the proxy did not start: its log above says why")
+            unless_started.pop_all()
+        self._pid = int(told)
+        self._served = asyncio.create_task(self._serve(channel, ours))
+
+    async def wait(self) -> str:
+        if self._process is None:
+            raise RuntimeError("not started")
+        how = describe(await self._process.wait())
+        self._forget()
+        return how
+
+    async def stop(self, grace_s: float = HURRY_S) -> None:
+        """SIGTERM, at which it drains, or hurries at a second one; SIGKILL at the end."""
+        process = self._process
+        if process is None:
+            return
+        if process.returncode is None and grace_s > 0:
+            _send(process.pid, signal.SIGTERM)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), grace_s)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode is None:
+            _send(process.pid, signal.SIGKILL)
+        await process.wait()
+        self._forget()
+
+    async def _started(self, control: socket.socket) -> bytes:
+        """What a worker tells when it has started; nothing where it ended, or not in time."""
+        control.setblocking(False)
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.sock_sendall(control, self._orders())
+            control.shutdown(socket.SHUT_WR)
+            told = await asyncio.wait_for(loop.sock_recv(control, TOLD_BYTES), START_TIMEOUT_S)
+        except (asyncio.TimeoutError, ConnectionError):
+            return b""
+        return told.partition(b"\n")[0]
+
+    async def _serve(self, channel: socket.socket, reports: socket.socket) -> None:
+        with reports:
+            await self._handover.serve(channel, reports)
+
+    async def _spawn(self, channel: socket.socket, control: socket.socket) -> Process:
+        inherited = (channel.fileno(), control.fileno())
+        arguments = [
+            sys.executable,
+            "-m",
+            "triton_openai.proxy.http_server.worker",
+            *map(str, inherited),
+        ]
+        return await asyncio.create_subprocess_exec(
+            *lifeline.command(arguments),
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(self._shared)},
+            pass_fds=inherited,
+        )
+
+    def _orders(self) -> bytes:
+        settings = self._settings.model_dump(mode="json", exclude_unset=True)
+        return json.dumps({"settings": settings, "shared": str(self._shared)}).encode()
+
+    def _forget(self) -> None:
+        """Its gauges; what it counted stays."""
+        if self._pid is not None:
+            mark_process_dead(self._pid, str(self._shared))  # type: ignore[no-untyped-call]
+            self._pid = None
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

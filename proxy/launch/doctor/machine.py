@@ -1,0 +1,122 @@
+"""The checks of `checks`, put to this machine."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+
+from triton_openai.build_engines.errors import UnservableFolder
+from triton_openai.build_engines.models_file import ModelsFileError
+from triton_openai.build_engines.weights import LocalFolder
+from triton_openai.proxy.launch.doctor import checks, own_server, proxy_only
+from triton_openai.proxy.launch.doctor.checks import Check
+from triton_openai.proxy.launch.triton_server import container, libpython, own_artifacts, shm, wheel
+from triton_openai.proxy.models import policy
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.settings import Settings
+
+
+def runtime() -> list[Check]:
+    """What the tritonserver of `choice` needs of the machine and the environment."""
+    if (installed := container.tritonserver()) is not None:
+        return [checks.installed(installed), checks.bash(shutil.which("bash"))]
+    files = wheel.installed()
+    return [
+        checks.python(sys.version_info[:2]),
+        checks.platform(platform.system(), platform.machine()),
+        checks.glibc(*platform.libc_ver()),
+        checks.libpython(
+            libpython.find(files.python, libpython.usual_folders()), version=files.python
+        ),
+        checks.numpy(_version("numpy")),
+        checks.tritonserver(files),
+        checks.bash(shutil.which("bash")),
+    ]
+
+
+def room(settings: Settings) -> list[Check]:
+    return [checks.disk(settings.artifacts_dir), checks.shared_memory(shm.SHM)]
+
+
+def triton_ports(settings: Settings) -> list[Check]:
+    return checks.triton_ports(_triton_ports(settings))
+
+
+def proxy_port(settings: Settings) -> Check:
+    return checks.port("PORT", settings.host, settings.port, _triton_ports(settings))
+
+
+def _triton_ports(settings: Settings) -> dict[str, int]:
+    """By setting; HTTP is off where its port is not set."""
+    ports = {
+        "TRITON_GRPC_PORT": settings.triton_grpc_port,
+        "TRITON_HTTP_PORT": settings.triton_http_port,
+        "TRITON_METRICS_PORT": settings.triton_metrics_port,
+    }
+    return {name: port for name, port in ports.items() if port is not None}
+
+
+def models(settings: Settings) -> list[Check]:
+    """The file or the one folder, and each model's weights."""
+    name = "model folder" if settings.model_path else "models file"
+    source = settings.model_path or settings.models_file
+    try:
+        entries = policy.models(settings).models
+    except (ModelsFileError, UnservableFolder) as error:
+        return [checks.models(name, str(error), ok=False)]
+    found = [
+        checks.weights(name, entry.weights.path)
+        for name, entry in entries.items()
+        if isinstance(entry.weights, LocalFolder)
+    ]
+    return [checks.models(name, f"{source}: {len(entries)} model(s)", ok=True), *found]
+
+
+def everything(settings: Settings) -> list[Check]:
+    """For `doctor`. An installation of the proxy alone is asked for what such a one needs."""
+    if proxy_only.is_all(container.tritonserver(), wheel.installed(), _version):
+        return [*_proxy_only(settings)]
+    chosen = own_artifacts.place(settings)
+    found = settings.model_copy(update={"artifacts_dir": chosen})
+    other = [] if found == settings else [checks.build_folder(settings.artifacts_dir, chosen)]
+    return [*runtime(), *other, *room(found), *_ports(settings), *models(settings)]
+
+
+def _ports(settings: Settings) -> list[Check]:
+    """Those that a running server of this project holds are as they must be."""
+    numbers = {"PORT": settings.port, **_triton_ports(settings)}
+    found = [proxy_port(settings), *triton_ports(settings)]
+    if len(set(numbers.values())) < len(numbers):  # two settings name one port
+        return found
+    return [own_server.recognised(check, numbers[check.name]) for check in found]
+
+
+def _proxy_only(settings: Settings) -> Iterator[Check]:
+    yield proxy_only.installation()
+    yield proxy_only.python(sys.version_info[:2])
+    yield proxy_only.packages(_version)
+    port = checks.port("PORT", settings.host, settings.port, {})
+    yield own_server.recognised(port, settings.port)
+    yield proxy_only.triton(settings.triton_url, settings.triton_target)
+    if policy.has_models(settings):
+        yield models(settings)[0]  # the weights are where Triton is
+
+
+def require(*found: Check) -> None:
+    """
+    Raises:
+        LaunchError: the first check that failed, with its remedy.
+    """
+    for check in found:
+        if not check.ok:
+            raise LaunchError(f"{check.detail}: {check.remedy}")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

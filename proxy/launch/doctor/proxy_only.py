@@ -1,0 +1,81 @@
+"""The checks of an installation that can only run the proxy: no tritonserver, no torch.
+
+So is the proxy's image, and an environment with no more than the proxy's own packages.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from triton_openai.proxy.launch.doctor.checks import PYTHONS, Check
+from triton_openai.proxy.launch.triton_server.wheel import Wheel
+
+# As pip calls what pyproject.toml names; `triton-openai proxy` imports all of them.
+PACKAGES = (
+    *("fastapi", "uvicorn", "uvloop", "httptools", "websockets", "httpx", "pydantic"),
+    *("pydantic-settings", "pyyaml", "jinja2", "orjson", "jsonschema-rs", "structlog"),
+    *("prometheus-client", "typer", "tritonclient", "grpcio", "hpack", "psutil"),
+)
+EMBEDDED = ("nvidia-pytriton", "torch")
+CONNECT_TIMEOUT_S = 3.0
+Version = Callable[[str], str | None]  # of an installed package
+
+
+def is_all(installed: Path | None, wheel: Wheel, version: Version) -> bool:
+    """Whether the proxy is all that can run here. `installed`: a tritonserver of the machine."""
+    has_wheel = wheel.tritonserver.exists() or any(map(version, EMBEDDED))
+    return installed is None and not has_wheel
+
+
+def installation() -> Check:
+    return Check(
+        name="installation",
+        ok=True,
+        detail="the proxy only: no tritonserver and no torch are here, so `triton-openai proxy` "
+        "runs, and `serve`, `triton` and `build` do not",
+    )
+
+
+def python(version: tuple[int, int]) -> Check:
+    return Check(
+        name="Python",
+        ok=version >= PYTHONS[0],
+        detail=f"Python {version[0]}.{version[1]} at {sys.executable}",
+        remedy="the proxy needs Python 3.10 or later",
+    )
+
+
+def packages(version: Version) -> Check:
+    missing = [name for name in PACKAGES if version(name) is None]
+    return Check(
+        name="packages",
+        ok=not missing,
+        detail=f"{', '.join(missing)} not installed" if missing else "all that the proxy imports",
+        remedy="install the packages of the section `proxy` of requirements.lock",
+    )
+
+
+def triton(url: str | None, target: str) -> Check:
+    """Whether the Triton that the settings name takes connections."""
+    if url is None:
+        return Check(
+            name="TRITON_URL",
+            ok=True,
+            detail=f"is not set: the proxy looks for a Triton at {target}, unless --triton or "
+            "TRITON_URL names another",
+        )
+    host, _, port = target.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return Check(
+            name="TRITON_URL",
+            ok=False,
+            detail=f"{url} cannot be reached: {reason}",
+            remedy="start that Triton, or set TRITON_URL to grpc://host:port of one that runs",
+        )
+    return Check(name="TRITON_URL", ok=True, detail=f"{url} takes connections")

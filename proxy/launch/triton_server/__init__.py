@@ -1,0 +1,1 @@
+"""The tritonserver that is started here: installation, run folder, command line, process."""

@@ -1,0 +1,76 @@
+"""TCP ports: whether one is free, and who holds it if not."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from triton_openai.proxy.processes.errors import LaunchError
+
+if TYPE_CHECKING:
+    import psutil
+
+# Of each connection. The kernel's own limit is megabytes, which a client that does not read holds.
+SEND_BUFFER_BYTES = 262_144
+
+
+def bind(host: str, port: int, setting: str) -> socket.socket:
+    """A bound socket that does not listen yet: callers are refused until the server does.
+
+    Raises:
+        LaunchError: the host is unknown or the port is taken.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise LaunchError(f"HOST={host} cannot be resolved: {error.strerror}") from None
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    try:
+        sock.bind(address)
+    except OSError as error:
+        sock.close()
+        raise LaunchError(_refusal(host, port, setting, error)) from None
+    return sock
+
+
+def _refusal(host: str, port: int, setting: str, error: OSError) -> str:
+    reason = os.strerror(error.errno or 0)
+    held = f" (held by {owner})" if (owner := holder(port)) else ""
+    what = f"{setting}={port}: cannot listen on {host}:{port}: {reason}{held}"
+    return f"{what}; set {setting} to a free port"
+
+
+def holder(port: int) -> str | None:
+    """`name, pid 12`, where this user may see it."""
+    import psutil
+
+    try:
+        process = listener(port)
+        return None if process is None else f"{process.name()}, pid {process.pid}"
+    except psutil.Error:
+        return None
+
+
+def listener(port: int) -> psutil.Process | None:
+    """The process that listens there, where this user may see it. Raises psutil.Error."""
+    import psutil
+
+    for connection in psutil.net_connections(kind="tcp"):
+        if connection.status != psutil.CONN_LISTEN or not connection.pid:
+            continue
+        if connection.laddr and connection.laddr[1] == port:
+            return psutil.Process(connection.pid)
+    return None
+
+
+def check_target(target: str) -> None:
+    """
+    Raises:
+        LaunchError: it is not `host:port`.
+    """
+    host, _, port = target.rpartition(":")
+    if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise LaunchError(f"TRITON_URL={target}: it must be grpc://host:port, or grpcs:// for TLS")

@@ -1,0 +1,112 @@
+"""How many processes a Triton is, by the models of the registry, and the command that starts them.
+
+NVIDIA's C++ backend runs one tritonserver a GPU, under mpirun: rank 0 serves, the others load the
+engines only. The LLM API starts its own processes inside one node. Over several, upstream's
+launcher stands before each rank: beside rank 0's tritonserver it hands the `LLM` in there to the
+ranks, which are processes of its own and ignore their command. Both commands are those that
+upstream's launch_triton_server.py writes, but for UNBOUND; its tests run the second
+(--trtllm_llmapi_launch).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from triton_openai.build_engines.models_file import GpuEntry, ModelsFile
+from triton_openai.proxy.processes.errors import LaunchError
+
+LLM_API_LAUNCHER = "trtllm-llmapi-launch"
+# Open MPI ties each of two ranks to one core, and rank 0 is a whole server with its Python models.
+UNBOUND = ("--bind-to", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """engines: the Triton models that every rank loads. launcher: stands before tritonserver."""
+
+    size: int = 1
+    engines: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, models: ModelsFile) -> World:
+        """
+        Raises:
+            LaunchError: the models cannot be in one server.
+        """
+        from triton_openai.build_engines.triton_models import role_name  # which imports grpc
+
+        entries = {n: e for n, e in models.models.items() if isinstance(e, GpuEntry)}
+        spread = {name: entry for name, entry in entries.items() if _is_spread(entry)}
+        if not spread:
+            return cls()
+        if apart := [name for name in entries if name not in spread]:
+            raise LaunchError(_together(next(iter(spread)), apart[0], "is on one"))
+        sizes = {entry.gpu.world_size for entry in spread.values()}
+        runtimes = {entry.runtime for entry in spread.values()}
+        if len(sizes) > 1 or len(runtimes) > 1 or (len(spread) > 1 and _is_llm_api(spread)):
+            first, second, *_ = spread
+            raise LaunchError(_together(first, second, "is spread otherwise"))
+        launcher = (LLM_API_LAUNCHER,) if _is_llm_api(spread) else ()
+        engines = tuple(role_name(name, "engine") for name in spread)
+        return cls(size=sizes.pop(), engines=engines, launcher=launcher)
+
+
+def _is_spread(entry: GpuEntry) -> bool:
+    """Over processes that mpirun must start."""
+    if entry.runtime == "tensorrtllm":
+        return entry.gpu.world_size > 1
+    return entry.gpu.world_size > entry.gpu.gpus_per_node
+
+
+def _is_llm_api(spread: Mapping[str, GpuEntry]) -> bool:
+    return any(entry.runtime == "tensorrt_llm" for entry in spread.values())
+
+
+def _together(first: str, second: str, how: str) -> str:
+    return (
+        f"{first} is spread over processes by mpirun and {second} {how}: one tritonserver cannot "
+        "serve both, give each a models file of its own"
+    )
+
+
+def command(tritonserver: Sequence[str], world: World, *, shm_prefix: str) -> list[str]:
+    """
+    Args:
+        tritonserver: its path and options, without the Python backend's.
+
+    Raises:
+        LaunchError: mpirun, or what stands before tritonserver, is not on PATH.
+    """
+    if world.size == 1:
+        return [*tritonserver, _python_backend(shm_prefix)]
+    found = [_on_path("mpirun"), "--allow-run-as-root", *UNBOUND]
+    for rank in range(world.size):
+        start = [":"] if rank else []
+        options = list(_only(world.engines)) if rank else []
+        backend = _python_backend(f"{shm_prefix}{rank}-")
+        found += [*start, "-n", "1", *map(_on_path, world.launcher), *tritonserver]
+        found += [*options, backend]
+    return found
+
+
+def _only(engines: Sequence[str]) -> Iterator[str]:
+    """What the ranks that do not serve load."""
+    yield "--model-control-mode=explicit"
+    yield from (f"--load-model={engine}" for engine in engines)
+
+
+def _python_backend(shm_prefix: str) -> str:
+    return f"--backend-config=python,shm-region-prefix-name={shm_prefix}"
+
+
+def _on_path(program: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        raise LaunchError(
+            f"{program} is not on PATH: a model over several GPUs is served in NVIDIA's container, "
+            "which has it"
+        )
+    return path

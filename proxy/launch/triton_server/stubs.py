@@ -1,0 +1,94 @@
+"""The Python models' own processes: Triton goes on without one that died, and never starts it anew.
+
+Seen with 2.51: after the death of an engine's stub its running streams hang for ever and each new
+request fails, while the server says it is ready. So a dead stub counts as a dead server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import psutil
+
+from triton_openai.proxy.launch.triton_server.ranks import LLM_API_LAUNCHER
+
+POLL_S = 0.25
+COMM = 15  # characters that the kernel keeps of a name
+MPIRUN = ("mpirun", "orterun", "prterun")  # Open MPI 4 and 5 have links of the first name
+# What stands between the lifeline and the stubs, see ranks.
+STARTERS = frozenset(name[:COMM] for name in (*MPIRUN, LLM_API_LAUNCHER, "tritonserver"))
+
+
+async def first_death(lifeline: int) -> str:
+    """Waits until a process that tritonserver had started is gone, and says which."""
+    stubs: dict[psutil.Process, str] | None = None
+    while True:
+        with contextlib.suppress(OSError):  # no file descriptor is left to look with
+            stubs = _running(lifeline) if stubs is None else stubs
+            for stub, name in stubs.items():
+                if not _lives(stub):
+                    return f"its process {stub.pid} is gone: {name}"
+        await asyncio.sleep(POLL_S)
+
+
+def _running(lifeline: int) -> dict[psutil.Process, str]:
+    """Children of the server, which is the lifeline's first child, with their command lines.
+
+    Under mpirun they are the ranks, and what those start counts, too, down to the stubs. What else
+    has children, such as a rank of the LLM API, has them for a while only.
+    """
+    server = min(_children(lifeline), key=_age, default=None)  # the others are orphans
+    return {} if server is None else dict(_below(server))
+
+
+def descendants(lifeline: int) -> list[psutil.Process]:
+    """All that runs below it, orphans too."""
+    try:
+        return list(psutil.Process(lifeline).children(recursive=True))
+    except psutil.Error:
+        return []
+
+
+def kill(processes: Iterable[psutil.Process]) -> None:
+    """Those that are still there."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _below(parent: psutil.Process) -> Iterator[tuple[psutil.Process, str]]:
+    for child in _children(parent.pid):
+        with contextlib.suppress(psutil.Error):
+            yield child, " ".join(child.cmdline()[:2])
+        if _name(child)[:COMM] in STARTERS:
+            yield from _below(child)
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(pid).children())
+    except psutil.Error:
+        return []
+
+
+def _age(process: psutil.Process) -> float:
+    try:
+        return float(process.create_time())
+    except psutil.Error:
+        return float("inf")
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return ""
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False

@@ -1,0 +1,186 @@
+"""Public name or alias -> ModelCard: facts of what Triton has loaded, policy of models.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from triton_openai.build_engines.models_file import ModelEntry
+from triton_openai.proxy.domain.engine import NotReady
+from triton_openai.proxy.domain.errors import ModelUnavailable, UnknownModel
+from triton_openai.proxy.domain.model import LoadedModel, ModelCard
+from triton_openai.proxy.domain.request import Sampling
+from triton_openai.proxy.domain.request_limits import RequestLimits
+from triton_openai.proxy.domain.server_tools import ServerTool, ServerTools
+
+
+class Registry:
+    """Cards stay known while Triton is away; `why_not_ready` then gives the reason.
+
+    `policy`: entries by Triton model name. A loaded model without an entry is served as it is.
+    `limits`: of requests to any model; a model's own may be lower.
+    """
+
+    def __init__(
+        self,
+        policy: Mapping[str, ModelEntry],
+        limits: RequestLimits | None = None,
+        *,
+        callers_control_tokens: str = "plain",
+    ) -> None:
+        self._policy = policy
+        self._limits = limits or RequestLimits()
+        self._callers_control_tokens = callers_control_tokens
+        self._loaded: list[LoadedModel] = []
+        self._cards: tuple[ModelCard, ...] = ()
+        self._by_name: dict[str, ModelCard] = {}
+        self._why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
+        self.epoch = 0  # how often Triton came with something new, or came back
+
+    @property
+    def why_not_ready(self) -> NotReady | None:
+        """None when every model can be served."""
+        return self._why_not_ready
+
+    def serve(self, loaded: Iterable[LoadedModel]) -> bool:
+        """Triton is ready with these models; whether that is news. Ordered as in models.yaml.
+
+        Raises:
+            NotReady: one of them cannot be held to its limits.
+        """
+        order = {name: position for position, name in enumerate(self._policy)}
+        found = sorted(loaded, key=lambda model: (order.get(model.name, len(order)), model.name))
+        if found == self._loaded and self._why_not_ready is None:
+            return False
+        cards = tuple(
+            replace(card, protects_control_tokens=self._protects(model))
+            for model in found
+            for card in _cards(model, self._policy.get(model.name), self._limits)
+        )
+        self._loaded, self._cards, self._why_not_ready = found, cards, None
+        self.epoch += 1
+        self._by_name = {name: card for card in self._cards for name in (card.name, *card.aliases)}
+        return True
+
+    def _protects(self, model: LoadedModel) -> bool:
+        """Whether control tokens in callers' texts stay plain text."""
+        entry = self._policy.get(model.name)
+        own = None if entry is None else entry.callers_control_tokens
+        return (own or self._callers_control_tokens) == "plain"
+
+    def suspend(self, reason: NotReady) -> None:
+        """Triton is away, or does not fit."""
+        self._why_not_ready = reason
+
+    def cards(self) -> tuple[ModelCard, ...]:
+        """All models, in the order of models.yaml.
+
+        Raises:
+            ModelUnavailable: none is known yet.
+        """
+        if not self._cards:
+            raise self._unavailable()
+        return self._cards
+
+    def default(self) -> ModelCard:
+        """The first of them, for requests that name no model.
+
+        Raises:
+            ModelUnavailable: none is known yet.
+        """
+        return self.cards()[0]
+
+    def known(self, name: str) -> ModelCard:
+        """The card, whether or not Triton is there.
+
+        Raises:
+            UnknownModel: no model has this name or alias.
+            ModelUnavailable: none is known yet.
+        """
+        self.cards()
+        card = self._by_name.get(name)
+        if card is None:
+            raise UnknownModel(name)
+        return card
+
+    def card(self, name: str) -> ModelCard:
+        """The card of a model that can be served now.
+
+        Raises:
+            UnknownModel: no model has this name or alias.
+            ModelUnavailable: Triton is not ready.
+        """
+        card = self.known(name)
+        if self._why_not_ready is not None:
+            raise self._unavailable()
+        return card
+
+    def _unavailable(self) -> ModelUnavailable:
+        category = self._why_not_ready and self._why_not_ready.category
+        return ModelUnavailable(f"The model is not available at present: {category}.")
+
+
+def _cards(
+    model: LoadedModel, entry: ModelEntry | None, limits: RequestLimits
+) -> Iterator[ModelCard]:
+    """The model, and its adapters, which are models with all of its policy but the aliases."""
+    if entry is not None:
+        limits = limits.and_also(RequestLimits(**entry.limits.model_dump()))
+    if limits.are_the_tokenizers and "limits" not in model.capabilities:
+        raise NotReady(
+            f"model {model.name!r} was built before requests had limits, and cannot be held to "
+            "'max_tokens' and 'prompt_tokens': build it again, or take these limits away",
+            "a model cannot be held to its limits",
+        )
+    card = replace(_card(model, entry), limits=limits)
+    yield card
+    for name in model.facts.adapters:
+        yield replace(card, name=name, parent=card.name, aliases=())
+
+
+def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:
+    if entry is None:
+        return ModelCard(
+            name=model.name,
+            triton_model=model.name,
+            facts=model.facts,
+            capabilities=model.capabilities,
+        )
+    defaults = entry.sampling
+    return ModelCard(
+        name=model.name,
+        triton_model=model.name,
+        facts=model.facts,
+        capabilities=model.capabilities,
+        takes_template_values=entry.chat_template_kwargs,
+        takes_templates=entry.chat_template,
+        tool_parser=entry.tool_parser,
+        reasoning_parser=entry.reasoning_parser,
+        max_retries=entry.max_retries,
+        streams_unchecked=entry.stream_mode == "optimistic",
+        aliases=entry.aliases,
+        owned_by=entry.owned_by,
+        sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),
+        server_tools=_server_tools(entry),
+    )
+
+
+def _server_tools(entry: ModelEntry) -> ServerTools:
+    return ServerTools(
+        tools=tuple(
+            ServerTool(
+                name=name,
+                url=tool.url,
+                method=tool.method,
+                description=tool.description,
+                parameters=tool.parameters,
+                headers=tool.headers,
+                timeout_s=tool.timeout_s,
+                max_response_bytes=tool.max_response_bytes,
+                allows_private_addresses=tool.allow_private_addresses,
+            )
+            for name, tool in entry.server_tools.items()
+        ),
+        max_rounds=entry.max_tool_rounds,
+        max_seconds=entry.max_tool_seconds,
+    )

@@ -1,0 +1,1 @@
+"""Child processes of the launcher: signals, supervision, and their end with ours."""

@@ -1,0 +1,121 @@
+"""Keeps a server running: when it dies it is started again, at growing distances.
+
+The proxy learns by itself, over gRPC, whether Triton is there: nothing is coupled to this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from triton_openai.proxy.processes.errors import LaunchError
+
+
+class Server(Protocol):
+    """What is supervised: a `TritonServer`, or a `Worker`."""
+
+    async def start(self) -> None: ...
+    async def wait(self) -> str: ...
+    async def stop(self, grace_s: float = ...) -> None: ...
+
+
+class State(Enum):
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    WAITING = "waiting to restart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Doubles from `first_s` to `most_s`; forgotten after `reset_s` of health."""
+
+    first_s: float = 0.2
+    most_s: float = 10.0
+    reset_s: float = 60.0
+
+    def delay_s(self, failures: int) -> float:
+        return min(self.first_s * 2.0 ** min(failures, 30), self.most_s)
+
+
+class Supervisor:
+    def __init__(
+        self,
+        server: Server,
+        *,
+        name: str,
+        say: Callable[[str], None],
+        backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._server = server
+        self._name = name
+        self._say = say
+        self._backoff = backoff or Backoff()
+        self._clock = clock
+        self._sleep = sleep
+        self._watch: asyncio.Task[None] | None = None
+        self.state = State.STOPPED
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is not State.STOPPED
+
+    async def start(self) -> None:
+        """The first start, which must succeed.
+
+        Raises:
+            LaunchError: it did not.
+        """
+        await self._start_server()
+        self._watch = asyncio.create_task(self._keep_running())
+
+    async def stop(self, *, grace_s: float) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watch
+        await self._server.stop(grace_s)
+        self.state = State.STOPPED
+
+    async def _start_server(self) -> None:
+        self.state = State.STARTING
+        started = self._clock()
+        try:
+            await self._server.start()
+        except BaseException:
+            self.state = State.STOPPED
+            raise
+        self.state = State.READY
+        self._say(f"{self._name} is ready after {self._clock() - started:.1f} s")
+
+    async def _keep_running(self) -> None:
+        failures = 0
+        while True:
+            ready_since = self._clock()
+            how = await self._server.wait()
+            self._say(f"{self._name} died ({how})")
+            if self._clock() - ready_since >= self._backoff.reset_s:
+                failures = 0
+            failures = await self._restart(failures)
+
+    async def _restart(self, failures: int) -> int:
+        """Tries until it runs again; returns the count of failures so far."""
+        while True:
+            delay_s = self._backoff.delay_s(failures)
+            failures += 1
+            self.state = State.WAITING
+            self._say(f"restarting {self._name} in {delay_s:g} s")
+            await self._sleep(delay_s)
+            try:
+                await self._start_server()
+            except (LaunchError, OSError) as error:
+                self._say(f"restart of {self._name} failed: {error}")
+            else:
+                return failures

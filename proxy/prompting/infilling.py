@@ -1,0 +1,26 @@
+"""Filling in the middle: a prefix and a suffix -> the prompt that a model was trained on for it."""
+
+from __future__ import annotations
+
+from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import TextPrompt
+
+
+def text_of(prompt: TextPrompt, card: ModelCard) -> str:
+    """Prefix, suffix, then the answer: the order that all families with such tokens know.
+
+    Raises:
+        InvalidRequest: there is a suffix, and the model has no tokens for it.
+    """
+    if prompt.suffix is None:
+        return prompt.text
+    if card.facts.infilling is None:
+        raise InvalidRequest(
+            f"The model {card.name!r} was not trained to fill in the middle: its tokenizer has no "
+            "such tokens. Leave out 'suffix'.",
+            code="unsupported_parameter",
+            param="suffix",
+        )
+    before_prefix, before_suffix, before_middle = card.facts.infilling
+    return f"{before_prefix}{prompt.text}{before_suffix}{prompt.suffix}{before_middle}"

@@ -1,0 +1,51 @@
+"""Builds guides in a sandbox, and once for equal orders. Used by `rules`."""
+
+from __future__ import annotations
+
+from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
+from triton_openai.proxy.structured.blame import TOOLS
+from triton_openai.proxy.structured.examiner import too_costly
+from triton_openai.proxy.structured.recent import Recent, fingerprint
+from triton_openai.proxy.syntax.guides import GuideOrder, Guides, guides_of
+
+RECENT_BYTES = 32_000_000
+_BYTES_PER_CHARACTER = 4  # at most
+
+Key = tuple[object, ...]
+
+
+class GuideBuilder:
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._recent: Recent[Key, Guides] = Recent(RECENT_BYTES)
+
+    async def guides(self, order: GuideOrder, caller: str) -> Guides:
+        """As `guides_of`.
+
+        Raises:
+            InvalidRequest: also where it takes too much time or memory.
+            RateLimited: as the sandbox.
+        """
+        if order.is_plain:
+            return guides_of(order)
+        key = _key(order)
+        found = self._recent.get(key)
+        if found is None:
+            try:
+                found = await self._sandbox.run(caller, guides_of, order)
+            except TooCostly as error:
+                field = TOOLS if order.constraint is None else order.constraint.field
+                raise too_costly(field, error, is_schema=False) from error
+            self._recent.put(key, found, _BYTES_PER_CHARACTER * found.size)
+        return found
+
+
+def _key(order: GuideOrder) -> Key:
+    """Equal for orders that have equal guides."""
+    constraint = order.constraint
+    parts = [
+        [(one.name, one.is_strict, one.parameters and dict(one.parameters)) for one in order.tools],
+        list(order.special_tokens.items()),
+        constraint and (constraint.kind.value, constraint.text, constraint.field),
+    ]
+    return fingerprint(parts), order.choice, order.in_parallel, order.family, order.reasoning

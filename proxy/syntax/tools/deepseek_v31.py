@@ -1,0 +1,16 @@
+"""DeepSeek V3.1: `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}<｜tool▁call▁end｜>` in a section."""
+
+from __future__ import annotations
+
+from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.deepseek_v3 import DeepSeekV3Parser
+
+
+class DeepSeekV31Parser(DeepSeekV3Parser):
+    """The name before the separator, the arguments bare after it."""
+
+    call_begin = "<｜tool▁call▁begin｜>"
+
+    def _head(self) -> Steps[None]:
+        self._name = yield from self._whole_name()
+        yield from self._expect("<｜tool▁sep｜>")

@@ -1,0 +1,44 @@
+"""DeepSeek V3.2 and V4: DSML, `<｜DSML｜parameter name="city" string="true">Paris</…>`."""
+
+from __future__ import annotations
+
+import re
+
+from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.markup_calls import Markup, MarkupCalls
+
+_WORD = re.compile(r"\w*")
+
+
+class DeepSeekV32Parser(MarkupCalls):
+    """The parameter itself says whether it is a string; else it is JSON."""
+
+    sections = (
+        ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+        ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
+    )
+    call_begin = '<｜DSML｜invoke name="'
+    markup = Markup(
+        name_end='">',
+        key_begin='<｜DSML｜parameter name="',
+        key_end='"',
+        value_end="</｜DSML｜parameter>",
+        end="</｜DSML｜invoke>",
+    )
+    _is_string = ""
+
+    def _key(self) -> Steps[str]:
+        key = yield from super()._key()
+        yield from self._reader.space()
+        self._is_string = ""
+        if (yield from self._reader.accept('string="')):
+            self._is_string = yield from self._reader.word(_WORD)
+            yield from self._expect('"')
+        yield from self._expect(">", 'string="')
+        return key
+
+    def _types(self, key: str) -> frozenset[str]:
+        if self._is_string == "true":
+            return frozenset({"string"})
+        types = super()._types(key)
+        return types - {"string"} or types if self._is_string == "false" else types

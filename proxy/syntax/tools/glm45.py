@@ -1,0 +1,26 @@
+"""GLM 4.5 to 4.7: `<tool_call>f<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>`."""
+
+from __future__ import annotations
+
+from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.markup_calls import Markup, MarkupCalls
+
+
+class Glm45Parser(MarkupCalls):
+    """4.5 writes each part on a line of its own, 4.7 all in one."""
+
+    call_begin = "<tool_call>"
+    markup = Markup(
+        name_end="",
+        key_begin="<arg_key>",
+        key_end="</arg_key>",
+        value_begin="<arg_value>",
+        value_end="</arg_value>",
+        end="</tool_call>",
+    )
+
+    def _gap(self) -> Steps[None]:
+        """A model may write `\\n` for a line break."""
+        yield from super()._gap()
+        while (yield from self._reader.accept("\\n")):
+            yield from super()._gap()

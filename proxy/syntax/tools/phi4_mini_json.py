@@ -1,0 +1,18 @@
+"""Phi-4-mini: `functools[{"name": …, "arguments": {…}}]`."""
+
+from __future__ import annotations
+
+from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.call_objects import CallObjects
+
+
+class Phi4MiniParser(CallObjects):
+    """A list after the word, or between the tags that its template knows."""
+
+    sections = (("functools", ""), ("<|tool_call|>", "<|/tool_call|>"))
+    weak_starts = ("functools",)
+
+    def _lead_in(self) -> Steps[None]:
+        yield from self._reader.space()
+        yield from self._reader.accept("functools")
+        yield from self._reader.space()

@@ -1,0 +1,282 @@
+"""The tokenizer's guide check: what cannot be used is refused, in bounded time, with the reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from admission import Refusal
+from guide_check import MB, PENDING, PENDING_AT_MOST, GuideCheck
+
+from tests.fixtures.guide_info import DemoVocabulary
+from tests.fixtures.stack import HANG_S, eventually
+from triton_openai.build_engines.triton_models import TEMPLATES
+
+TIMEOUT_S = 2.0
+SLOW = json.dumps(  # it counts to 80 through 160 optional properties, for some seconds
+    {
+        "type": "object",
+        "properties": {f"p{i}": {"type": "integer"} for i in range(160)},
+        "minProperties": 80,
+    }
+)
+
+ARITHMETIC = """root ::= sum
+sum ::= product (("+" | "-") product)*
+product ::= value (("*" | "/") value)*
+value ::= [0-9]+ | "(" sum ")"
+"""
+
+
+def slow_guide(number: int) -> str:
+    return json.dumps({**json.loads(SLOW), "title": f"slow {number}"})
+
+
+@pytest.fixture(scope="module")
+def guide_check(tmp_path_factory):
+    info_file = DemoVocabulary(tmp_path_factory.mktemp("guides")).info_file
+    check = GuideCheck(info_file, timeout_s=TIMEOUT_S, memory_bytes=64 * MB, text_bytes=2_000_000)
+    yield check
+    check.close()
+
+
+def refusal(check: GuideCheck, kind: str, text: str) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        check.check(kind, text)
+    assert caught.value.code == "invalid_parameter"
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("json", ""),
+        ("json_schema", '{"type": "object"}'),
+        ("json_schema", "true"),
+        ("regex", "(a{1,5000}b){1,50}"),
+        ("regex", r"\\A\d\x41\u0041\-\_\/"),
+        ("ebnf_grammar", 'root ::= root "a" | "b"'),
+        ("structural_tag", '{"type": "structural_tag", "format": {"type": "any_text"}}'),
+    ],
+)
+def test_a_usable_guide_passes(guide_check, kind, text):
+    guide_check.check(kind, text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        ("json_schema", "{", "it is not JSON: Expecting property name"),
+        ("json_schema", "[]", "neither an object nor a boolean"),
+        ("json_schema", "[" * 100_000, "nested too deeply"),
+        ("json_schema", '{"type": "foo"}', 'Unsupported type "foo"'),
+        ("regex", "", "it is empty"),
+        ("regex", "a" * 2_000_001, "it has more than 2000000 bytes"),
+        ("regex", "(?=a)b", "Lookahead is not supported"),
+        ("regex", r"\Aabc", r"the escape \A is not supported; the whole answer has to match"),
+        ("regex", r"a\\\Z", r"the escape \Z is not supported"),
+        ("regex", r"\x{41}", r"the escape \x is not supported"),
+        (
+            "structural_tag",
+            json.dumps(
+                {
+                    "type": "structural_tag",
+                    "format": {
+                        "type": "sequence",
+                        "elements": [{"type": "regex", "pattern": r"a\Z"}],
+                    },
+                }
+            ),
+            r"the escape \Z is not supported",
+        ),
+        ("ebnf_grammar", 'root ::= root "a"', "no text matches it"),
+        ("structural_tag", "{}", "must have a format field"),
+    ],
+)
+def test_an_unusable_guide_is_refused_with_the_reason(guide_check, kind, text, said):
+    refused = refusal(guide_check, kind, text)
+    assert refused.param == "guided_decoding_guide"
+    assert refused.message.startswith(f"the {kind} guide: ")
+    assert said in refused.message
+    assert len(refused.message) < 300
+
+
+def test_an_unknown_kind_is_refused_by_name(guide_check):
+    refused = refusal(guide_check, "lark", "start: A")
+    assert refused.param == "guided_decoding_guide_type"
+    assert refused.message.startswith("'lark' is not one of json, json_schema")
+
+
+def test_a_guide_that_takes_too_long_is_refused_in_time_and_the_next_one_is_served(guide_check):
+    guide_check.check("regex", "warm")
+    assert "longer than 2 s" in refusal(guide_check, "json_schema", SLOW).message
+    assert not forks(guide_check)
+    with pytest.raises(Refusal, match="longer than 2 s"):  # without another try
+        guide_check.check("json_schema", SLOW, patience_s=0)
+    guide_check.check("regex", "next")
+
+
+def pending(check: GuideCheck, text: str, patience_s: float) -> bool:
+    try:
+        check.check("json_schema", text, patience_s=patience_s)
+    except Refusal as refused:
+        return refused.code == PENDING
+    return False
+
+
+def test_who_asks_again_waits_neither_for_a_slow_guide_nor_behind_it(guide_check):
+    guide_check.check("regex", "warm")
+    slow, other = slow_guide(81), '{"type": "object", "title": "other"}'
+    assert pending(guide_check, slow, patience_s=0.1)
+    assert pending(guide_check, slow, patience_s=60), "nobody waits for it a second time"
+    guide_check.check("regex", "warm", patience_s=0)
+    eventually(lambda: not pending(guide_check, other, patience_s=0.1), 60, "its turn has come")
+    assert "longer than 2 s" in refusal(guide_check, "json_schema", slow).message
+
+
+def forks(check: GuideCheck) -> list[psutil.Process]:
+    return psutil.Process(check.sandbox.pid).children()
+
+
+def test_a_slow_guide_that_nobody_asks_for_any_more_ends_by_itself(guide_check):
+    guide_check.check("regex", "warm")
+    assert pending(guide_check, slow_guide(82), patience_s=0.05)
+    eventually(lambda: forks(guide_check), 60, "it has begun")
+    eventually(lambda: not forks(guide_check), 90, "it has ended")
+    guide_check.check("regex", "next")
+
+
+def test_quick_guides_overtake_any_number_of_slow_ones(guide_check):
+    """By order, not by a clock: no slow guide has its verdict when the quick ones have theirs."""
+    guide_check.check("regex", "warm")
+    slow = [slow_guide(number) for number in range(8)]
+    assert all(pending(guide_check, one, patience_s=0) for one in slow)
+    for count in range(3):
+        guide_check.check("json_schema", json.dumps({"type": "object", "title": str(count)}))
+    assert all(pending(guide_check, one, patience_s=0) for one in slow)
+    assert len(forks(guide_check)) <= 2
+    guide_check.close()
+
+
+def test_one_that_takes_longer_is_served_while_slow_ones_keep_coming(guide_check):
+    guide_check.check("regex", "warm")
+    names = {f"p{i}": {"type": "integer"} for i in range(60)}  # twice the first share
+    medium = json.dumps({"type": "object", "properties": names, "minProperties": 10})
+    assert pending(guide_check, medium, patience_s=0)
+    given = 0
+
+    def is_served() -> bool:
+        nonlocal given
+        given += 1
+        pending(guide_check, slow_guide(1000 + given), patience_s=0.05)
+        return not pending(guide_check, medium, patience_s=0)
+
+    eventually(is_served, 120, "it has its verdict")
+    guide_check.close()
+
+
+def test_when_too_many_are_under_way_the_next_one_is_sent_again_later(guide_check):
+    guide_check.check("regex", "warm")
+    assert all(pending(guide_check, slow_guide(n), 0) for n in range(1, PENDING_AT_MOST + 1))
+    assert pending(guide_check, '{"title": "one more"}', patience_s=0.1)
+    guide_check.close()
+    guide_check.check("json_schema", '{"title": "one more"}')
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("regex", "((a{0,500}){0,500}){0,500}"),
+        ("regex", "(a{1,5000}){1,5000}"),
+        ("ebnf_grammar", 'root ::= s\ns ::= s s | "a" | ""'),
+        ("ebnf_grammar", 'root ::= s\ns ::= s s s | [a-z] | ""'),
+        ("ebnf_grammar", 'root ::= [a-z]{60} s\ns ::= s s | [a-z] | ""'),
+        ("ebnf_grammar", 'root ::= "x" s | [0-9]{1,900}\ns ::= s s | [a-z] | ""'),
+    ],
+)
+def test_a_guide_that_compiles_quickly_and_is_slow_to_follow_is_refused(guide_check, kind, text):
+    message = refusal(guide_check, kind, text).message
+    assert "too ambiguous" in message or "longer than 2 s" in message
+
+
+def test_large_and_recursive_guides_are_not_too_ambiguous(guide_check):
+    node = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/node"}}, {"type": "string"}]}
+    names = {f"p{i}": {"$ref": "#/$defs/node"} for i in range(150)}
+    schema = {"$defs": {"node": node}, "type": "object", "properties": names}
+    guide_check.check("json_schema", json.dumps(schema))
+    guide_check.check("json_schema", json.dumps({**schema, "required": list(names)}))
+    guide_check.check("ebnf_grammar", ARITHMETIC)
+    guide_check.check("regex", r"(\w+ )*\w+\.")
+
+
+def test_a_guide_that_takes_too_much_memory_is_refused(guide_check):
+    schema = '{"type": "integer"}'
+    for _ in range(15):
+        schema = f'{{"anyOf": [{schema}, {schema}]}}'
+    assert "more than 64 MB" in refusal(guide_check, "json_schema", schema).message
+    guide_check.check("regex", "after")
+
+
+def test_a_child_that_was_killed_is_replaced(guide_check):
+    guide_check.check("regex", "before")
+    before = guide_check.sandbox.pid
+    os.kill(before, signal.SIGKILL)
+    guide_check.check("regex", "after the kill")
+    assert guide_check.sandbox.pid != before
+
+
+def test_a_start_makes_the_child_and_the_first_guide_makes_no_other(vocabulary):
+    check = GuideCheck(vocabulary.info_file, timeout_s=TIMEOUT_S, memory_bytes=64 * MB)
+    check.start()
+    check.wait_until_started()
+    started = check.sandbox.pid
+    check.check("regex", "first")
+    assert check.sandbox.pid == started
+    check.close()
+
+
+def test_an_engine_without_guides_has_no_child(vocabulary):
+    check = GuideCheck(vocabulary.info_file, timeout_s=TIMEOUT_S, memory_bytes=64 * MB, kinds=())
+    check.start()
+    check.wait_until_started()
+    assert check.sandbox.pid is None
+
+
+def test_a_child_that_cannot_start_is_logged_and_only_guides_fail(tmp_path, caplog):
+    check = GuideCheck(tmp_path / "missing.json", timeout_s=TIMEOUT_S, memory_bytes=64 * MB)
+    check.start()
+    check.wait_until_started()
+    assert "requests with guides will fail: the guide checker does not start" in caplog.text
+    with pytest.raises(RuntimeError, match=r"missing\.json"):
+        check.check("regex", "a")
+
+
+def test_verdicts_are_remembered(guide_check):
+    guide_check.check("regex", "remembered")
+    refusal(guide_check, "regex", "(remembered")
+    guide_check.close()
+    guide_check.check("regex", "remembered")
+    refusal(guide_check, "regex", "(remembered")
+    assert guide_check.sandbox.pid is None
+
+
+def test_the_child_ends_when_its_parent_closes_the_line_even_amid_a_compile(guide_check):
+    guide_check.check("regex", "alive")
+    child = psutil.Process(guide_check.sandbox.pid)
+    guide_check.sandbox._socket.sendall(json.dumps([99, "json_schema", SLOW]).encode() + b"\n")
+    time.sleep(0.3)
+    guide_check.sandbox._socket.close()  # as the end of this process would
+    guide_check.sandbox._socket = None
+    child.wait(timeout=HANG_S)
+
+
+@pytest.mark.parametrize("name", ["grammars.py", "grammar_library.py", "guide_spelling.py"])
+def test_the_engine_compiles_what_the_tokenizer_has_tried(name):
+    ours, theirs = (Path(TEMPLATES, role, "1", name) for role in ("tokenizer", "engine"))
+    assert ours.is_symlink()
+    assert ours.resolve() == theirs.resolve()

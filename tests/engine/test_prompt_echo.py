@@ -1,0 +1,138 @@
+"""A prompt told again: its tokens and log-probabilities, whatever the scheduler does meanwhile."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from leases import Leases
+from outbox import Outbox
+from port import SamplingParams, Token, TokenLogProbs
+from tests.models.test_outbox import Sender
+
+from tests.fixtures.stack import eventually
+from tests.fixtures.stepped_scheduler import CONTEXT, GREEDY, Bench, decoder, prompt
+
+LOGGED = replace(GREEDY, log_probs=2)
+
+
+def expected(folder, ids: list[int]) -> list[float]:
+    """By one prefill and a plain log-softmax; without the first token's."""
+    logits = np.concatenate(
+        [
+            decoder(folder).prefill(0, ids[at : at + 64], at).astype(np.float64)
+            for at in range(0, len(ids), 64)
+        ]
+    )
+    best = logits.max(axis=1, keepdims=True)
+    all_of_them = logits - best - np.log(np.exp(logits - best).sum(axis=1, keepdims=True))
+    return all_of_them[np.arange(len(ids) - 1), ids[1:]].tolist()
+
+
+def scores(job) -> list[float]:
+    assert [token.id for token in job.sink.echoed] == job.input.prompt_ids
+    assert math.isnan(job.sink.echoed[0].log_probs.sampled)
+    return [token.log_probs.sampled for token in job.sink.echoed[1:]]
+
+
+@pytest.fixture
+def folder(artifacts):
+    return artifacts / "llama"
+
+
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 200])
+def test_every_chunk_is_scored_and_the_answer_goes_on(folder, length):
+    bench = Bench(folder)
+    ids = prompt(length)
+    job = bench.add(ids, sampling=LOGGED, echoes_prompt=True)
+    bench.run()
+    assert scores(job) == pytest.approx(expected(folder, ids), abs=1e-3)
+    assert job.sink.ids == bench.right(job)
+    for token in job.sink.echoed[1:]:
+        best, second = token.log_probs.top
+        assert best[1] >= second[1]
+        assert best[1] >= token.log_probs.sampled - 1e-6
+
+
+def test_cached_prompts_are_computed_again_for_their_scores(folder):
+    bench = Bench(folder)
+    ids = prompt(100)
+    bench.add(ids)
+    bench.run()
+    scored = bench.add(ids, sampling=LOGGED, echoes_prompt=True)
+    plain = bench.add(ids, echoes_prompt=True)
+    bench.run()
+    assert scored.sink.cached_tokens == 0
+    assert scores(scored) == pytest.approx(expected(folder, ids), abs=1e-3)
+    assert plain.sink.cached_tokens > 0, "without scores nothing is computed twice"
+    assert plain.sink.echoed == [Token(token) for token in ids]
+
+
+def test_a_prompt_alone_ends_without_a_new_token(folder):
+    bench = Bench(folder)
+    ids = prompt(70)
+    job = bench.add(ids, max_tokens=0, sampling=LOGGED, echoes_prompt=True)
+    full = bench.add(prompt(CONTEXT, 1), max_tokens=0, sampling=LOGGED, echoes_prompt=True)
+    bench.run()
+    assert (job.sink.end, job.sink.ids) == ("length", [])
+    assert scores(job) == pytest.approx(expected(folder, ids), abs=1e-3)
+    assert (full.sink.end, len(full.sink.echoed)) == ("length", CONTEXT)
+    assert bench.ended == [job, full]
+
+
+def test_a_sequence_that_gives_way_is_scored_once(folder):
+    bench = Bench(folder, rows=1, step_tokens=32, stall_s=1e-6)
+    ids = prompt(150)
+    job = bench.add(ids, max_tokens=5, sampling=LOGGED, echoes_prompt=True)
+    bench.steps_until(lambda: next(iter(bench.scheduler._roster)).computed > 0)
+    bench.add(prompt(20, 1), max_tokens=3, priority=1)
+    bench.add(ids, max_tokens=3, priority=1)  # its blocks come into the cache meanwhile
+    bench.run()
+    assert scores(job) == pytest.approx(expected(folder, ids), abs=1e-3)
+    assert job.sink.ids == bench.right(job)
+
+
+def test_log_probs_of_the_answer_are_those_of_the_same_tokens_in_a_prompt(folder):
+    bench = Bench(folder)
+    ids = prompt(40)
+    answered = bench.add(ids, sampling=LOGGED)
+    bench.run()
+    whole = bench.add([*ids, *answered.sink.ids], 0, LOGGED, echoes_prompt=True)
+    bench.run()
+    told = [token.log_probs.sampled for token in answered.sink.tokens]
+    assert scores(whole)[-len(told) :] == pytest.approx(told, abs=1e-3)
+
+
+def test_the_first_response_begins_with_the_prompt():
+    outbox, sender = Outbox(Leases(), responses_per_s=50, hold_s=0.2), Sender()
+    stream = outbox.open(sender, 2)
+    first = TokenLogProbs(math.nan, ((-1, -math.inf),))
+    echoed = [Token(5, first), Token(6, TokenLogProbs(-1.0, ((6, -1.0),)))]
+    stream.started(0)
+    stream.echo(echoed, None)
+    stream.token(Token(7, TokenLogProbs(-2.0, ((7, -2.0),))), "length")
+    eventually(sender.is_over.is_set, 5, "it is sent")
+    ((_, tensors, _, _),) = sender.sent
+    assert tensors["output_ids"].ravel().tolist() == [5, 6, 7]
+    assert tensors["output_log_probs"].shape == (1, 1, 3)
+    assert tensors["top_log_prob_ids"].ravel().tolist() == [-1, 6, 7]
+    assert tensors["num_input_tokens"].ravel().tolist() == [2]
+    assert outbox.totals["generated_tokens"] == 1
+    alone = Sender()
+    outbox.open(alone, 2).echo(echoed, "length")
+    eventually(alone.is_over.is_set, 5, "it is sent")
+    ((_, tensors, _, _),) = alone.sent
+    assert tensors["output_ids"].ravel().tolist() == [5, 6]
+    assert tensors["finish_reason"].ravel().tolist() == [b"length"]
+    outbox.close()
+
+
+def test_scores_are_of_the_untouched_logits(folder):
+    bench = Bench(folder)
+    ids = prompt(30)
+    changed = SamplingParams(temperature=0, log_probs=0, logit_bias=((5, 50.0),), seed=1)
+    job = bench.add(ids, 3, changed, echoes_prompt=True)
+    bench.run()
+    assert scores(job) == pytest.approx(expected(folder, ids), abs=1e-3)

@@ -1,0 +1,140 @@
+"""Token bytes joined by the proxy are the tokenizer's own decode, for both kinds of vocabulary."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from tests.fixtures.random_model import byte_level_tokenizer, sentencepiece_tokenizer
+from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.tokenizer_tables import (
+    chat_templates,
+    check,
+    guide_info,
+    infilling,
+    strips_leading_space,
+    token_bytes,
+)
+from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
+
+
+@pytest.fixture(scope="module", params=[byte_level_tokenizer, sentencepiece_tokenizer])
+def tokenizer(request):
+    return request.param()
+
+
+@pytest.fixture(scope="module")
+def table(tokenizer) -> list[bytes]:
+    return token_bytes(tokenizer, vocab_size=len(tokenizer) + 7)
+
+
+def streamed(tokenizer, table: list[bytes], ids: list[int]) -> str:
+    """Token by token, as a stream is decoded."""
+    strips = strips_leading_space(tokenizer.backend_tokenizer, table)
+    decoder = TextDecoder(strips_leading_space=strips)
+    return "".join([*(decoder.push(table[token]) for token in ids), decoder.flush()])
+
+
+def test_every_token_passes_the_builds_own_check(tokenizer, table):
+    backend = tokenizer.backend_tokenizer
+    strips = strips_leading_space(backend, table)
+    assert strips is (tokenizer.bos_token == "<s>")
+    check(backend, table, strips=strips)
+    broken = [value + b"?" if value == max(table, key=len) else value for value in table]
+    with pytest.raises(BuildError, match=r"its bytes say .*\?"):
+        check(backend, broken, strips=strips)
+
+
+def test_any_text_comes_back_token_by_token(tokenizer, table):
+    @settings(max_examples=300, deadline=None)
+    @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\u2581")))
+    def comes_back(text: str) -> None:
+        backend = tokenizer.backend_tokenizer
+        ids = backend.encode(text, add_special_tokens=False).ids
+        assert streamed(tokenizer, table, ids) == backend.decode(ids) == text
+
+    comes_back()
+
+
+def test_special_and_unknown_ids_have_no_bytes(tokenizer, table):
+    special = tokenizer.eos_token_id
+    assert table[special] == b""
+    assert table[len(tokenizer) :] == [b""] * 7
+
+
+def test_what_guides_need_survives_the_file(tokenizer, table):
+    from xgrammar import TokenizerInfo
+
+    width = len(tokenizer) + 3  # of the logits: the table may have more
+    ends = (1, tokenizer.eos_token_id)
+    info = TokenizerInfo.deserialize_json(
+        guide_info(table, vocab_size=width, end_ids=ends, special={})
+    )
+    assert info.vocab_size == width
+    assert info.decoded_vocab == table[:width]
+    assert info.stop_token_ids == sorted(ends)
+    silent = {token_id for token_id, value in enumerate(table[:width]) if not value}
+    assert silent == {*info.special_token_ids, *ends}
+
+
+def test_an_id_beyond_the_number_of_tokens_has_its_bytes(tokenizer):
+    """A vocabulary with a gap: its greatest id is greater than its size."""
+    saved = json.loads(tokenizer.backend_tokenizer.to_str())
+    token, before = next((t, i) for t, i in saved["model"]["vocab"].items() if t.endswith("ab"))
+    saved["model"]["vocab"][token] = before + 5000
+    backend = Tokenizer.from_str(json.dumps(saved))
+    gapped = type(tokenizer)(tokenizer_object=backend, eos_token=tokenizer.eos_token)
+    table = token_bytes(gapped, vocab_size=10)
+    assert table[before + 5000].endswith(b"ab")
+    assert table[before] == b""
+
+
+def test_random_ids_of_whole_characters_are_decodes_own(tokenizer, table):
+    backend = tokenizer.backend_tokenizer
+    whole = [i for i, value in enumerate(table[: len(tokenizer)]) if value and value[-1] < 0x80]
+    whole = [i for i in whole if value_is_text(table[i])]
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        ids = random.choice(whole, 12).tolist()
+        assert streamed(tokenizer, table, ids) == backend.decode(ids, skip_special_tokens=True)
+
+
+def value_is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_the_tokens_for_filling_in_the_middle_are_found_by_their_names():
+    made = byte_level_tokenizer()
+    assert infilling(made.backend_tokenizer) is None
+    made.add_tokens(["<fim_suffix>", "<fim_prefix>"])
+    assert infilling(made.backend_tokenizer) is None, "one is missing"
+    made.add_tokens(["<fim_middle>"])
+    assert infilling(made.backend_tokenizer) == ("<fim_prefix>", "<fim_suffix>", "<fim_middle>")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (None, (None, None)),
+        ("", (None, None)),
+        ("a", ("a", None)),
+        ({"default": "a", "rag": "c"}, ("a", None)),
+        ({"default": "a", "tool_use": "b"}, ("a", "b")),
+        ({"tool_use": "b"}, (None, "b")),
+    ],
+)
+def test_of_named_templates_two_are_kept(given, found, tmp_path):
+    made = byte_level_tokenizer()
+    made.chat_template = given
+    made.save_pretrained(tmp_path)
+    loaded = type(made).from_pretrained(tmp_path)
+    assert chat_templates(loaded) == found

@@ -1,0 +1,210 @@
+"""Tool guides: what a model can write under one, its parser reads as calls that conform."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from guide_compiler import GuideCompiler
+from guide_mask import GuideMask
+from guide_state import GuideState
+from port import Guide
+from xgrammar import GrammarMatcher
+
+from tests.fixtures.guide_info import VOCAB_SIZE, walk
+from tests.fixtures.tool_calls import AUTO, OPTIONAL, REQUIRED, TOOLS, assert_conform, read
+from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
+from triton_openai.proxy.syntax.reasoning.reasoning_guides import after_reasoning
+from triton_openai.proxy.syntax.tools.families import FAMILIES
+from triton_openai.proxy.syntax.tools.tool_guides import JSON_LIST, tool_constraint
+
+WALKS = 12
+
+
+@pytest.fixture(scope="module")
+def compiler(vocabulary):
+    compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=1)
+    yield compiler
+    compiler.close()
+
+
+def answers(guide, compiler, vocabulary, seed: int = 0) -> list[str]:
+    """What random walks under the guide end with."""
+    compiled = compiler.compile(Guide(guide.constraint.kind.value, guide.constraint.text)).result()
+    random, mask = np.random.default_rng(seed), GuideMask(VOCAB_SIZE, threads=1)
+    walks = [walk(GuideState(compiled), mask, vocabulary, random) for _ in range(WALKS)]
+    return [text.decode() for text in walks if text is not None]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_whatever_is_written_under_required_is_calls_that_conform(family, compiler, vocabulary):
+    guide = tool_constraint(family, TOOLS, REQUIRED, in_parallel=True)
+    texts = answers(guide, compiler, vocabulary)
+    assert len(texts) >= WALKS // 4
+    assert guide.family == family
+    names = set()
+    for text in texts:
+        said, calls = read(guide.family, text)
+        assert said.strip() == "", text
+        assert calls, text
+        assert_conform(calls)
+        names |= {name for name, _ in calls}
+    assert len(names) > 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_not_in_parallel_is_exactly_one_call(family, compiler, vocabulary):
+    guide = tool_constraint(family, TOOLS[1:], REQUIRED, in_parallel=False)
+    for text in answers(guide, compiler, vocabulary):
+        assert len(read(guide.family, text)[1]) == 1, text
+
+
+def test_a_named_tool_is_the_only_one(compiler, vocabulary):
+    choice = ToolChoice(mode=ToolMode.REQUIRED, allowed=("set",), is_named=True)
+    guide = tool_constraint("hermes", TOOLS, choice, in_parallel=False)
+    for text in answers(guide, compiler, vocabulary):
+        assert [name for name, _ in read("hermes", text)[1]] == ["set"]
+
+
+def accepts(guide, compiler, text: str) -> bool:
+    """Whether the whole text can be an answer."""
+    constraint = guide.constraint if hasattr(guide, "constraint") else guide
+    compiled = compiler.compile(Guide(constraint.kind.value, constraint.text)).result()
+    matcher = GrammarMatcher(compiled.grammar)
+    return matcher.accept_string(text) and matcher.is_completed()
+
+
+def test_with_auto_text_is_free_and_calls_conform_as_soon_as_they_begin(compiler):
+    guide = tool_constraint("hermes", TOOLS, AUTO, in_parallel=True)
+    call = '<tool_call>\n{"name": "set", "arguments": {"a": 1}}\n</tool_call>'
+    assert accepts(guide, compiler, "Just text, with <tags> and {braces}.")
+    assert accepts(guide, compiler, f"First this: {call}")
+    assert accepts(guide, compiler, f"{call}\n{call} and so on")
+    assert not accepts(guide, compiler, call.replace("1", "3"))
+    assert not accepts(guide, compiler, call.replace("set", "unset"))
+
+
+def test_with_auto_and_one_call_nothing_follows_it(compiler):
+    guide = tool_constraint("hermes", TOOLS, AUTO, in_parallel=False)
+    call = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
+    assert accepts(guide, compiler, f"So: {call}")
+    assert not accepts(guide, compiler, call + call)
+
+
+PYTHONIC = {"pythonic", "llama4_pythonic"}
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - PYTHONIC))
+def test_with_auto_a_call_as_required_writes_it_may_follow_text(family, compiler, vocabulary):
+    required = tool_constraint(family, TOOLS, REQUIRED, in_parallel=False)
+    auto = tool_constraint(family, TOOLS, AUTO, in_parallel=False)
+    assert accepts(auto, compiler, "Only text.\n")
+    for text in answers(required, compiler, vocabulary)[:4]:
+        assert accepts(auto, compiler, f"Text first.\n{text}"), text
+
+
+@pytest.mark.parametrize("family", PYTHONIC)
+def test_a_bracket_in_free_text_begins_no_call(family):
+    assert tool_constraint(family, TOOLS, AUTO, in_parallel=True) is None
+
+
+def test_the_model_is_free_where_it_need_not_call_and_nothing_is_strict():
+    loose = [Tool(name="set", parameters=OPTIONAL)]
+    assert tool_constraint("hermes", loose, AUTO, in_parallel=True) is None
+    none = ToolChoice(mode=ToolMode.NONE)
+    assert tool_constraint("hermes", TOOLS, none, in_parallel=True) is None
+    only_ping = ToolChoice(allowed=("ping",))
+    assert tool_constraint("hermes", TOOLS, only_ping, in_parallel=True) is None
+
+
+UNSAYABLE = {
+    "pythonic": {"type": "object", "properties": {"a-b": {"enum": [1]}}, "required": ["a-b"]},
+    "qwen3_coder": {
+        "type": "object",
+        "properties": {"x": {"type": "string", "pattern": "^<.>$"}},
+        "required": ["x"],
+    },
+    None: OPTIONAL,
+}
+
+
+@pytest.mark.parametrize("family", UNSAYABLE)
+def test_what_a_syntax_cannot_say_is_a_list_of_objects(family, compiler, vocabulary):
+    tools = [Tool(name="f", parameters=UNSAYABLE[family], is_strict=True)]
+    guide = tool_constraint(family, tools, REQUIRED, in_parallel=True)
+    assert guide.family == JSON_LIST
+    for text in answers(guide, compiler, vocabulary):
+        assert {"name", "parameters"} == set(json.loads(text)[0])
+    assert tool_constraint(family, tools, AUTO, in_parallel=True) is None
+
+
+TYPED = ("qwen3_coder", "qwen3_xml", "glm45", "minimax_m2", "deepseek_v32")
+
+
+@pytest.mark.parametrize("family", TYPED)
+@pytest.mark.parametrize(
+    ("listed", "wanted"),
+    [
+        ({"enum": ["x", None, 1]}, "x"),
+        ({"enum": ["x", "y"], "const": "y"}, "y"),
+        ({"const": None}, None),
+    ],
+)
+def test_a_string_is_one_of_those_that_are_listed(family, listed, wanted, compiler, vocabulary):
+    schema = {"type": "object", "properties": {"a": {"type": "string", **listed}}}
+    tools = [Tool(name="f", parameters=schema | {"required": ["a"]}, is_strict=True)]
+    guide = tool_constraint(family, tools, REQUIRED, in_parallel=False)
+    assert guide.family == (JSON_LIST if wanted is None else family)
+    for text in answers(guide, compiler, vocabulary):
+        [(_, arguments)] = read(guide.family, text, {"f": schema})[1]
+        assert json.loads(arguments) == {"a": wanted}
+
+
+@pytest.mark.parametrize("family", TYPED)
+@pytest.mark.parametrize("kind", [{"$ref": "#/$defs/Code"}, {"allOf": [{"$ref": "#/$defs/Code"}]}])
+def test_a_string_may_be_described_elsewhere(family, kind, compiler, vocabulary):
+    schema = {
+        "type": "object",
+        "properties": {"a": kind},
+        "required": ["a"],
+        "$defs": {"Code": {"type": "string", "enum": ["12"]}},
+    }
+    tools = [Tool(name="f", parameters=schema, is_strict=True)]
+    guide = tool_constraint(family, tools, REQUIRED, in_parallel=False)
+    assert guide.family == family
+    for text in answers(guide, compiler, vocabulary):
+        [(_, arguments)] = read(family, text, {"f": schema})[1]
+        assert json.loads(arguments) == {"a": "12"}
+
+
+# reasoning first
+
+
+@pytest.mark.parametrize("begin", ["", "<think>"])
+def test_a_schema_begins_where_the_reasoning_ends(begin, compiler):
+    guide = after_reasoning(Constraint(GuideKind.JSON_SCHEMA, '{"enum": [1]}'), begin, "</think>")
+    assert accepts(guide, compiler, f"{begin}{{free}} text, 2 < 3</think>\n\n1")
+    assert not accepts(guide, compiler, f"{begin}free text</think>2")
+    assert not accepts(guide, compiler, f"{begin}free text")
+    assert accepts(guide, compiler, "1") is bool(begin)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "answer"),
+    [
+        (GuideKind.JSON, "", "[1]"),
+        (GuideKind.REGEX, "a+|b", "aa"),
+        (GuideKind.GRAMMAR, 'root ::= "x" root | "y"', "xxy"),
+        (
+            GuideKind.STRUCTURAL_TAG,
+            '{"type": "structural_tag", "format": {"type": "const_string", "value": "z"}}',
+            "z",
+        ),
+    ],
+)
+def test_every_kind_of_constraint_may_follow_reasoning(kind, text, answer, compiler):
+    guide = after_reasoning(Constraint(kind, text), "", "</think>")
+    assert accepts(guide, compiler, f"thought</think>{answer}")
+    assert not accepts(guide, compiler, f"thought</think>{answer}?")

@@ -1,0 +1,52 @@
+"""StartGate: a burst begins over many turns of the event loop, in order."""
+
+from __future__ import annotations
+
+import asyncio
+
+from triton_openai.proxy.access.start_gate import StartGate
+
+
+def test_one_begins_at_once():
+    async def scenario():
+        gate = StartGate(2)
+        waiting = asyncio.ensure_future(gate.wait())
+        await asyncio.sleep(0)
+        return waiting.done()
+
+    assert asyncio.run(scenario())
+
+
+def test_a_burst_begins_a_few_a_turn_and_in_order():
+    async def scenario():
+        gate, began, a_turn = StartGate(2), [], []
+
+        async def begin(number: int) -> None:
+            await gate.wait()
+            began.append(number)
+
+        tasks = [asyncio.ensure_future(begin(number)) for number in range(11)]
+        while len(began) < 11:
+            before = len(began)
+            await asyncio.sleep(0)
+            a_turn.append(len(began) - before)
+        await asyncio.gather(*tasks)
+        return began, a_turn
+
+    began, a_turn = asyncio.run(scenario())
+    assert began == list(range(11))
+    assert max(a_turn) <= 2
+
+
+def test_those_that_leave_hold_up_nobody():
+    async def scenario():
+        gate = StartGate(1)
+        tasks = [asyncio.ensure_future(gate.wait()) for _ in range(5)]
+        await asyncio.sleep(0)
+        for task in tasks[1:4]:
+            task.cancel()
+        await tasks[4]
+        await asyncio.wait(tasks)
+        await asyncio.wait_for(gate.wait(), 5)
+
+    asyncio.run(scenario())

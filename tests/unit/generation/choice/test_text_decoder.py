@@ -1,0 +1,44 @@
+"""TextDecoder: the sum of what it gives equals decoding everything at once."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import cuts
+from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
+
+
+def decoded(pieces: list[bytes], *, strips_leading_space: bool = False) -> str:
+    decoder = TextDecoder(strips_leading_space=strips_leading_space)
+    return "".join([*map(decoder.push, pieces), decoder.flush()])
+
+
+@given(st.data(), st.text())
+def test_any_cut_of_valid_text_gives_the_text(data, text):
+    pieces = data.draw(cuts(text.encode()))
+    assert decoded(pieces) == text
+
+
+@given(st.data(), st.binary())
+def test_invalid_bytes_become_what_a_whole_decode_makes_of_them(data, raw):
+    pieces = data.draw(cuts(raw))
+    assert decoded(pieces) == raw.decode("utf-8", errors="replace")
+
+
+@given(st.data(), st.text())
+def test_one_leading_space_is_dropped_for_sentencepiece(data, text):
+    pieces = data.draw(cuts(f" {text}".encode()))
+    assert decoded(pieces, strips_leading_space=True) == text
+
+
+def test_a_split_character_waits_for_its_last_byte():
+    decoder = TextDecoder()
+    one, two, three = (bytes([byte]) for byte in "€".encode())
+    assert [decoder.push(one), decoder.push(two), decoder.push(three)] == ["", "", "€"]
+
+
+def test_an_unfinished_character_at_the_end_is_shown_as_replacement():
+    decoder = TextDecoder()
+    assert decoder.push("é".encode()[:1]) == ""
+    assert decoder.flush() == "�"

@@ -1,0 +1,264 @@
+"""Requests that lose Triton before their first token: which are sent again, when, how often."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.lost_triton import LOST, SlowCatalog, Stand
+from triton_openai.proxy.access.start_gate import AT_ONCE
+from triton_openai.proxy.domain.completion import fold
+from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.errors import (
+    EngineFailed,
+    GuidePending,
+    InvalidRequest,
+    ModelUnavailable,
+    RateLimited,
+)
+
+
+def test_it_is_sent_again_when_triton_is_back_with_an_id_of_its_own_and_keeps_its_permit():
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(deltas("ab"), lost=1))
+        await stand.look()
+        answer = stand.begin()
+        await stand.waiting()
+        await stand.look("it died")
+        await stand.look("it starts")
+        assert not answer.done()
+        assert (len(stand.engine.requests), stand.admission.running) == (1, 1)
+        await stand.look()
+        assert fold(await answer).text == "ab"
+        first, second = stand.engine.requests
+        assert (first.id, second.id) == ("r1", "r1-resent1")
+        assert second.timeout_s < first.timeout_s
+        assert replace(second, id="r1", timeout_s=60) == replace(first, timeout_s=60)
+        assert stand.admission.running == 0
+        assert stand.telemetry.resent_models == ["demo"]
+
+    asyncio.run(run())
+
+
+def test_a_look_that_was_under_way_when_triton_died_does_not_count():
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(deltas("ab"), lost=1), catalog=(slow := SlowCatalog()))
+        slow.may_answer.set()
+        await stand.look()
+        slow.may_answer.clear()
+        early = asyncio.create_task(stand.look())
+        await asyncio.sleep(0)
+        answer = stand.begin()
+        await stand.waiting()
+        slow.may_answer.set()
+        await early
+        await asyncio.sleep(0.01)
+        assert len(stand.engine.requests) == 1
+        await stand.look()
+        assert fold(await answer).text == "ab"
+
+    asyncio.run(run())
+
+
+def test_never_after_the_first_token():
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(deltas("a", None), error=LOST))
+        await stand.look()
+        with pytest.raises(ModelUnavailable, match="away"):
+            await stand.begin()
+        assert len(stand.engine.requests) == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EngineFailed("it broke"),
+        GuidePending("too much at once"),
+        RateLimited("full", code="queue_full"),
+        InvalidRequest("too long", code="context_length_exceeded", param="prompt"),
+    ],
+    ids=lambda error: error.code,
+)
+def test_what_the_engine_itself_reports_is_final(error):
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(error=error))
+        await stand.look()
+        with pytest.raises(type(error), match=error.message):
+            await stand.begin()
+        assert len(stand.engine.requests) == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_request_that_kills_triton_each_time_is_given_up(most):
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(lost=99), most=most)
+        await stand.look()
+        answer = stand.begin()
+        for _ in range(most):
+            await stand.waiting()
+            await stand.back()
+        with pytest.raises(ModelUnavailable, match=f"lost {most + 1} times before") as failed:
+            await answer
+        assert failed.value.detail == LOST.detail
+        assert [asked.id for asked in stand.engine.requests] == [
+            "r1",
+            *(f"r1-resent{number}" for number in range(1, most + 1)),
+        ]
+
+    asyncio.run(run())
+
+
+def test_it_fails_at_once_where_nothing_is_sent_again():
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(lost=1), most=0)
+        await stand.look()
+        with pytest.raises(ModelUnavailable, match="away"):
+            await stand.begin()
+
+    asyncio.run(run())
+
+
+def test_the_requests_time_bounds_the_wait_and_the_error_says_what_happened():
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(lost=1), whole_s=0.05)
+        await stand.look()
+        answer = stand.begin()
+        await stand.waiting()
+        await stand.look("no such host")
+        with pytest.raises(ModelUnavailable, match=r"within the request's 0\.05 sec") as failed:
+            await answer
+        assert failed.value.detail == f"{LOST.detail}; since then: no such host"
+        assert not stand.comeback.waiting()
+        assert (len(stand.engine.requests), stand.admission.running) == (1, 0)
+
+    asyncio.run(run())
+
+
+def test_to_wait_for_triton_is_not_the_engines_silence():
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(deltas("ab"), lost=1), silence_s=0.02)
+        await stand.look()
+        answer = stand.begin()
+        await stand.waiting()
+        await asyncio.sleep(0.06)
+        await stand.back()
+        assert fold(await answer).text == "ab"
+
+    asyncio.run(run())
+
+
+def test_a_client_that_disconnects_while_it_waits_ends_at_once():
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(deltas("ab"), lost=1))
+        await stand.look()
+        answer = stand.begin()
+        await stand.waiting()
+        answer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await answer
+        assert not stand.comeback.waiting()
+        assert stand.admission.running == 0
+        await stand.back()
+        assert len(stand.engine.requests) == 1
+
+    asyncio.run(run())
+
+
+def test_what_was_prepared_for_one_build_is_not_sent_to_another():
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(deltas("ab"), lost=1))
+        await stand.look()
+        answer = stand.begin()
+        await stand.waiting()
+        stand.catalog.facts = replace(stand.catalog.facts, created=1_800_000_000)
+        await stand.back()
+        with pytest.raises(ModelUnavailable, match="another build"):
+            await answer
+        assert len(stand.engine.requests) == 1
+
+    asyncio.run(run())
+
+
+def test_all_choices_are_sent_again_where_none_had_a_token():
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(deltas("ab"), lost=3))
+        await stand.look()
+        answer = stand.begin(choices=3)
+        await stand.waiting(3)
+        await stand.back()
+        assert [choice.text for choice in fold(await answer).choices] == ["ab"] * 3
+        assert Counter(asked.id for asked in stand.engine.requests).most_common(1)[0][1] == 1
+
+    asyncio.run(run())
+
+
+def test_a_choice_that_had_a_token_ends_those_that_wait():
+    async def run() -> None:
+        engine = ScriptedEngine(deltas("a", None), error=LOST, then=[[]])
+        stand = Stand(engine)
+        await stand.look()
+        with pytest.raises(ModelUnavailable, match="away"):
+            await stand.begin(choices=3)
+        assert not stand.comeback.waiting()
+        assert len(engine.requests) == 3
+
+    asyncio.run(run())
+
+
+def test_a_guide_is_tried_again_since_a_new_tokenizer_has_compiled_none():
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(deltas("ab"), lost=1))
+        await stand.look()
+        guide = Constraint(kind=GuideKind.REGEX, text="a+b", field="guided_regex")
+        answer = stand.begin(constraint=guide)
+        await stand.waiting()
+        assert len(stand.tokenizer.asked) == 1
+        await stand.back()
+        await answer
+        assert [asked.text for asked in stand.tokenizer.asked] == ["a", "a"]
+
+    asyncio.run(run())
+
+
+def test_a_guides_trial_that_loses_triton_is_done_again():
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(deltas("ab")))
+        stand.tokenizer.lost = 1
+        await stand.look()
+        guide = Constraint(kind=GuideKind.REGEX, text="a+b", field="guided_regex")
+        answer = stand.begin(constraint=guide)
+        await stand.waiting()
+        await stand.back()
+        assert fold(await answer).text == "ab"
+        assert (len(stand.tokenizer.asked), len(stand.engine.requests)) == (2, 1)
+
+    asyncio.run(run())
+
+
+def test_a_herd_begins_a_few_in_each_turn_of_the_loop():
+    async def run() -> None:
+        herd = 40
+        stand = Stand(ScriptedEngine(deltas("ab"), lost=herd))
+        await stand.look()
+        answers = [stand.begin(id=f"r{number}") for number in range(herd)]
+        await stand.waiting(herd)
+        back = asyncio.create_task(stand.back())
+        begun = [herd]
+        while not all(answer.done() for answer in answers):
+            await asyncio.sleep(0)
+            begun.append(len(stand.engine.requests))
+        await back
+        steps = [after - before for before, after in pairwise(begun)]
+        assert sum(steps) == herd
+        assert max(steps) <= AT_ONCE
+
+    asyncio.run(run())

@@ -1,0 +1,214 @@
+"""Service: the chain from token bytes to events, over a scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.doubles.engine import FACTS, ScriptedEngine, deltas
+from tests.doubles.sandbox import InProcess
+from tests.doubles.telemetry import Unwatched
+from tests.doubles.tokenizer import ByteTokenizer
+from tests.doubles.tools import ScriptedTools
+from triton_openai.proxy.access.admission import Admission
+from triton_openai.proxy.access.guide_trials import GuideTrials
+from triton_openai.proxy.access.held_log_probs import HeldLogProbs
+from triton_openai.proxy.access.start_gate import StartGate
+from triton_openai.proxy.domain.completion import fold
+from triton_openai.proxy.domain.delivery import Delivery
+from triton_openai.proxy.domain.engine import NotReady
+from triton_openai.proxy.domain.errors import (
+    EngineFailed,
+    ModelUnavailable,
+    RateLimited,
+    UnknownModel,
+)
+from triton_openai.proxy.domain.events import Finished, OutputEvent
+from triton_openai.proxy.domain.model import LoadedModel
+from triton_openai.proxy.domain.output import FinishReason, TokenDelta
+from triton_openai.proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    Message,
+    TextPrompt,
+    TokenPrompt,
+)
+from triton_openai.proxy.generation.service import Access, Service
+from triton_openai.proxy.generation.time_limits import TimeLimits
+from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.registry import Registry
+
+
+def ready() -> Registry:
+    registry = Registry({})
+    registry.serve([LoadedModel(name="demo", facts=FACTS)])
+    return registry
+
+
+def service(
+    engine: ScriptedEngine,
+    registry: Registry | None = None,
+    admission: Admission | None = None,
+    stall_timeout_s: float = 9,
+) -> Service:
+    gate = StartGate()
+    access = Access(
+        admission=admission or Admission(),
+        trials=GuideTrials(ByteTokenizer()),
+        held=HeldLogProbs(1_000_000),
+    )
+    return Service(
+        registry or ready(),
+        engine,
+        Unwatched(),
+        access,
+        ScriptedTools(),
+        InProcess(),
+        gate,
+        Comeback(gate),
+        limits=TimeLimits(silence_s=stall_timeout_s, whole_s=9),
+        max_resends=0,
+    )
+
+
+def request(prompt="x", model="demo", **fields) -> GenerationRequest:
+    prompt = TextPrompt(text=prompt) if isinstance(prompt, str) else prompt
+    return GenerationRequest(id="r1", model=model, prompt=prompt, **fields)
+
+
+async def collected(engine: ScriptedEngine, asked: GenerationRequest) -> list[OutputEvent]:
+    return [event async for event in service(engine).generate(asked)]
+
+
+def answer(engine: ScriptedEngine, asked: GenerationRequest):
+    return fold(asyncio.run(collected(engine, asked)))
+
+
+@given(st.text(min_size=1), st.sampled_from(FinishReason))
+def test_text_usage_and_reason_are_the_engines(text, reason):
+    completion = answer(ScriptedEngine(deltas(text, reason)), request())
+    assert completion.text == text
+    assert completion.reason is reason
+    assert completion.usage.prompt_tokens == 7
+    assert completion.usage.cached_tokens == 4
+    assert completion.usage.completion_tokens == len(text.encode()) + 1
+
+
+def test_a_stop_string_ends_the_answer_the_engine_and_the_count():
+    engine = ScriptedEngine(deltas("one two three", None), hangs=True)
+    completion = answer(engine, request(stop=("two",)))
+    assert completion.text == "one "
+    assert completion.reason is FinishReason.STOP
+    assert completion.usage.completion_tokens == len("one two")
+    assert engine.closed_early == 1
+
+
+def test_a_stop_string_inside_one_delta_counts_tokens_up_to_itself():
+    delta = TokenDelta((b"a", b"b", b"c"), prompt_tokens=1, finish=FinishReason.LENGTH)
+    completion = answer(ScriptedEngine([delta]), request(stop=("b",)))
+    assert (completion.text, completion.reason) == ("a", FinishReason.STOP)
+    assert completion.usage.completion_tokens == 2
+
+
+def test_held_back_text_comes_out_at_the_end():
+    completion = answer(ScriptedEngine(deltas("abEN", FinishReason.LENGTH)), request(stop=("END",)))
+    assert (completion.text, completion.reason) == ("abEN", FinishReason.LENGTH)
+
+
+def test_a_stream_that_just_ends_is_an_error():
+    with pytest.raises(EngineFailed, match="without a finish reason"):
+        asyncio.run(collected(ScriptedEngine(deltas("ab", None)), request()))
+
+
+def test_an_engines_error_comes_after_the_text_before_it():
+    async def run():
+        engine = ScriptedEngine(deltas("ab", None), error=EngineFailed("it broke"))
+        events = service(engine).generate(request())
+        assert [(await anext(events)).text, (await anext(events)).text] == ["a", "b"]
+        await anext(events)
+
+    with pytest.raises(EngineFailed, match="it broke"):
+        asyncio.run(run())
+
+
+def test_closing_early_closes_the_engine():
+    async def run():
+        engine = ScriptedEngine(deltas("abc", None), hangs=True)
+        events = service(engine).generate(request())
+        await anext(events)
+        await events.aclose()
+        return engine.closed_early
+
+    assert asyncio.run(run()) == 1
+
+
+def test_a_permit_lives_as_long_as_the_stream():
+    async def run():
+        limit = Admission(1)
+        serving = service(ScriptedEngine(deltas("abc", None), hangs=True), admission=limit)
+        events = serving.generate(request())
+        assert limit.running == 0
+        await anext(events)
+        with pytest.raises(RateLimited):
+            await anext(serving.generate(request()))
+        await events.aclose()
+        return limit.running
+
+    assert asyncio.run(run()) == 0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "ids", "special"),
+    [
+        (
+            ChatPrompt(messages=(Message(role="user", content="hi"),)),
+            "<user>hi\n<assistant>",
+            None,
+            False,
+        ),
+        (TextPrompt(text="hi"), "hi", None, True),
+        (TokenPrompt(ids=(4, 5)), None, (4, 5), True),
+    ],
+)
+def test_each_kind_of_prompt_reaches_the_engine_its_own_way(prompt, text, ids, special):
+    engine = ScriptedEngine(deltas("a"))
+    answer(engine, request(prompt))
+    seen = engine.requests[0]
+    assert (seen.text, seen.token_ids, seen.add_special_tokens) == (text, ids, special)
+    assert (seen.id, seen.timeout_s) == ("r1", 9)
+
+
+def test_an_unknown_model_is_refused_at_once():
+    with pytest.raises(UnknownModel, match="nope"):
+        service(ScriptedEngine()).generate(request(model="nope"))
+
+
+def test_a_suspended_registry_refuses_with_the_reason():
+    registry = ready()
+    registry.suspend(NotReady("at 10.0.0.1:8001", "Triton is away"))
+    with pytest.raises(ModelUnavailable, match="Triton is away"):
+        service(ScriptedEngine(), registry).generate(request())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("most", [3, 5, None], ids=["early", "late", "to the end"])
+async def test_the_delivery_counts_the_tokens_of_all_choices_also_of_one_that_is_closed(most):
+    """One prompt of 7 tokens, and a token for each event that has text."""
+    delivery, seen, told = Delivery(is_live=True), 0, 0
+    engine = ScriptedEngine(deltas("abc"))
+    async with aclosing(service(engine).generate(request(choices=2), delivery)) as events:
+        async for event in events:
+            seen += 1
+            told += event.usage.completion_tokens if isinstance(event, Finished) else 0
+            if seen == most:
+                break
+    assert delivery.usage is not None
+    assert delivery.usage.prompt_tokens == 7
+    if most is None:
+        assert delivery.usage.completion_tokens == told == 8
+    else:
+        assert most <= delivery.usage.completion_tokens <= 8

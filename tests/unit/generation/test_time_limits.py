@@ -1,0 +1,114 @@
+"""time_limits: what passes, what counts as silence or as too long, and who is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from triton_openai.proxy.domain.errors import DeadlineExceeded, EngineStalled
+from triton_openai.proxy.generation.time_limits import TimeLimits, limited
+
+SHORT_S = 0.05
+ONLY_SILENCE = TimeLimits(silence_s=SHORT_S, whole_s=60)
+ONLY_WHOLE = TimeLimits(silence_s=60, whole_s=SHORT_S)
+
+
+class Items:
+    """Yields each number after that many seconds, then hangs for ever where told to."""
+
+    def __init__(self, *pauses_s: float, hangs: bool = False) -> None:
+        self.pauses_s, self.hangs = pauses_s, hangs
+        self.is_closed = False
+
+    async def run(self):
+        try:
+            for pause_s in self.pauses_s:
+                await asyncio.sleep(pause_s)
+                yield pause_s
+            if self.hangs:
+                await asyncio.Event().wait()
+        finally:
+            self.is_closed = True
+
+
+async def collected(
+    items: Items, rest_s: float = 0.0, limits: TimeLimits = ONLY_SILENCE
+) -> list[float]:
+    got = []
+    async for item in limited(items.run(), limits):
+        got.append(item)
+        await asyncio.sleep(rest_s)
+    return got
+
+
+def test_items_pass_untouched():
+    items = Items(0, 0.01, 0.01, 0)
+    assert asyncio.run(collected(items)) == [0, 0.01, 0.01, 0]
+    assert items.is_closed
+
+
+@pytest.mark.parametrize("pauses_s", [(), (0,), (0, 0.03, 0)])
+def test_silence_is_an_error_and_closes_the_items(pauses_s):
+    items = Items(*pauses_s, hangs=True)
+
+    async def run() -> None:
+        with pytest.raises(EngineStalled, match=r"for 0\.05 seconds"):
+            await collected(items)
+        assert items.is_closed
+        await asyncio.sleep(0)  # the task itself is not cancelled
+
+    asyncio.run(run())
+
+
+def test_the_consumers_own_time_does_not_count():
+    items = Items(0, 0, 0)
+    assert len(asyncio.run(collected(items, rest_s=2 * SHORT_S))) == 3
+
+
+@pytest.mark.parametrize("pauses_s", [(), [0.01] * 20])
+def test_a_request_that_takes_too_long_is_an_error_and_closes_the_items(pauses_s):
+    items = Items(*pauses_s, hangs=True)
+
+    async def run() -> None:
+        began = time.monotonic()
+        with pytest.raises(DeadlineExceeded, match=r"than 0\.05 seconds"):
+            await collected(items, limits=ONLY_WHOLE)
+        assert items.is_closed
+        assert time.monotonic() - began >= SHORT_S
+        await asyncio.sleep(0)  # the task itself is not cancelled
+
+    asyncio.run(run())
+
+
+def test_after_that_time_a_late_consumer_still_gets_what_is_there_already():
+    async def items():
+        yield 0
+        yield 1
+        await asyncio.sleep(0.01)
+        yield 2
+
+    async def run() -> None:
+        got = limited(items(), ONLY_WHOLE)
+        assert await anext(got) == 0
+        await asyncio.sleep(2 * SHORT_S)
+        assert await anext(got) == 1
+        with pytest.raises(DeadlineExceeded):
+            await anext(got)
+
+    asyncio.run(run())
+
+
+def test_a_cancel_from_outside_stays_a_cancel():
+    items = Items(hangs=True)
+
+    async def run() -> None:
+        task = asyncio.ensure_future(collected(items))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert items.is_closed

@@ -1,0 +1,108 @@
+"""policy: models.yaml or one folder, with the settings' defaults where a model has none."""
+
+from __future__ import annotations
+
+import pytest
+
+from triton_openai.build_engines.models_file import ModelsFileError
+from triton_openai.proxy.models import policy
+from triton_openai.proxy.settings import Settings
+
+MODELS = """\
+models:
+  said: {weights: w, sampling: {temperature: 0.5, max_tokens: 7}}
+  silent: {weights: w}
+"""
+
+
+def test_defaults_hold_where_models_yaml_says_nothing(tmp_path):
+    (tmp_path / "models.yaml").write_text(MODELS)
+    settings = Settings(
+        models_file=tmp_path / "models.yaml", default_temperature=0, default_max_tokens=99
+    )
+    models = policy.models(settings).models
+    said, silent = models["said"].sampling, models["silent"].sampling
+    assert (said.temperature, said.max_tokens) == (0.5, 7)
+    assert (silent.temperature, silent.max_tokens) == (0, 99)
+
+
+@pytest.mark.parametrize("temperature", [None, 0.25])
+def test_one_folder_has_the_settings_defaults_only(tmp_path, temperature):
+    (tmp_path / "config.json").write_text("{}")
+    settings = Settings(model_path=tmp_path, model_id="m", default_temperature=temperature)
+    assert policy.has_models(settings)
+    entry = policy.models(settings).models["m"]
+    assert entry.sampling.temperature == temperature
+    assert entry.sampling.top_p is None
+
+
+def test_a_proxy_for_a_remote_triton_needs_no_models(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not policy.has_models(Settings())
+
+
+def test_a_models_file_that_is_named_must_be_there(tmp_path):
+    settings = Settings(models_file=tmp_path / "modles.yaml")
+    assert policy.has_models(settings)
+    with pytest.raises(ModelsFileError, match=r"modles\.yaml"):
+        policy.models(settings)
+
+
+TOOL = """\
+models:
+  demo:
+    weights: w
+    {model}
+    server_tools:
+      weather: {{{url}{tool}}}
+"""
+URL = "url: 'https://tools.example/w', "
+
+
+def with_tool(tmp_path, tool: str = "method: GET", model: str = "owned_by: us") -> Settings:
+    path = tmp_path / "models.yaml"
+    url = "" if tool.startswith("url") else URL
+    path.write_text(TOOL.format(url=url, tool=tool, model=model))
+    return Settings(models_file=path)
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("url: 'ftp://tools.example'", "no URL such as"),
+        ("url: 'https://me:pw@tools.example'", "no user"),
+        ("url: 'https://{host}/w'", "placeholder"),
+        ("method: PUT", "method"),
+        ("timeout_s: 0", "timeout_s"),
+        ("headers: {Host: x}", "set by the proxy"),
+        ("headers: {X: 'a ${'}", "names no variable"),
+        ('headers: {X: "a\\nb"}', "headers"),
+        ("parameters: {type: objekt}", "no JSON Schema"),
+        ("parameters: {properties: {a: {$ref: 'http://127.0.0.1:9/x'}}}", "another document"),
+        ("retries: 3", "retries"),
+    ],
+)
+def test_a_wrong_server_tool_stops_the_start(tmp_path, tool, words):
+    with pytest.raises(ModelsFileError, match=rf"demo\.server_tools\.weather.*{words}"):
+        policy.models(with_tool(tmp_path, tool))
+
+
+def test_server_tools_need_a_parser(tmp_path):
+    with pytest.raises(ModelsFileError, match="tool parser"):
+        policy.models(with_tool(tmp_path, model="tool_parser: none"))
+
+
+def test_secrets_are_those_that_headers_name(tmp_path):
+    entries = policy.models(with_tool(tmp_path, "headers: {X: 'k ${KEY}', Y: '${ID}'}")).models
+    found = policy.secrets(entries, {"KEY": "abc", "ID": "7", "OTHER": "no"})
+    assert found.filled({"X": "k ${KEY}", "Y": "${ID}"}) == {"X": "k abc", "Y": "7"}
+    assert "OTHER" not in vars(found)["_values"]
+
+
+@pytest.mark.parametrize("value", [None, "", "a\nb", "é"])
+def test_a_secret_that_no_header_can_have_is_named_and_not_shown(tmp_path, value):
+    entries = policy.models(with_tool(tmp_path, "headers: {X: '${KEY}'}")).models
+    environment = {} if value is None else {"KEY": value}
+    with pytest.raises(ModelsFileError, match="KEY") as raised:
+        policy.secrets(entries, environment)
+    assert not value or value not in str(raised.value)

@@ -1,0 +1,57 @@
+"""readiness: the registry follows the catalog."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from structlog.testing import capture_logs
+
+from tests.doubles.engine import FixedCatalog
+from triton_openai.proxy.models.readiness import refresh
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.prompting import control_tokens
+
+
+def test_what_a_model_is_is_read_anew_without_a_loss_of_readiness():
+    catalog, registry = FixedCatalog(), Registry({})
+    asyncio.run(refresh(catalog, registry))
+    known = registry.card("demo")
+    catalog.facts = replace(catalog.facts, context_length=7)
+    asyncio.run(refresh(catalog, registry))
+    assert registry.card("demo") is known
+    with capture_logs() as lines:
+        for _ in range(3):
+            asyncio.run(refresh(catalog, registry, rereads=True))
+    assert registry.card("demo").facts.context_length == 7
+    assert [line["event"] for line in lines] == ["ready"]
+
+
+def test_the_registry_follows_what_the_catalog_says():
+    catalog, registry = FixedCatalog("Triton is starting"), Registry({})
+
+    def look() -> str | None:
+        asyncio.run(refresh(catalog, registry))
+        return registry.why_not_ready and str(registry.why_not_ready)
+
+    assert look() == "Triton is starting"
+    catalog.reason = None
+    assert look() is None
+    assert registry.card("demo").name == "demo"
+    catalog.reason = "it died"
+    assert look() == "it died"
+    assert registry.known("demo").name == "demo"
+    catalog.reason = None
+    assert look() is None
+
+
+def test_a_models_control_tokens_are_compiled_before_its_first_chat():
+    catalog, registry = FixedCatalog(), Registry({})
+    catalog.facts = replace(catalog.facts, special_tokens={7: b"<|compiled-in-advance|>"})
+    asyncio.run(refresh(catalog, registry))
+    control, compiled = control_tokens.of_card(registry.card("demo")), control_tokens.patterns
+    known = compiled.cache_info().misses
+    assert control.in_turns
+    assert compiled(control.in_turns).may_be_in("<|compiled-in-advance|>")
+    compiled(control.in_answers)
+    assert compiled.cache_info().misses == known

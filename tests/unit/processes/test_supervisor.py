@@ -1,0 +1,71 @@
+"""supervisor: restarts what dies, at growing distances; a first start that fails is fatal."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.launch.doubles import ScriptedServer
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.processes.supervisor import Backoff, State, Supervisor
+
+
+async def slept_s(*lives_s: float | None) -> list[float]:
+    """How long the supervisor waited before each restart in the course of these lives."""
+    server = ScriptedServer(*lives_s)
+    supervisor = Supervisor(
+        server, name="tritonserver", say=lambda line: None, clock=server.clock, sleep=server.sleep
+    )
+    await supervisor.start()
+    await asyncio.wait_for(server.script_ended.wait(), 5)
+    assert supervisor.state is State.READY
+    await supervisor.stop(grace_s=0)
+    assert supervisor.state is State.STOPPED
+    assert server.is_stopped
+    return server.slept_s
+
+
+def test_it_is_restarted_at_once_and_then_ever_later():
+    lives_s = [1.0] * 8
+    assert asyncio.run(slept_s(*lives_s)) == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+
+
+def test_health_forgets_old_deaths():
+    assert asyncio.run(slept_s(1.0, 1.0, 60.0, 1.0)) == [0.2, 0.4, 0.2, 0.4]
+
+
+def test_a_restart_that_fails_counts_as_a_death():
+    assert asyncio.run(slept_s(1.0, None, None, 1.0)) == [0.2, 0.4, 0.8, 1.6]
+
+
+def test_a_first_start_that_fails_is_fatal():
+    supervisor = Supervisor(ScriptedServer(None), name="tritonserver", say=lambda line: None)
+    with pytest.raises(LaunchError):
+        asyncio.run(supervisor.start())
+    assert supervisor.state is State.STOPPED
+
+
+def test_each_step_is_said():
+    said: list[str] = []
+
+    async def lives() -> None:
+        server = ScriptedServer(1.0)
+        supervisor = Supervisor(
+            server, name="tritonserver", say=said.append, clock=server.clock, sleep=server.sleep
+        )
+        await supervisor.start()
+        await asyncio.wait_for(server.script_ended.wait(), 5)
+        await supervisor.stop(grace_s=0)
+
+    asyncio.run(lives())
+    assert said == [
+        "tritonserver is ready after 0.0 s",
+        "tritonserver died (signal 9)",
+        "restarting tritonserver in 0.2 s",
+        "tritonserver is ready after 0.0 s",
+    ]
+
+
+def test_the_distance_stays_below_its_most_after_any_number_of_deaths():
+    assert Backoff().delay_s(10_000) == 10.0
