@@ -31,7 +31,7 @@ doctor: $(VENV)/.installed
 check: $(VENV)/.installed
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
-	@$(RUN) mypy --strict proxy build_engines
+	@$(RUN) mypy --strict -p triton_openai.proxy -p triton_openai.build_engines
 	@set -e; for folder in model_repository/*/1; do $(RUN) mypy --strict "$$folder"; done
 
 # pytest's closing line is the last one of a green run.

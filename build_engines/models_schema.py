@@ -1,4 +1,7 @@
-"""models.yaml's JSON Schema, for editors; `python -m triton_openai.build_engines.models_schema` writes it."""
+"""The JSON Schema of models.yaml, for editors.
+
+`python -m triton_openai.build_engines.models_schema` writes it.
+"""
 
 from __future__ import annotations
 

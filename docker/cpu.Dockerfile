@@ -37,6 +37,7 @@ COPY models.yaml ./
 COPY build_engines build_engines
 COPY model_repository model_repository
 COPY proxy proxy
+COPY triton_openai triton_openai
 RUN python -m compileall -q . && install --directory --owner=65532 --group=65532 /artifacts
 USER 65532:65532
 VOLUME /artifacts

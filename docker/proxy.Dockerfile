@@ -28,6 +28,7 @@ WORKDIR /app
 COPY --from=build /venv /venv
 COPY build_engines build_engines
 COPY proxy proxy
+COPY triton_openai triton_openai
 RUN python -m compileall -q .
 USER 65532:65532
 EXPOSE 9000

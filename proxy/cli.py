@@ -1,4 +1,4 @@
-"""`triton-openai`: the commands. Each parses settings, then leaves the work to `triton_openai.proxy.launch`.
+"""`triton-openai`: the commands. Each parses settings and leaves the work to `proxy/launch/`.
 
 An expected failure is one line on stderr (JSON where a model cannot be loaded) and a non-zero exit;
 anything else is our bug and shows its traceback. Heavy imports stand inside the commands, so that

@@ -1,1 +1,3 @@
-"""The import name of this project: its folders stand beside this one, and inside it when installed."""
+"""The import name of this project. Its folders stand beside this one in a clone, and inside it when
+installed: here are symbolic links to them.
+"""

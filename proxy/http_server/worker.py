@@ -1,6 +1,8 @@
 """One of several processes of the proxy, which `workers` starts.
 
-usage: python -m triton_openai.proxy.http_server.worker CHANNEL CONTROL        numbers of file descriptors
+usage: python -m triton_openai.proxy.http_server.worker CHANNEL CONTROL
+
+CHANNEL and CONTROL are numbers of file descriptors.
 
 The orders come over CONTROL as JSON; the process's id goes back when it has started, and then
 the reports of `intake`. Connections come over CHANNEL.

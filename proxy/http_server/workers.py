@@ -21,9 +21,8 @@ from pathlib import Path
 from prometheus_client.multiprocess import mark_process_dead
 
 from triton_openai.proxy.http_server.handover import Handover
-from triton_openai.proxy.launch.triton_server.server import describe
 from triton_openai.proxy.processes import lifeline
-from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.processes.errors import LaunchError, exit_reason
 from triton_openai.proxy.processes.signals import Stop
 from triton_openai.proxy.processes.supervisor import Supervisor
 from triton_openai.proxy.settings import Settings
@@ -103,7 +102,7 @@ class Worker:
     async def wait(self) -> str:
         if self._process is None:
             raise RuntimeError("not started")
-        how = describe(await self._process.wait())
+        how = exit_reason(await self._process.wait())
         self._forget()
         return how
 

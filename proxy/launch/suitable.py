@@ -1,4 +1,6 @@
-"""Whether this interpreter can make the environment: `python3.11 -m triton_openai.proxy.launch.suitable`.
+"""Checks whether this interpreter can make the environment.
+
+usage: python3.11 -m triton_openai.proxy.launch.suitable
 
 Run by `make` with each candidate before anything is installed: standard library only, and nothing
 above `main` may need a newer Python than the one it refuses. Prints why not, in one line.

@@ -1,4 +1,4 @@
-"""The errors of this folder, and the line that a command shows for each."""
+"""What an operator can mend, and the line that a command shows for it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ class ModelLoadingFailed(LaunchError):
         """On one line."""
         body = {"message": str(self), "type": "server_error", "code": "model_loading_failed"}
         return json.dumps({"error": body}, ensure_ascii=False)
+
+
+def exit_reason(returncode: int) -> str:
+    """`signal 9`, or `exit status 1`."""
+    return f"signal {-returncode}" if returncode < 0 else f"exit status {returncode}"
 
 
 def explain(error: LaunchError | OSError | ValidationError) -> str | None:

@@ -24,7 +24,8 @@ def configure(level: str, form: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    text = structlog.dev.ConsoleRenderer()
+    # rich's tracebacks show every local variable, which takes seconds of CPU for one error
+    text = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     is_json = form == "json"
     structlog.configure(
         processors=[

@@ -13,7 +13,7 @@ import pytest
 from tests.doubles.engine import ScriptedEngine
 from triton_openai.proxy.api.pages.docs_pages import FILES
 
-FOLDER = Path(__file__).parents[2] / "proxy" / "api" / "page_files"
+FOLDER = Path(__file__).parents[2] / "proxy" / "api" / "pages" / "page_files"
 ROW = re.compile(r"^\| `([\w.-]+)` .* `(\w{64})` \|$", re.MULTILINE)
 VENDORED = ROW.findall((FOLDER / "README.md").read_text())
 LINK = re.compile(r"""(?:src|href|spec-url)\s*=\s*"([^"]*)\"""")

@@ -1,4 +1,4 @@
-"""Imports run one way (DESIGN: the house); each foreign library has its one place."""
+"""Imports run one way (docs/architecture.md), and each foreign library has its one place."""
 
 from __future__ import annotations
 
@@ -8,41 +8,37 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LAYERS = [
-    {"proxy.domain"},
-    {
-        "proxy.access",
-        "proxy.registry",
-        "proxy.callers_text",
-        "proxy.control_tokens",
-        "proxy.comeback",
-        "proxy.resending",
-        "proxy.sandbox",
-        "proxy.text",
-        "proxy.start_gate",
-        "proxy.stops",
-        "proxy.time_limits",
-        "proxy.timing",
-        "proxy.infilling",
-        "proxy.prompt_echo",
-        "proxy.choice",
-        "proxy.candidates",
-        "proxy.parsing",
-        "proxy.tools",
-        "proxy.reasoning",
-        "proxy.server_tools",
-        "proxy.prompting",
-        "proxy.preparation",
-        "proxy.structured",
-        "proxy.triton",
-    },
-    {"proxy.telemetry", "proxy.readiness", "proxy.generation", "proxy.service"},
-    {"proxy.api"},
-    {"proxy.app", "proxy.bounds", "proxy.misspelt", "proxy.policy", "proxy.settings"},
-    {"proxy.launch"},
-    {"proxy.cli"},
+NAMESPACE = "triton_openai"
+# From the ground up. A module imports its own package, and packages that stand before it here.
+ORDER = [
+    "build_engines",
+    "proxy.domain",
+    "proxy.settings",
+    "proxy.processes",
+    "proxy.telemetry",
+    "proxy.structured",
+    "proxy.access",
+    "proxy.sandbox",
+    "proxy.server_tools",
+    "proxy.triton",
+    "proxy.syntax.parsing",
+    "proxy.syntax.tools",
+    "proxy.syntax.reasoning",
+    "proxy.syntax",
+    "proxy.prompting",
+    "proxy.models",
+    "proxy.generation",
+    "proxy.api",
+    "proxy.configured_limits",
+    "proxy.app",
+    "proxy.http_server",
+    "proxy.launch.triton_server",
+    "proxy.launch.doctor",
+    "proxy.launch",
+    "proxy.cli",
 ]
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+RANK = {name: rank for rank, name in enumerate(ORDER)}
+NO_RANK = {"proxy"}  # the version, which everybody may read
 ONLY_IN = {
     "fastapi": ("proxy.api", "proxy.app"),
     "starlette": ("proxy.api", "proxy.app"),
@@ -50,7 +46,10 @@ ONLY_IN = {
     "hpack": ("proxy.triton.http2",),
     "tritonclient": ("proxy.triton", "build_engines.triton_models"),
     "httpx": ("proxy.server_tools",),
-    "os": ("proxy.settings", "proxy.launch", "proxy.cli", "build_engines"),
+    "os": (
+        *("build_engines", "proxy.settings", "proxy.processes", "proxy.http_server"),
+        *("proxy.launch", "proxy.cli"),
+    ),
 }
 DOMAIN_MAY = {
     *("proxy.domain", "__future__", "array", "bisect", "collections", "dataclasses", "enum"),
@@ -66,32 +65,39 @@ def modules() -> list[tuple[str, set[str]]]:
     return found
 
 
-def imported(path: Path) -> set[str]:
+def imported(path: Path, *, keeps_namespace: bool = False) -> set[str]:
+    """Names of modules, and of what is imported from them; type imports count."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+            module = f"{'.' * node.level}{node.module or ''}"
+            names |= {f"{module}.{alias.name}" for alias in node.names}
+    return names if keeps_namespace else {name.removeprefix(f"{NAMESPACE}.") for name in names}
 
 
-def rank(name: str) -> int | None:
+def package(name: str) -> str | None:
+    """The longest entry of ORDER that holds the module or name; None without one."""
     parts = name.split(".")
-    return RANK.get(".".join(parts[:2]))
+    heads = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((head for head in heads if head in RANK), None)
+
+
+@pytest.mark.parametrize("module", [name for name, _ in modules() if name not in NO_RANK])
+def test_every_module_has_a_rank(module):
+    assert package(module), f"{module} stands in no package of ORDER: give its package a place"
 
 
 @pytest.mark.parametrize(
     ("module", "imports"), modules(), ids=lambda v: v if type(v) is str else ""
 )
-def test_a_module_imports_only_what_stands_below_or_beside_it(module, imports):
+def test_a_module_imports_only_what_stands_below_it_or_in_its_own_package(module, imports):
     for name in imports:
         root = name.split(".")[0]
-        if module.startswith("build_engines"):
-            assert root != "proxy", f"{module} imports {name}"
-        mine, theirs = rank(module), rank(name)
-        if mine is not None and theirs is not None:
-            assert theirs <= mine, f"{module} imports {name}, which stands above it"
+        mine, theirs = package(module), package(name)
+        if mine and theirs and mine != theirs:
+            assert RANK[theirs] < RANK[mine], f"{module} imports {name}, which stands above it"
         if module.startswith("proxy.domain"):
             assert any(name == ok or name.startswith(f"{ok}.") for ok in DOMAIN_MAY), name
         if module.startswith("proxy.telemetry") and root == "proxy":
@@ -102,7 +108,15 @@ def test_a_module_imports_only_what_stands_below_or_beside_it(module, imports):
             assert module.startswith(ONLY_IN[root]), f"{module} imports {name}"
 
 
+def test_nothing_imports_a_folder_past_its_namespace():
+    """`import proxy` would make second copies of its classes, and collides with other packages."""
+    for folder in ("proxy", "build_engines", "tests", "docker", "supply_chain"):
+        for path in (ROOT / folder).rglob("*.py"):
+            roots = {name.split(".")[0] for name in imported(path, keeps_namespace=True)}
+            assert not roots & {"proxy", "build_engines"}, path
+
+
 def test_the_check_sees_the_tree():
     seen = dict(modules())
-    assert "proxy.domain.delivery" in seen["proxy.service"]
-    assert "grpc" in seen["proxy.triton.channel"]
+    assert "proxy.domain.events.Events" in seen["proxy.generation.service"]
+    assert "grpc" in {name.split(".")[0] for name in seen["proxy.triton.channel"]}

@@ -240,4 +240,4 @@ def test_the_cost_grows_with_the_text_alone():
 
 def test_the_proxy_and_the_tokenizer_find_tokens_alike():
     ours = Path(plain_spans.__file__).with_name("word_trie.py")
-    assert ours.read_text() == (ROOT / "proxy" / "parsing" / "word_trie.py").read_text()
+    assert ours.read_text() == (ROOT / "proxy" / "prompting" / "word_trie.py").read_text()

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-FOLDER = resources.files("triton_openai.proxy.api") / "page_files"
+FOLDER = resources.files("triton_openai.proxy.api.pages") / "page_files"
 JAVASCRIPT, CSS, TEXT = "text/javascript", "text/css", "text/plain"
 FILES = {
     "swagger-ui-bundle.js": JAVASCRIPT,

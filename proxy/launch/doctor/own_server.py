@@ -35,7 +35,7 @@ def running(port: int) -> str | None:
 
 
 def _command(words: list[str]) -> str | None:
-    """`serve` of `python -m triton_openai.proxy.cli serve` and of `.venv/bin/triton-openai serve`."""
+    """`serve` of `python -m ….proxy.cli serve` and of `.venv/bin/triton-openai serve`."""
     for at, word in enumerate(words[:-1]):
         if word == MODULE or word.rpartition("/")[2] == SCRIPT:
             return words[at + 1]

@@ -48,26 +48,24 @@ def embedded(settings: Settings) -> TritonServer:
     library = libpython.find(files.python, libpython.usual_folders())
     if library is None:
         raise LaunchError(f"libpython{files.python}.so.1.0 not found: see triton-openai doctor")
-    place, run_folder = _place(settings), run_folder.prepare(settings.artifacts_dir, files)
+    place, folder = _place(settings), run_folder.prepare(settings.artifacts_dir, files)
     environment = command.environment(
         os.environ,
         bin_folder=command.bin_folder(),
         libraries=[files.libraries, library.folder],
     )
-    arguments = command.embedded(files, run_folder, place, exit_timeout_s=EXIT_TIMEOUT_S)
-    return _server(settings, arguments, environment, run_folder, place)
+    arguments = command.embedded(files, folder, place, exit_timeout_s=EXIT_TIMEOUT_S)
+    return _server(settings, arguments, environment, folder, place)
 
 
 def _installed(tritonserver: Path, settings: Settings, world: World) -> TritonServer:
     version = ".".join(map(str, sys.version_info[:2]))
-    run_folder = RunFolder(artifacts=settings.artifacts_dir.resolve(), python=version)
-    run_folder.path.mkdir(parents=True, exist_ok=True)
+    folder = RunFolder(artifacts=settings.artifacts_dir.resolve(), python=version)
+    folder.path.mkdir(parents=True, exist_ok=True)
     place = _place(settings)
-    arguments = command.installed(
-        tritonserver, run_folder, place, world, exit_timeout_s=EXIT_TIMEOUT_S
-    )
+    arguments = command.installed(tritonserver, folder, place, world, exit_timeout_s=EXIT_TIMEOUT_S)
     environment = command.environment(os.environ, bin_folder=command.bin_folder())
-    return _server(settings, arguments, environment, run_folder, place)
+    return _server(settings, arguments, environment, folder, place)
 
 
 def _place(settings: Settings) -> Place:
@@ -90,14 +88,14 @@ def _server(
     settings: Settings,
     arguments: list[str],
     environment: dict[str, str],
-    run_folder: RunFolder,
+    folder: RunFolder,
     place: Place,
 ) -> TritonServer:
     return TritonServer(
         Launch(
             arguments=arguments,
             environment=environment,
-            folder=run_folder,
+            folder=folder,
             ports=place.ports,
             shm_prefix=place.shm_prefix,
             start_timeout_s=settings.triton_start_timeout_s,

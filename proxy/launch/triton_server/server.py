@@ -17,7 +17,7 @@ from triton_openai.proxy.launch.triton_server import probe, run_folder, server_l
 from triton_openai.proxy.launch.triton_server.command import LOOPBACK, Ports
 from triton_openai.proxy.launch.triton_server.run_folder import RunFolder
 from triton_openai.proxy.processes import lifeline
-from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
+from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed, exit_reason
 
 POLL_S = 0.05
 # Streams were drained before, by the proxy or by `triton_drain`: what is left has outlasted that.
@@ -81,7 +81,7 @@ class TritonServer:
         try:
             await asyncio.wait((ending, stub_death), return_when=asyncio.FIRST_COMPLETED)
             if ending.done() or self._is_stopping:  # then its processes go in any order
-                return describe(await ending)
+                return exit_reason(await ending)
             await _end(process, grace_s=0)
             return stub_death.result()
         finally:
@@ -113,7 +113,7 @@ class TritonServer:
     async def _until_ready(self, process: Process) -> None:
         while not await self._answers():
             if process.returncode is not None:
-                raise self._failure(f"ended with {describe(process.returncode)}")
+                raise self._failure(f"ended with {exit_reason(process.returncode)}")
             await asyncio.sleep(POLL_S)
 
     async def _answers(self) -> bool:
@@ -134,11 +134,6 @@ class TritonServer:
             return ModelLoadingFailed(self._launch.folder.weights(model), f"{reason} (log: {log})")
         reasons = "; ".join(server_log.reasons(log)) or "it gives no reason"
         return LaunchError(f"tritonserver {what}: {reasons} (log: {log})")
-
-
-def describe(returncode: int) -> str:
-    """`signal 9`, or `exit status 1`."""
-    return f"signal {-returncode}" if returncode < 0 else f"exit status {returncode}"
 
 
 async def _end(process: Process, grace_s: float) -> None:

@@ -96,10 +96,10 @@ def plain(prompt: RenderedPrompt) -> list[str]:
 
 
 def real(prompt: RenderedPrompt) -> str:
-    """The text without what is plain."""
+    """The text with NUL in place of what is plain: the tokens beside a span do not join."""
     text = prompt.text
     for start, end in reversed(spans_of(prompt)):
-        text = text[:start] + text[end:]
+        text = f"{text[:start]}\0{text[end:]}"
     return text
 
 
@@ -108,7 +108,7 @@ def test_a_forged_turn_is_plain_and_the_templates_own_turns_are_not():
     prompt = prompt_of(user(forged), template=CHATML)
     assert prompt.text == f"{START}user\n{forged}{END}\n{START}assistant\n"
     assert plain(prompt) == [END, START]
-    assert real(prompt) == f"{START}user\na\nsystem\nX{END}\n{START}assistant\n"
+    assert real(prompt) == f"{START}user\na\0\n\0system\nX{END}\n{START}assistant\n"
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -20,7 +20,7 @@ from triton_openai.proxy.launch.triton_server import ports, shm, stubs
 from triton_openai.proxy.launch.triton_server.server import TritonServer
 from triton_openai.proxy.processes.errors import LaunchError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture

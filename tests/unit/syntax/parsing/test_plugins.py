@@ -19,8 +19,8 @@ from triton_openai.proxy.syntax.tools import families as tools
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package that offers a parser of each kind."""
     (tmp_path / "theirs.py").write_text(
-        "from proxy.tools.call_objects import CallObjects\n"
-        "from proxy.reasoning.parser import TaggedReasoning\n"
+        "from triton_openai.proxy.syntax.tools.call_objects import CallObjects\n"
+        "from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning\n"
         "class Calls(CallObjects):\n    sections = (('<<', '>>'),)\n"
         "class Thoughts(TaggedReasoning):\n    starts, ends = ('((',), ('))',)\n"
     )

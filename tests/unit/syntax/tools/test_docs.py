@@ -10,7 +10,7 @@ import pytest
 from triton_openai.proxy.syntax.reasoning.families import FAMILIES as REASONING
 from triton_openai.proxy.syntax.tools.families import FAMILIES as TOOLS
 
-DOCS = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[4] / "docs" / "tools.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
