@@ -1,10 +1,14 @@
-"""For all tests: a busy machine may take longer to answer than httpx waits by itself, 5 s."""
+"""For all tests: how long httpx waits, and how many examples hypothesis tries."""
 
 from __future__ import annotations
 
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 
+from tests.fixtures.examples import register_profiles
 from tests.fixtures.stack import HANG_S
 
+# A busy machine may take longer to answer than httpx waits by itself, 5 s.
 for phase in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, phase, HANG_S)
+
+register_profiles()

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from tests.fixtures.examples import examples
 from triton_openai.build_engines.demo import goldens
 from triton_openai.build_engines.demo.evaluation import SKILLS, evaluate
 from triton_openai.build_engines.demo.speaker import Speaker
@@ -56,7 +57,7 @@ def test_tool_call_marks_are_single_tokens_that_decoding_keeps(tokenizer: Tokeni
     assert tokenizer.decode(ids, skip_special_tokens=True) == "<tool_call>{}</tool_call>"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(text=st.text())
 def test_any_text_comes_back_from_its_tokens(text: str) -> None:
     loaded = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))

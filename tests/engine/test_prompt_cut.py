@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prompt_cut import PromptCut
 from tokenizers import Tokenizer
@@ -25,7 +25,6 @@ def tokenizer() -> Tokenizer:
     return made
 
 
-@settings(deadline=None)
 @given(
     words=st.lists(st.sampled_from(["Hello", " wörld", "\n", " 12", "…", " the"]), max_size=2000),
     tokens=st.integers(1, 200),
