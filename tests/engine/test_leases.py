@@ -7,8 +7,8 @@ import json
 import pytest
 from leases import Leases
 from outbox import Outbox
-from tests.models.test_outbox import Sender
 
+from tests.engine.test_outbox import Sender
 from tests.fixtures.stack import eventually
 
 

@@ -10,8 +10,8 @@ import pytest
 from leases import Leases
 from outbox import Outbox
 from port import SamplingParams, Token, TokenLogProbs
-from tests.models.test_outbox import Sender
 
+from tests.engine.test_outbox import Sender
 from tests.fixtures.stack import eventually
 from tests.fixtures.stepped_scheduler import CONTEXT, GREEDY, Bench, decoder, prompt
 

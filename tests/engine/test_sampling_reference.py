@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from port import SamplingParams, Token
 from sampler_state import SamplerState
 from sampling import SamplingFailed, sample
-from tests.models.sampling_reference import Case, distribution, drawn, log_softmax
 
+from tests.engine.sampling_reference import Case, distribution, drawn, log_softmax
 from tests.fixtures.examples import examples
 
 SLACK = 1e-5

@@ -12,9 +12,9 @@ from outbox import Outbox
 from port import GenerationInput, Guide, Job, SamplingParams
 from script import Script
 from scripted_runtime import ScriptedRuntime
-from tests.models.test_outbox import Sender
 
 from tests.doubles.sink import KeptTokens
+from tests.engine.test_outbox import Sender
 from tests.fixtures.scripted import WEIGHTS
 from tests.fixtures.stack import eventually
 from triton_openai.build_engines import scripted_build
