@@ -50,19 +50,19 @@ test: check
 FUZZ_SECONDS ?= 600
 
 fuzz: $(DEV)
-	@$(RUN) tests.fuzz $(FUZZ_SECONDS)
-	@exec $(RUN) tests.fuzz.cost $(FUZZ_SECONDS)
+	@$(RUN) tests.long.fuzz $(FUZZ_SECONDS)
+	@exec $(RUN) tests.long.fuzz.cost $(FUZZ_SECONDS)
 
-# Every attack of tests/hostile beside a stream that must keep its pace, as a table. HOSTILE_URL is a
+# Every attack of tests/long/hostile beside a stream that must keep its pace, as a table. HOSTILE_URL is a
 # running server of this machine; without it, one is started and stopped.
 HOSTILE_URL ?=
 
 hostile: $(DEV)
-	@exec $(RUN) tests.hostile.report $(HOSTILE_URL)
+	@exec $(RUN) tests.long.hostile.report $(HOSTILE_URL)
 
 # Five minutes of the same attacks, 20 requests a second, beside 16 honest streams.
 siege: $(DEV)
-	@exec $(RUN) tests.hostile.siege --baseline $(HOSTILE_URL)
+	@exec $(RUN) tests.long.hostile.siege --baseline $(HOSTILE_URL)
 
 # Twenty answers of each model to every schema of the JSON Schema test suite. Minutes.
 schemas: $(DEV)

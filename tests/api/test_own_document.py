@@ -12,6 +12,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.api.test_document import CATALOG
 from tests.api.test_parameters import logged
 from tests.doubles.engine import ScriptedEngine
+from tests.fixtures.examples import examples
 from tests.fixtures.own_document import OwnDocument
 
 BODIES = {
@@ -58,10 +59,9 @@ def test_every_check_of_schemathesis_passes(serve, path, mode):
     operation = schemathesis.openapi.from_asgi("/openapi.json", client.app)[path]["POST"]
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples(EXAMPLES),
         derandomize=True,
         database=None,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate],
     )

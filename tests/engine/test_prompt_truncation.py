@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
@@ -26,7 +26,6 @@ def tokenizer() -> Tokenizer:
     return made
 
 
-@settings(deadline=None)
 @given(
     words=st.lists(st.sampled_from(["Hello", " wörld", "\n", " 12", "…", " the"]), max_size=2000),
     tokens=st.integers(1, 200),

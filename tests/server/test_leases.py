@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.fixtures.stack import Stack, eventually
+from tests.fixtures.stack import HANG_S, Stack, eventually
 from tests.server.test_triton_direct import Stream
 
 STREAMS = 20
@@ -24,7 +24,7 @@ def finish_reason(stack: Stack, model: str, max_tokens: int = 3000) -> str | Non
     body, found = {**LONG, "model": model, "max_tokens": max_tokens}, None
     url = f"{stack.url}/v1/completions"
     try:
-        with httpx.stream("POST", url, json=body, timeout=60) as response:
+        with httpx.stream("POST", url, json=body, timeout=HANG_S) as response:
             for line in response.iter_lines():
                 if line.startswith("data: {"):
                     (choice,) = json.loads(line.removeprefix("data: "))["choices"]
@@ -48,14 +48,25 @@ def beside(stack: Stack, start, **settings: object) -> Stack:
     return proxy
 
 
-@pytest.mark.parametrize("transport", ["lean", "grpc"])
-@pytest.mark.parametrize("model", ["endless", "steady"])
-def test_kill_9_of_a_proxy_under_20_streams_frees_the_engine(request, start, model, transport):
-    stack = request.getfixturevalue("stack" if model == "endless" else "scripted_stack")
+def active(proxy: Stack, model: str) -> float:
+    """Requests under way at the proxy."""
+    name = f'proxy_requests_active{{model="{model}"}} '
+    lines = httpx.get(f"{proxy.url}/metrics", timeout=HANG_S).text.splitlines()
+    return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
+
+
+def assert_kill_9_frees_the_engine(stack: Stack, start, model: str, transport: str) -> None:
+    """The engine is halted until all streams are under way, so that none ends before the kill."""
     doomed = beside(stack, start, TRITON_TRANSPORT=transport)
     before = stack.settled_engine(model)
+    (engine,) = stack.descendants(f"{model}_engine")
     with ThreadPoolExecutor(STREAMS) as pool:
-        streams = [pool.submit(finish_reason, doomed, model) for _ in range(STREAMS)]
+        engine.suspend()
+        try:
+            streams = [pool.submit(finish_reason, doomed, model) for _ in range(STREAMS)]
+            eventually(lambda: active(doomed, model) == STREAMS, 30, "all are under way")
+        finally:
+            engine.resume()
         eventually(lambda: busy(stack, model)[-1] == STREAMS, 30, "all are at the engine")
         doomed.process.kill()
         eventually(lambda: not any(busy(stack, model)), FREE_WITHIN_S, "rows and queue are free")
@@ -63,6 +74,16 @@ def test_kill_9_of_a_proxy_under_20_streams_frees_the_engine(request, start, mod
     after = stack.settled_engine(model)
     assert after["requests_cancelled"] - before["requests_cancelled"] == STREAMS
     assert after["generated_tokens"] - before["generated_tokens"] < STREAMS * LONG["max_tokens"]
+
+
+@pytest.mark.parametrize("transport", ["lean", "grpc"])
+def test_kill_9_of_a_proxy_under_20_streams_frees_the_engine(stack, start, transport):
+    assert_kill_9_frees_the_engine(stack, start, "endless", transport)
+
+
+@pytest.mark.parametrize("transport", ["lean", "grpc"])
+def test_kill_9_of_a_proxy_frees_a_scripted_engine(scripted_stack, start, transport):
+    assert_kill_9_frees_the_engine(scripted_stack, start, "steady", transport)
 
 
 def test_the_streams_of_another_proxy_go_on(scripted_stack, start):

@@ -12,8 +12,8 @@ import httpx
 import psutil
 import pytest
 
+from tests.fixtures.running import WORKERS
 from tests.fixtures.stack import HANG_S, Stack, eventually
-from tests.server.conftest import WORKERS
 from triton_openai.proxy.launch.scheduling import FEW_CORES
 
 ASKED = {

@@ -31,8 +31,8 @@ Say = Callable[[str], None]
 class Source:
     """One `pip install`.
 
-    `file`: of this project. `is_complete`: it names every dependency; else pip works them out, and is
-    not to complain of those that xgrammar has and that are left out on purpose.
+    file: one of this project. is_complete: it names every dependency; otherwise pip resolves them,
+    without warnings about xgrammar's dependencies, which are left out on purpose.
     """
 
     name: str

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.doubles.engine import CARD, FACTS
+from tests.fixtures.examples import examples
 from triton_openai.proxy.domain import plain_spans
 from triton_openai.proxy.domain.request import ChatPrompt, Message
 from triton_openai.proxy.domain.tools import Tool, ToolCall
@@ -133,7 +134,7 @@ def test_in_every_template_the_text_stays_and_only_its_own_tokens_are_real(name,
         assert real(prompt).count(token) == harmless.text.count(token)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(
     name=st.sampled_from(sorted(TEMPLATES)),
     texts=st.lists(
@@ -156,7 +157,7 @@ def test_no_text_forges_a_turn(name, texts, key):
         assert real(prompt).count(token) == harmless.text.count(token)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(name=st.sampled_from(sorted(TEMPLATES)), text=st.text())
 def test_a_text_without_control_tokens_does_not_change(name, text):
     template = TEMPLATES[name]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
 from tests.strategies import cuts
 from triton_openai.proxy.domain.events import ReasoningDelta, TextDelta
 from triton_openai.proxy.syntax.reasoning.families import FAMILIES
@@ -42,7 +43,7 @@ def split(family: str, pieces: list[str], **options) -> tuple[str, str]:
 
 
 @every_family
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data(), thought=WORDS, answer=WORDS)
 def test_reasoning_and_text_are_separated_however_the_text_is_cut(family, data, thought, answer):
     text = SYNTAXES[family].format(thought=thought, answer=answer)
@@ -51,7 +52,7 @@ def test_reasoning_and_text_are_separated_however_the_text_is_cut(family, data, 
 
 
 @every_family
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data(), thought=WORDS, answer=WORDS)
 def test_reasoning_that_the_prompt_opened_has_no_start_tag(family, data, thought, answer):
     prompt_end = PROMPT_ENDS.get(family, "<think>\n")
@@ -66,14 +67,14 @@ def test_reasoning_that_the_prompt_opened_has_no_start_tag(family, data, thought
 
 @every_family
 @given(data=st.data())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_unclosed_reasoning_ends_with_the_answer(family, data):
     text = SYNTAXES[family].partition("{answer}")[0].partition("{thought}")[0] + "so be it"
     assert split(family, data.draw(cuts(text))) == ("so be it", "")
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"harmony"}))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_a_call_ends_reasoning_that_was_left_open(family, data):
     text = SYNTAXES[family].partition("{thought}")[0] + "I call\n" + TOOL_START + "{}"
@@ -83,7 +84,7 @@ def test_a_call_ends_reasoning_that_was_left_open(family, data):
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"harmony"}))
 @given(data=st.data())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_an_answer_without_reasoning_does_not_change(family, data):
     text = "\n Hello <b>there</b>, </thin"
     assert split(family, data.draw(cuts(text))) == ("", text)
@@ -147,7 +148,7 @@ def test_a_harmony_call_reaches_the_tool_parser_unchanged():
     assert found == ("I call", "<|start|>assistant" + call)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_a_harmony_call_without_a_tool_parser_is_text_without_its_marks(data):
     head = "<|channel|>commentary to=functions.f <|constrain|>json"

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
 from tests.strategies import cuts
 from tests.unit.tools.folding import answered, parser_of
 from tests.unit.tools.syntaxes import SYNTAXES, UNSAYABLE, dumped
@@ -72,7 +73,7 @@ def test_calls_and_text_come_back_however_the_text_is_cut(family):
 
 
 @every_family
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_text_around_calls_does_not_change(family, data):
     case = data.draw(st.sampled_from([case for case in CASES if sayable(family, case)]))
@@ -124,7 +125,7 @@ def test_text_without_calls_passes_at_once(family):
 
 
 @every_family
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_nonsense_never_raises_and_finished_calls_are_json(family, data):
     tools = {"f": {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}}}
