@@ -16,7 +16,7 @@ from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.structured.constraint_errors import map_constraint_errors
+from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
 from triton_openai.proxy.telemetry import line
 
 
@@ -32,7 +32,7 @@ def routes(
         """
         asked = await bodies.read(http, ChatCompletionBody)
         generation, renderer = await asking.chat(asked, caller_of(http.scope))
-        with in_words(renderer.field_names), map_constraint_errors(generation.constraint):
+        with in_words(renderer.field_names), MappedConstraintErrors(generation.constraint):
             request = await service.engine_request(generation)
             admitted = await tokenizer.admit(request)
         line.add(id=generation.id, model=request.model.name, prompt_tokens=len(admitted.ids))
