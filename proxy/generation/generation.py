@@ -32,7 +32,7 @@ from triton_openai.proxy.generation.rules import Rules
 from triton_openai.proxy.generation.time_limits import TimeLimits, limited
 from triton_openai.proxy.server_tools.tool_loop import run_tool_loop
 from triton_openai.proxy.structured.checker import Checker
-from triton_openai.proxy.structured.constraint_errors import map_constraint_errors
+from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
 from triton_openai.proxy.syntax import parsers
 
 AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in larger pieces
@@ -131,7 +131,7 @@ class Generation:
         writing it out.
         """
         held = self._held
-        with map_constraint_errors(request.constraint):
+        with MappedConstraintErrors(request.constraint):
             rules = await self._preparation.rules(request)
             asked = await self._preparation.engine_request(request)
             prompt = plain_spans.opening(asked.text or "", asked.plain_spans, rules.begun)

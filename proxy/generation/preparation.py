@@ -165,7 +165,7 @@ class Preparation:
             "control": control_tokens.of_card(card),
             "takes_callers_values": card.takes_template_values,
             "takes_templates": card.takes_templates,
-            "thinks": parsers.of_card(card).reasoning is not None,
+            "thinks": parsers.families_of(card).reasoning is not None,
         }
         if _is_small(prompt) and _are_small(tools):
             with suppress(TooLongToMark):

@@ -83,7 +83,7 @@ def _rules(request: GenerationRequest, card: ModelCard, guides: Guides) -> Rules
     rules = Rules(guides=guides, check=checks.check_of(request.constraint, card))
     if not isinstance(request.prompt, ChatPrompt):
         return rules
-    families = parsers.of_card(card)
+    families = parsers.families_of(card)
     if families.reasoning_family is not None:
         kind = families.reasoning_family.parser_type
         rules = replace(rules, reasoning=kind, begun=request.prompt.begun)
@@ -103,7 +103,7 @@ def _rules(request: GenerationRequest, card: ModelCard, guides: Guides) -> Rules
 
 def _order(request: GenerationRequest, card: ModelCard) -> GuideOrder:
     """`card`: as it can be guided."""
-    families, is_chat = parsers.of_card(card), isinstance(request.prompt, ChatPrompt)
+    families, is_chat = parsers.families_of(card), isinstance(request.prompt, ChatPrompt)
     can_guide_calls = is_chat and "constraint" in card.capabilities
     has_calls = can_guide_calls and parsers.looks_for_calls(request) and _holds_calls(request)
     reasoning = families.reasoning_family if is_chat else None
@@ -143,7 +143,7 @@ def _as_it_can_be_guided(request: GenerationRequest, card: ModelCard) -> ModelCa
     """Behind reasoning, and for calls, a guide is a structural tag: without them it is checked."""
     if card.facts.has_structural_tags or not isinstance(request.prompt, ChatPrompt):
         return card
-    thinks = parsers.of_card(card).reasoning_family is not None
+    thinks = parsers.families_of(card).reasoning_family is not None
     if not thinks and not parsers.looks_for_calls(request):
         return card
     return replace(card, capabilities=card.capabilities - {"constraint"})

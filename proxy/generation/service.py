@@ -38,7 +38,7 @@ from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.server_tools.tool_offer import offer_server_tools
 from triton_openai.proxy.structured import checks
 from triton_openai.proxy.structured.checker import Checker
-from triton_openai.proxy.structured.constraint_errors import map_constraint_errors
+from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class Service:
     async def engine_request(self, request: GenerationRequest) -> EngineRequest:
         """What the engine would get, for those who only want to know. Raises as `generate` does."""
         card = self._registry.card(request.model)
-        with map_constraint_errors(request.constraint):
+        with MappedConstraintErrors(request.constraint):
             request = apply_model_limits(offer_server_tools(request, card), card)
             return await self._preparation(card).engine_request(request)
 
@@ -158,7 +158,7 @@ class Service:
         self, request: GenerationRequest, first: GenerationRequest, preparation: Preparation
     ) -> None:
         """Refuses what can be refused before anything is generated. `first`: of its parts."""
-        with map_constraint_errors(request.constraint):
+        with MappedConstraintErrors(request.constraint):
             asked = await preparation.engine_request(first)
             texts = [asked.text]
             for index in range(request.candidates, request.generations, request.candidates):

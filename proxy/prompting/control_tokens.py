@@ -58,7 +58,7 @@ def of_card(card: ModelCard) -> ControlTokens:
 
 def _syntax(card: ModelCard) -> Iterator[str]:
     """The delimiters of reasoning and calls, of the card's families and of the template's."""
-    named, facts = parsers.of_card(card), card.facts
+    named, facts = parsers.families_of(card), card.facts
     thinking = {named.reasoning, reasoning_families.from_template(facts.chat_template or "")}
     for name in thinking - {None}:
         family = reasoning_families.family(str(name)).parser_type

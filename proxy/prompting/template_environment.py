@@ -19,7 +19,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 @lru_cache(maxsize=64)
 def compiled(template: str) -> jinja2.Template:
-    return _environment().from_string(template)
+    found = _environment().from_string(template)
+    found.globals = dict(found.globals)  # each rendering would copy a ChainMap slowly
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
 from triton_openai.proxy.domain.sandbox import TooCostly
@@ -14,9 +11,10 @@ TOOLS_FIELD = "tools"
 _INTERNAL_NAMES = frozenset({"constraint", "guided_decoding_guide", "guided_decoding_guide_type"})
 
 
-@contextmanager
-def map_constraint_errors(constraint: Constraint | None) -> Iterator[None]:
-    """Puts the caller's field into errors that name the constraint by an internal name.
+class MappedConstraintErrors:
+    """Within its `with`, errors that name the constraint internally get the caller's field instead.
+
+    A class, not a generator: every request enters several.
 
     Args:
         constraint: the request's; where it has none, the tools caused the guide.
@@ -24,17 +22,24 @@ def map_constraint_errors(constraint: Constraint | None) -> Iterator[None]:
     Raises:
         InvalidSchema: instead of an InvalidRequest that reports a mistake in a schema.
     """
-    try:
-        yield
-    except InvalidRequest as error:
-        if error.param not in _INTERNAL_NAMES:
-            raise
+
+    __slots__ = ("_constraint",)
+
+    def __init__(self, constraint: Constraint | None) -> None:
+        self._constraint = constraint
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, InvalidRequest) or error.param not in _INTERNAL_NAMES:
+            return
+        constraint = self._constraint
         field = TOOLS_FIELD if constraint is None else constraint.field
         error.param = field
         is_schema = constraint is None or constraint.kind is GuideKind.JSON_SCHEMA
         if is_schema and error.code == "invalid_parameter":
             raise InvalidSchema(error.message, param=field) from error
-        raise
 
 
 def too_costly(field: str, error: TooCostly, *, is_schema: bool) -> InvalidRequest | InvalidSchema:

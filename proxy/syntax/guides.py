@@ -62,6 +62,9 @@ class Guides:
         return sum(len(one.text) for one in guides if one is not None)
 
 
+NO_GUIDES = Guides(answer=None, in_reasoning=None, before_reasoning=None)
+
+
 def guides_of(order: GuideOrder) -> Guides:
     """
     Raises:
@@ -70,7 +73,7 @@ def guides_of(order: GuideOrder) -> Guides:
     calls = _call_guide(order)
     constraint = order.constraint if calls is None else calls.constraint
     if constraint is None:
-        return Guides(answer=None, in_reasoning=None, before_reasoning=None)
+        return NO_GUIDES
     answer = constraint if calls is None else _with_token_ids(constraint, order)
     inside = before = answer
     if (reasoning := order.reasoning) is not None:

@@ -40,7 +40,7 @@ class CardParsers:
 
 
 @lru_cache(maxsize=64)
-def of_card(card: ModelCard) -> CardParsers:
+def families_of(card: ModelCard) -> CardParsers:
     """Those that models.yaml names; for `auto`, those that the chat template shows."""
     template = card.facts.chat_template or ""
     tool_template = card.facts.tool_template or template
@@ -70,7 +70,7 @@ def looks_for_calls(request: GenerationRequest) -> bool:
 
 def check_thinking_budget(request: GenerationRequest, card: ModelCard) -> None:
     """Raises InvalidRequest: without a reasoning parser the proxy cannot find the reasoning."""
-    if request.thinking_budget is not None and of_card(card).reasoning is None:
+    if request.thinking_budget is not None and families_of(card).reasoning is None:
         raise InvalidRequest(
             f"The model {card.name!r} has no reasoning parser, so there is nothing to limit.",
             code="unsupported_parameter",
@@ -89,7 +89,7 @@ def parser_of(
     """
     if not isinstance(request.prompt, ChatPrompt):
         return None
-    families = of_card(card)
+    families = families_of(card)
     tools = None if tool_family is None else tool_families.family(tool_family)
     if tools is None and families.reasoning_family is None:
         return None
@@ -125,7 +125,7 @@ def visible_special_tokens(request: GenerationRequest, card: ModelCard) -> Mappi
 
 @lru_cache(maxsize=128)
 def _syntax_specials(card: ModelCard, with_tools: bool) -> Mapping[int, bytes]:
-    families = of_card(card)
+    families = families_of(card)
     marks: list[str] = []
     if with_tools and families.tool_family is not None:
         marks += families.tool_family.parser_type.marks()

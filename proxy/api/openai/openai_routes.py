@@ -71,7 +71,7 @@ def _model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:
 
 def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
     """`name`: the name in the request, which may be an alias."""
-    families = parsers.of_card(card)
+    families = parsers.families_of(card)
     return {
         "id": name,
         "object": "model",

@@ -16,7 +16,7 @@ from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.structured.constraint_errors import map_constraint_errors
+from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
 from triton_openai.proxy.telemetry import request_log
 
 
@@ -33,7 +33,7 @@ def routes(
         """
         body = await bodies.read(http, ChatCompletionBody)
         generation, renderer = await builder.chat(body, caller_address(http.scope))
-        with in_words(renderer.field_names), map_constraint_errors(generation.constraint):
+        with in_words(renderer.field_names), MappedConstraintErrors(generation.constraint):
             request = await service.engine_request(generation)
             admitted = await tokenizer.admit(request)
         request_log.add(id=generation.id, model=request.model.name, prompt_tokens=len(admitted.ids))

@@ -6,14 +6,14 @@ import pytest
 
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
-from triton_openai.proxy.structured.constraint_errors import map_constraint_errors
+from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
 
 SCHEMA = Constraint(GuideKind.JSON_SCHEMA, "{}", "guided_json")
 REGEX = Constraint(GuideKind.REGEX, "a", "regex")
 
 
 def refused(constraint: Constraint | None, param: str, code: str = "invalid_parameter"):
-    with pytest.raises(InvalidRequest) as caught, map_constraint_errors(constraint):
+    with pytest.raises(InvalidRequest) as caught, MappedConstraintErrors(constraint):
         raise InvalidRequest("it is wrong", code=code, param=param)
     return caught.value
 
@@ -25,7 +25,7 @@ def test_an_error_about_an_expression_names_the_callers_field():
 
 @pytest.mark.parametrize(("constraint", "field"), [(SCHEMA, "guided_json"), (None, "tools")])
 def test_an_error_about_a_schema_is_an_invalid_schema(constraint, field):
-    with pytest.raises(InvalidSchema) as caught, map_constraint_errors(constraint):
+    with pytest.raises(InvalidSchema) as caught, MappedConstraintErrors(constraint):
         raise InvalidRequest("no", code="invalid_parameter", param="guided_decoding_guide")
     assert (caught.value.param, caught.value.code) == (field, "invalid_schema")
 

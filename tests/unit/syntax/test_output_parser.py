@@ -18,7 +18,7 @@ from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Me
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 from triton_openai.proxy.generation.choice.choice import Choice
 from triton_openai.proxy.generation.rules import rules_of
-from triton_openai.proxy.syntax.parsers import of_card, parser_of, visible_special_tokens
+from triton_openai.proxy.syntax.parsers import families_of, parser_of, visible_special_tokens
 
 SPECIALS = {1: b"<|im_end|>", 2: b"[TOOL_CALLS]", 3: b"[THINK]", 4: b"[/THINK]"}
 TOOLS = (
@@ -225,11 +225,11 @@ def test_log_probs_and_ids_of_held_text_come_with_the_next_event():
 
 def test_families_are_found_from_the_template():
     facts = replace(FACTS, chat_template="{{ tools }}<tool_call> <think>")
-    found = of_card(replace(CARD, facts=facts))
+    found = families_of(replace(CARD, facts=facts))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
-    assert of_card(CARD).tools is None
+    assert families_of(CARD).tools is None
     with_two = replace(FACTS, chat_template="{{ tools }}<think>", tool_template="<tool_call>")
-    found = of_card(replace(CARD, facts=with_two))
+    found = families_of(replace(CARD, facts=with_two))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
-    named = of_card(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
+    named = families_of(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
     assert (named.tools, named.reasoning) == (None, "harmony")
