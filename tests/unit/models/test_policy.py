@@ -77,7 +77,7 @@ def with_tool(tmp_path, tool: str = "method: GET", model: str = "owned_by: us") 
         ("headers: {Host: x}", "set by the proxy"),
         ("headers: {X: 'a ${'}", "names no variable"),
         ('headers: {X: "a\\nb"}', "headers"),
-        ("parameters: {type: objekt}", "no JSON Schema"),
+        ("parameters: {type: objekt}", "not a JSON Schema"),
         ("parameters: {properties: {a: {$ref: 'http://127.0.0.1:9/x'}}}", "another document"),
         ("retries: 3", "retries"),
     ],
