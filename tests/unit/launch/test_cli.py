@@ -114,7 +114,7 @@ def test_a_misspelt_variable_is_named_at_the_start(capfd, folder, monkeypatch, c
     status, _, err = run(capfd, command)
     warning, error = err.splitlines()
     assert warning.startswith("warning: TRITON_GPRC_PORT is not a setting")
-    assert warning.endswith("is it TRITON_GRPC_PORT?")
+    assert warning.endswith("did you mean TRITON_GRPC_PORT?")
     assert "a-secret" not in err
     assert error.startswith("error: WORKERS=0")
     assert status == 1
