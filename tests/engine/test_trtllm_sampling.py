@@ -142,7 +142,10 @@ def test_a_token_that_is_not_among_the_likely_ones_is_told_as_openai_tells_it(ru
             "stop_token_ids names token",
         ),
         ({"sampling": SamplingParams(allowed_token_ids=(-1,))}, "allowed_token_ids names token -1"),
-        ({"echoes_prompt": True, "sampling": SamplingParams(log_probs=0)}, "echo_prompt: TensorRT-LLM does not return the log-"),
+        (
+            {"echoes_prompt": True, "sampling": SamplingParams(log_probs=0)},
+            "echo_prompt: TensorRT-LLM does not",
+        ),
         ({"prompt": [5] * 9000}, "prompt: The sum of prompt length"),
         (
             {
