@@ -135,14 +135,17 @@ def test_a_token_that_is_not_among_the_likely_ones_is_told_as_openai_tells_it(ru
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"priority": 3}, "priority: TensorRT-LLM 1.2.1 has no priority"),
+        ({"priority": 3}, "priority: TensorRT-LLM 1.2.1 does not support priority"),
         ({"sampling": SamplingParams(logit_bias=((100, 1.0),))}, "logit_bias names token 100"),
         (
             {"sampling": SamplingParams(stop_token_ids=frozenset({100}))},
             "stop_token_ids names token",
         ),
         ({"sampling": SamplingParams(allowed_token_ids=(-1,))}, "allowed_token_ids names token -1"),
-        ({"echoes_prompt": True, "sampling": SamplingParams(log_probs=0)}, "echo_prompt: the log-"),
+        (
+            {"echoes_prompt": True, "sampling": SamplingParams(log_probs=0)},
+            "echo_prompt: TensorRT-LLM does not",
+        ),
         ({"prompt": [5] * 9000}, "prompt: The sum of prompt length"),
         (
             {

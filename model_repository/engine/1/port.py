@@ -41,8 +41,8 @@ class SamplingParams:
 
     temperature: 0 is greedy. top_k: 0 keeps all tokens. seed: None draws a random seed.
     logit_bias: (token id, number to add to its logit). allowed_token_ids: the only ids to choose
-    from. bad_words: sequences of token ids that must never be completed. min_tokens: the output
-    has at least so many tokens. log_probs: None for no log-probabilities, else the number of
+    from. bad_words: sequences of token ids that must never be completed. min_tokens: the least
+    number of output tokens. log_probs: None for no log-probabilities, else the number of
     alternatives to report with the sampled token (0 to 20).
     """
 

@@ -37,7 +37,7 @@ class Stats:
         self.decode_seconds += seconds
 
     def looked_up(self, cached_tokens: int) -> None:
-        """A new prompt was looked up in the prefix cache, which holds so many of its tokens."""
+        """Counts the lookup of a new prompt in the prefix cache, which found `cached_tokens`."""
         self.cached_tokens += cached_tokens
         self.prefix_hits += cached_tokens > 0
         self.prefix_misses += cached_tokens == 0

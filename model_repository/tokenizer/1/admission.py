@@ -47,7 +47,7 @@ class Admission:
         return _smaller(self.context_length, limits.prompt_tokens)
 
     def check_start(self, tokens: int, limits: OperatorLimits = NO_LIMITS) -> None:
-        """Refuses a prompt if its start alone, of so many tokens, is too long.
+        """Refuses a prompt whose first part alone, of `tokens` tokens, is too long.
 
         Cutting a text changes only the few tokens around the cut; the margin is for these.
         """

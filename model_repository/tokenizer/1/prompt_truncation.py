@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from admission import CUT_MARGIN_TOKENS
 
-CHARACTERS_A_TOKEN = 4  # a guess of how much text makes so many tokens
+CHARACTERS_A_TOKEN = 4  # a guess of how much text to tokenize for a token
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ class WaitingQueue:
         return sequence
 
     def park_first(self, behind: Sequence, tokens: int) -> None:
-        """Parks `first` until `behind` has prefilled so many tokens, or stops prefilling."""
+        """Parks `first` until `behind` has prefilled its first `tokens`, or stops prefilling."""
         sequence = heapq.heappop(self._ready)[1]
         parked = self._parked.setdefault(behind, [])
         heapq.heappush(parked, (tokens, sequence.arrival, sequence))

@@ -1,5 +1,5 @@
 """Logits -> the next token of each row. Each sampling parameter has a file here.
 
-sampler.py is the way through: edits.py changes the logits (allowed_tokens, bad_words, min_tokens,
+Start with sampler.py: edits.py changes the logits (allowed_tokens, bad_words, min_tokens,
 logit_bias, penalties), then truncation.py (temperature, min_p, top_k, top_p) and draws.py choose.
 """

@@ -35,7 +35,7 @@ class LogitEdit(Protocol):
 def edits_of(
     params: SamplingParams, prompt_ids: Sequence[int], ending_ids: TokenIds, vocab_size: int
 ) -> list[LogitEdit]:
-    """The edits that `params` ask for, in order; a new parameter is a file and a row here.
+    """The edits of one sequence, in order; a new parameter is a file and a row here.
 
     ending_ids: the tokens that end the sequence. Raises BadParameter for a token outside the
     vocabulary.

@@ -1,4 +1,4 @@
-"""`min_tokens`: no token ends the sequence before it has so many."""
+"""`min_tokens`: the sequence does not end before it has this number of tokens."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from stats import Stats
 logger = logging.getLogger(__name__)
 
 COLLECT_EVERY_S = 0.5
-WAIT_S = 0.001  # some versions of TensorRT-LLM block the event loop's thread for so long
+WAIT_S = 0.001  # some versions of TensorRT-LLM block the event loop's thread for this time
 
 
 async def collect(llm: Any, stats: Stats, is_idle: Callable[[], bool]) -> None:

@@ -11,7 +11,7 @@ UNLIKELY = -9999.0
 
 
 class Incomplete(RuntimeError):
-    """TensorRT-LLM's response lacks something that the request asked for."""
+    """TensorRT-LLM's response lacks something that the request wants."""
 
 
 def write(job: Job, result: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from grammars.compilation import compile_guide, reason
 
 RANDOM_TOKENS = 256
-# A costly walk takes the costliest of so many candidates: it keeps the most readings of the text.
+# A costly walk takes the costliest of some candidates, which keeps most readings of the text alive.
 CANDIDATES, COSTLY_TOKENS = 3, 96
 # The CPU time that following a guide may take. Sound guides take a tenth of a millisecond a token,
 # or one to two with a vocabulary of 150,000 tokens, and the last token costs as much as the first.

@@ -20,7 +20,7 @@ from pathlib import Path
 # slot takes the oldest trial.
 SHARES_S = (0.15, 1.0)
 WALL_S = 600.0  # of a fork: on a machine that is busy with other work its CPU time takes long
-TOTAL = 2  # all trials of one guide may take so many times the limit of one trial
+TOTAL = 2  # all trials of one guide together may take twice the limit of one
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 MB = 1_000_000
 NICE = 10  # a tenth of the engine's weight
