@@ -113,6 +113,16 @@ def ensure(wanted: PackageSet, needed_by: str, settings: Settings, say: Say) -> 
     install(wanted, settings, say)
 
 
+def install_build_tools(settings: Settings, say: Say) -> None:
+    """For the command of that name, before any build needs them; raises as `install` does."""
+    for wanted in (GUIDES, build_tools()):
+        if wanted.is_installed:
+            say(f"{wanted.name}: installed already")
+        else:
+            install(wanted, settings, say)
+    say("ready")
+
+
 def install(wanted: PackageSet, settings: Settings, say: Say) -> None:
     """
     Raises:
