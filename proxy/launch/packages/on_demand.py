@@ -29,10 +29,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One `pip install`.
+    """One `pip install`, of a package or of a file of this project.
 
-    `file`: of this project. `is_complete`: it names every dependency; else pip works them out, and is
-    not to complain of those that xgrammar has and that are left out on purpose.
+    `is_complete`: the file names every dependency. Otherwise pip resolves them, and does not warn
+    about dependencies of xgrammar, which are left out on purpose.
     """
 
     name: str
@@ -64,7 +64,7 @@ class PackageSet:
         return not any(_version(package) is None for package in self.packages)
 
     def by_hand(self, settings: Settings) -> str:
-        """What an operator can paste into a shell."""
+        """The commands that install the set, for an operator to paste into a shell."""
         commands = [source.command(settings.torch_index_url) for source in self.sources]
         return " && ".join(map(shlex.join, commands))
 
