@@ -218,13 +218,7 @@ def install_build_tools() -> None:
     from triton_openai.proxy.launch.packages import on_demand
 
     _warn_of_misspelt_variables()
-    settings, say = _settings(), _say("install-build-tools")
-    for wanted in (on_demand.GUIDES, on_demand.build_tools()):
-        if wanted.is_installed:
-            say(f"{wanted.name}: installed already")
-        else:
-            on_demand.install(wanted, settings, say)
-    say("ready")
+    on_demand.install_build_tools(_settings(), _say("install-build-tools"))
 
 
 @app.command()

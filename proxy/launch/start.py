@@ -15,9 +15,9 @@ from triton_openai.proxy.settings import Settings, environment
 
 
 def settled(settings: Settings, say: Callable[[str], None]) -> Settings:
-    """The settings with what they leave open: the models file, and the name of a single folder.
+    """Fills in what the settings leave open: the models file, and the name of a single folder.
 
-    Working out that name may install the build tools.
+    The name of an ONNX folder may need the build tools, which are then installed.
     """
     settings = shipped_demo.settled(settings)
     if settings.model_path is None or settings.model_id is not None:

@@ -103,7 +103,7 @@ def installed(path: Path) -> Check:
 
 
 def packages(missing: Sequence[str]) -> Check:
-    """Of what the Python models inside the embedded tritonserver import."""
+    """The packages that the Python models inside the embedded tritonserver import."""
     return Check(
         name="packages",
         ok=not missing,
@@ -115,10 +115,10 @@ def packages(missing: Sequence[str]) -> Check:
 
 
 def on_demand(wanted: PackageSet, remedy: str, *, is_needed: bool, is_forbidden: bool) -> Check:
-    """Packages that are installed late. `is_needed`: a start of the demo needs them."""
+    """Packages that are installed when first needed. `is_needed`: every start needs them."""
     missing = "not installed, and INSTALL_PACKAGES is never"
     if not is_forbidden:
-        missing = "not installed yet: done when they are first needed"
+        missing = "not installed yet; installed when first needed"
     return Check(
         name="guides" if is_needed else "build tools",
         ok=wanted.is_installed or not (is_needed and is_forbidden),

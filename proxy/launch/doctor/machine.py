@@ -50,7 +50,7 @@ def runtime() -> list[Check]:
 
 
 def late_packages(settings: Settings) -> list[Check]:
-    """Those that are installed when they are first needed."""
+    """The packages that are installed when first needed."""
     is_forbidden = settings.install_packages == "never"
     return [
         checks.on_demand(

@@ -29,10 +29,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One `pip install`.
+    """One `pip install`, of a package or of a file of this project.
 
-    file: one of this project. is_complete: it names every dependency; otherwise pip resolves them,
-    without warnings about xgrammar's dependencies, which are left out on purpose.
+    `is_complete`: the file names every dependency. Otherwise pip resolves them, and does not warn
+    about dependencies of xgrammar, which are left out on purpose.
     """
 
     name: str
@@ -64,7 +64,7 @@ class PackageSet:
         return not any(_version(package) is None for package in self.packages)
 
     def by_hand(self, settings: Settings) -> str:
-        """What an operator can paste into a shell."""
+        """The commands that install the set, for an operator to paste into a shell."""
         commands = [source.command(settings.torch_index_url) for source in self.sources]
         return " && ".join(map(shlex.join, commands))
 
@@ -111,6 +111,16 @@ def ensure(wanted: PackageSet, needed_by: str, settings: Settings, say: Say) -> 
         )
     say(f"{needed_by} needs {wanted.name} ({wanted.size}): installing into {sys.prefix}")
     install(wanted, settings, say)
+
+
+def install_build_tools(settings: Settings, say: Say) -> None:
+    """For the command of that name, before any build needs them; raises as `install` does."""
+    for wanted in (GUIDES, build_tools()):
+        if wanted.is_installed:
+            say(f"{wanted.name}: installed already")
+        else:
+            install(wanted, settings, say)
+    say("ready")
 
 
 def install(wanted: PackageSet, settings: Settings, say: Say) -> None:

@@ -15,9 +15,9 @@ from triton_openai.proxy.settings import Settings
 
 
 def settled(settings: Settings) -> Settings:
-    """With the shipped models file and the user's data folder, where nothing else is named.
+    """Fills in the shipped models file and the user's data folder, where the settings name neither.
 
-    A models.yaml or an artifacts/ of the working directory counts as named.
+    A models.yaml or an artifacts/ in the working directory is used instead.
     """
     given, update = settings.model_fields_set, dict[str, Any]()
     has_file = settings.models_file.exists()

@@ -11,6 +11,7 @@ from pathlib import Path
 import openai
 import pytest
 
+from tests.fixtures.demo_folder import FOLDER, TRAINED
 from tests.fixtures.stack import ROOT, Stack, free_port
 
 PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
@@ -43,11 +44,13 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(environment: Path, elsewhere: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def run(
+    environment: Path, elsewhere: Path, *command: str, **more: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [environment / "bin" / command[0], *command[1:]],
         cwd=elsewhere / "empty",
-        env=variables(elsewhere),
+        env={**variables(elsewhere), **more},
         capture_output=True,
         text=True,
     )
@@ -104,6 +107,20 @@ def test_doctor_says_where_it_looked(environment: Path, elsewhere: Path) -> None
     lines = " ".join(done.stdout.split())
     assert f"{environment}/lib/" in lines
     assert "torch, transformers and onnxruntime-genai: not installed yet" in lines
+
+
+@pytest.mark.parametrize("files", [TRAINED, {"genai_config.json", "model.onnx", "tokenizer.json"}])
+def test_another_model_says_what_it_needs_and_what_to_run(
+    server: Stack, environment: Path, elsewhere: Path, tmp_path: Path, files: set[str]
+) -> None:
+    """A Hugging Face folder for its build, an ONNX folder first for its name."""
+    for name in files:
+        (tmp_path / name).symlink_to(FOLDER / name)
+    more = {"MODEL_PATH": str(tmp_path), "INSTALL_PACKAGES": "never"}
+    done = run(environment, elsewhere, "triton-openai", "build", **more)
+    assert done.returncode == 1
+    assert "needs torch, transformers and onnxruntime-genai (1 GB" in done.stderr
+    assert f"run {environment}/bin/python -m pip install" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["proxy", "build_engines", "demo_model", "model_repository"])
