@@ -12,8 +12,6 @@ from triton_openai.proxy.prompting.chat_template import rendered
 from triton_openai.proxy.prompting.control_tokens import ControlTokens
 
 START, END = "<|im_start|>", "<|im_end|>"
-
-
 CHATML = (
     "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\n' + (m.content or '') }}"
     "{%- for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"
