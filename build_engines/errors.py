@@ -1,4 +1,4 @@
-"""What can go wrong with a build."""
+"""The errors of a build."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class BuildError(Exception):
 
 
 class UnservableFolder(BuildError):
-    """The folder's model cannot be served; `reason` says why, in one line."""
+    """The model in a folder cannot be served; `reason` is one line."""
 
     def __init__(self, folder: Path | str, reason: str) -> None:
         super().__init__(f"Failed to load model from {folder}: {reason}")

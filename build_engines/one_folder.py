@@ -1,4 +1,4 @@
-"""One model folder, no models.yaml: what a file with that one model would give."""
+"""Serves one model folder without a models.yaml."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LISTED_AT_MOST = 5
 
 
 def models_of(folder: Path, name: str | None) -> ModelsFile:
-    """`folder` is an ONNX folder or a Hugging Face folder; without a name it gets its own.
+    """The ModelsFile for one ONNX or Hugging Face folder; without a name, one is derived.
 
     Raises:
         UnservableFolder: it holds no model.
@@ -33,7 +33,7 @@ def models_of(folder: Path, name: str | None) -> ModelsFile:
 
 
 def _no_model(folder: Path) -> str:
-    """A published ONNX repository holds a folder a variant: the ones inside are named."""
+    """The error for a folder without a model. Names the variants that an ONNX repository holds."""
     if not folder.is_dir():
         return "the folder does not exist"
     found = [path.parent for depth in DEPTHS for path in folder.glob(f"{depth}/{CONFIG}")]

@@ -32,7 +32,7 @@ def is_built(name: str, entry: OnnxEntry, artifacts: Path) -> bool:
 def build(name: str, entry: OnnxEntry, artifacts: Path, say: Say) -> None:
     """
     Raises:
-        BuildError: it cannot be served.
+        BuildError: the model cannot be built or served.
     """
 
     def tell(line: str) -> None:
@@ -48,7 +48,7 @@ def build(name: str, entry: OnnxEntry, artifacts: Path, say: Say) -> None:
 
 
 def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
-    """Each command that a build would run, and each file that it would write."""
+    """The commands that a build would run, and the files that it would write."""
     source, target = fetch.step(entry.weights, artifacts), artifacts / name
     if not source.is_done:
         yield from source.shown(source.folder)
@@ -88,7 +88,7 @@ def _tables(entry: OnnxEntry, weights: Path, target: Path, say: Say) -> int:
 
 
 def _key(entry: OnnxEntry, weights: Step) -> str:
-    """Changes when the weights, the options that a build depends on, or the tools change."""
+    """A hash of the weights, of the build's options, and of the tools' versions."""
     options = [entry.runtime, entry.onnx.precision, str(entry.context_length)]
     versions = [version("onnxruntime-genai"), *tools()]
     made_of = [*options, *versions, folder_hash.of(weights.folder)]

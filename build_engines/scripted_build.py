@@ -1,4 +1,4 @@
-"""A model of the scripted runtime: a folder with a tokenizer, and the script as token ids."""
+"""Builds a scripted model: the tokenizer's tables, and the script as token ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from triton_openai.build_engines.tables_step import in_child, tools
 from triton_openai.build_engines.tool import Say
 
 SCRIPT = "script.json"
-CONTEXT_LENGTH = 131_072  # tokens, where models.yaml says nothing
+CONTEXT_LENGTH = 131_072  # tokens; models.yaml may set another length
 
 
 def is_built(name: str, entry: ScriptedEntry, artifacts: Path) -> bool:
@@ -42,7 +42,7 @@ def build(name: str, entry: ScriptedEntry, artifacts: Path, say: Say) -> None:
 
 
 def shown(name: str, entry: ScriptedEntry, artifacts: Path) -> Iterator[str]:
-    """Each file that a build would write."""
+    """The files that a build would write."""
     weights = fetch.step(entry.weights, artifacts)
     if not weights.is_done:
         yield from weights.shown(weights.folder)
@@ -51,13 +51,15 @@ def shown(name: str, entry: ScriptedEntry, artifacts: Path) -> Iterator[str]:
 
 
 def make(weights: str, target: str, context_length: int, options: dict[str, Any]) -> None:
-    """Writes the tokenizer's tables and script.json into `target`. Imports torch: for a child.
+    """Writes the tokenizer's tables and script.json into `target`.
+
+    Imports torch, so `build` runs it in a child process.
 
     Args:
-        options: of ScriptedOptions.
+        options: the fields of ScriptedOptions.
 
     Raises:
-        BuildError: there is no usable tokenizer, or its answers have no end token.
+        BuildError: there is no usable tokenizer, or it has no end token for the answers.
     """
     tokenizer_tables.make(weights, {}, target, context_length, kv_token_bytes=0)
     script = ScriptedOptions.model_validate(options)
@@ -76,7 +78,7 @@ def _in_tokens(script: ScriptedOptions, target: Path, ending: list[int]) -> dict
     def ids(text: str) -> list[int]:
         return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    parts = {**script.after, "": script.text}  # every prompt ends with nothing
+    parts = {**script.after, "": script.text}  # the empty ending matches every prompt
     return {
         **script.model_dump(exclude={"text", "after"}),
         "parts": [{"after": ids(end), "ids": [*ids(text), *ending]} for end, text in parts.items()],

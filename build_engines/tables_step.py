@@ -1,4 +1,4 @@
-"""The last step of a build: what the tokenizer, the detokenizer and guides need, and the facts."""
+"""The last step of a build: tables for tokenizer, detokenizer and guides, and the facts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from triton_openai.build_engines import tokenizer_tables
 from triton_openai.build_engines.step import Step
 from triton_openai.build_engines.tool import Say
 
-LAYOUT = 8  # of artifacts/<model>/; a new number makes every model stale
+LAYOUT = 8  # layout of artifacts/<model>/; a new number makes every model stale
 Result = TypeVar("Result")
 
 
 class Tables(Step):
-    """`model`: vocab_size and eos_token_id, as config.json has them."""
+    """The step. model: vocab_size and eos_token_id from config.json."""
 
     name = "tables"
 
@@ -51,11 +51,11 @@ class Tables(Step):
 
 
 def tools() -> list[str]:
-    """What the tables depend on beside the weights."""
+    """Versions of the tools that make the tables."""
     return [str(LAYOUT), *(version(package) for package in ("xgrammar", "tokenizers"))]
 
 
 def in_child(function: Callable[..., Result], *args: object) -> Result:
-    """Runs it in a fresh process, whose memory goes when it is done."""
+    """Runs the function in a new process, which returns its memory at the end."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *args).result()

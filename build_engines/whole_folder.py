@@ -1,4 +1,4 @@
-"""A folder that appears only when it is whole, and says what it was made of."""
+"""A folder that appears only when it is complete, and records the key of its inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEY_FILE = "build.json"
 
 
 def is_made(folder: Path, key: str) -> bool:
-    """Whether it is there, and of this key."""
+    """Whether the folder exists and has this key."""
     try:
         stored = json.loads((folder / KEY_FILE).read_text())
     except (OSError, ValueError):
@@ -22,7 +22,7 @@ def is_made(folder: Path, key: str) -> bool:
 
 @contextmanager
 def made(folder: Path, key: str) -> Iterator[Path]:
-    """An empty folder to be filled, which takes the place of the old one in the end."""
+    """Yields an empty folder to fill, which replaces the old one at the end."""
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()

@@ -94,8 +94,8 @@ def test_sizes_are_written_as_models_are_called(parameters, name):
     ("config", "said"),
     [
         ("{", "cannot be read"),
-        ("[]", "is no JSON object"),
-        ("{}", "does not say what model"),
+        ("[]", "is not a JSON object"),
+        ("{}", "does not say which model"),
         ('{"model_type": "llama"}', "does not give the model's size"),
     ],
 )
