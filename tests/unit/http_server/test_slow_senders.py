@@ -1,4 +1,4 @@
-"""incoming: requests that do not come to their end are refused, in time and in memory."""
+"""slow_senders: requests that do not end are refused, in time and in memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import uvloop
 
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
-from triton_openai.proxy.http_server.incoming import MOST_HEAD_BYTES
 from triton_openai.proxy.http_server.parsing_limits import MOST_FIELDS, MOST_URL_BYTES
+from triton_openai.proxy.http_server.slow_senders import MOST_HEAD_BYTES
 
 TIMEOUT_S = 0.3
 MOST = 2  # connections
