@@ -1,7 +1,7 @@
-"""Requests that cost too much to parse, and the answer to refused ones. For `connections`.
+"""Refuses requests that cost too much to parse, and sends the response. Used by `host_field`.
 
-A read of 256 KB can hold 14,000 pipelined requests, 60,000 header fields or 43,000 chunks of a
-byte, for each of which uvicorn runs Python code.
+256 KB can hold 14,000 pipelined requests, 60,000 header fields or 43,000 chunks of one byte, and
+uvicorn runs Python code for each of them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from triton_openai.proxy.http_server.lingering import LingeringClose
 HEADERS = {b"content-type": b"application/json", b"connection": b"close"}
 MOST_HEAD_BYTES = 65_536
 MOST_URL_BYTES = 8_192
-MOST_FIELDS = 128  # as `websockets` has it
-MOST_PIPELINED = 32  # requests that wait for the answer of the one before
-FREE_PIECES = 1_000  # of a body; with more of them, they must have on average at least
-LEAST_PIECE_BYTES = 64
+MOST_FIELDS = 128  # the same limit as in `websockets`
+MOST_PIPELINED = 32  # requests that wait for the response to an earlier one
+FREE_PIECES = 1_000  # of a body
+LEAST_PIECE_BYTES = 64  # on average, with more pieces than that
 
 
 class TooMuch(Exception):
-    """Stops the parser amid what it was fed. uvicorn then calls `send_400_response`."""
+    """Raised in a callback, stops the parser. uvicorn then calls `send_400_response`."""
 
     def __init__(self, status: HTTPStatus, code: str, message: str) -> None:
         super().__init__(message)
@@ -83,7 +83,7 @@ class BoundedParsing(LingeringClose):
             self.stop_parsing(
                 HTTPStatus.BAD_REQUEST,
                 "body_in_small_pieces",
-                f"The body came in more than {FREE_PIECES} pieces of less than "
+                f"The body arrived in more than {FREE_PIECES} pieces of less than "
                 f"{LEAST_PIECE_BYTES} bytes on average.",
             )
         super().on_body(body)
@@ -99,18 +99,18 @@ class BoundedParsing(LingeringClose):
         raise self._too_much
 
     @property
-    def answers(self) -> bool:
-        """Whether the last request's body is here, or its answer has started without it."""
+    def is_answering(self) -> bool:
+        """Whether the last request is complete, or its response has begun before that."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return False
         return cycle.response_started or not cycle.more_body
 
     def refuse(self, status: HTTPStatus, code: str, message: str) -> None:
-        """Answers without the application; behind or amid an answer it only closes."""
+        """Responds without the application; during a response it only closes the connection."""
         from triton_openai.proxy.api.errors import body_of
 
-        if self.answers or self.is_lingering:
+        if self.is_answering or self.is_lingering:
             self.transport.close()
             return
         body = json.dumps(body_of(RequestError(message, code=code, param=None))).encode()
@@ -118,4 +118,4 @@ class BoundedParsing(LingeringClose):
         fields = b"".join(b"%b: %b\r\n" % field for field in head.items())
         length = b"content-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + fields + length + body)
-        self.close_behind_answer()
+        self.close_after_response()

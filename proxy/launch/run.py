@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from triton_openai.proxy.http_server import front, workers
+from triton_openai.proxy.http_server import uvicorn_server, workers
 from triton_openai.proxy.launch import announcement, scheduling
 from triton_openai.proxy.launch.triton_server import drain
 from triton_openai.proxy.launch.triton_server.server import EXIT_TIMEOUT_S, TritonServer
@@ -54,7 +54,7 @@ async def _serve(
 ) -> None:
     async with announcement.made(settings, model, say):
         if settings.workers == 1:
-            await front.run(settings, sock, stop=stop, say=say)
+            await uvicorn_server.run(settings, sock, stop=stop, say=say)
         else:
             await workers.run(settings, sock, stop=stop, say=say)
 

@@ -34,7 +34,7 @@ ALLOWED = {
     # of its own class, which a base class of ours gives it
     "proxy/syntax/reasoning/parser.py": {"_reader"},
     # see proxy/http_server/uvicorn_private.py
-    "proxy/http_server/messages.py": {"_types"},
+    "proxy/http_server/websocket_limits.py": {"_types"},
     "proxy/http_server/upgrades.py": {"_get_upgrade"},
 }
 

@@ -23,12 +23,12 @@ from uvicorn.protocols.websockets import websockets_sansio_impl
 
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.http_server import (
-    connections,
-    front,
-    hang_ups,
+    disconnects,
     intake,
     lingering,
+    protocols,
     uvicorn_private,
+    uvicorn_server,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -55,10 +55,10 @@ def listed(one: uvicorn_private.PrivateClass) -> set[str]:
 def combined() -> dict[type, list[type]]:
     """uvicorn's class -> ours above it, as a running server has them."""
     limits = {"reader_timeout_s": 1.0}
-    http = connections.http(**limits, sender_timeout_s=1.0, body_timeout_s=1.0, most=1)
-    socket = connections.websockets(**limits, message_timeout_s=1.0, in_flight=BytesInFlight(1))
+    http = protocols.http(**limits, sender_timeout_s=1.0, body_timeout_s=1.0, most=1)
+    socket = protocols.websockets(**limits, message_timeout_s=1.0, in_flight=BytesInFlight(1))
     found: dict[type, list[type]] = {}
-    for cls in (http, socket, front._Server):
+    for cls in (http, socket, uvicorn_server._Server):
         base = next(one for one in cls.__mro__ if one.__module__.startswith("uvicorn"))
         found[base] = [one for one in cls.__mro__ if one.__module__.startswith(PACKAGE)]
         found[base] = [one for one in found[base] if one not in (http, socket)]
@@ -172,7 +172,7 @@ def test_each_listed_import_is_there(name):
 def test_uvicorn_asks_no_more_of_a_transport_than_ours_have():
     cycle = parsed(httptools_impl.RequestResponseCycle)
     assert used_of(cycle, "self.transport") <= uvicorn_private.TRANSPORT_METHODS
-    for ours in (lingering._Unread, hang_ups.BegunAnswer):
+    for ours in (lingering._Unread, disconnects.PartlySentHead):
         assert set(vars(ours)) >= uvicorn_private.TRANSPORT_METHODS
 
 

@@ -10,7 +10,7 @@ import uvloop
 
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
-from triton_openai.proxy.http_server.hang_ups import BegunAnswer
+from triton_openai.proxy.http_server.disconnects import PartlySentHead
 
 ANSWER_S = 0.3
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -100,7 +100,7 @@ def test_however_much_of_its_beginning_was_sent_an_answer_is_whole(turns):
     async def scenario() -> bytes:
         transport = Written()
         cycle = SimpleNamespace(response_started=False, transport=transport)
-        BegunAnswer(cycle, transport, asyncio.get_running_loop()).probe(0)
+        PartlySentHead(cycle, transport, asyncio.get_running_loop()).probe(0)
         for _ in range(turns):
             await asyncio.sleep(0)
         assert 1 <= len(transport.data) <= len(b"HTTP/1.1 ")

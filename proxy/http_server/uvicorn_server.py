@@ -1,4 +1,7 @@
-"""The proxy under uvicorn: runs until a stop is asked for, drains its streams."""
+"""Runs the proxy under uvicorn until it is stopped, then drains its streams.
+
+Called by launch.run, or by `worker` in each of several processes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pathlib import Path
 import uvicorn
 
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.http_server import connections, descriptors
+from triton_openai.proxy.http_server import descriptors, protocols
 from triton_openai.proxy.http_server.draining import DrainingServer
 from triton_openai.proxy.http_server.intake import Intake
 from triton_openai.proxy.processes.errors import LaunchError
@@ -22,10 +25,10 @@ from triton_openai.proxy.processes.signals import Stop
 from triton_openai.proxy.settings import Settings
 
 ABANDON_S = 1.0
-ACCEPTS_A_TURN = 4  # of the event loop, which takes one connection from each listening socket
+LISTENERS = 4  # in a turn, the event loop accepts one connection from each listening socket
 M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES = -3, 131_072  # glibc's malloc.h, and its default
-GC_EVERY = 10_000  # new objects that may be garbage
-SOCKET_LIMIT_FACTOR = 2  # a message over the limit is refused; one this much over ends the socket
+GC_EVERY = 10_000  # new objects between two collections
+SOCKET_LIMIT_FACTOR = 2  # a message beyond the limit is refused; so far beyond, it ends the socket
 Say = Callable[[str], None]
 
 
@@ -40,7 +43,7 @@ class _Server(DrainingServer):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            _leave_out_what_stays()
+            _freeze_long_lived_objects()
             self._has_started()
             if self._intake is not None:
                 self._intake.open(self)
@@ -52,7 +55,7 @@ class _Server(DrainingServer):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are `Stop`'s: uvicorn would raise them again and end us before Triton stops."""
+        """Leaves signals to `Stop`; uvicorn would raise them again, before Triton has stopped."""
         yield
 
 
@@ -65,12 +68,12 @@ async def run(
     has_started: Callable[[], None] = lambda: None,
     shared: Path | None = None,
 ) -> None:
-    """Serves until `stop` is asked for and the streams have ended.
+    """Serves until `stop` is requested and the streams have ended.
 
     Args:
-        source: a bound socket, or a worker's connections.
-        has_started: called when it listens, or is about to take connections.
-        shared: a folder that all workers have in common.
+        source: a bound socket, or the connections that a worker gets.
+        has_started: called when it listens, or can take connections.
+        shared: a folder that all workers share.
 
     Raises:
         LaunchError: the application did not start.
@@ -78,11 +81,11 @@ async def run(
     from triton_openai.proxy.app import create_app
     from triton_openai.proxy.telemetry import logs
 
-    _give_large_blocks_back()
+    _return_large_blocks()
     logs.configure(settings.log_level, settings.log_format)
     app = create_app(settings, shared)
     intake = source if isinstance(source, Intake) else None
-    sockets = [] if isinstance(source, Intake) else _accepted_from(source)
+    sockets = [] if isinstance(source, Intake) else _listeners(source)
     server = _Server(_config(app, settings, app.state.in_flight), has_started, intake)
     relaying = asyncio.create_task(_relay(stop, server, app.state.stopping, say))
     try:
@@ -95,26 +98,23 @@ async def run(
         raise LaunchError("the proxy did not start: its log above says why")
 
 
-def _accepted_from(sock: socket.socket) -> list[socket.socket]:
-    """Copies of one socket, for a listener each.
-
-    Whether a call blocks is not a property of the copy but of the socket, and `dup` sets it anew.
-    """
+def _listeners(sock: socket.socket) -> list[socket.socket]:
+    """LISTENERS duplicates of one socket. All share its blocking mode, which `dup` sets again."""
     sock.setblocking(False)
-    return [sock, *(sock.dup() for _ in range(ACCEPTS_A_TURN - 1))]
+    return [sock, *(sock.dup() for _ in range(LISTENERS - 1))]
 
 
 def _config(app: object, settings: Settings, in_flight: BytesInFlight) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]  # FastAPI is an ASGI app
         loop="uvloop",
-        http=connections.http(
+        http=protocols.http(
             reader_timeout_s=settings.slow_reader_timeout_s,
             sender_timeout_s=settings.slow_sender_timeout_s,
             body_timeout_s=settings.request_body_timeout_s,
             most=descriptors.for_clients(),
         ),
-        ws=connections.websockets(
+        ws=protocols.websockets(
             reader_timeout_s=settings.slow_reader_timeout_s,
             message_timeout_s=settings.request_body_timeout_s,
             in_flight=in_flight,
@@ -129,25 +129,25 @@ def _config(app: object, settings: Settings, in_flight: BytesInFlight) -> uvicor
     )
 
 
-def _give_large_blocks_back() -> None:
-    """Blocks of over 128 KB, such as bodies, go back to the system as soon as they are freed.
+def _return_large_blocks() -> None:
+    """Returns blocks over 128 KB, such as bodies, to the system as soon as they are freed.
 
-    glibc raises this threshold when it sees such blocks, and keeps them after a burst of bodies.
-    Other C libraries have no such setting.
+    glibc raises this threshold when it sees such blocks, and then keeps their memory after a burst
+    of bodies. Other C libraries lack the setting.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
-def _leave_out_what_stays() -> None:
-    """The garbage collector need not look at what was imported and built, nor every 700 objects."""
+def _freeze_long_lived_objects() -> None:
+    """Excludes what exists at the start from garbage collection, and makes collections rarer."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_EVERY, *gc.get_threshold()[1:])
 
 
 async def _abandon(server: uvicorn.Server) -> None:
-    """What uvicorn leaves out when it is hurried: streams would outlive their engine's client."""
+    """Cancels the streams, which uvicorn leaves running when it is forced to exit."""
     streams = set(server.server_state.tasks)
     for stream in streams:
         stream.cancel()

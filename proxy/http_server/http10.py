@@ -1,6 +1,6 @@
-"""Answers to HTTP/1.0, which knows no chunks (RFC 9112, 6.1). For `connections`.
+"""Responses to HTTP/1.0, which has no chunked encoding (RFC 9112, 6.1). Used by `protocols`.
 
-A stream's end is then the connection's. uvicorn would send it in chunks all the same.
+Such a stream ends with its connection. uvicorn would send chunks all the same.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 
-class UnchunkedForOldClients(HttpToolsProtocol):
+class UnchunkedHttp10(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         if cycle.scope["http_version"] == "1.0":
             app = _Unchunked(app, cycle)
@@ -18,7 +18,7 @@ class UnchunkedForOldClients(HttpToolsProtocol):
 
 
 class _Unchunked:
-    """An ASGI application whose answers without a length have no framing at all."""
+    """An ASGI application whose responses without a length have no framing."""
 
     def __init__(self, app: Any, cycle: RequestResponseCycle) -> None:
         self._app = app
@@ -33,7 +33,7 @@ class _Unchunked:
         await self._app(scope, receive, framed)
 
     def _frame(self, message: Any) -> None:
-        """As uvicorn's cycle wants it: what it still expects of a body is what comes now."""
+        """Makes uvicorn's cycle expect exactly the piece of the body that is sent now."""
         cycle = self._cycle
         if message["type"] == "http.response.start":
             names = {name.lower() for name, _ in message.get("headers", ())}

@@ -1,9 +1,10 @@
-"""Who has left, and who has only closed the sending side behind a request. For `connections`.
+"""Tells clients that have disconnected from those that only closed their sending side.
 
-Both have sent a FIN. Only what is sent to those who have left comes back as a reset, so they are
-sent interim responses, which every client of HTTP/1.1 passes over (RFC 9110, 15.2). HTTP/1.0 does
-not know those; its clients get the answer's first bytes, which are the same for all answers, one
-by one. Amid an answer nothing can be sent beside it: who closes then has left.
+Both have sent a FIN, but only a disconnected client answers further bytes with a reset. So the
+connection is probed with interim responses, which every HTTP/1.1 client ignores (RFC 9110, 15.2).
+HTTP/1.0 lacks those: its clients get the first bytes of the response, which are the same in all
+responses, one by one. A client that sends a FIN during a response counts as disconnected, because
+nothing else can be sent then. Used by `protocols`.
 """
 
 from __future__ import annotations
@@ -19,31 +20,32 @@ from uvicorn.protocols.http.httptools_impl import (
 
 INTERIM = STATUS_LINE[100] + b"\r\n"
 FIRST_PAUSE_S = 0.01
-LONGEST_PAUSE_S = 1.0  # behind some load balancers the first reset is not theirs
-BEGINNING = b"HTTP/1.1 "  # of every answer
-LONGER = 4  # each pause than the one before: nine bytes are enough for fourteen minutes
+LONGEST_PAUSE_S = 1.0  # with some load balancers the reset comes late
+BEGINNING = b"HTTP/1.1 "  # of every response
+PAUSE_FACTOR = 4  # nine bytes last for fourteen minutes
 
 
-class NoticedHangUps(HttpToolsProtocol):
-    _answered: RequestResponseCycle  # `cycle` is the last one, which may wait behind it
+class DisconnectDetection(HttpToolsProtocol):
+    # the request whose response is due; `cycle` is the last one, which may wait behind it
+    _answered: RequestResponseCycle
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Whether the connection stays open."""
+        """Returns True to keep the connection open."""
         last = self.cycle
         if last is None or last.more_body or last.response_started:
             return None
-        is_new = last.scope["http_version"] == "1.1"
-        if not is_new and last is not self._answered:
+        has_interim = last.scope["http_version"] == "1.1"
+        if not has_interim and last is not self._answered:
             return None
         last.keep_alive = False
-        if is_new:
+        if has_interim:
             self._probe(FIRST_PAUSE_S)
         else:
-            BegunAnswer(last, self.transport, self.loop).probe(FIRST_PAUSE_S)
+            PartlySentHead(last, self.transport, self.loop).probe(FIRST_PAUSE_S)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """uvicorn tells only the last of several requests."""
+        """Also notifies the request that is being answered; uvicorn notifies the last one only."""
         super().connection_lost(exc)
         if self.cycle is not None and not self._answered.response_complete:
             self._answered.disconnected = True
@@ -54,7 +56,7 @@ class NoticedHangUps(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _probe(self, pause_s: float) -> None:
-        """One that comes to a reset connection ends it."""
+        """Sends interim responses until the response begins, or a reset ends the connection."""
         if self.transport.is_closing():
             return
         if not self._answered.response_started:
@@ -62,8 +64,8 @@ class NoticedHangUps(HttpToolsProtocol):
         self.loop.call_later(pause_s, self._probe, min(2 * pause_s, LONGEST_PAUSE_S))
 
 
-class BegunAnswer:
-    """What an answer is written to whose first bytes may have been sent. `probe` sends the next."""
+class PartlySentHead:
+    """Stands in for the transport of a response whose first bytes may already be sent."""
 
     def __init__(
         self,
@@ -78,15 +80,16 @@ class BegunAnswer:
         cycle.transport = self  # type: ignore[assignment]
 
     def probe(self, pause_s: float) -> None:
+        """Sends the next byte, and later the one after it."""
         is_over = self._transport.is_closing() or self._cycle.response_started
         if is_over or self._sent == len(BEGINNING):
             return
         self._transport.write(BEGINNING[self._sent : self._sent + 1])
         self._sent += 1
-        self._loop.call_later(pause_s, self.probe, LONGER * pause_s)
+        self._loop.call_later(pause_s, self.probe, PAUSE_FACTOR * pause_s)
 
     def write(self, data: bytes) -> None:
-        """The rest of the answer's head; what follows it goes straight to the transport."""
+        """Writes the rest of the response head; the body goes directly to the transport."""
         self._cycle.transport = self._transport
         self._transport.write(data[self._sent :])
 

@@ -1,7 +1,7 @@
-"""WebSocket messages that would cost too much before the application sees them. For `connections`.
+"""Limits WebSocket messages before the application sees them. Used by `protocols`.
 
-`websockets` limits a message's size, but neither its time nor its frames: it spends some 10 µs on
-a frame of six bytes, and answers every ping.
+`websockets` limits the size of a message, but neither its time nor its frames: it needs some 10 µs
+for a frame of six bytes, and answers every ping.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ logger = structlog.get_logger(__name__)
 
 POLICY_VIOLATION, TRY_AGAIN_LATER = 1008, 1013
 WINDOW_S = 1.0
-FREE_FRAMES = 256  # in each window; with more of them, they must have on average at least
-LEAST_FRAME_BYTES = 512
+FREE_FRAMES = 256  # in each window
+LEAST_FRAME_BYTES = 512  # on average, with more frames than that
 DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 
-class BoundedMessages(WebSocketsSansIOProtocol):
-    """Limits of one connection's messages. `message_timeout_s`: from first byte to last."""
+class WebSocketLimits(WebSocketsSansIOProtocol):
+    """The limits of one connection. message_timeout_s: from a message's first byte to its last."""
 
     message_timeout_s: float
     in_flight: BytesInFlight
@@ -55,9 +55,9 @@ class BoundedMessages(WebSocketsSansIOProtocol):
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._is_amid_message:
+        if self._is_inside_message:
             if self._limit is None:
-                self._limit = self.loop.call_later(self.message_timeout_s, self._look)
+                self._limit = self.loop.call_later(self.message_timeout_s, self._check_time)
         else:
             self._stop_expecting()
         self._count_bytes()
@@ -77,18 +77,18 @@ class BoundedMessages(WebSocketsSansIOProtocol):
             self._queued.append(size)
 
     def handle_ping(self) -> None:
-        """A client that reads no pongs gets no more of them."""
+        """Ends the connection of a client that does not read the pongs."""
         if self.writable.is_set():
             super().handle_ping()
         else:
             self.transport.abort()
 
     @property
-    def _is_amid_message(self) -> bool:
+    def _is_inside_message(self) -> bool:
         return self.conn.current_size is not None or bool(self.conn.reader.buffer)
 
     def _count_frame(self, frame: Frame) -> None:
-        """Called by the parser for every frame; what it raises ends the connection."""
+        """Called by the parser for every frame; an exception ends the connection."""
         now = self.loop.time()
         if now > self._window_end:
             self._window_end = now + WINDOW_S
@@ -119,10 +119,10 @@ class BoundedMessages(WebSocketsSansIOProtocol):
     def _no_room(self) -> None:
         self._end(TRY_AGAIN_LATER, "too many large requests")
 
-    def _look(self) -> None:
+    def _check_time(self) -> None:
         """A client is not late while we do not read from it."""
         if self.read_paused:
-            self._limit = self.loop.call_later(self.message_timeout_s, self._look)
+            self._limit = self.loop.call_later(self.message_timeout_s, self._check_time)
             return
         self._limit = None
         logger.info("slow sender cut off", client=self.client)
@@ -141,7 +141,7 @@ class BoundedMessages(WebSocketsSansIOProtocol):
         self._forget_message()
 
     def _forget_message(self) -> None:
-        """The protocol and its application refer to each other, so it lives until a collection."""
+        """Frees the message now, because a reference cycle keeps the protocol alive for a while."""
         self.frames = []
         self.conn.reader.buffer.clear()
         self.conn.parser.close()  # it holds the last frame

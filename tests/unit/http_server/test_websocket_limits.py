@@ -15,7 +15,7 @@ from websockets.frames import OP_BINARY, OP_CONT, OP_PING, OP_PONG, OP_TEXT, Fra
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.http_server.messages import FREE_FRAMES
+from triton_openai.proxy.http_server.websocket_limits import FREE_FRAMES
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"

@@ -1,4 +1,4 @@
-"""incoming: requests that do not come to their end are refused, in time and in memory."""
+"""slow_senders: requests that do not end are refused, in time and in memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Connections whose client does not read: bounded, and cut off after a while. For `connections`.
+"""Cuts off clients that do not read. Used by `protocols`.
 
-What a client has not read waits in the kernel's buffer and then in the transport's, up to its
-high-water mark; there uvicorn holds the stream back. Only then does anything here run.
+Bytes that a client has not read wait in the kernel's buffer, then in the transport's. At its
+high-water mark uvicorn pauses the stream, and the time limit here begins.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import structlog
 logger = structlog.get_logger(__name__)
 
 
-class PatientWriting:
-    """A mixin for uvicorn's protocols. `patience_s`: how long a full buffer may stay full."""
+class SlowReaderLimit:
+    """A mixin for uvicorn's protocols. reader_timeout_s: how long the buffer may stay full."""
 
-    patience_s: float
+    reader_timeout_s: float
     transport: asyncio.Transport
     _until_cut: asyncio.TimerHandle | None = None
 
     def pause_writing(self) -> None:
         super().pause_writing()  # type: ignore[misc]
-        self._until_cut = asyncio.get_running_loop().call_later(self.patience_s, self._cut_off)
+        loop = asyncio.get_running_loop()
+        self._until_cut = loop.call_later(self.reader_timeout_s, self._cut_off)
 
     def resume_writing(self) -> None:
         self._stop_waiting()
@@ -38,11 +39,11 @@ class PatientWriting:
             self._until_cut = None
 
     def _cut_off(self) -> None:
-        """Not `close`, which would wait for the client to read what is left."""
+        """Aborts, because `close` would wait until the client has read the rest."""
         logger.warning(
             "slow reader cut off",
             client=self.transport.get_extra_info("peername"),
             unread_bytes=self.transport.get_write_buffer_size(),
-            slow_reader_timeout_s=self.patience_s,
+            slow_reader_timeout_s=self.reader_timeout_s,
         )
         self.transport.abort()
