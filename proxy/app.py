@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
@@ -129,9 +130,9 @@ def compose(
         openapi_url=None,  # `pages` serves the document, without a CDN
         lifespan=lambda _: _running(engine, catalog, registry, metrics, comeback, sandbox, lag),
         middleware=_middleware(settings, metrics, gate, routers),
+        exception_handlers={HTTPException: errors.routing_error},
     )
     app.state.leaving, app.state.in_flight = leaving, in_flight
-    errors.install(app)
     for router in _with_pages((*routers, operations.routes(registry, metrics)), settings, registry):
         app.include_router(router)
     return app

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from triton_openai.proxy.access.concurrency import Concurrency
+from triton_openai.proxy.access.concurrency import Concurrency, Permits
 from triton_openai.proxy.domain.model import ModelCard
 
 
@@ -32,11 +30,9 @@ class Admission:
         """Generations in this process."""
         return self._all.running
 
-    @contextmanager
-    def permits(self, card: ModelCard, count: int) -> Iterator[None]:
-        """Raises as Concurrency.permits does."""
-        with self._of(card).permits(count), self._all.permits(count):
-            yield
+    def permits(self, card: ModelCard, count: int) -> BothPermits:
+        """For a `with`. Raises at its beginning, as Concurrency.permits does."""
+        return BothPermits(self._of(card).permits(count), self._all.permits(count))
 
     def _of(self, card: ModelCard) -> Concurrency:
         """An adapter decodes in the rows of its model."""
@@ -47,3 +43,25 @@ class Admission:
             of = f"The model {card.parent or card.name!r}"
             self._models[key] = Concurrency(limit, file, of=of)
         return self._models[key]
+
+
+class BothPermits:
+    """Of a model, and of all models together."""
+
+    __slots__ = ("_of_all", "_of_model")
+
+    def __init__(self, of_model: Permits, of_all: Permits) -> None:
+        self._of_model = of_model
+        self._of_all = of_all
+
+    def __enter__(self) -> None:
+        self._of_model.__enter__()
+        try:
+            self._of_all.__enter__()
+        except BaseException:
+            self._of_model.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._of_all.__exit__()
+        self._of_model.__exit__()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from triton_openai.proxy.access.service_rate import ServiceRate
 from triton_openai.proxy.access.slots import OwnSlots, SharedSlots, Slots
-from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
 
 
 class Concurrency:
@@ -36,22 +34,26 @@ class Concurrency:
         self._rate = ServiceRate()
         self.running = 0  # in this process
 
-    @contextmanager
-    def permits(self, count: int = 1) -> Iterator[None]:
-        """So many, which live as long as the request's stream.
+    def permits(self, count: int = 1) -> Permits:
+        """So many, for a `with` that lasts as long as the request's stream.
 
-        Raises:
+        Raises, at the beginning of the `with`:
             InvalidRequest: there are never so many.
             RateLimited: too few are left.
         """
+        return Permits(self, count)
+
+    def begin(self, count: int) -> list[int]:
+        """For Permits: the slots taken."""
         taken = self._take(count)
         self.running += count
-        try:
-            yield
-        finally:
-            self.running -= count
-            self._rate.returned(count)
-            self._give_back(taken)
+        return taken
+
+    def end(self, count: int, taken: list[int]) -> None:
+        """For Permits."""
+        self.running -= count
+        self._rate.returned(count)
+        self._give_back(taken)
 
     def _take(self, count: int) -> list[int]:
         if self._slots is None or self._limit is None:
@@ -61,7 +63,7 @@ class Concurrency:
                 f"This request is for {count} {self._what} at once (prompts x choices, which "
                 f"count for more with top_logprobs): {self._of} runs at most {self._limit}. Ask "
                 "for fewer.",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param="choices",
             )
         taken: list[int] = []
@@ -82,6 +84,23 @@ class Concurrency:
         if self._slots is not None:
             for slot in taken:
                 self._slots.give_back(slot)
+
+
+class Permits:
+    """See Concurrency.permits."""
+
+    __slots__ = ("_count", "_owner", "_taken")
+
+    def __init__(self, owner: Concurrency, count: int) -> None:
+        self._owner = owner
+        self._count = count
+        self._taken: list[int] = []
+
+    def __enter__(self) -> None:
+        self._taken = self._owner.begin(self._count)
+
+    def __exit__(self, *_: object) -> None:
+        self._owner.end(self._count, self._taken)
 
 
 def _slots(limit: int, shared: Path | None) -> Slots:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing_extensions import Self
 
 from triton_openai.proxy.domain.errors import RateLimited
 
 
 class Held:
-    """What one request holds."""
+    """The log-probabilities that one request holds; all are given back when its `with` ends."""
+
+    __slots__ = ("_owner", "entries")
 
     def __init__(self, owner: HeldLogProbs) -> None:
         self._owner = owner
@@ -20,6 +21,12 @@ class Held:
         self._owner.add(entries)
         self.entries += entries
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._owner.give_back(self.entries)
+
 
 class HeldLogProbs:
     """`most`: entries of all requests of this process, alternatives counted like tokens."""
@@ -28,14 +35,9 @@ class HeldLogProbs:
         self._most = most
         self._entries = 0
 
-    @contextmanager
-    def held(self) -> Iterator[Held]:
-        """For one request: all that it holds is given back at the end."""
-        one = Held(self)
-        try:
-            yield one
-        finally:
-            self._entries -= one.entries
+    def held(self) -> Held:
+        """For one request."""
+        return Held(self)
 
     def add(self, entries: int) -> None:
         if self._entries + entries > self._most:
@@ -44,3 +46,6 @@ class HeldLogProbs:
                 "not streamed, and they are all in use. Use 'stream', or ask for fewer."
             )
         self._entries += entries
+
+    def give_back(self, entries: int) -> None:
+        self._entries -= entries

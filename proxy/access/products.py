@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import (
     ChatPrompt,
@@ -66,7 +66,7 @@ class ProductLimits:
             raise InvalidRequest(
                 f"Each of the {copies} choices is sent its prompt and its guide, which makes "
                 f"{copied} bytes: at most {self.copied_bytes} are allowed. Ask for fewer choices.",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param="choices",
             )
 
@@ -91,7 +91,7 @@ class ProductLimits:
                 f"choices x tokens x (1 + top_logprobs) is more than {self.log_probs}, which is "
                 "what the server holds for one answer. Use 'stream', or set 'max_tokens' to "
                 f"{most} or less.",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param="max_tokens",
             )
         return request

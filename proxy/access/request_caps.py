@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
 
@@ -33,6 +33,6 @@ def _check(
         raise InvalidRequest(
             f"Invalid value for '{field}': {given}. This server allows at most {most} for the "
             f"model {card.name!r}.",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=param or field,
         )

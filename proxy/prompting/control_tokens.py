@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.prompting.word_trie import one_of
 from triton_openai.proxy.syntax import parsers
@@ -55,7 +55,7 @@ def of_card(card: ModelCard) -> ControlTokens:
 
 def _syntax(card: ModelCard) -> Iterator[str]:
     """The delimiters of reasoning and calls: the card's families', and the template's."""
-    named, facts = parsers.of_card(card), card.facts
+    named, facts = parsers.families_of(card), card.facts
     thinking = {named.reasoning, reasoning_families.from_template(facts.chat_template or "")}
     for name in thinking - {None}:
         family = reasoning_families.family(str(name)).parser_type
@@ -72,7 +72,7 @@ def cannot_be_plain(text: str, spans: bytes, card: ModelCard) -> InvalidRequest:
         f"The messages or tools hold {text[start:end]!r}, which is a control token of the model "
         f"{card.name!r}. It was built by an earlier version, and cannot keep it plain text: build "
         "the model again, or let callers' control tokens be special (CALLERS_CONTROL_TOKENS).",
-        code="unsupported_parameter",
+        code=ErrorCode.UNSUPPORTED_PARAMETER,
         param="messages",
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.request import ChatPrompt
 
 EFFORT, NONE = "reasoning_effort", "none"
@@ -28,7 +28,7 @@ def told(prompt: ChatPrompt, variables: Collection[str], *, thinks: bool) -> Cha
         raise InvalidRequest(
             f"The model thinks, and its chat template has no use for {EFFORT!r} to keep it from "
             "that. Leave it out; 'thinking_token_budget' limits the reasoning.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=EFFORT,
         )
     kept = {name: value for name, value in values.items() if name != EFFORT or EFFORT in read}

@@ -1,4 +1,4 @@
-"""Answer, run what the model calls, answer again: a layer between service and a choice."""
+"""Runs the server's tools that a model calls, and lets it continue. Used by `answer_streams`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _Loop:
 
     def _told_of(self, ran: Sequence[Ran], one: Round) -> Iterator[ServerToolCalled]:
         """What the client is told of our calls, if it asked for it."""
-        for done in ran if self._request.tells_server_calls else ():
+        for done in ran if self._request.reports_server_calls else ():
             yield ServerToolCalled(
                 index=self._told,
                 choice=one.end.choice,

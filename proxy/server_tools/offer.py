@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
 from triton_openai.proxy.domain.tools import ToolChoice, ToolMode
@@ -54,13 +54,13 @@ def without_ours(request: GenerationRequest) -> GenerationRequest:
 def _refuse_what_has_no_meaning(request: GenerationRequest, card: ModelCard) -> None:
     asked = {
         "server_tools": request.offers_server_tools,
-        "server_tool_events": request.tells_server_calls,
+        "server_tool_events": request.reports_server_calls,
     }
     for name, is_asked in asked.items():
         if is_asked:
             raise InvalidRequest(
                 f"The model {card.name!r} has no tools that the server runs.",
-                code="unsupported_parameter",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param=name,
             )
 
@@ -72,6 +72,6 @@ def _check_names(request: GenerationRequest, ours: set[str]) -> None:
             raise InvalidRequest(
                 f"'{path}' is {tool.name!r}, as a tool's of this server is: rename yours, or leave "
                 "the server's out with 'server_tools': false.",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param=path,
             )

@@ -15,7 +15,7 @@ import orjson
 
 from triton_openai.proxy.domain.completion import Answer
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidRequest, in_short
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, in_short
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import FinishReason
 from triton_openai.proxy.structured.unfolding import unfolding
@@ -97,14 +97,14 @@ def check_of(constraint: Constraint | None, card: ModelCard) -> Check | None:
     if constraint.check_error is not None:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': {constraint.check_error}",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=constraint.field,
         )
     return TextCheck(constraint=constraint)
 
 
-def untold(constraint: Constraint | None, card: ModelCard) -> tuple[str, ...]:
-    """Keywords of a schema that nothing holds the answer to."""
+def unenforced_keywords(constraint: Constraint | None, card: ModelCard) -> tuple[str, ...]:
+    """Keywords of a schema that nothing enforces on the answer."""
     if constraint is None or constraint.kind is not GuideKind.JSON_SCHEMA:
         return ()
     if "constraint" not in card.capabilities or constraint.is_strict:

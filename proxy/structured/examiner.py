@@ -10,7 +10,7 @@ from dataclasses import replace
 from sys import getsizeof
 
 from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, InvalidSchema
 from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
 from triton_openai.proxy.domain.tools import Tool
 from triton_openai.proxy.structured.asked import Asked, Form, GuideLimits, constraint, tool_facts
@@ -76,7 +76,7 @@ def too_costly(field: str, error: TooCostly, *, is_schema: bool) -> InvalidReque
     if is_schema:
         return InvalidSchema(f"Invalid schema for '{field}': {reason}", param=field)
     return InvalidRequest(
-        f"Invalid value for '{field}': {reason}", code="invalid_parameter", param=field
+        f"Invalid value for '{field}': {reason}", code=ErrorCode.INVALID_PARAMETER, param=field
     )
 
 

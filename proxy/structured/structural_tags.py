@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import assert_never
 
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.structured.schema import SchemaLimits, as_json, check_depth, parsed
 from triton_openai.proxy.structured.schema import checked as checked_schema
 
@@ -35,7 +35,7 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
         raise InvalidRequest(
             f"Invalid value for '{field}': a structural tag has 'format', or 'structures' and "
             "'triggers'",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=field,
         )
     for schema in _schemas(tag):
@@ -107,7 +107,7 @@ def _triggered(given: Mapping[str, Any], field: str) -> Format:
     except (KeyError, TypeError) as error:
         raise InvalidRequest(
             f"Invalid value for '{field}': each of its structures has 'begin', 'schema' and 'end'",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=field,
         ) from error
     return {"type": "triggered_tags", "triggers": given["triggers"], "tags": tags}

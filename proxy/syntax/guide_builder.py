@@ -1,4 +1,4 @@
-"""Builds guides in a sandbox, and once for equal orders. Used by `rules`."""
+"""Builds guides in a sandbox, and once for equal orders. Used by `answer_format`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 from triton_openai.proxy.syntax.reasoning.reasoning_guides import after_reasoning, after_text
 from triton_openai.proxy.syntax.special_tokens import Untranslatable, in_tokens
@@ -66,6 +66,9 @@ class Guides:
         return sum(len(one.text) for one in guides if one is not None)
 
 
+NO_GUIDES = Guides(answer=None, in_reasoning=None, before_reasoning=None)
+
+
 def guides_of(order: GuideOrder) -> Guides:
     """
     Raises:
@@ -74,7 +77,7 @@ def guides_of(order: GuideOrder) -> Guides:
     calls = _of_calls(order)
     constraint = order.constraint if calls is None else calls.constraint
     if constraint is None:
-        return Guides(answer=None, in_reasoning=None, before_reasoning=None)
+        return NO_GUIDES
     answer = constraint if calls is None else _named(constraint, order)
     inside = before = answer
     if (marks := order.reasoning) is not None:
@@ -91,7 +94,7 @@ def guides_of(order: GuideOrder) -> Guides:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': what the answer is to conform to has more "
             f"than {GUIDE_AT_MOST} characters as a grammar; make it smaller.",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=constraint.field,
         )
     return found
@@ -122,6 +125,6 @@ def _named(constraint: Constraint, order: GuideOrder) -> Constraint:
     except Untranslatable as error:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': {error}, which this model cannot be held to.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=constraint.field,
         ) from error

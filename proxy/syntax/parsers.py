@@ -1,4 +1,4 @@
-"""Which parsers a model's answers go through, and the parser of one answer. Called by service."""
+"""Which parsers a model's answers go through, and the parser of one answer. Called by `plan`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
 from triton_openai.proxy.domain.tools import ToolMode
@@ -37,7 +37,7 @@ class CardParsers:
 
 
 @lru_cache(maxsize=64)
-def of_card(card: ModelCard) -> CardParsers:
+def families_of(card: ModelCard) -> CardParsers:
     """As models.yaml says, or as the chat template shows."""
     template = card.facts.chat_template or ""
     of_tools = card.facts.tool_template or template
@@ -65,12 +65,12 @@ def looks_for_calls(request: GenerationRequest) -> bool:
     return bool(request.tools) and request.tool_choice.mode is not ToolMode.NONE
 
 
-def check(request: GenerationRequest, card: ModelCard) -> None:
-    """Raises InvalidRequest: nobody would find the model's reasoning."""
-    if request.thinking_budget is not None and of_card(card).reasoning is None:
+def check_thinking_budget(request: GenerationRequest, card: ModelCard) -> None:
+    """Raises InvalidRequest: the model has no parser that would find its reasoning."""
+    if request.thinking_budget is not None and families_of(card).reasoning is None:
         raise InvalidRequest(
             f"The model {card.name!r} has no reasoning parser, so there is nothing to limit.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="thinking_token_budget",
         )
 
@@ -81,7 +81,7 @@ def parser_of(
     """For one answer to a chat whose rendered prompt is `prompt`; None: all of it is text."""
     if not isinstance(request.prompt, ChatPrompt):
         return None
-    families = of_card(card)
+    families = families_of(card)
     tools = None if tool_family is None else tool_families.family(tool_family)
     if tools is None and families.reasoning_family is None:
         return None
@@ -89,7 +89,7 @@ def parser_of(
     if families.reasoning_family is not None:
         reasoning = families.reasoning_family.parser_type.behind(
             prompt,
-            request.prompt.begun,
+            request.prompt.answer_prefix,
             tool_starts=() if tools is None else tools.parser_type.clear_starts(),
         )
     return OutputParser(
@@ -115,7 +115,7 @@ def visible_specials(request: GenerationRequest, card: ModelCard) -> Mapping[int
 
 @lru_cache(maxsize=128)
 def _syntax_specials(card: ModelCard, with_tools: bool) -> Mapping[int, bytes]:
-    families = of_card(card)
+    families = families_of(card)
     marks: list[str] = []
     if with_tools and families.tool_family is not None:
         marks += families.tool_family.parser_type.marks()

@@ -8,7 +8,7 @@ from starlette.types import Message, Send
 from typing_extensions import Self
 
 from triton_openai.proxy.api.answers.framing import Framing
-from triton_openai.proxy.domain.delivery import Delivery
+from triton_openai.proxy.domain.generation import Report
 
 
 class Outgoing:
@@ -19,11 +19,11 @@ class Outgoing:
     """
 
     def __init__(
-        self, send: Send, framing: Framing, delivery: Delivery, *, keep_alive_s: float
+        self, send: Send, framing: Framing, report: Report, *, keep_alive_s: float
     ) -> None:
         self._send = send
         self._framing = framing
-        self._delivery = delivery
+        self._report = report
         self._keep_alive_s = keep_alive_s
         self._loop = asyncio.get_running_loop()
         self._sent_at = self._loop.time()
@@ -59,10 +59,10 @@ class Outgoing:
             if self._is_head_out:
                 return
             self.has_started = True
-            told = headers_of(self._delivery)
+            of_report = headers_of(self._report).items()
             headers = [
                 *self._framing.headers,
-                *((name.encode(), value.encode()) for name, value in told.items()),
+                *((name.encode(), value.encode()) for name, value in of_report),
             ]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
             self._is_head_out = True
@@ -85,14 +85,14 @@ class Outgoing:
             await self.send(self._framing.comment(b"keep-alive"))
 
 
-def headers_of(delivery: Delivery) -> dict[str, str]:
+def headers_of(report: Report) -> dict[str, str]:
     """What is known when the first byte goes out."""
-    told = {}
-    if delivery.attempts is not None:
-        told["x-attempts"] = str(delivery.attempts)
-    if delivery.unenforced:
-        told["x-unenforced-keywords"] = ", ".join(delivery.unenforced)
-    return told
+    headers = {}
+    if report.attempts is not None:
+        headers["x-attempts"] = str(report.attempts)
+    if report.unenforced:
+        headers["x-unenforced-keywords"] = ", ".join(report.unenforced)
+    return headers
 
 
 def _part(body: bytes, *, is_last: bool = False) -> Message:

@@ -27,7 +27,7 @@ def to_domain(body: ChatCompletionBody, caller: str) -> GenerationRequest:
         tool_choice=body.domain_choice,
         thinking_budget=body.thinking_token_budget,
         offers_server_tools=body.server_tools,
-        tells_server_calls=bool(body.server_tool_events),
+        reports_server_calls=bool(body.server_tool_events),
         calls_in_parallel=body.parallel_tool_calls is not False,
         **body.shared(body.top_log_probs),
     )

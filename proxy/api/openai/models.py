@@ -21,7 +21,7 @@ def model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:
 
 def model_body(card: ModelCard, name: str) -> dict[str, Any]:
     """`name`: the one it was asked for by, which may be an alias."""
-    families = parsers.of_card(card)
+    families = parsers.families_of(card)
     return {
         "id": name,
         "object": "model",

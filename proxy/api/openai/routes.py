@@ -6,14 +6,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.answers import sse
-from triton_openai.proxy.api.answers.answer import Answers, Renderer
+from triton_openai.proxy.api.answers.answer import Answers
+from triton_openai.proxy.api.answers.exchange import Exchange
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller import caller_of
 from triton_openai.proxy.api.openai.asking import Asking
 from triton_openai.proxy.api.openai.documentation import documented
 from triton_openai.proxy.api.openai.models import model_body, model_list
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, CompletionBody
-from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.models.registry import Registry
 
 
@@ -22,24 +22,22 @@ def routes(
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
-    def answer(request: GenerationRequest, renderer: Renderer, *, streams: bool) -> Response:
-        if streams:
-            return answers.streamed(request, renderer, sse.OPENAI)
-        return answers.whole(request, renderer)
+    def answer(exchange: Exchange, *, streams: bool) -> Response:
+        return answers.streamed(exchange, sse.OPENAI) if streams else answers.whole(exchange)
 
     @router.post("/chat/completions", openapi_extra=documented.CHAT.extra)
     async def create_chat_completion(http: Request) -> Response:
         """The model's answer to a chat: whole, or as a stream of events with `stream`."""
-        asked = await bodies.read(http, ChatCompletionBody)
-        request, renderer = await asking.chat(asked, caller_of(http.scope))
-        return answer(request, renderer, streams=bool(asked.stream))
+        body = await bodies.read(http, ChatCompletionBody)
+        exchange = await asking.chat(body, caller_of(http.scope))
+        return answer(exchange, streams=bool(body.stream))
 
     @router.post("/completions", openapi_extra=documented.COMPLETION.extra)
     async def create_completion(http: Request) -> Response:
         """The text that follows a prompt: whole, or as a stream of events with `stream`."""
-        asked = await bodies.read(http, CompletionBody)
-        request, renderer = await asking.completion(asked, caller_of(http.scope))
-        return answer(request, renderer, streams=bool(asked.stream))
+        body = await bodies.read(http, CompletionBody)
+        exchange = await asking.completion(body, caller_of(http.scope))
+        return answer(exchange, streams=bool(body.stream))
 
     @router.get("/models", openapi_extra=documented.MODELS.extra)
     async def list_models() -> Response:

@@ -13,7 +13,6 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from triton_openai.proxy.access.leaving import Leaving
 from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.answers.framing import Annotation, Part, Payload
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller import caller_of
@@ -26,8 +25,8 @@ from triton_openai.proxy.api.openai.socket_bodies import (
     SocketChatBody,
     SocketMessage,
 )
-from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.errors import (
+    ErrorCode,
     InvalidRequest,
     RateLimited,
     RequestError,
@@ -35,6 +34,7 @@ from triton_openai.proxy.domain.errors import (
     echoed,
     in_short,
 )
+from triton_openai.proxy.domain.generation import Delivery
 from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.telemetry import line
 from triton_openai.proxy.telemetry.loop_lag import name_task
@@ -153,7 +153,7 @@ class ChatSocket:
                 "A request without 'request_id' is under way on this socket: give each an id."
                 if key is None
                 else f"The request {echoed(key)} is under way on this socket.",
-                code="duplicate_request_id",
+                code=ErrorCode.DUPLICATE_REQUEST_ID,
                 param="request_id",
             )
         if len(self._running) >= self._max_requests:
@@ -193,11 +193,11 @@ class ChatSocket:
     async def _streamed(self, asked: SocketChatBody) -> Payload:
         """Sends the chunks; what remains to be said at the end."""
         try:
-            request, renderer = await self._asking.chat(asked, self._caller)
-            with in_words(renderer.field_names):
-                async with aclosing(
-                    self._service.generate(request, Delivery(is_live=True))
-                ) as events:
+            exchange = await self._asking.chat(asked, self._caller)
+            request, card, renderer = exchange.request, exchange.card, exchange.renderer
+            with errors.ProtocolNames(renderer.field_names):
+                generation = self._service.generate(request, card, Delivery.LIVE)
+                async with aclosing(generation.events) as events:
                     async for event in events:
                         for part in renderer.chunks(event):
                             await self._send(_message(part), asked.request_id)

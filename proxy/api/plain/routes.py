@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from triton_openai.proxy.api.answers import ndjson, sse
 from triton_openai.proxy.api.answers.answer import Answers
+from triton_openai.proxy.api.answers.exchange import Exchange
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller import caller_of
 from triton_openai.proxy.api.openai.requests.limits import Limits
 from triton_openai.proxy.api.plain import chat, documented
 from triton_openai.proxy.api.plain.chat import PlainChatBody, PlainRenderer
-from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.models.registry import Registry
 
 
 def routes(answers: Answers, registry: Registry, sizes: Limits, *, bodies: BodyReader) -> APIRouter:
     router = APIRouter(prefix="/chat")
 
-    async def asked(http: Request) -> GenerationRequest:
-        given = await bodies.read(http, PlainChatBody)
-        sizes.check_chat(given.messages, None)
-        request = chat.to_domain(given, registry.default().name)
-        return replace(request, caller=caller_of(http.scope))
+    async def exchange(http: Request, *, says_done: bool = True) -> Exchange:
+        body = await bodies.read(http, PlainChatBody)
+        sizes.check_chat(body.messages, None)
+        card = registry.default() if body.model is None else registry.known(body.model)
+        request = chat.to_domain(body, card, caller_of(http.scope))
+        return Exchange(request, card, PlainRenderer(request, says_done=says_done))
 
     @router.post("/json", openapi_extra=documented.WHOLE.extra)
     async def chat_json(http: Request) -> Response:
         """The whole answer as one JSON body."""
-        request = await asked(http)
-        return answers.whole(request, PlainRenderer(request))
+        return answers.whole(await exchange(http))
 
     @router.post("/stream", openapi_extra=documented.LINES.extra)
     async def chat_stream(http: Request) -> Response:
         """Newline-delimited JSON; the last line has `"done": true`."""
-        request = await asked(http)
-        return answers.streamed(request, PlainRenderer(request), ndjson.LINES)
+        return answers.streamed(await exchange(http), ndjson.LINES)
 
     @router.post("/sse", openapi_extra=documented.EVENT_STREAM.extra)
     async def chat_sse(http: Request) -> Response:
         """Server-sent events, then `[DONE]`."""
-        request = await asked(http)
-        renderer = PlainRenderer(request, says_done=False)
-        return answers.streamed(request, renderer, sse.NAMED_ERRORS)
+        return answers.streamed(await exchange(http, says_done=False), sse.NAMED_ERRORS)
 
     return router

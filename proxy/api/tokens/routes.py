@@ -1,20 +1,19 @@
-"""POST /tokenize and /detokenize: a model's tokenizer, asked without generating."""
+"""POST /tokenize and /detokenize: a model's tokenizer, without generating."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.errors import ProtocolNames
 from triton_openai.proxy.api.openai.requests.limits import Limits
 from triton_openai.proxy.api.tokens import documented
 from triton_openai.proxy.api.tokens.bodies import DetokenizeBody, TokenizeBody
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
@@ -36,15 +35,16 @@ def routes(
     @router.post("/tokenize", openapi_extra=documented.TOKENIZE.extra)
     async def tokenize(http: Request) -> Response:
         """Text or messages -> token ids and their count. What cannot be served is refused."""
-        asked = await bodies.read(http, TokenizeBody)
-        sizes.check_chat(asked.messages, asked.tools)
-        generation = asked.to_domain(registry.default().name)
-        request = await service.engine_request(replace(generation, caller=caller_of(http.scope)))
-        with in_words({"prompt": "prompt" if asked.messages is None else "messages"}):
+        body = await bodies.read(http, TokenizeBody)
+        sizes.check_chat(body.messages, body.tools)
+        card = registry.default() if body.model is None else registry.known(body.model)
+        generation = body.to_domain(card, caller_of(http.scope))
+        request, *_ = await service.engine_requests(generation, card)
+        with ProtocolNames({"prompt": "prompt" if body.messages is None else "messages"}):
             ids = (await tokenizer.admit(request)).ids
         line.add(id=request.id, model=request.model.name, prompt_tokens=len(ids))
         texts = None
-        if asked.return_token_strs:
+        if body.return_token_strs:
             texts = _token_texts(await tokenizer.token_bytes(request.model, ids))
         most = request.model.facts.context_length
         found = {"count": len(ids), "max_model_len": most, "tokens": ids, "token_strs": texts}
@@ -53,11 +53,12 @@ def routes(
     @router.post("/detokenize", openapi_extra=documented.DETOKENIZE.extra)
     async def detokenize(http: Request) -> Response:
         """Token ids -> text, without special tokens."""
-        asked = await bodies.read(http, DetokenizeBody)
-        card = registry.card(registry.default().name if asked.model is None else asked.model)
-        line.add(model=card.name, prompt_tokens=len(asked.tokens))
-        _check_ids(asked.tokens, card)
-        parts = await tokenizer.token_bytes(card, asked.tokens) if asked.tokens else ()
+        body = await bodies.read(http, DetokenizeBody)
+        card = registry.default() if body.model is None else registry.known(body.model)
+        registry.check_available()
+        line.add(model=card.name, prompt_tokens=len(body.tokens))
+        _check_ids(body.tokens, card)
+        parts = await tokenizer.token_bytes(card, body.tokens) if body.tokens else ()
         return JSONResponse({"prompt": _text(parts, card)})
 
     return router
@@ -68,7 +69,7 @@ def _check_ids(ids: Sequence[int], card: ModelCard) -> None:
     if len(ids) > most:
         raise InvalidRequest(
             f"Invalid 'tokens': {len(ids)} are more than the model's context of {most} holds",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param="tokens",
         )
     for position, token in enumerate(ids):
@@ -76,7 +77,7 @@ def _check_ids(ids: Sequence[int], card: ModelCard) -> None:
             raise InvalidRequest(
                 f"Invalid value for 'tokens[{position}]': {token} is outside the vocabulary of "
                 f"{size} tokens",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param=f"tokens[{position}]",
             )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 from triton_openai.proxy.structured.blame import TOOLS
 from triton_openai.proxy.structured.structural_tags import Format, format_of, guide
@@ -63,7 +63,7 @@ def text_or_calls(
         raise InvalidRequest(
             f"The model's syntax of tool calls cannot be mixed with {constraint.field!r}: give "
             "tools or a format.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=constraint.field,
         )
     calls = SYNTAXES[family].one_of(schemas, in_parallel=in_parallel)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
-from triton_openai.proxy.structured.blame import blamed
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, InvalidSchema
+from triton_openai.proxy.structured.blame import Blame
 
 SCHEMA = Constraint(GuideKind.JSON_SCHEMA, "{}", "guided_json")
 REGEX = Constraint(GuideKind.REGEX, "a", "regex")
 
 
 def refused(constraint: Constraint | None, param: str, code: str = "invalid_parameter"):
-    with pytest.raises(InvalidRequest) as caught, blamed(constraint):
+    with pytest.raises(InvalidRequest) as caught, Blame(constraint):
         raise InvalidRequest("it is wrong", code=code, param=param)
     return caught.value
 
@@ -25,8 +25,8 @@ def test_a_refused_expression_is_the_callers_field():
 
 @pytest.mark.parametrize(("constraint", "field"), [(SCHEMA, "guided_json"), (None, "tools")])
 def test_a_refused_schema_is_no_schema_that_can_be_used(constraint, field):
-    with pytest.raises(InvalidSchema) as caught, blamed(constraint):
-        raise InvalidRequest("no", code="invalid_parameter", param="guided_decoding_guide")
+    with pytest.raises(InvalidSchema) as caught, Blame(constraint):
+        raise InvalidRequest("no", code=ErrorCode.INVALID_PARAMETER, param="guided_decoding_guide")
     assert (caught.value.param, caught.value.code) == (field, "invalid_schema")
 
 

@@ -14,7 +14,7 @@ from triton_openai.proxy.domain.errors import InvalidRequest
 from triton_openai.proxy.domain.output import FinishReason
 from triton_openai.proxy.domain.tools import ToolCall
 from triton_openai.proxy.structured.asked import Asked, Form, GuideLimits, constraint
-from triton_openai.proxy.structured.checks import check_of, guided, untold
+from triton_openai.proxy.structured.checks import check_of, guided, unenforced_keywords
 
 WITHOUT = replace(CARD, capabilities=CARD.capabilities - {"constraint"})
 
@@ -85,7 +85,7 @@ def test_who_holds_the_answer_to_what():
     ]:
         assert (guided(wanted, CARD) is not None) is is_guided
         assert (check_of(wanted, CARD) is not None) is is_checked
-        assert untold(wanted, CARD) == names
+        assert unenforced_keywords(wanted, CARD) == names
         assert guided(wanted, WITHOUT) is None
         assert check_of(wanted, WITHOUT) is not None
-        assert untold(wanted, WITHOUT) == ()
+        assert unenforced_keywords(wanted, WITHOUT) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.doubles.engine import CARD, FACTS, deltas
+from tests.doubles.sandbox import InProcess
 from tests.strategies import cuts
 from triton_openai.proxy.domain.completion import Answer, fold
 from triton_openai.proxy.domain.events import TextDelta
@@ -16,9 +18,9 @@ from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
+from triton_openai.proxy.generation.answer_format import AnswerFormats
 from triton_openai.proxy.generation.choice.choice import Choice
-from triton_openai.proxy.generation.rules import rules_of
-from triton_openai.proxy.syntax.parsers import of_card, parser_of, visible_specials
+from triton_openai.proxy.syntax.parsers import families_of, parser_of, visible_specials
 
 SPECIALS = {1: b"<|im_end|>", 2: b"[TOOL_CALLS]", 3: b"[THINK]", 4: b"[/THINK]"}
 TOOLS = (
@@ -42,10 +44,11 @@ def asked(**fields) -> GenerationRequest:
 def answered(
     request: GenerationRequest, pieces: list[TokenDelta], of: ModelCard, prompt=""
 ) -> Answer:
+    answer_format = asyncio.run(AnswerFormats(InProcess()).answer_format(request, of))
     choice = Choice(
         request,
         of,
-        parser=parser_of(request, of, prompt, rules_of(request, of).tool_family),
+        parser=parser_of(request, of, prompt, answer_format.tool_family),
         specials=visible_specials(request, of),
     )
     events = []
@@ -222,11 +225,11 @@ def test_log_probs_and_ids_of_held_text_are_told_with_what_comes_next():
 
 def test_families_are_found_from_the_template():
     facts = replace(FACTS, chat_template="{{ tools }}<tool_call> <think>")
-    found = of_card(replace(CARD, facts=facts))
+    found = families_of(replace(CARD, facts=facts))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
-    assert of_card(CARD).tools is None
+    assert families_of(CARD).tools is None
     with_two = replace(FACTS, chat_template="{{ tools }}<think>", tool_template="<tool_call>")
-    found = of_card(replace(CARD, facts=with_two))
+    found = families_of(replace(CARD, facts=with_two))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
-    named = of_card(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
+    named = families_of(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
     assert (named.tools, named.reasoning) == (None, "harmony")

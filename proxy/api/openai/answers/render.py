@@ -7,16 +7,16 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.caller import caller_of
+from triton_openai.proxy.api.errors import ProtocolNames
 from triton_openai.proxy.api.openai.asking import Asking
 from triton_openai.proxy.api.openai.documentation import documented
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.structured.blame import blamed
+from triton_openai.proxy.structured.blame import Blame
 from triton_openai.proxy.telemetry import line
 
 
@@ -30,10 +30,11 @@ def routes(
         """The prompt's text and tokens, and what limits the answer. Refuses what a generation
         would refuse.
         """
-        asked = await bodies.read(http, ChatCompletionBody)
-        generation, renderer = await asking.chat(asked, caller_of(http.scope))
-        with in_words(renderer.field_names), blamed(generation.constraint):
-            request = await service.engine_request(generation)
+        body = await bodies.read(http, ChatCompletionBody)
+        exchange = await asking.chat(body, caller_of(http.scope))
+        generation, names = exchange.request, exchange.renderer.field_names
+        with ProtocolNames(names), Blame(generation.constraint):
+            request, *_ = await service.engine_requests(generation, exchange.card)
             admitted = await tokenizer.admit(request)
         line.add(id=generation.id, model=request.model.name, prompt_tokens=len(admitted.ids))
         return JSONResponse(
@@ -41,7 +42,7 @@ def routes(
                 "id": generation.id,
                 "object": "chat.completion.render",
                 "model": generation.model,
-                **_rendered(request, admitted, renderer.field_names["max_tokens"]),
+                **_rendered(request, admitted, names["max_tokens"]),
             }
         )
 

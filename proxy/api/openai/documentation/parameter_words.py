@@ -36,7 +36,9 @@ def describe(schemas: dict[str, Any]) -> None:
 @cache
 def _rows() -> Mapping[str, Mapping[str, str]]:
     """Kind of body -> name of the field -> words. Links lead nowhere outside of the README."""
-    table = (resources.files("triton_openai.proxy.api.openai.documentation") / "parameters.md").read_text()
+    table = (
+        resources.files("triton_openai.proxy.api.openai.documentation") / "parameters.md"
+    ).read_text()
     found: dict[str, dict[str, str]] = {}
     for row in ROW.finditer(table):
         words = LINK.sub(r"\1", row["words"]).replace("\\|", "|")

@@ -25,6 +25,7 @@ from triton_openai.proxy.api.openai.requests.reasoning_body import ReasoningBody
 from triton_openai.proxy.api.openai.requests.sampling_body import SamplingBody
 from triton_openai.proxy.api.openai.requests.tool_bodies import ToolsBody
 from triton_openai.proxy.api.openai.requests.tool_history import Messages
+from triton_openai.proxy.domain.errors import ErrorCode
 
 MOST_CHOICES = 128
 ServiceTier = Annotated[
@@ -83,7 +84,7 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody):
                 "spaces_between_special_tokens",
                 "'spaces_between_special_tokens' is not supported by this server: special tokens "
                 "stand in the text as the model wrote them",
-                code="unsupported_parameter",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return self
 
@@ -105,7 +106,7 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody):
             "stop": self.stops,
             "includes_stop": bool(self.include_stop_str_in_output),
             "choices": self.n or 1,
-            "tells_usage": self.tells_usage_always,
+            "reports_usage": self.tells_usage_always,
             "returns_token_ids": bool(self.return_token_ids),
             "skips_special_tokens": self.skip_special_tokens is not False,
             "priority": None if self.priority is None else -self.priority,
@@ -291,6 +292,6 @@ class CompletionBody(GenerationBody, GivenPromptBody):
             raise FieldError(
                 "nvext.max_thinking_tokens",
                 "'nvext.max_thinking_tokens' is of chats: a completion has no reasoning",
-                code="unsupported_parameter",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return self

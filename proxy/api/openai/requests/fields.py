@@ -24,6 +24,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from triton_openai.proxy.api.bodies.body import FieldError
+from triton_openai.proxy.domain.errors import ErrorCode
 
 INT32_MAX = 2**31 - 1
 UNKNOWN_AT_MOST = 50
@@ -65,7 +66,7 @@ class RequestBody(BaseModel):
             raise FieldError(
                 None,
                 f"it has {len(given)} fields, of which this server knows {len(cls.model_fields)}",
-                code="unsupported_parameter",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return {name: _whole(value) for name, value in given.items() if value is not None}
 
@@ -127,7 +128,9 @@ class Only:
     def _check(self, value: Any) -> Any:
         if value not in self._supported:
             told = " or ".join(map(repr, self._supported))
-            raise FieldError(None, f"this server does only {told}", code="unsupported_parameter")
+            raise FieldError(
+                None, f"this server does only {told}", code=ErrorCode.UNSUPPORTED_PARAMETER
+            )
         return value
 
 
@@ -199,7 +202,7 @@ class TextPart(RequestBody):
                 None,
                 f"{OTHER_PARTS[kind]} ({kind!r}) is not supported by this server, whose models "
                 "read text: send a part of type 'text'",
-                code="unsupported_parameter",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return given
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from triton_openai.proxy.api.bodies.body import FieldError
 from triton_openai.proxy.api.openai.requests.fields import INT32_MAX, ListOf, RequestBody, TokenIds
 from triton_openai.proxy.api.openai.requests.guided_body import GuidedBody
-from triton_openai.proxy.domain.errors import InvalidRequest, echoed
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 
 AnnotationName = Literal["request_id", "formatted_prompt", "token_ids", "timing"]
 ExtraField = Literal["timing", "worker_id"]
@@ -75,7 +75,7 @@ def merged(body: Body, *, ids_field: str) -> Body:
             raise InvalidRequest(
                 f"'{name}' is {echoed(own)}, and '{path}' makes it {echoed(value)}: "
                 "give one of them",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param=path,
             )
         update[name] = value
