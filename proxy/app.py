@@ -24,6 +24,7 @@ from triton_openai.proxy.access.products import ProductLimits
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import dynamo, errors, operations
 from triton_openai.proxy.api.answers.answer import Answers
+from triton_openai.proxy.api.application import Application
 from triton_openai.proxy.api.bodies.body import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.direct import Direct
@@ -123,13 +124,13 @@ def compose(
     leaving, in_flight = Leaving(), BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, bounded, sandbox, leaving, bodies)
-    app = FastAPI(
+    app = Application(
         title=front_page.NAME,
         version=__version__,
         redirect_slashes=False,
         openapi_url=None,  # `pages` serves the document, without a CDN
         lifespan=lambda _: _running(engine, catalog, registry, metrics, comeback, sandbox, lag),
-        middleware=_middleware(settings, metrics, gate, routers),
+        layers=_layers(settings, metrics, gate, routers),
         exception_handlers={HTTPException: errors.routing_error},
     )
     app.state.leaving, app.state.in_flight = leaving, in_flight
@@ -156,7 +157,7 @@ def _with_pages(
     )
 
 
-def _middleware(
+def _layers(
     settings: Settings, metrics: Metrics, gate: StartGate, routers: tuple[APIRouter, ...]
 ) -> list[Middleware]:
     """Outermost first."""

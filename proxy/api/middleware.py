@@ -5,9 +5,10 @@ and log, a count and a log line, the last catch.
 from __future__ import annotations
 
 import re
-import uuid
+from secrets import token_hex
 
 import structlog
+from prometheus_client import Counter
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -65,6 +66,7 @@ class RequestContext:
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
+        self._counters: dict[tuple[str, int], Counter] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -75,7 +77,7 @@ class RequestContext:
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
         name_task(request_id.decode(), path)
         try:
-            with line.written(method=method, path=path):
+            with line.Written(method=method, path=path):
                 await self._answer(scope, receive, send, request_id)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
@@ -94,7 +96,7 @@ class RequestContext:
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
-            return  # it left while its body was read: there is nobody to answer
+            return  # the client disconnected while its body was read
         except Exception as error:
             if has_started:
                 raise
@@ -102,7 +104,11 @@ class RequestContext:
 
     def _count(self, scope: Scope, status: int) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
-        self._metrics.http_responses.labels(route, status).inc()
+        counter = self._counters.get((route, status))
+        if counter is None:
+            counter = self._metrics.http_responses.labels(route, status)
+            self._counters[route, status] = counter
+        counter.inc()
         line.add(status=status)
 
 
@@ -114,4 +120,4 @@ def _request_id(scope: Scope) -> bytes:
 
 
 def new_request_id() -> str:
-    return f"req_{uuid.uuid4().hex}"
+    return f"req_{token_hex(16)}"

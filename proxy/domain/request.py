@@ -205,9 +205,10 @@ class GenerationRequest:
 
         A given seed becomes seed, seed + 1, … so that candidates differ and can be reproduced.
         """
-        at, number = divmod(index, self.candidates)
-        prompt = self.prompts[at]
-        if self.generations == 1:
+        candidates, prompts = self.candidates, self.prompts
+        at, number = divmod(index, candidates)
+        prompt = prompts[at]
+        if len(prompts) * candidates == 1:
             return self if prompt is self.prompt else replace(self, prompt=prompt)
         return replace(
             self,

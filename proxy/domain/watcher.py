@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from typing_extensions import Self
-
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.model import ModelCard
@@ -24,7 +22,7 @@ class StreamWatch(Protocol):
 class RequestWatch(Protocol):
     """Watches one request, which runs as long as the `with`; an exception ends it as failed."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> RequestWatch: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None: ...
 

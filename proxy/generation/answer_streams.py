@@ -74,7 +74,7 @@ class AnswerStreams:
         """The events of all choices."""
         plan, request = self._plan, self._plan.request
         if request.generations == 1:
-            return self._answer(plan.part(0))
+            return self._answer(plan.only_part(0))
         choices = [partial(self._nth_answer, index) for index in range(request.generations)]
         events = interleaved(choices, self._means.gate)
         if request.candidates == request.choices:

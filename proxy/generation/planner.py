@@ -71,13 +71,16 @@ class Planner:
             return await self._made(request, card)
 
     async def _made(self, request: GenerationRequest, card: ModelCard) -> Plan:
+        if request.generations == 1:
+            request = request.part(0)  # a batch of one prompt is this prompt
         parsers.check_thinking_budget(request, card)
         answer_format = await self._formats.answer_format(request, card)
         engine_requests = [await self._engine_request(request.part(0), card, answer_format)]
-        for index in range(request.candidates, request.generations, request.candidates):
-            await self._gate.wait()
-            part = request.part(index)
-            engine_requests.append(await self._engine_request(part, card, answer_format))
+        if len(request.prompts) > 1:
+            for index in range(request.candidates, request.generations, request.candidates):
+                await self._gate.wait()
+                part = request.part(index)
+                engine_requests.append(await self._engine_request(part, card, answer_format))
         return Plan(
             request=request,
             card=card,

@@ -227,8 +227,10 @@ def _call_body(call: ToolCall) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _compiled(template: str) -> jinja2.Template:
-    """The environment that Hugging Face's templates are written for."""
-    return _environment().from_string(template)
+    """In the environment that Hugging Face's templates are written for."""
+    compiled = _environment().from_string(template)
+    compiled.globals = dict(compiled.globals)  # a ChainMap, which every rendering would copy
+    return compiled
 
 
 @lru_cache(maxsize=64)

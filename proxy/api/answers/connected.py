@@ -1,4 +1,4 @@
-"""Work that lives no longer than its client."""
+"""Ends work whose client disconnects."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from triton_openai.proxy.domain.errors import ShuttingDown
 
 
 class Connected:
-    """The body of `async with` is cancelled when the client leaves, and nothing raised of it.
+    """Cancels the body of the `async with` when the client disconnects, and swallows the
+    cancellation.
 
-    The body runs in the caller's own task, so a task that watches is all that this costs.
+    The body runs in the caller's own task: all that this costs is a task that watches.
 
     Raises:
         ShuttingDown: the server cancels what has outlasted the drain.
@@ -22,11 +23,11 @@ class Connected:
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._has_left = False
+        self._is_gone = False
 
     async def __aenter__(self) -> Self:
         self._body = asyncio.current_task()
-        self._watching = asyncio.ensure_future(self._watch())
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
         return self
 
     async def __aexit__(
@@ -38,7 +39,7 @@ class Connected:
         self._watching.cancel()
         if not isinstance(error, asyncio.CancelledError):
             return False
-        if not self._has_left:
+        if not self._is_gone:
             raise ShuttingDown("The server is shutting down.") from None
         if self._body is not None and hasattr(self._body, "uncancel"):  # from Python 3.11 on
             self._body.uncancel()
@@ -47,6 +48,6 @@ class Connected:
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._has_left = True
+        self._is_gone = True
         if self._body is not None:
             self._body.cancel()

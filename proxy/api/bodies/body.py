@@ -6,13 +6,12 @@ import codecs
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from anyio import CancelScope
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
 from triton_openai.proxy.api.bodies import json_shape
-from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody, BytesInFlight, no_room
+from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody, BytesInFlight, CutOff
 from triton_openai.proxy.api.bodies.caller import caller_of
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.bodies.validation_errors import FieldError as FieldError
@@ -46,15 +45,15 @@ class BodyReader:
     async def read(self, request: Request, kind: type[Body]) -> Body:
         """Raises RequestError: compressed, no JSON by its type, or as `parse` does."""
         _check_headers(request, self.limits)
-        with CancelScope() as reading:
-            body = self._in_flight.arriving(reading.cancel)
-            try:
+        cut_off = CutOff()
+        body = self._in_flight.arriving(cut_off.cancel)
+        try:
+            with cut_off:
                 data = await _received(request, body, self.limits)
                 body.complete()
-                return await self.parse(data, kind, caller_of(request.scope))
-            finally:
-                body.close()
-        raise no_room()  # the scope was cancelled
+            return await self.parse(data, kind, caller_of(request.scope))
+        finally:
+            body.close()
 
     async def parse(self, data: bytes, kind: type[Body], caller: str) -> Body:
         """Parses on the event loop only what cannot take long.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+from secrets import token_hex
 
 from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
 from triton_openai.proxy.domain.request import (
@@ -20,7 +20,7 @@ USUAL = ("verbosity", "medium")
 def to_domain(body: ChatCompletionBody, caller: str) -> GenerationRequest:
     return GenerationRequest(
         caller=caller,
-        id=f"chatcmpl-{uuid.uuid4().hex}",
+        id=f"chatcmpl-{token_hex(16)}",
         prompt=_prompt(body),
         max_tokens=body.token_limit,
         tools=body.domain_tools,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+from secrets import token_hex
 from typing import Any
 
 from triton_openai.proxy.api.openai.answers.head import head
@@ -29,7 +29,7 @@ def to_domain(body: CompletionBody, card: ModelCard, caller: str) -> GenerationR
     """`card`: of the model that it names."""
     return GenerationRequest(
         caller=caller,
-        id=f"cmpl-{uuid.uuid4().hex}",
+        id=f"cmpl-{token_hex(16)}",
         prompt=_prompt(body.prompt, body.suffix),
         max_tokens=_token_limit(body, card),
         best_of=body.best_of,

@@ -140,7 +140,7 @@ class ChatSocket:
         except WebSocketDisconnect:
             raise
         except Exception as error:
-            with line.written(method="WEBSOCKET", path=PATH):
+            with line.Written(method="WEBSOCKET", path=PATH):
                 await self._send(_error_message(error), await self._request_id_in(data))
 
     def _begin(self, asked: SocketChatBody) -> None:
@@ -183,7 +183,7 @@ class ChatSocket:
         request_id = new_request_id()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         name_task(request_id, PATH)
-        with line.written(method="WEBSOCKET", path=PATH), suppress(WebSocketDisconnect):
+        with line.Written(method="WEBSOCKET", path=PATH), suppress(WebSocketDisconnect):
             try:
                 last = await self._streamed(asked)
             finally:

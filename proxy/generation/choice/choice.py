@@ -50,6 +50,7 @@ class Choice:
             strips_leading_space=strips_space and _begins(request),
         )
         self._budget = ThinkingBudget(request.thinking_budget, parser, self._counter)
+        self._has_budget = parser is not None and request.thinking_budget is not None
         self._end_token = EndToken(request, shows_specials=bool(specials))
         self._logged = HeldTokens()
         self._specials = specials
@@ -87,7 +88,7 @@ class Choice:
     @property
     def has_thought_enough(self) -> bool:
         """Whether the thinking budget is spent, and the model still thinks."""
-        return not self.is_finished and self._budget.is_spent
+        return self._has_budget and not self.is_finished and self._budget.is_spent
 
     @property
     def tokens(self) -> int:
@@ -128,7 +129,8 @@ class Choice:
             self._counter.tokens += 1
             if self._specials and not data:
                 data = self._specials.get(delta.token_ids[taken - 1], data)
-            self._budget.keep(data)
+            if self._has_budget:
+                self._budget.keep(data)
             is_end = taken == end_at
             data = b"" if is_end else data
             characters, passed = self._text.push(data)
@@ -138,7 +140,7 @@ class Choice:
                 if self._logs and (self._logs_end or not is_end):
                     self._logged.push(data, log_prob, characters)
                 logged += self._logged.released(passed, is_last=self._text.is_stopped)
-            if self._text.has_ended or self.has_thought_enough:
+            if self._text.has_ended or (self._has_budget and self._budget.is_spent):
                 break
         return logged, taken
 

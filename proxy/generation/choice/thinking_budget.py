@@ -24,8 +24,7 @@ class ThinkingBudget:
 
     def keep(self, data: bytes) -> None:
         """One more token of the answer."""
-        if self._budget is not None:
-            self._raw += data
+        self._raw += data
 
     @property
     def is_spent(self) -> bool:

@@ -20,7 +20,7 @@ from triton_openai.proxy.telemetry import line
     ],
 )
 def test_health_checks_are_never_news(path, fields, level):
-    with capture_logs() as lines, line.written(method="GET", path=path):
+    with capture_logs() as lines, line.Written(method="GET", path=path):
         line.add(**fields)
     (written,) = lines
     assert (written["event"], written["log_level"]) == ("request", level)

@@ -87,7 +87,7 @@ def watched(metrics: Metrics, *deltas: TokenDelta) -> dict:
     request = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
     report = Report()
     watch = Telemetry(metrics).begin(request, CARD, report)
-    with capture_logs() as lines, line.written(method="POST", path="/v1/chat/completions"), watch:
+    with capture_logs() as lines, line.Written(method="POST", path="/v1/chat/completions"), watch:
         stream = watch.stream(asked())
         for delta in deltas:
             stream.see(delta)
