@@ -114,12 +114,17 @@ class Sampling:
 
     def with_defaults(self, defaults: Sampling) -> Sampling:
         """The caller's values where there are any."""
+        if defaults == NO_DEFAULTS:
+            return self
         missing = {
             name: default
             for name in self.__slots__
             if getattr(self, name) is None and (default := getattr(defaults, name)) is not None
         }
         return replace(self, **missing) if missing else self
+
+
+NO_DEFAULTS = Sampling()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,8 @@ class _Children:
             self._ttft.observe(report.first_event_s)
         if usage is not None:
             self._prompt_tokens.inc(usage.prompt_tokens)
-            self._cached_tokens.inc(usage.cached_tokens)
+            if usage.cached_tokens:
+                self._cached_tokens.inc(usage.cached_tokens)
             self._completion_tokens.inc(usage.completion_tokens)
         for queue_s in pace.queues_s:
             self._queue.observe(queue_s)
