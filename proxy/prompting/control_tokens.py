@@ -1,4 +1,4 @@
-"""The tokens that steer a model, found in texts. Used by callers_text and preparation."""
+"""The tokens that steer a model, found in texts. Used by callers_text and prompt_writer."""
 
 from __future__ import annotations
 
