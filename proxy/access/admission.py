@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from triton_openai.proxy.access.concurrency import Concurrency, Permits
+from triton_openai.proxy.access.concurrency import Concurrency
 from triton_openai.proxy.domain.model import ModelCard
 
 
@@ -32,7 +32,7 @@ class Admission:
 
     def permits(self, card: ModelCard, count: int) -> BothPermits:
         """For a `with`. Raises at its beginning, as Concurrency.permits does."""
-        return BothPermits(self._of(card).permits(count), self._all.permits(count))
+        return BothPermits(self._of(card), self._all, count)
 
     def _of(self, card: ModelCard) -> Concurrency:
         """An adapter decodes in the rows of its model."""
@@ -46,22 +46,25 @@ class Admission:
 
 
 class BothPermits:
-    """Of a model, and of all models together."""
+    """Of a model, and of all models together. One object: each request enters it."""
 
-    __slots__ = ("_of_all", "_of_model")
+    __slots__ = ("_all", "_count", "_model", "_of_all", "_of_model")
 
-    def __init__(self, of_model: Permits, of_all: Permits) -> None:
-        self._of_model = of_model
-        self._of_all = of_all
+    def __init__(self, model: Concurrency, all_models: Concurrency, count: int) -> None:
+        self._model = model
+        self._all = all_models
+        self._count = count
+        self._of_model: list[int] = []
+        self._of_all: list[int] = []
 
     def __enter__(self) -> None:
-        self._of_model.__enter__()
+        self._of_model = self._model.take(self._count)
         try:
-            self._of_all.__enter__()
+            self._of_all = self._all.take(self._count)
         except BaseException:
-            self._of_model.__exit__()
+            self._model.give_back(self._count, self._of_model)
             raise
 
     def __exit__(self, *_: object) -> None:
-        self._of_all.__exit__()
-        self._of_model.__exit__()
+        self._all.give_back(self._count, self._of_all)
+        self._model.give_back(self._count, self._of_model)

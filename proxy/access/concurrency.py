@@ -43,17 +43,16 @@ class Concurrency:
         """
         return Permits(self, count)
 
-    def begin(self, count: int) -> list[int]:
-        """For Permits: the slots taken."""
-        taken = self._take(count)
+    def take(self, count: int) -> list[int]:
+        """The slots of so many permits, for `give_back`. Raises as `permits`."""
+        slots = self._take(count)
         self.running += count
-        return taken
+        return slots
 
-    def end(self, count: int, taken: list[int]) -> None:
-        """For Permits."""
+    def give_back(self, count: int, slots: list[int]) -> None:
         self.running -= count
         self._rate.returned(count)
-        self._give_back(taken)
+        self._give_back(slots)
 
     def _take(self, count: int) -> list[int]:
         if self._slots is None or self._limit is None:
@@ -97,10 +96,10 @@ class Permits:
         self._taken: list[int] = []
 
     def __enter__(self) -> None:
-        self._taken = self._owner.begin(self._count)
+        self._taken = self._owner.take(self._count)
 
     def __exit__(self, *_: object) -> None:
-        self._owner.end(self._count, self._taken)
+        self._owner.give_back(self._count, self._taken)
 
 
 def _slots(limit: int, shared: Path | None) -> Slots:
