@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
@@ -22,6 +23,7 @@ from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import dynamo, errors, monitoring
 from triton_openai.proxy.api.answers.answer import Answers
+from triton_openai.proxy.api.application import Application
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.fast_path import FastPath
@@ -121,16 +123,16 @@ def compose(
     stopping, in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, bounded, sandbox, stopping, bodies)
-    app = FastAPI(
+    app = Application(
         title=front_page.NAME,
         version=__version__,
         redirect_slashes=False,
         openapi_url=None,  # `pages` serves the document, without a CDN
         lifespan=lambda _: _running(engine, catalog, registry, metrics, recovery, sandbox, lag),
-        middleware=_middleware(settings, metrics, gate, routers),
+        layers=_layers(settings, metrics, gate, routers),
+        exception_handlers={HTTPException: errors.routing_error},
     )
     app.state.stopping, app.state.in_flight = stopping, in_flight
-    errors.install(app)
     for router in _with_pages((*routers, monitoring.routes(registry, metrics)), settings, registry):
         app.include_router(router)
     return app
@@ -154,7 +156,7 @@ def _with_pages(
     )
 
 
-def _middleware(
+def _layers(
     settings: Settings, metrics: Metrics, gate: StartGate, routers: tuple[APIRouter, ...]
 ) -> list[Middleware]:
     """Outermost first."""

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from triton_openai.proxy.access.permit_slots import FileSlots, PermitSlots, ProcessSlots
-from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
 
 REMEMBERED_RETURNS = 64
 UNKNOWN_S = 1.0  # before any permit has been returned
@@ -44,22 +43,25 @@ class ConcurrencyLimit:
         self._rate = PermitRate()
         self.running = 0  # permits in use in this process
 
-    @contextmanager
-    def permits(self, count: int = 1) -> Iterator[None]:
+    def permits(self, count: int = 1) -> Permits:
         """Holds `count` permits for the body of the `with`.
 
-        Raises:
+        Raises, when the `with` begins:
             InvalidRequest: `count` is more than the limit, so waiting would not help.
             RateLimited: too few permits are free now.
         """
-        taken = self._take(count)
+        return Permits(self, count)
+
+    def take(self, count: int) -> list[int]:
+        """Takes `count` permits; `give_back` wants the returned slots. Raises as `permits`."""
+        slots = self._take(count)
         self.running += count
-        try:
-            yield
-        finally:
-            self.running -= count
-            self._rate.returned(count)
-            self._give_back(taken)
+        return slots
+
+    def give_back(self, count: int, slots: list[int]) -> None:
+        self.running -= count
+        self._rate.returned(count)
+        self._give_back(slots)
 
     def _take(self, count: int) -> list[int]:
         if self._slots is None or self._limit is None:
@@ -69,7 +71,7 @@ class ConcurrencyLimit:
                 f"This request is for {count} {self._what} at once (prompts x choices, which "
                 f"count for more with top_logprobs): {self._of} runs at most {self._limit}. Ask "
                 "for fewer.",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param="choices",
             )
         taken: list[int] = []
@@ -90,6 +92,23 @@ class ConcurrencyLimit:
         if self._slots is not None:
             for slot in taken:
                 self._slots.give_back(slot)
+
+
+class Permits:
+    """The permits that one `with` holds: see ConcurrencyLimit.permits."""
+
+    __slots__ = ("_count", "_owner", "_taken")
+
+    def __init__(self, owner: ConcurrencyLimit, count: int) -> None:
+        self._owner = owner
+        self._count = count
+        self._taken: list[int] = []
+
+    def __enter__(self) -> None:
+        self._taken = self._owner.take(self._count)
+
+    def __exit__(self, *_: object) -> None:
+        self._owner.give_back(self._count, self._taken)
 
 
 def _slots(limit: int, shared: Path | None) -> PermitSlots:

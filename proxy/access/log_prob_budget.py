@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing_extensions import Self
 
 from triton_openai.proxy.domain.errors import RateLimited
 
 
 class LogProbShare:
-    """One request's part of the budget."""
+    """One request's part of the budget; it is given back when the `with` ends."""
+
+    __slots__ = ("_owner", "entries")
 
     def __init__(self, owner: LogProbBudget) -> None:
         self._owner = owner
@@ -20,6 +21,12 @@ class LogProbShare:
         self._owner.take(entries)
         self.entries += entries
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._owner.give_back(self.entries)
+
 
 class LogProbBudget:
     """`most`: entries of all requests of this process; each alternative is an entry, too."""
@@ -28,14 +35,9 @@ class LogProbBudget:
         self._most = most
         self._entries = 0
 
-    @contextmanager
-    def share(self) -> Iterator[LogProbShare]:
-        """A share for one request, which is given back when the `with` ends."""
-        one = LogProbShare(self)
-        try:
-            yield one
-        finally:
-            self._entries -= one.entries
+    def share(self) -> LogProbShare:
+        """A share for one request, which is given back when its `with` ends."""
+        return LogProbShare(self)
 
     def take(self, entries: int) -> None:
         """Called by shares, which give back what they took. Raises RateLimited."""
@@ -45,3 +47,6 @@ class LogProbBudget:
                 "not streamed, and they are all in use. Use 'stream', or ask for fewer."
             )
         self._entries += entries
+
+    def give_back(self, entries: int) -> None:
+        self._entries -= entries

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
@@ -33,11 +31,12 @@ class ModelConcurrency:
         """Generations in this process."""
         return self._all.running
 
-    @contextmanager
-    def permits(self, card: ModelCard, count: int) -> Iterator[None]:
-        """Holds `count` permits of the model and of the total. Raises as ConcurrencyLimit does."""
-        with self._model_limit(card).permits(count), self._all.permits(count):
-            yield
+    def permits(self, card: ModelCard, count: int) -> BothPermits:
+        """Holds `count` permits of the model and of the total for the body of the `with`.
+
+        Raises as ConcurrencyLimit.permits does.
+        """
+        return BothPermits(self._model_limit(card), self._all, count)
 
     def _model_limit(self, card: ModelCard) -> ConcurrencyLimit:
         """A LoRA adapter shares the limit of its model, because it shares the engine's rows."""
@@ -48,3 +47,28 @@ class ModelConcurrency:
             of = f"The model {card.parent or card.name!r}"
             self._models[key] = ConcurrencyLimit(limit, file, of=of)
         return self._models[key]
+
+
+class BothPermits:
+    """Permits of a model and of all models together. One object, because every request makes it."""
+
+    __slots__ = ("_all", "_all_slots", "_count", "_model", "_model_slots")
+
+    def __init__(self, model: ConcurrencyLimit, all_models: ConcurrencyLimit, count: int) -> None:
+        self._model = model
+        self._all = all_models
+        self._count = count
+        self._model_slots: list[int] = []
+        self._all_slots: list[int] = []
+
+    def __enter__(self) -> None:
+        self._model_slots = self._model.take(self._count)
+        try:
+            self._all_slots = self._all.take(self._count)
+        except BaseException:
+            self._model.give_back(self._count, self._model_slots)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._all.give_back(self._count, self._all_slots)
+        self._model.give_back(self._count, self._model_slots)

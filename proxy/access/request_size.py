@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import (
     ChatPrompt,
@@ -63,7 +63,7 @@ def _check_limit(
         raise InvalidRequest(
             f"Invalid value for '{field}': {given}. This server allows at most {most} for the "
             f"model {card.name!r}.",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=param or field,
         )
 
@@ -99,7 +99,7 @@ class RequestSizeLimits:
             raise InvalidRequest(
                 f"Each of the {copies} choices is sent its prompt and its guide, which makes "
                 f"{copied} bytes: at most {self.copied_bytes} are allowed. Ask for fewer choices.",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param="choices",
             )
 
@@ -127,7 +127,7 @@ class RequestSizeLimits:
                 f"choices x tokens x (1 + top_logprobs) is more than {self.log_probs}, which is "
                 "what the server holds for one answer. Use 'stream', or set 'max_tokens' to "
                 f"{most} or less.",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param="max_tokens",
             )
         return request

@@ -12,8 +12,7 @@ from functools import lru_cache
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from triton_openai.proxy.api.errors import response_of
-from triton_openai.proxy.domain.errors import RequestError, echoed
+from triton_openai.proxy.domain.errors import ErrorCode, RequestError, echoed
 
 # Names with these suffixes are not in the public DNS, so an attacker cannot point one at this
 # server: RFC 6761 and 6762, ICANN's `.internal`, and Kubernetes' services.
@@ -70,14 +69,14 @@ class HostCheck:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})  # not accepted yet: a 403
             return
-        await response_of(_refusal(HTTPConnection(scope)))(scope, receive, send)
+        raise _refusal(HTTPConnection(scope))
 
 
 def _refusal(connection: HTTPConnection) -> RequestError:
     return RequestError(
-        f"The host {echoed(connection.headers['host'])} is not a name of this server. If it "
-        "should be, the operator adds it to ALLOWED_HOSTS.",
-        code="unknown_host",
+        f"The host {echoed(connection.headers['host'])} is not a name of this server: its operator "
+        "adds it to ALLOWED_HOSTS.",
+        code=ErrorCode.UNKNOWN_HOST,
         param=None,
     )
 

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import re
-import uuid
+from secrets import token_hex
 
 import structlog
+from prometheus_client import Counter
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -71,6 +72,7 @@ class RequestContext:
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
+        self._counters: dict[tuple[str, int], Counter] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,7 +83,7 @@ class RequestContext:
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
         name_task(request_id.decode(), path)
         try:
-            with request_log.line(method=method, path=path):
+            with request_log.RequestLine(method=method, path=path):
                 await self._answer(scope, receive, send, request_id)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
@@ -100,7 +102,7 @@ class RequestContext:
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
-            return  # the client disconnected while its body was read: there is nobody to answer
+            return  # the client disconnected while its body was read
         except Exception as error:
             if has_started:
                 raise
@@ -108,7 +110,11 @@ class RequestContext:
 
     def _count(self, scope: Scope, status: int) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
-        self._metrics.http_responses.labels(route, status).inc()
+        counter = self._counters.get((route, status))
+        if counter is None:
+            counter = self._metrics.http_responses.labels(route, status)
+            self._counters[route, status] = counter
+        counter.inc()
         request_log.add(status=status)
 
 
@@ -120,4 +126,4 @@ def _request_id(scope: Scope) -> bytes:
 
 
 def new_request_id() -> str:
-    return f"req_{uuid.uuid4().hex}"
+    return f"req_{token_hex(16)}"

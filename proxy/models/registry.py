@@ -117,9 +117,13 @@ class Registry:
             ModelUnavailable: Triton is not ready.
         """
         card = self.known(name)
+        self.check_available()
+        return card
+
+    def check_available(self) -> None:
+        """Raises ModelUnavailable: Triton is not ready."""
         if self._why_not_ready is not None:
             raise self._unavailable()
-        return card
 
     def _unavailable(self) -> ModelUnavailable:
         category = self._why_not_ready and self._why_not_ready.category

@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import Any
 
 from triton_openai.proxy.domain import plain_spans
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.prompting.control_tokens import ControlTokens, Patterns, patterns
 
 Context = Mapping[str, Any]
@@ -145,7 +145,7 @@ def _marks(text: str, context: Context) -> Marks:
         raise InvalidRequest(
             "The messages hold control tokens of the model and nearly all characters for private "
             "use (U+E100 to U+F8FE), so the two cannot be kept apart. Leave out one of them.",
-            code="invalid_messages",
+            code=ErrorCode.INVALID_MESSAGES,
             param="messages",
         )
     return Marks(*chosen)

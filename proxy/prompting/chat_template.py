@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from triton_openai.proxy.domain.errors import ECHO_AT_MOST, InvalidRequest
+from triton_openai.proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelFacts
 from triton_openai.proxy.domain.request import ChatPrompt, Message
 from triton_openai.proxy.domain.tools import Tool, ToolCall
@@ -109,7 +109,7 @@ def _refused(prompt: ChatPrompt, error: Exception) -> InvalidRequest:
     whose = "given" if is_callers else "model's"
     return InvalidRequest(
         f"The {whose} chat template refused the messages: {str(error)[:ECHO_AT_MOST]}",
-        code="invalid_messages",
+        code=ErrorCode.INVALID_MESSAGES,
         param="chat_template" if is_callers else "messages",
     )
 
@@ -132,7 +132,7 @@ def _template(
     if usual is None:
         raise InvalidRequest(
             "This model has no chat template. Use /v1/completions with a prompt.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="messages",
         )
     return usual
@@ -168,7 +168,7 @@ def _check_values(prompt: ChatPrompt, template: str, takes_callers_values: bool)
 
 
 def _unsupported(message: str, param: str) -> InvalidRequest:
-    return InvalidRequest(message, code="unsupported_parameter", param=param[:ECHO_AT_MOST])
+    return InvalidRequest(message, code=ErrorCode.UNSUPPORTED_PARAMETER, param=param[:ECHO_AT_MOST])
 
 
 def _check_tools(prompt: ChatPrompt, tools: Sequence[Tool], template: str) -> None:

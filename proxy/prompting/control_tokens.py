@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.prompting.word_trie import one_of
 from triton_openai.proxy.syntax import parsers
@@ -76,7 +76,7 @@ def cannot_be_plain(text: str, spans: bytes, card: ModelCard) -> InvalidRequest:
         f"{card.name!r}. The model was built by an earlier version, which cannot treat it as plain "
         "text: build the model again, or set CALLERS_CONTROL_TOKENS=special to give callers' "
         "control tokens their effect.",
-        code="unsupported_parameter",
+        code=ErrorCode.UNSUPPORTED_PARAMETER,
         param="messages",
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.request import ChatPrompt
 
 EFFORT, NONE = "reasoning_effort", "none"
@@ -32,7 +32,7 @@ def disable_thinking(prompt: ChatPrompt, variables: Collection[str], *, thinks: 
         raise InvalidRequest(
             f"The model's chat template cannot switch its reasoning off, so {EFFORT!r} cannot be "
             f"{NONE!r}. Leave it out; 'thinking_token_budget' limits the reasoning.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=EFFORT,
         )
     kept = {name: value for name, value in values.items() if name != EFFORT or EFFORT in read}

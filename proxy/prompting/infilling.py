@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import TextPrompt
 
@@ -19,7 +19,7 @@ def text_of(prompt: TextPrompt, card: ModelCard) -> str:
         raise InvalidRequest(
             f"The model {card.name!r} was not trained to fill in the middle: its tokenizer has no "
             "such tokens. Leave out 'suffix'.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="suffix",
         )
     before_prefix, before_suffix, before_middle = card.facts.infilling

@@ -86,7 +86,7 @@ class _ToolLoop:
         self, calls: Sequence[FinishedCall], current: ToolRound
     ) -> Iterator[ServerToolCalled]:
         """The events that report calls of server tools, if the client asked for them."""
-        for done in calls if self._request.tells_server_calls else ():
+        for done in calls if self._request.reports_server_calls else ():
             yield ServerToolCalled(
                 index=self._reported,
                 choice=current.end.choice,

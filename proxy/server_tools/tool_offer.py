@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
 from triton_openai.proxy.domain.tools import ToolChoice, ToolMode
@@ -62,13 +62,13 @@ def withdraw_server_tools(request: GenerationRequest) -> GenerationRequest:
 def _refuse_server_tool_fields(request: GenerationRequest, card: ModelCard) -> None:
     given = {
         "server_tools": request.offers_server_tools,
-        "server_tool_events": request.tells_server_calls,
+        "server_tool_events": request.reports_server_calls,
     }
     for name, is_on in given.items():
         if is_on:
             raise InvalidRequest(
                 f"The model {card.name!r} has no tools that the server runs.",
-                code="unsupported_parameter",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
                 param=name,
             )
 
@@ -78,8 +78,8 @@ def _check_names(request: GenerationRequest, ours: set[str]) -> None:
         if tool.name in ours:
             path = f"tools[{at}].function.name"
             raise InvalidRequest(
-                f"'{path}' is {tool.name!r}, which is also the name of a tool of this server: "
-                "rename yours, or turn the server's off with 'server_tools': false.",
-                code="invalid_parameter",
+                f"'{path}' is {tool.name!r}, as a tool's of this server is: rename yours, or leave "
+                "the server's out with 'server_tools': false.",
+                code=ErrorCode.INVALID_PARAMETER,
                 param=path,
             )

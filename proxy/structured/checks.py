@@ -15,7 +15,7 @@ import orjson
 
 from triton_openai.proxy.domain.completion import Answer
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidRequest, in_short
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, in_short
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import FinishReason
 from triton_openai.proxy.structured.references import unfolding
@@ -98,7 +98,7 @@ def check_of(constraint: Constraint | None, card: ModelCard) -> Check | None:
     if constraint.check_error is not None:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': {constraint.check_error}",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=constraint.field,
         )
     return TextCheck(constraint=constraint)

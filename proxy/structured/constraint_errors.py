@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, InvalidSchema
 from triton_openai.proxy.domain.sandbox import TooCostly
 
 TOOLS_FIELD = "tools"
@@ -38,7 +38,7 @@ class MappedConstraintErrors:
         field = TOOLS_FIELD if constraint is None else constraint.field
         error.param = field
         is_schema = constraint is None or constraint.kind is GuideKind.JSON_SCHEMA
-        if is_schema and error.code == "invalid_parameter":
+        if is_schema and error.code is ErrorCode.INVALID_PARAMETER:
             raise InvalidSchema(error.message, param=field) from error
 
 
@@ -48,5 +48,5 @@ def too_costly(field: str, error: TooCostly, *, is_schema: bool) -> InvalidReque
     if is_schema:
         return InvalidSchema(f"Invalid schema for '{field}': {reason}", param=field)
     return InvalidRequest(
-        f"Invalid value for '{field}': {reason}", code="invalid_parameter", param=field
+        f"Invalid value for '{field}': {reason}", code=ErrorCode.INVALID_PARAMETER, param=field
     )

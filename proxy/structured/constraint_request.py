@@ -15,7 +15,7 @@ from typing import Any
 from typing_extensions import assert_never
 
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.structured import checks, structural_tags
 from triton_openai.proxy.structured.keywords import uncheckable, unenforced
 from triton_openai.proxy.structured.schema import SchemaLimits, checked, parsed
@@ -168,7 +168,7 @@ def _ebnf(text: str, path: str) -> str:
     except grammar_text.Untranslatable as error:
         raise InvalidRequest(
             f"Invalid value for '{path}': this Lark grammar cannot be translated to EBNF: {error}",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=path,
         ) from error
 
@@ -181,6 +181,6 @@ def _check_count(path: str, count: int, most: int, unit: str) -> None:
     if count > most:
         raise InvalidRequest(
             f"Invalid value for '{path}': it has {count} {unit}, more than {most}.",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=path,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.structured.schema import SchemaLimits, check_depth, parsed
 from triton_openai.proxy.structured.schema import checked as checked_schema
 from triton_openai.proxy.structured.tag_formats import WHITESPACE_AT_MOST, Format, json_format, tag
@@ -34,7 +34,7 @@ def checked(value: Any, field: str, limits: SchemaLimits) -> Format:
         raise InvalidRequest(
             f"Invalid value for '{field}': a structural tag has 'format', or 'structures' and "
             "'triggers'",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=field,
         )
     for schema in _schemas(content):
@@ -63,7 +63,7 @@ def _triggered(given: Mapping[str, Any], field: str) -> Format:
     except (KeyError, TypeError) as error:
         raise InvalidRequest(
             f"Invalid value for '{field}': each of its structures has 'begin', 'schema' and 'end'",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=field,
         ) from error
     return {"type": "triggered_tags", "triggers": given["triggers"], "tags": tags}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 from triton_openai.proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
 from triton_openai.proxy.syntax.special_tokens import InexpressibleTokens, with_token_ids
@@ -90,7 +90,7 @@ def guides_of(order: GuideOrder) -> Guides:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': as a grammar it has more than "
             f"{GUIDE_AT_MOST} characters; make it smaller.",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=constraint.field,
         )
     return found
@@ -121,6 +121,6 @@ def _with_token_ids(constraint: Constraint, order: GuideOrder) -> Constraint:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': {error}, which no guide for this model can "
             "express.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=constraint.field,
         ) from error

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
 from triton_openai.proxy.domain.tools import ToolMode
@@ -73,7 +73,7 @@ def check_thinking_budget(request: GenerationRequest, card: ModelCard) -> None:
     if request.thinking_budget is not None and families_of(card).reasoning is None:
         raise InvalidRequest(
             f"The model {card.name!r} has no reasoning parser, so there is nothing to limit.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="thinking_token_budget",
         )
 
@@ -97,7 +97,7 @@ def parser_of(
     if families.reasoning_family is not None:
         reasoning = families.reasoning_family.parser_type.behind(
             prompt,
-            request.prompt.begun,
+            request.prompt.answer_prefix,
             tool_starts=() if tools is None else tools.parser_type.clear_starts(),
         )
     return OutputParser(

@@ -1,4 +1,4 @@
-"""The one log line of an HTTP request: every part adds fields to it, `line` writes it at the end.
+"""The one log line of an HTTP request: every part adds fields to it, RequestLine writes it.
 
 The fields are kept in a context variable, because a request's stream runs in a task of its own.
 """
@@ -6,8 +6,6 @@ The fields are kept in a context variable, because a request's stream runs in a 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -31,22 +29,27 @@ def count(name: str) -> None:
     fields[name] = fields.get(name, 0) + 1
 
 
-@contextmanager
-def line(**fields: Any) -> Iterator[None]:
+class RequestLine:
     """Writes one line when the `with` ends, with these fields, added ones and the duration.
 
     The level is `debug` for health checks (readiness is logged when it changes), and for requests
     that asked nothing of a model and did not fail; for all others it is `info`.
     """
-    began = time.perf_counter()
-    token = _fields.set({**fields})
-    try:
-        yield
-    finally:
-        written = _fields.get()
-        written["duration_ms"] = round((time.perf_counter() - began) * 1000, 1)
-        matters = "model" in written or "error" in written
-        is_check = str(written.get("path", "")).startswith(HEALTH_CHECKS)
-        log = logger.info if matters and not is_check else logger.debug
-        log("request", **written)
-        _fields.reset(token)
+
+    __slots__ = ("_began", "_fields", "_token")
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+        self._token = _fields.set(self._fields)
+
+    def __exit__(self, *_: object) -> None:
+        line = self._fields
+        line["duration_ms"] = round((time.perf_counter() - self._began) * 1000, 1)
+        matters = "model" in line or "error" in line
+        is_check = str(line.get("path", "")).startswith(HEALTH_CHECKS)
+        write = logger.info if matters and not is_check else logger.debug
+        write("request", **line)
+        _fields.reset(self._token)

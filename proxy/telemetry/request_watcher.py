@@ -1,17 +1,18 @@
-"""Counts and times a request's events and engine streams, for metrics and the request's log line.
+"""Watches requests and their engine streams: counts and times them, for metrics and the log line.
 
-Made by `app`, used by the generation service through the port domain.watcher.
+Called by the service.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import aclosing
 
-from triton_openai.proxy.domain.delivery import Delivery
+from prometheus_client import Counter
+from typing_extensions import Self
+
 from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import ProxyError
-from triton_openai.proxy.domain.events import Events, Finished, OutputEvent
+from triton_openai.proxy.domain.errors import ErrorCode, ProxyError
+from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import Usage
 from triton_openai.proxy.domain.request import GenerationRequest
@@ -19,21 +20,21 @@ from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.metrics import Metrics, observe_counts
 from triton_openai.proxy.telemetry.stream_latency import RequestLatency, StreamLatency
 
+ABANDONED = "abandoned"  # the outcome of a request whose client disconnected
+
 
 class TelemetryWatcher:
     """Implements domain.watcher.Watcher."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._by_model: dict[str, _ModelMetrics] = {}
+        self._children: dict[str, _ModelMetrics] = {}
 
-    def begin(
-        self, request: GenerationRequest, card: ModelCard, delivery: Delivery
-    ) -> TelemetryWatch:
-        model_metrics = self._by_model.get(card.name)
-        if model_metrics is None:
-            model_metrics = self._by_model[card.name] = _ModelMetrics(self._metrics, card.name)
-        return TelemetryWatch(request, card, delivery, self._metrics, model_metrics)
+    def begin(self, request: GenerationRequest, card: ModelCard, report: Report) -> TelemetryWatch:
+        children = self._children.get(card.name)
+        if children is None:
+            children = self._children[card.name] = _ModelMetrics(self._metrics, card.name)
+        return TelemetryWatch(request, card, report, children)
 
     def resent(self, card: ModelCard) -> None:
         """Counts a stream that generation.resending sends again."""
@@ -42,59 +43,57 @@ class TelemetryWatcher:
 
 
 class TelemetryWatch:
-    """Implements domain.watcher.RequestWatch for one request; its events pass unchanged."""
+    """Implements domain.watcher.RequestWatch for one request."""
+
+    __slots__ = ("_card", "_children", "_latency", "_report", "_request", "_started_at")
 
     def __init__(
-        self,
-        request: GenerationRequest,
-        card: ModelCard,
-        delivery: Delivery,
-        metrics: Metrics,
-        model_metrics: _ModelMetrics,
+        self, request: GenerationRequest, card: ModelCard, report: Report, children: _ModelMetrics
     ) -> None:
         self._request = request
         self._card = card
-        self._delivery = delivery
-        self._metrics = metrics
-        self._model_metrics = model_metrics
+        self._report = report
+        self._children = children
         self._latency = RequestLatency()
+        self._started_at = 0.0
 
-    def stream(self, asked: EngineRequest) -> StreamLatency:
-        return self._latency.stream(asked)
+    def stream(self, request: EngineRequest) -> StreamLatency:
+        return self._latency.stream(request)
 
-    async def events(self, events: Events) -> Events:
-        seen = _Progress()
-        self._model_metrics.active.inc()
-        try:
-            async with aclosing(events):
-                async for event in events:
-                    seen.see(event)
-                    yield event
-        except Exception as error:
-            seen.fail(error.code if isinstance(error, ProxyError) else "internal_error")
-            raise
-        finally:
-            self._model_metrics.active.dec()
-            self._metrics.requests.labels(self._card.name, seen.outcome).inc()
-            self._settle(seen)
+    def __enter__(self) -> Self:
+        self._started_at = time.perf_counter()
+        self._children.active.inc()
+        return self
 
-    def _settle(self, seen: _Progress) -> None:
-        duration_s, queue_s = seen.elapsed_s(), self._latency.queue_s
-        usage = self._delivery.usage  # complete even after a disconnect; None: no token came
-        self._model_metrics.settle(seen, usage, self._latency, duration_s)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        duration_s = time.perf_counter() - self._started_at
+        finish = None if self._report.finish is None else self._report.finish.value
+        outcome = finish or ABANDONED
+        if isinstance(error, Exception):
+            code = error.code if isinstance(error, ProxyError) else ErrorCode.INTERNAL_ERROR
+            outcome, finish = code.value, None
+        elif finish is None:
+            finish = ABANDONED
+        usage = self._report.usage  # None: no token came
+        self._children.settle(outcome, self._report, usage, self._latency, duration_s)
+        self._log(finish, usage, duration_s)
+
+    def _log(self, finish: str | None, usage: Usage | None, duration_s: float) -> None:
+        """`finish`: None for a failure, whose code the line has already."""
+        request, queue_s, ttft_s = self._request, self._latency.queue_s, self._report.first_event_s
         request_log.add(
-            id=self._request.id,
+            id=request.id,
             model=self._card.name,
-            finish=None if seen.has_failed else seen.outcome,
+            finish=finish,
             prompt_tokens=usage and usage.prompt_tokens,
             cached_tokens=usage and usage.cached_tokens,
             completion_tokens=usage and usage.completion_tokens,
-            ttft_ms=seen.ttft_s and round(seen.ttft_s * 1000, 1),
+            ttft_ms=ttft_s and round(ttft_s * 1000, 1),
             queue_ms=None if queue_s is None else round(queue_s * 1000, 1),
             inference_ms=round((duration_s - (queue_s or 0.0)) * 1000, 1),
-            user=self._request.user,
-            safety_identifier=self._request.safety_identifier,
-            metadata=dict(self._request.metadata) or None,
+            user=request.user,
+            safety_identifier=request.safety_identifier,
+            metadata=dict(request.metadata) or None,
         )
 
 
@@ -103,50 +102,44 @@ class _ModelMetrics:
 
     def __init__(self, metrics: Metrics, model: str) -> None:
         self.active = metrics.active.labels(model)
-        self.duration = metrics.duration.labels(model)
-        self.ttft = metrics.ttft.labels(model)
-        self.prompt_tokens = metrics.prompt_tokens.labels(model)
-        self.cached_tokens = metrics.cached_tokens.labels(model)
-        self.completion_tokens = metrics.completion_tokens.labels(model)
-        self.queue = metrics.queue.labels(model)
-        self.gaps = metrics.gaps.labels(model)
-        self.token_time = metrics.token_time.labels(model)
+        self._requests = metrics.requests
+        self._model = model
+        self._outcomes: dict[str, Counter] = {}
+        self._duration = metrics.duration.labels(model)
+        self._ttft = metrics.ttft.labels(model)
+        self._prompt_tokens = metrics.prompt_tokens.labels(model)
+        self._cached_tokens = metrics.cached_tokens.labels(model)
+        self._completion_tokens = metrics.completion_tokens.labels(model)
+        self._queue = metrics.queue.labels(model)
+        self._gaps = metrics.gaps.labels(model)
+        self._token_time = metrics.token_time.labels(model)
 
     def settle(
-        self, seen: _Progress, usage: Usage | None, latency: RequestLatency, duration_s: float
+        self,
+        outcome: str,
+        report: Report,
+        usage: Usage | None,
+        latency: RequestLatency,
+        duration_s: float,
     ) -> None:
-        self.duration.observe(duration_s)
-        if seen.ttft_s is not None:
-            self.ttft.observe(seen.ttft_s)
+        self.active.dec()
+        self._outcome(outcome).inc()
+        self._duration.observe(duration_s)
+        if report.first_event_s is not None:
+            self._ttft.observe(report.first_event_s)
         if usage is not None:
-            self.prompt_tokens.inc(usage.prompt_tokens)
-            self.cached_tokens.inc(usage.cached_tokens)
-            self.completion_tokens.inc(usage.completion_tokens)
+            self._prompt_tokens.inc(usage.prompt_tokens)
+            if usage.cached_tokens:
+                self._cached_tokens.inc(usage.cached_tokens)
+            self._completion_tokens.inc(usage.completion_tokens)
         for queue_s in latency.queues_s:
-            self.queue.observe(queue_s)
+            self._queue.observe(queue_s)
         for token_s in latency.token_s:
-            self.token_time.observe(token_s)
-        observe_counts(self.gaps, latency.gaps, latency.gaps_s)
+            self._token_time.observe(token_s)
+        observe_counts(self._gaps, latency.gaps, latency.gaps_s)
 
-
-class _Progress:
-    """How far a request has come. Its outcome is `abandoned` until it finishes or fails."""
-
-    def __init__(self) -> None:
-        self._started_at = time.perf_counter()
-        self.outcome = "abandoned"
-        self.has_failed = False
-        self.ttft_s: float | None = None
-
-    def elapsed_s(self) -> float:
-        return time.perf_counter() - self._started_at
-
-    def fail(self, code: str) -> None:
-        self.outcome = code
-        self.has_failed = True
-
-    def see(self, event: OutputEvent) -> None:
-        if self.ttft_s is None:
-            self.ttft_s = self.elapsed_s()
-        if isinstance(event, Finished):
-            self.outcome = event.reason.value
+    def _outcome(self, outcome: str) -> Counter:
+        counter = self._outcomes.get(outcome)
+        if counter is None:
+            counter = self._outcomes[outcome] = self._requests.labels(self._model, outcome)
+        return counter

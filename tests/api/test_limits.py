@@ -86,7 +86,7 @@ def test_without_limits_nothing_is_sent(serve):
     serve(engine).post(CHAT, json=CHAT_BODY)
     (asked,) = engine.requests
     assert (asked.max_tokens, asked.token_cap, asked.prompt_cap) == (None, None, None)
-    assert "limits" not in asked.asks_for
+    assert "limits" not in asked.needed_capabilities
 
 
 def test_a_socket_obeys_them(serve):

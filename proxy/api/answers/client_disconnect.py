@@ -26,7 +26,7 @@ class CancelOnDisconnect:
 
     async def __aenter__(self) -> Self:
         self._body = asyncio.current_task()
-        self._watching = asyncio.ensure_future(self._watch())
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
         return self
 
     async def __aexit__(

@@ -11,7 +11,7 @@ from starlette.types import Message, Send
 from typing_extensions import Self
 
 from triton_openai.proxy.api.answers.stream_format import StreamFormat
-from triton_openai.proxy.domain.delivery import Delivery
+from triton_openai.proxy.domain.generation import Report
 
 
 class StreamWriter:
@@ -23,11 +23,11 @@ class StreamWriter:
     """
 
     def __init__(
-        self, send: Send, stream_format: StreamFormat, delivery: Delivery, *, keep_alive_s: float
+        self, send: Send, stream_format: StreamFormat, report: Report, *, keep_alive_s: float
     ) -> None:
         self._send = send
         self._format = stream_format
-        self._delivery = delivery
+        self._report = report
         self._keep_alive_s = keep_alive_s
         self._loop = asyncio.get_running_loop()
         self._sent_at = self._loop.time()
@@ -63,7 +63,7 @@ class StreamWriter:
             if self._is_head_out:
                 return
             self.has_started = True
-            ours = headers_of(self._delivery)
+            ours = headers_of(self._report)
             headers = [
                 *self._format.headers,
                 *((name.encode(), value.encode()) for name, value in ours.items()),
@@ -89,13 +89,13 @@ class StreamWriter:
             await self.send(self._format.comment(b"keep-alive"))
 
 
-def headers_of(delivery: Delivery) -> dict[str, str]:
+def headers_of(report: Report) -> dict[str, str]:
     """Our own headers of an answer, with the values that are known when its head is sent."""
     headers = {}
-    if delivery.attempts is not None:
-        headers["x-attempts"] = str(delivery.attempts)
-    if delivery.unenforced:
-        headers["x-unenforced-keywords"] = ", ".join(delivery.unenforced)
+    if report.attempts is not None:
+        headers["x-attempts"] = str(report.attempts)
+    if report.unenforced:
+        headers["x-unenforced-keywords"] = ", ".join(report.unenforced)
     return headers
 
 

@@ -6,17 +6,16 @@ import codecs
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from anyio import CancelScope
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
 from triton_openai.proxy.api.bodies import json_shape
-from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody, BytesInFlight, no_room
+from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody, BytesInFlight, CutOff
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.bodies.validation_errors import refusal
-from triton_openai.proxy.domain.errors import InvalidRequest, RequestError, echoed
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, echoed
 from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -51,15 +50,15 @@ class BodyReader:
             ClientDisconnect: the client disconnected before the end of the body.
         """
         _check_headers(request, self.limits)
-        with CancelScope() as reading:
-            body = self._in_flight.arriving(reading.cancel)
-            try:
+        cut_off = CutOff()
+        body = self._in_flight.arriving(cut_off.cancel)
+        try:
+            with cut_off:
                 data = await _received(request, body, self.limits)
                 body.complete()
-                return await self.parse(data, kind, caller_address(request.scope))
-            finally:
-                body.close()
-        raise no_room()  # the scope was cancelled
+            return await self.parse(data, kind, caller_address(request.scope))
+        finally:
+            body.close()
 
     async def parse(self, data: bytes, kind: type[Body], caller: str) -> Body:
         """Parses a cheap text on the event loop, any other in the sandbox.
@@ -74,7 +73,7 @@ class BodyReader:
             return await self._sandbox.run(caller, parse, data, kind, limits=self.limits)
         except TooCostly as error:
             raise InvalidRequest(
-                f"The body cannot be checked: {error}.", code="invalid_json", param=None
+                f"The body cannot be checked: {error}.", code=ErrorCode.INVALID_JSON, param=None
             ) from error
 
 
@@ -98,7 +97,7 @@ def _check_headers(request: Request, limits: BodyLimits) -> None:
     if coding.lower() not in ("", "identity"):
         raise RequestError(
             f"The body is compressed (Content-Encoding: {echoed(coding)}): send it as it is.",
-            code="unsupported_encoding",
+            code=ErrorCode.UNSUPPORTED_ENCODING,
             param=None,
         )
     if "origin" in request.headers and not _is_json(request.headers.get("content-type", "")):
@@ -106,7 +105,7 @@ def _check_headers(request: Request, limits: BodyLimits) -> None:
         raise RequestError(
             f"The Content-Type of a request from a web page must be {JSON_TYPE} (given: "
             f"{echoed(given)}).",
-            code="unsupported_content_type",
+            code=ErrorCode.UNSUPPORTED_CONTENT_TYPE,
             param=None,
         )
     announced = request.headers.get("content-length", "0")  # the HTTP parser lets only digits pass
@@ -126,7 +125,7 @@ def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
         raise _too_large(limits)
     data = data.removeprefix(codecs.BOM_UTF8)  # as RFC 8259, 8.1 allows
     if fault := json_shape.fault(data, limits.json):
-        raise InvalidRequest(f"The body {fault}.", code="invalid_json", param=None)
+        raise InvalidRequest(f"The body {fault}.", code=ErrorCode.INVALID_JSON, param=None)
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
@@ -136,6 +135,6 @@ def parse(data: bytes, kind: type[Body], *, limits: BodyLimits) -> Body:
 def _too_large(limits: BodyLimits) -> RequestError:
     return RequestError(
         f"The request body is larger than {limits.bytes} bytes.",
-        code="request_too_large",
+        code=ErrorCode.REQUEST_TOO_LARGE,
         param=None,
     )

@@ -6,6 +6,7 @@ client that sends slowly on purpose loses its place to clients that send at full
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -71,6 +72,36 @@ class ArrivingBody:
 
     def close(self) -> None:
         self._flight._release(self)
+
+
+class CutOff:
+    """Ends the `with` of the task that made it when the body's room is needed for others.
+
+    Raises:
+        RateLimited: in place of the cancellation.
+    """
+
+    __slots__ = ("_is_cut", "_task")
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._is_cut = False
+
+    def cancel(self) -> None:
+        self._is_cut = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not self._is_cut or not isinstance(error, asyncio.CancelledError):
+            return
+        task = self._task
+        if task is not None and hasattr(task, "uncancel") and task.uncancel():
+            return  # others have cancelled the task, too: Python 3.11 counts them
+        raise no_room() from None
 
 
 def no_room() -> RateLimited:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from triton_openai.proxy.api.bodies.unsupported_fields import ADVICE
-from triton_openai.proxy.domain.errors import ECHO_AT_MOST, InvalidRequest, echoed
+from triton_openai.proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest, echoed
 
 LISTED_AT_MOST = 10
 
@@ -19,26 +19,32 @@ class FieldError(ValueError):
     that field itself: the path is then pydantic's.
     """
 
-    def __init__(self, param: str | None, message: str, *, code: str = "invalid_parameter") -> None:
+    def __init__(
+        self,
+        param: str | None,
+        message: str,
+        *,
+        code: ErrorCode = ErrorCode.INVALID_PARAMETER,
+    ) -> None:
         super().__init__(message)
         self.param = param
         self.code = code
 
 
 def refusal(error: ValidationError) -> InvalidRequest:
-    """One error for all problems: code and param of the first, messages of the first ten."""
+    """The first problem gives code and param; the message lists at most ten."""
     problems = error.errors(include_url=False)
     first = problems[0]
     if first["type"] == "json_invalid":
         reason = first["ctx"]["error"]
         return InvalidRequest(
-            f"The body is not valid JSON: {reason}", code="invalid_json", param=None
+            f"The body is not valid JSON: {reason}", code=ErrorCode.INVALID_JSON, param=None
         )
-    messages = [_message(problem) for problem in problems[:LISTED_AT_MOST]]
+    listed = [_described(problem) for problem in problems[:LISTED_AT_MOST]]
     if len(problems) > LISTED_AT_MOST:
-        messages.append(f"and {len(problems) - LISTED_AT_MOST} more")
+        listed.append(f"and {len(problems) - LISTED_AT_MOST} more")
     path = _param(first)
-    return InvalidRequest("; ".join(messages), code=_code(first, path), param=path or None)
+    return InvalidRequest("; ".join(listed), code=_code(first, path), param=path or None)
 
 
 def _param(problem: Any) -> str:
@@ -47,7 +53,7 @@ def _param(problem: Any) -> str:
     return named or _path(problem["loc"])
 
 
-def _message(problem: Any) -> str:
+def _described(problem: Any) -> str:
     path = _path(problem["loc"])
     raised = problem.get("ctx", {}).get("error")
     if isinstance(raised, FieldError) and raised.param is not None:
@@ -56,25 +62,24 @@ def _message(problem: Any) -> str:
         case "missing":
             return f"Missing required parameter: '{path}'"
         case "extra_forbidden":
-            message = f"Unsupported parameter: '{path}' is not supported by this server"
-            return f"{message}: {ADVICE[path]}" if path in ADVICE else message
+            refused = f"Unsupported parameter: '{path}' is not supported by this server"
+            return f"{refused}: {ADVICE[path]}" if path in ADVICE else refused
         case _:
             reason = problem["msg"].removeprefix("Value error, ")
             value = echoed(problem["input"])
             return f"Invalid value for '{path or 'body'}': {reason} (given: {value})"
 
 
-def _code(problem: Any, path: str) -> str:
+def _code(problem: Any, path: str) -> ErrorCode:
     kind, raised = problem["type"], problem.get("ctx", {}).get("error")
     if isinstance(raised, FieldError):
         return raised.code
     if kind == "extra_forbidden":
-        return "unsupported_parameter"
+        return ErrorCode.UNSUPPORTED_PARAMETER
     if path.startswith("messages"):
-        return (
-            "missing_parameter" if (kind, path) == ("missing", "messages") else "invalid_messages"
-        )
-    return "missing_parameter" if kind == "missing" else "invalid_parameter"
+        is_missing = (kind, path) == ("missing", "messages")
+        return ErrorCode.MISSING_PARAMETER if is_missing else ErrorCode.INVALID_MESSAGES
+    return ErrorCode.MISSING_PARAMETER if kind == "missing" else ErrorCode.INVALID_PARAMETER
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+from secrets import token_hex
 
 from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.domain.request import (
@@ -20,14 +20,14 @@ DEFAULT_VERBOSITY = ("verbosity", "medium")
 def to_domain(body: ChatCompletionBody, caller: str) -> GenerationRequest:
     return GenerationRequest(
         caller=caller,
-        id=f"chatcmpl-{uuid.uuid4().hex}",
+        id=f"chatcmpl-{token_hex(16)}",
         prompt=_prompt(body),
         max_tokens=body.token_limit,
         tools=body.domain_tools,
         tool_choice=body.domain_choice,
         thinking_budget=body.thinking_token_budget,
         offers_server_tools=body.server_tools,
-        tells_server_calls=bool(body.server_tool_events),
+        reports_server_calls=bool(body.server_tool_events),
         calls_in_parallel=body.parallel_tool_calls is not False,
         **body.shared(body.top_log_probs),
     )

@@ -12,7 +12,6 @@ from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from triton_openai.proxy.api import errors
-from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
@@ -25,8 +24,8 @@ from triton_openai.proxy.api.openai.socket_messages import (
     SocketChatBody,
     SocketMessage,
 )
-from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.errors import (
+    ErrorCode,
     InvalidRequest,
     RateLimited,
     RequestError,
@@ -34,6 +33,7 @@ from triton_openai.proxy.domain.errors import (
     echoed,
     in_short,
 )
+from triton_openai.proxy.domain.generation import Delivery
 from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.loop_lag import name_task
@@ -143,7 +143,7 @@ class ChatSocket:
         except WebSocketDisconnect:
             raise
         except Exception as error:
-            with request_log.line(method="WEBSOCKET", path=PATH):
+            with request_log.RequestLine(method="WEBSOCKET", path=PATH):
                 await self._send(_error_message(error), await self._request_id_in(data))
 
     def _begin(self, body: SocketChatBody) -> None:
@@ -160,7 +160,7 @@ class ChatSocket:
                 "A request without 'request_id' is running on this socket: give each an id."
                 if key is None
                 else f"The request {echoed(key)} is still running on this socket.",
-                code="duplicate_request_id",
+                code=ErrorCode.DUPLICATE_REQUEST_ID,
                 param="request_id",
             )
         if len(self._running) >= self._max_requests:
@@ -189,7 +189,7 @@ class ChatSocket:
         request_id = new_request_id()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         name_task(request_id, PATH)
-        with request_log.line(method="WEBSOCKET", path=PATH), suppress(WebSocketDisconnect):
+        with request_log.RequestLine(method="WEBSOCKET", path=PATH), suppress(WebSocketDisconnect):
             try:
                 last = await self._streamed(body)
             finally:
@@ -199,11 +199,11 @@ class ChatSocket:
     async def _streamed(self, body: SocketChatBody) -> Payload:
         """Sends the chunks, and returns the last message: done, or an error."""
         try:
-            request, renderer = await self._builder.chat(body, self._caller)
-            with in_words(renderer.field_names):
-                async with aclosing(
-                    self._service.generate(request, Delivery(is_live=True))
-                ) as events:
+            exchange = await self._builder.chat(body, self._caller)
+            request, card, renderer = exchange.request, exchange.card, exchange.renderer
+            with errors.ProtocolNames(renderer.field_names):
+                generation = self._service.generate(request, card, Delivery.LIVE)
+                async with aclosing(generation.events) as events:
                     async for event in events:
                         for part in renderer.chunks(event):
                             await self._send(_message(part), body.request_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+from secrets import token_hex
 from typing import Any
 
 from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
@@ -23,7 +23,7 @@ def to_domain(body: CompletionBody, card: ModelCard, caller: str) -> GenerationR
     """`card`: the card of the model that the body names."""
     return GenerationRequest(
         caller=caller,
-        id=f"cmpl-{uuid.uuid4().hex}",
+        id=f"cmpl-{token_hex(16)}",
         prompt=_prompt(body.prompt, body.suffix),
         max_tokens=_token_limit(body, card),
         best_of=body.best_of,

@@ -9,7 +9,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.answers.answer import Answers, Renderer
+from triton_openai.proxy.api.answers.answer import Answers
+from triton_openai.proxy.api.answers.exchange import Exchange
 from triton_openai.proxy.api.answers.stream_format import SSE
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
@@ -19,7 +20,6 @@ from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
 from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.request_limits import smaller
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.syntax import parsers
@@ -33,24 +33,22 @@ def routes(
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
-    def answer(request: GenerationRequest, renderer: Renderer, *, streams: bool) -> Response:
-        if streams:
-            return answers.streamed(request, renderer, SSE)
-        return answers.whole(request, renderer)
+    def answer(exchange: Exchange, *, streams: bool) -> Response:
+        return answers.streamed(exchange, SSE) if streams else answers.whole(exchange)
 
     @router.post("/chat/completions", openapi_extra=openai_operations.CHAT.extra)
     async def create_chat_completion(http: Request) -> Response:
         """The model's answer to a chat, in one piece or, with `stream`, as a stream of events."""
         body = await bodies.read(http, ChatCompletionBody)
-        request, renderer = await builder.chat(body, caller_address(http.scope))
-        return answer(request, renderer, streams=bool(body.stream))
+        exchange = await builder.chat(body, caller_address(http.scope))
+        return answer(exchange, streams=bool(body.stream))
 
     @router.post("/completions", openapi_extra=openai_operations.COMPLETION.extra)
     async def create_completion(http: Request) -> Response:
         """The text that follows a prompt, in one piece or, with `stream`, as a stream of events."""
         body = await bodies.read(http, CompletionBody)
-        request, renderer = await builder.completion(body, caller_address(http.scope))
-        return answer(request, renderer, streams=bool(body.stream))
+        exchange = await builder.completion(body, caller_address(http.scope))
+        return answer(exchange, streams=bool(body.stream))
 
     @router.get("/models", openapi_extra=openai_operations.MODELS.extra)
     async def list_models() -> Response:

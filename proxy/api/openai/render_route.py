@@ -7,9 +7,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.errors import ProtocolNames
 from triton_openai.proxy.api.openai.documentation import openai_operations
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
@@ -32,9 +32,10 @@ def routes(
         It refuses every request that a generation would refuse.
         """
         body = await bodies.read(http, ChatCompletionBody)
-        generation, renderer = await builder.chat(body, caller_address(http.scope))
-        with in_words(renderer.field_names), MappedConstraintErrors(generation.constraint):
-            request = await service.engine_request(generation)
+        exchange = await builder.chat(body, caller_address(http.scope))
+        generation, names = exchange.request, exchange.renderer.field_names
+        with ProtocolNames(names), MappedConstraintErrors(generation.constraint):
+            request, *_ = await service.engine_requests(generation, exchange.card)
             admitted = await tokenizer.admit(request)
         request_log.add(id=generation.id, model=request.model.name, prompt_tokens=len(admitted.ids))
         return JSONResponse(
@@ -42,7 +43,7 @@ def routes(
                 "id": generation.id,
                 "object": "chat.completion.render",
                 "model": generation.model,
-                **_rendered(request, admitted, renderer.field_names["max_tokens"]),
+                **_rendered(request, admitted, names["max_tokens"]),
             }
         )
 

@@ -1,10 +1,11 @@
-"""Turns a checked body into a GenerationRequest and the renderer of its answer."""
+"""A checked body -> the exchange that it asks for: request, card, renderer."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from triton_openai.proxy.api.answers.answer import Renderer, in_words
+from triton_openai.proxy.api.answers.exchange import Exchange, Renderer
+from triton_openai.proxy.api.errors import ProtocolNames
 from triton_openai.proxy.api.openai import chat_request, completion_request
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
 from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
@@ -42,47 +43,39 @@ class RequestBuilder:
         self._annotator = annotator
         self._reasoning_fields = reasoning_fields
 
-    async def chat(
-        self, body: ChatCompletionBody, caller: str
-    ) -> tuple[GenerationRequest, Renderer]:
+    async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt_token_ids")
         self._limits.check_priority(body)
-        offered = self._registry.known(body.model).server_tools.tools
-        body.check_choice([tool.name for tool in offered])
+        card = self._registry.known(body.model)
+        body.check_choice([tool.name for tool in card.server_tools.tools])
         request = await self._constrained(chat_request.to_domain(body, caller), body)
         renderer = ChatRenderer(
             body,
             request,
-            fingerprint=self._fingerprint(body.model),
+            fingerprint=system_fingerprint(card),
             reasoning_fields=self._reasoning_fields,
         )
-        return request, await self._extended(body, request, renderer)
+        return await self._extended(body, Exchange(request, card, renderer))
 
-    async def completion(
-        self, body: CompletionBody, caller: str
-    ) -> tuple[GenerationRequest, Renderer]:
+    async def completion(self, body: CompletionBody, caller: str) -> Exchange:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt")
         self._limits.check_priority(body)
         card = self._registry.known(body.model)
         request = await self._constrained(completion_request.to_domain(body, card, caller), body)
-        fingerprint = self._fingerprint(body.model)
-        renderer = CompletionRenderer(body, request, fingerprint=fingerprint)
-        return request, await self._extended(body, request, renderer)
+        renderer = CompletionRenderer(body, request, fingerprint=system_fingerprint(card))
+        return await self._extended(body, Exchange(request, card, renderer))
 
-    async def _extended(
-        self, body: GenerationBody, request: GenerationRequest, renderer: Renderer
-    ) -> Renderer:
-        """The renderer, with the annotations and extra fields that `nvext` asks for."""
+    async def _extended(self, body: GenerationBody, exchange: Exchange) -> Exchange:
+        """With a renderer of what `nvext` asks for, where the body has it."""
         if body.nvext is None:
-            return renderer
-        with in_words(renderer.field_names):
-            prompt_annotations = await self._annotator.of_prompt(
-                request, body.nvext.annotations or ()
-            )
-        card = self._registry.known(body.model)
-        return NvExtRenderer(renderer, body.nvext, request, card, prompt_annotations)
+            return exchange
+        request, card, inner = exchange.request, exchange.card, exchange.renderer
+        with ProtocolNames(inner.field_names):
+            before = await self._annotator.of_prompt(request, card, body.nvext.annotations or ())
+        renderer: Renderer = NvExtRenderer(inner, body.nvext, request, card, before)
+        return replace(exchange, renderer=renderer)
 
     async def _constrained(
         self, request: GenerationRequest, body: GenerationBody
@@ -95,6 +88,3 @@ class RequestBuilder:
             constraint = await self._examiner.constraint(asked, request.caller)
             request = replace(request, constraint=constraint)
         return request
-
-    def _fingerprint(self, model: str) -> str:
-        return system_fingerprint(self._registry.known(model))

@@ -72,11 +72,13 @@ ERRORS = {
     405: "The route has no such method",
     408: "The body was not complete in time",
     413: "The body is too large",
+    414: "The request's target is too long",
     415: "The body is compressed, or a web page sent it with another type than JSON",
     421: "The Host header is not a name of this server",
     422: "A schema, a grammar or a regular expression cannot be used, or the answer does not "
     "conform to it",
     429: "Too many requests at once",
+    431: "The request's head is too large",
     500: "The server failed",
     503: "The model cannot be reached now",
     504: "The answer took too long",

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 JSON, EVENTS, TEXT = "application/json", "text/event-stream", "text/plain"
 KEY = "operation"
-# Errors of every route: unknown route or model, wrong method, unknown host, a bug.
-ANY_ROUTE = (404, 405, 421, 500)
-# Errors of routes with a body: reading it, checking it, and doing what it asks for.
+# Statuses of all routes: no such route or model, wrong method, unknown host, a bug.
+ANY_ROUTE = (404, 405, 414, 421, 431, 500)
+# Those of a body that is read and checked, and of what is done with it.
 BODY = (400, 408, 413, 415, 429, 503)
 GENERATION = (*BODY, 422, 504)
 

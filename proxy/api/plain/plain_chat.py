@@ -13,6 +13,7 @@ from triton_openai.proxy.api.openai.requests.field_types import RequestBody
 from triton_openai.proxy.api.openai.requests.tool_history import Messages
 from triton_openai.proxy.domain.completion import Completion
 from triton_openai.proxy.domain.events import Finished, OutputEvent, TextDelta
+from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
 
 
@@ -24,10 +25,12 @@ class PlainChatBody(RequestBody):
     )
 
 
-def to_domain(body: PlainChatBody, default_model: str) -> GenerationRequest:
+def to_domain(body: PlainChatBody, card: ModelCard, caller: str) -> GenerationRequest:
+    """`card`: of the model that it names, or of the first one."""
     return GenerationRequest(
+        caller=caller,
         id=f"chat-{uuid.uuid4().hex}",
-        model=default_model if body.model is None else body.model,
+        model=card.name if body.model is None else body.model,
         prompt=ChatPrompt(messages=tuple(message.to_domain() for message in body.messages)),
         sampling=Sampling(temperature=body.temperature),
     )

@@ -12,6 +12,7 @@ from triton_openai.proxy.api.openai.requests.field_types import AnyTokenIds, Lis
 from triton_openai.proxy.api.openai.requests.message_bodies import MessageBody
 from triton_openai.proxy.api.openai.requests.tool_bodies import ToolBody
 from triton_openai.proxy.api.openai.requests.tool_history import check_tool_history
+from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Prompt, TextPrompt
 
 
@@ -54,10 +55,12 @@ class TokenizeBody(RequestBody):
         check_tool_history(self.messages or (), may_end_open=self.add_generation_prompt is False)
         return self
 
-    def to_domain(self, default_model: str) -> GenerationRequest:
+    def to_domain(self, card: ModelCard, caller: str) -> GenerationRequest:
+        """`card`: of the model that it names, or of the first one."""
         return GenerationRequest(
+            caller=caller,
             id=f"tokenize-{uuid.uuid4().hex}",
-            model=default_model if self.model is None else self.model,
+            model=card.name if self.model is None else self.model,
             prompt=self._prompt(),
             adds_special_tokens=self.add_special_tokens,
             tools=tuple(tool.to_domain() for tool in self.tools or ()),

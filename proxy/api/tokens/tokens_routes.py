@@ -1,20 +1,19 @@
-"""POST /tokenize and /detokenize: a model's tokenizer without a generation."""
+"""POST /tokenize and /detokenize: a model's tokenizer, without generating."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from triton_openai.proxy.api.answers.answer import in_words
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.errors import ProtocolNames
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.api.tokens import token_operations
 from triton_openai.proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
@@ -38,11 +37,10 @@ def routes(
         """Text or messages -> token ids and their count. Refuses prompts over the context."""
         body = await bodies.read(http, TokenizeBody)
         limits.check_chat(body.messages, body.tools)
-        generation = body.to_domain(registry.default().name)
-        request = await service.engine_request(
-            replace(generation, caller=caller_address(http.scope))
-        )
-        with in_words({"prompt": "prompt" if body.messages is None else "messages"}):
+        card = registry.default() if body.model is None else registry.known(body.model)
+        generation = body.to_domain(card, caller_address(http.scope))
+        request, *_ = await service.engine_requests(generation, card)
+        with ProtocolNames({"prompt": "prompt" if body.messages is None else "messages"}):
             ids = (await tokenizer.admit(request)).ids
         request_log.add(id=request.id, model=request.model.name, prompt_tokens=len(ids))
         texts = None
@@ -56,7 +54,8 @@ def routes(
     async def detokenize(http: Request) -> Response:
         """Token ids -> text, without special tokens."""
         body = await bodies.read(http, DetokenizeBody)
-        card = registry.card(registry.default().name if body.model is None else body.model)
+        card = registry.default() if body.model is None else registry.known(body.model)
+        registry.check_available()
         request_log.add(model=card.name, prompt_tokens=len(body.tokens))
         _check_ids(body.tokens, card)
         parts = await tokenizer.token_bytes(card, body.tokens) if body.tokens else ()
@@ -69,8 +68,8 @@ def _check_ids(ids: Sequence[int], card: ModelCard) -> None:
     size, most = card.facts.vocab_size, card.facts.context_length
     if len(ids) > most:
         raise InvalidRequest(
-            f"Invalid 'tokens': {len(ids)} tokens are more than the model's context of {most}",
-            code="invalid_parameter",
+            f"Invalid 'tokens': {len(ids)} are more than the model's context of {most} holds",
+            code=ErrorCode.INVALID_PARAMETER,
             param="tokens",
         )
     for position, token in enumerate(ids):
@@ -78,7 +77,7 @@ def _check_ids(ids: Sequence[int], card: ModelCard) -> None:
             raise InvalidRequest(
                 f"Invalid value for 'tokens[{position}]': {token} is outside the vocabulary of "
                 f"{size} tokens",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param=f"tokens[{position}]",
             )
 

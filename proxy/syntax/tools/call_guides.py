@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 from triton_openai.proxy.structured.constraint_errors import TOOLS_FIELD
 from triton_openai.proxy.structured.tag_formats import either, format_of, structural_tag
@@ -74,7 +74,7 @@ def answer_or_calls(
         raise InvalidRequest(
             "A guide cannot combine the model's syntax of tool calls with "
             f"{constraint.field!r}: send either tools or a format.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=constraint.field,
         )
     calls = own.calls_only(schemas, in_parallel=in_parallel)

@@ -13,7 +13,7 @@ from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.request_size import RequestSizeLimits, permits_needed
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
 from triton_openai.proxy.domain.request import (
     GenerationRequest,
     PromptBatch,
@@ -126,7 +126,7 @@ class SlowTokenizer:
         await asyncio.sleep(0.01)
         self.running -= 1
         if "bad" in request.constraint.text:
-            raise InvalidRequest("no", code="invalid_parameter", param="constraint")
+            raise InvalidRequest("no", code=ErrorCode.INVALID_PARAMETER, param="constraint")
         return AdmittedPrompt(ids=(1,), max_tokens=1)
 
 

@@ -16,6 +16,7 @@ from triton_openai.proxy.domain.completion import fold
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.errors import (
     EngineFailed,
+    ErrorCode,
     GuidePending,
     InvalidRequest,
     ModelUnavailable,
@@ -81,8 +82,8 @@ def test_never_after_the_first_token():
     [
         EngineFailed("it broke"),
         GuidePending("too much at once"),
-        RateLimited("full", code="queue_full"),
-        InvalidRequest("too long", code="context_length_exceeded", param="prompt"),
+        RateLimited("full", code=ErrorCode.QUEUE_FULL),
+        InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt"),
     ],
     ids=lambda error: error.code,
 )

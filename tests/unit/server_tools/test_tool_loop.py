@@ -87,7 +87,7 @@ def test_calls_run_side_by_side_but_not_too_many():
 def test_a_call_of_the_callers_tool_ends_it_and_ours_beside_it_are_not_run():
     tools = ScriptedTools()
     script = called(OSLO, ("theirs", '{"a": 1}'), NOW)
-    whole = fold(events_of(Answers(script), tools, asked(THEIRS, tells_server_calls=True)))
+    whole = fold(events_of(Answers(script), tools, asked(THEIRS, reports_server_calls=True)))
     answer = whole.choices[0]
     assert [(call.name, call.arguments) for call in answer.calls] == [("theirs", '{"a": 1}')]
     assert (answer.reason, tools.asked) == (FinishReason.TOOL_CALLS, [])
@@ -206,7 +206,7 @@ def test_wrong_arguments_are_told_to_the_model_and_not_sent():
 def test_calls_are_told_where_that_was_asked_for():
     long = "x" * (SHOWN_RESULT_CHARS + 1)
     tools = ScriptedTools({"weather": "12", "clock": long})
-    whole = completed(called(OSLO), called(NOW), said("ok"), tools=tools, tells_server_calls=True)
+    whole = completed(called(OSLO), called(NOW), said("ok"), tools=tools, reports_server_calls=True)
     first, second = whole.choices[0].server_calls
     assert (first.index, first.id, first.name, first.arguments) == (0, "c0", *OSLO)
     assert (first.status, first.result, second.index) == (CallStatus.OK, "12", 1)

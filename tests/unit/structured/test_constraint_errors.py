@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, InvalidSchema
 from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
 
 SCHEMA = Constraint(GuideKind.JSON_SCHEMA, "{}", "guided_json")
@@ -26,7 +26,7 @@ def test_an_error_about_an_expression_names_the_callers_field():
 @pytest.mark.parametrize(("constraint", "field"), [(SCHEMA, "guided_json"), (None, "tools")])
 def test_an_error_about_a_schema_is_an_invalid_schema(constraint, field):
     with pytest.raises(InvalidSchema) as caught, MappedConstraintErrors(constraint):
-        raise InvalidRequest("no", code="invalid_parameter", param="guided_decoding_guide")
+        raise InvalidRequest("no", code=ErrorCode.INVALID_PARAMETER, param="guided_decoding_guide")
     assert (caught.value.param, caught.value.code) == (field, "invalid_schema")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.doubles.engine import CARD, FACTS, deltas
+from tests.doubles.sandbox import InProcess
 from tests.strategies import cuts
 from triton_openai.proxy.domain.completion import Answer, fold
 from triton_openai.proxy.domain.events import TextDelta
@@ -16,8 +18,8 @@ from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
+from triton_openai.proxy.generation.answer_format import AnswerFormats
 from triton_openai.proxy.generation.choice.choice import Choice
-from triton_openai.proxy.generation.rules import rules_of
 from triton_openai.proxy.syntax.parsers import families_of, parser_of, visible_special_tokens
 
 SPECIALS = {1: b"<|im_end|>", 2: b"[TOOL_CALLS]", 3: b"[THINK]", 4: b"[/THINK]"}
@@ -42,10 +44,11 @@ def chat(**fields) -> GenerationRequest:
 def answered(
     request: GenerationRequest, pieces: list[TokenDelta], of: ModelCard, prompt=""
 ) -> Answer:
+    answer_format = asyncio.run(AnswerFormats(InProcess()).answer_format(request, of))
     choice = Choice(
         request,
         of,
-        parser=parser_of(request, of, prompt, rules_of(request, of).tool_family),
+        parser=parser_of(request, of, prompt, answer_format.tool_family),
         specials=visible_special_tokens(request, of),
     )
     events = []

@@ -20,7 +20,7 @@ from triton_openai.proxy.telemetry import request_log
     ],
 )
 def test_health_checks_are_never_news(path, fields, level):
-    with capture_logs() as lines, request_log.line(method="GET", path=path):
+    with capture_logs() as lines, request_log.RequestLine(method="GET", path=path):
         request_log.add(**fields)
     (written,) = lines
     assert (written["event"], written["log_level"]) == ("request", level)

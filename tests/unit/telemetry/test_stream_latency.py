@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-
 import pytest
 from structlog.testing import capture_logs
 
 from tests.doubles.engine import CARD
-from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.events import Finished, OutputEvent, TextDelta
-from triton_openai.proxy.domain.output import FinishReason, TokenDelta, Usage
+from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.metrics import Metrics
@@ -86,39 +82,38 @@ def test_streams_side_by_side_have_their_own_gaps_and_the_longest_queue_is_the_r
     assert (pace.queues_s, pace.queue_s) == ([0, 1, 2], 2)
 
 
-async def watched(metrics: Metrics, *deltas: TokenDelta) -> dict:
+def watched(metrics: Metrics, *deltas: TokenDelta) -> dict:
     """The log line of a request with one engine stream."""
     request = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
-    watch = TelemetryWatcher(metrics).begin(request, CARD, Delivery())
-
-    async def events() -> AsyncGenerator[OutputEvent, None]:
+    report = Report()
+    watch = TelemetryWatcher(metrics).begin(request, CARD, report)
+    with (
+        capture_logs() as lines,
+        request_log.RequestLine(method="POST", path="/v1/chat/completions"),
+        watch,
+    ):
         stream = watch.stream(asked())
         for delta in deltas:
             stream.see(delta)
-            yield TextDelta("a")
-        yield Finished(reason=FinishReason.STOP, usage=Usage())
-
-    with capture_logs() as lines, request_log.line(method="POST", path="/v1/chat/completions"):
-        async for _ in watch.events(events()):
-            pass
+        report.finish = FinishReason.STOP
     return lines[0]
 
 
 def test_the_log_line_tells_queueing_from_inference():
-    told = asyncio.run(watched(Metrics(), TokenDelta((b"a",), queue_s=40.0), TOKEN))
+    told = watched(Metrics(), TokenDelta((b"a",), queue_s=40.0), TOKEN)
     assert told["queue_ms"] == 40_000.0
     assert told["inference_ms"] == pytest.approx(-40_000, abs=1000)  # it did not really wait
 
 
 def test_an_engine_that_says_nothing_of_its_queue_leaves_the_field_out():
-    told = asyncio.run(watched(Metrics(), TOKEN, TOKEN))
+    told = watched(Metrics(), TOKEN, TOKEN)
     assert "queue_ms" not in told
     assert told["inference_ms"] >= 0
 
 
 def test_the_histograms_have_what_was_seen():
     metrics = Metrics()
-    asyncio.run(watched(metrics, TokenDelta((b"a",), queue_s=0.2), TOKEN, TOKEN))
+    watched(metrics, TokenDelta((b"a",), queue_s=0.2), TOKEN, TOKEN)
 
     def sample(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(name, {"model": "demo", **labels})

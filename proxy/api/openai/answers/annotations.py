@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 from triton_openai.proxy.api.answers.stream_format import Annotation
+from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.service import Service
 
 
 class Annotator:
-    """Makes the annotations that describe the prompt, before the generation."""
+    """Describes prompts before anything is generated."""
 
     def __init__(self, service: Service, tokenizer: Tokenizer) -> None:
         self._service = service
         self._tokenizer = tokenizer
 
     async def of_prompt(
-        self, request: GenerationRequest, names: Collection[str]
+        self, request: GenerationRequest, card: ModelCard, names: Collection[str]
     ) -> list[Annotation]:
         """The annotations with these names; for several prompts each value is a list.
 
@@ -31,15 +31,11 @@ class Annotator:
         found = []
         if "request_id" in names:
             found.append(Annotation("request_id", request.id))
-        requests = [
-            await self._service.engine_request(replace(request, prompt=prompt))
-            for prompt in request.prompts
-        ]
+        prompts = await self._service.engine_requests(request, card)
         if "formatted_prompt" in names:
-            texts = [one.text for one in requests]
-            found.append(Annotation("formatted_prompt", _unwrapped(texts)))
+            found.append(Annotation("formatted_prompt", _unwrapped([one.text for one in prompts])))
         if "token_ids" in names:
-            ids = [list((await self._tokenizer.admit(one)).ids) for one in requests]
+            ids = [list((await self._tokenizer.admit(one)).ids) for one in prompts]
             found.append(Annotation("token_ids", _unwrapped(ids)))
         return found
 

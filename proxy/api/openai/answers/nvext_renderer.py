@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from triton_openai.proxy.api.answers.answer import Renderer
+from triton_openai.proxy.api.answers.exchange import Renderer
 from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
 from triton_openai.proxy.api.openai.requests.nvext import NvExt
 from triton_openai.proxy.domain.completion import Completion

@@ -12,6 +12,7 @@ from triton_openai.proxy.api.openai.requests.field_types import (
 )
 from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
 from triton_openai.proxy.api.openai.requests.prompt_body import GivenPromptBody
+from triton_openai.proxy.domain.errors import ErrorCode
 
 
 class CompletionBody(GenerationBody, GivenPromptBody):
@@ -67,6 +68,6 @@ class CompletionBody(GenerationBody, GivenPromptBody):
             raise FieldError(
                 "nvext.max_thinking_tokens",
                 "'nvext.max_thinking_tokens' is only for chats: a completion has no reasoning",
-                code="unsupported_parameter",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return self

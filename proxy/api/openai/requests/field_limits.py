@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openai.requests.tool_bodies import ToolBody
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,8 @@ class FieldLimits:
         most = f"at most {self.priority}" if is_hint else f"at least {-self.priority}"
         given = -body.priority if is_hint else body.priority
         raise InvalidRequest(
-            f"Invalid value for '{field}': {given}; this server allows {most}.",
-            code="invalid_parameter",
+            f"Invalid value for '{field}': {given}; this server lets callers ask for {most}.",
+            code=ErrorCode.INVALID_PARAMETER,
             param=field,
         )
 
@@ -83,8 +83,9 @@ def _check(param: str, given: Sized | None, most: int) -> None:
 
 def _check_count(param: str, count: int, most: int, *, of: str = "") -> None:
     if count > most:
+        is_messages = param == "messages"
         raise InvalidRequest(
-            f"Invalid value for '{param}': at most {most} {of}are allowed, {count} were given.",
-            code="invalid_messages" if param == "messages" else "invalid_parameter",
+            f"Invalid value for '{param}': at most {most} {of}are allowed, {count} are asked for.",
+            code=ErrorCode.INVALID_MESSAGES if is_messages else ErrorCode.INVALID_PARAMETER,
             param=param,
         )

@@ -24,6 +24,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from triton_openai.proxy.api.bodies.validation_errors import FieldError
+from triton_openai.proxy.domain.errors import ErrorCode
 
 INT32_MAX = 2**31 - 1
 UNKNOWN_AT_MOST = 50
@@ -64,8 +65,8 @@ class RequestBody(BaseModel):
         if len(given) > len(cls.model_fields) + UNKNOWN_AT_MOST:
             raise FieldError(
                 None,
-                f"it has {len(given)} fields, but this server knows only {len(cls.model_fields)}",
-                code="unsupported_parameter",
+                f"it has {len(given)} fields, of which this server knows {len(cls.model_fields)}",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return {name: _whole(value) for name, value in given.items() if value is not None}
 
@@ -126,9 +127,9 @@ class Only:
 
     def _check(self, value: Any) -> Any:
         if value not in self._supported:
-            values = " or ".join(map(repr, self._supported))
+            told = " or ".join(map(repr, self._supported))
             raise FieldError(
-                None, f"this server supports only {values}", code="unsupported_parameter"
+                None, f"this server does only {told}", code=ErrorCode.UNSUPPORTED_PARAMETER
             )
         return value
 
@@ -202,8 +203,8 @@ class TextPart(RequestBody):
             raise FieldError(
                 None,
                 f"{OTHER_PARTS[kind]} ({kind!r}) is not supported by this server, whose models "
-                "only read text: send a part of type 'text'",
-                code="unsupported_parameter",
+                "read text: send a part of type 'text'",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return given
 

@@ -20,6 +20,7 @@ from triton_openai.proxy.api.openai.requests.field_types import (
 from triton_openai.proxy.api.openai.requests.format_body import FormatBody
 from triton_openai.proxy.api.openai.requests.prompt_body import PromptBody
 from triton_openai.proxy.api.openai.requests.sampling_body import SamplingBody
+from triton_openai.proxy.domain.errors import ErrorCode
 
 MOST_CHOICES = 128
 ServiceTier = Annotated[
@@ -77,7 +78,7 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody):
                 "spaces_between_special_tokens",
                 "'spaces_between_special_tokens' is not supported by this server: it adds no "
                 "spaces around special tokens",
-                code="unsupported_parameter",
+                code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
         return self
 
@@ -104,7 +105,7 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody):
             "stop": self.stops,
             "includes_stop": bool(self.include_stop_str_in_output),
             "choices": self.n or 1,
-            "tells_usage": self.has_continuous_usage,
+            "reports_usage": self.has_continuous_usage,
             "returns_token_ids": bool(self.return_token_ids),
             "skips_special_tokens": self.skip_special_tokens is not False,
             "priority": None if self.priority is None else -self.priority,

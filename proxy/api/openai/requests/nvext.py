@@ -14,7 +14,7 @@ from triton_openai.proxy.api.openai.requests.field_types import (
     TokenIds,
 )
 from triton_openai.proxy.api.openai.requests.guided_body import GuidedBody
-from triton_openai.proxy.domain.errors import InvalidRequest, echoed
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 
 AnnotationName = Literal["request_id", "formatted_prompt", "token_ids", "timing"]
 ExtraField = Literal["timing", "worker_id"]
@@ -81,7 +81,7 @@ def merged(body: Body, *, ids_field: str) -> Body:
         if own not in (None, value) and not _is_text(name, own):
             raise InvalidRequest(
                 f"'{name}' is {echoed(own)}, but '{path}' is {echoed(value)}: give one of them",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param=path,
             )
         update[name] = value

@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from triton_openai.proxy.api.bodies.validation_errors import FieldError
 from triton_openai.proxy.api.openai.requests.field_types import ListOf, RequestBody, only
 from triton_openai.proxy.api.openai.requests.message_bodies import FunctionName
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 
 
@@ -138,7 +138,7 @@ class ToolsBody(RequestBody):
 
 
 def _wrong(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(message, code="invalid_parameter", param=path)
+    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=path)
 
 
 def _chosen(choice: object) -> list[tuple[str, str]]:

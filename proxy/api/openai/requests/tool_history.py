@@ -18,7 +18,7 @@ from triton_openai.proxy.api.openai.requests.message_bodies import (
     ToolCallBody,
     ToolResultBody,
 )
-from triton_openai.proxy.domain.errors import echoed, in_short
+from triton_openai.proxy.domain.errors import ErrorCode, echoed, in_short
 
 
 def check_tool_history(messages: Sequence[MessageBody], *, may_end_open: bool = False) -> None:
@@ -94,7 +94,7 @@ class _OpenCalls:
 
 
 def _wrong(path: str, message: str) -> FieldError:
-    return FieldError(path, message, code="invalid_messages")
+    return FieldError(path, message, code=ErrorCode.INVALID_MESSAGES)
 
 
 def _checked(messages: list[MessageBody]) -> list[MessageBody]:

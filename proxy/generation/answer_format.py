@@ -1,13 +1,14 @@
-"""What one answer is held to: by the engine's guide, by its parser, by checks."""
+"""What an answer must be, and how it is read: its guides, its parser, its check. For `planner`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from triton_openai.proxy.domain import plain_spans
 from triton_openai.proxy.domain.completion import Answer
 from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
 from triton_openai.proxy.domain.sandbox import Sandbox
@@ -17,95 +18,100 @@ from triton_openai.proxy.structured.checks import Check
 from triton_openai.proxy.syntax import parsers
 from triton_openai.proxy.syntax.call_check import call_check
 from triton_openai.proxy.syntax.guide_builder import GuideBuilder
-from triton_openai.proxy.syntax.guides import GuideOrder, Guides, guides_of
+from triton_openai.proxy.syntax.guides import NO_GUIDES, GuideOrder, Guides
 from triton_openai.proxy.syntax.reasoning.parser import ReasoningParser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """guides: of the answer, for each state of the reasoning. check: of what they do not enforce.
+class AnswerFormat:
+    """guides: what the engine enforces, for each state of the reasoning. check: of what the guides
+    do not enforce; None where they enforce all.
 
-    reasoning: what the model's reasoning looks like, where it may come first. begun: the first
-    words of the answer, which the prompt ends with. tool_family: of the parser of its calls.
+    reasoning: the parser of the model's reasoning, where that may come first. prefix: the first
+    words of the answer, which the prompt ends with. tool_family: of the parser of calls.
     """
 
     guides: Guides
     check: Check | None = None
     reasoning: type[ReasoningParser] | None = None
-    begun: str = ""
+    prefix: str = ""
     tool_family: str | None = None
 
     @property
     def closing(self) -> str:
-        """What ends the reasoning in the model's place."""
+        """The text that ends the reasoning in the model's place."""
         if self.reasoning is None:
             return ""
         is_of_calls = self.guides.family is not None
         return self.reasoning.end_of_thought() if is_of_calls else self.reasoning.closing
 
-    def guide(self, prompt: str, *, has_thought: bool = False) -> Constraint | None:
-        """What the engine is given behind this prompt. has_thought: it ends with the reasoning."""
-        if self.reasoning is None or has_thought or self.guides.answer is None:
+    def guide(self, prompt: str, spans: bytes = b"") -> Constraint | None:
+        """What the engine is given with this prompt, whose `spans` are as domain.plain_spans."""
+        if self.reasoning is None or self.guides.answer is None:
             return self.guides.answer
-        if self.reasoning.behind(prompt, self.begun).is_thinking:
+        opening = plain_spans.opening(prompt, spans, self.prefix)
+        if self.reasoning.behind(opening, self.prefix).is_thinking:
             return self.guides.in_reasoning
         return self.guides.before_reasoning
 
 
-class RuleBook:
-    """Makes the rules of requests; equal tools and constraints cost their guides once."""
+NO_FORMAT = AnswerFormat(guides=NO_GUIDES)
+
+
+class AnswerFormats:
+    """Makes the formats of requests; equal tools and constraints cost their guides once."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._builder = GuideBuilder(sandbox)
 
-    async def rules(self, request: GenerationRequest, card: ModelCard) -> Rules:
-        """As `rules_of`.
-
+    async def answer_format(self, request: GenerationRequest, card: ModelCard) -> AnswerFormat:
+        """
         Raises:
-            InvalidRequest: also where the guides take too much time or memory.
+            InvalidRequest: the model cannot be held to what the request asks for, or its guides
+                take too much time or memory.
             RateLimited: as the sandbox.
         """
+        if request.constraint is None and not request.tools:
+            return _unconstrained(request, card)
         _check_kind(checks.engine_constraint(request.constraint, card), card)
-        card = _as_it_can_be_guided(request, card)
+        card = _without_guides_it_cannot_take(request, card)
         guides = await self._builder.guides(_order(request, card), request.caller)
-        return _rules(request, card, guides)
+        return _constrained(request, card, guides)
 
 
-def rules_of(request: GenerationRequest, card: ModelCard) -> Rules:
-    """Raises InvalidRequest: the model cannot be held to it."""
-    _check_kind(checks.engine_constraint(request.constraint, card), card)
-    card = _as_it_can_be_guided(request, card)
-    return _rules(request, card, guides_of(_order(request, card)))
-
-
-def _rules(request: GenerationRequest, card: ModelCard, guides: Guides) -> Rules:
-    """`card`: as it can be guided."""
-    rules = Rules(guides=guides, check=checks.check_of(request.constraint, card))
+def _unconstrained(request: GenerationRequest, card: ModelCard) -> AnswerFormat:
     if not isinstance(request.prompt, ChatPrompt):
-        return rules
-    families = parsers.families_of(card)
-    if families.reasoning_family is not None:
-        kind = families.reasoning_family.parser_type
-        rules = replace(rules, reasoning=kind, begun=request.prompt.begun)
-    if not parsers.looks_for_calls(request):
-        return rules
-    family = guides.family or families.tools
+        return NO_FORMAT
+    family = parsers.families_of(card).reasoning_family
+    if family is None:
+        return NO_FORMAT
+    prefix = request.prompt.answer_prefix
+    return AnswerFormat(guides=NO_GUIDES, reasoning=family.parser_type, prefix=prefix)
+
+
+def _constrained(request: GenerationRequest, card: ModelCard, guides: Guides) -> AnswerFormat:
+    """`card`: without the capability of guides, where the engine cannot take these."""
+    check = checks.check_of(request.constraint, card)
+    found = replace(_unconstrained(request, card), guides=guides, check=check)
+    if not isinstance(request.prompt, ChatPrompt) or not parsers.looks_for_calls(request):
+        return found
+    family = guides.family or parsers.families_of(card).tools
     if family is None:
         raise InvalidRequest(
             f"The model {card.name!r} has no tool parser: its chat template shows none that is "
             "known. Name one as 'tool_parser' in models.yaml.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="tools",
         )
     check = _check(request, card, is_guided=guides.family is not None)
-    return replace(rules, check=check, tool_family=family)
+    return replace(found, check=check, tool_family=family)
 
 
 def _order(request: GenerationRequest, card: ModelCard) -> GuideOrder:
-    """`card`: as it can be guided."""
+    """`card`: as in `_constrained`."""
     families, is_chat = parsers.families_of(card), isinstance(request.prompt, ChatPrompt)
     can_guide_calls = is_chat and "constraint" in card.capabilities
-    has_calls = can_guide_calls and parsers.looks_for_calls(request) and _holds_calls(request)
+    has_calls = can_guide_calls and parsers.looks_for_calls(request) and _restricts_calls(request)
     reasoning = families.reasoning_family if is_chat else None
     return GuideOrder(
         constraint=checks.engine_constraint(request.constraint, card),
@@ -118,8 +124,8 @@ def _order(request: GenerationRequest, card: ModelCard) -> GuideOrder:
     )
 
 
-def _holds_calls(request: GenerationRequest) -> bool:
-    """Whether the model is not free to call the tools as it likes."""
+def _restricts_calls(request: GenerationRequest) -> bool:
+    """Whether the model may not call the tools as it likes."""
     must_call = request.tool_choice.mode is ToolMode.REQUIRED
     is_strict = any(tool.is_strict for tool in request.callable_tools)
     return must_call or is_strict or request.constraint is not None
@@ -134,13 +140,15 @@ def _check_kind(constraint: Constraint | None, card: ModelCard) -> None:
     raise InvalidRequest(
         f"The model {card.name!r} does not accept guides of the kind {constraint.kind.value!r}, "
         f"which '{constraint.field}' asks for. It accepts: {accepted}.",
-        code="unsupported_parameter",
+        code=ErrorCode.UNSUPPORTED_PARAMETER,
         param=constraint.field,
     )
 
 
-def _as_it_can_be_guided(request: GenerationRequest, card: ModelCard) -> ModelCard:
-    """Behind reasoning, and for calls, a guide is a structural tag: without them it is checked."""
+def _without_guides_it_cannot_take(request: GenerationRequest, card: ModelCard) -> ModelCard:
+    """The card, without guides where the answer is checked instead: after reasoning, and for calls,
+    a guide is a structural tag, which not every engine takes.
+    """
     if card.facts.has_structural_tags or not isinstance(request.prompt, ChatPrompt):
         return card
     thinks = parsers.families_of(card).reasoning_family is not None
@@ -150,7 +158,7 @@ def _as_it_can_be_guided(request: GenerationRequest, card: ModelCard) -> ModelCa
 
 
 def _check(request: GenerationRequest, card: ModelCard, *, is_guided: bool) -> Check | None:
-    """Of what the guide does not hold the answer to."""
+    """Of what the guides do not enforce."""
     must_call = request.tool_choice.mode is ToolMode.REQUIRED
     tools = [tool for tool in request.callable_tools if must_call or tool.is_strict]
     if is_guided:
@@ -165,7 +173,7 @@ def _check(request: GenerationRequest, card: ModelCard, *, is_guided: bool) -> C
 
 @dataclass(frozen=True, slots=True)
 class _Both:
-    """The text of an answer without calls, and the calls of one that has them."""
+    """Checks the text of an answer without calls, and the calls of one that has them."""
 
     checks: Sequence[Check]
 
