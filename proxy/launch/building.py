@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from triton_openai.build_engines.models_file import ModelsFile
 from triton_openai.proxy.launch.packages import on_demand
+from triton_openai.proxy.launch.triton_server import container
 from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
 from triton_openai.proxy.processes.signals import children_die_on_signals
 from triton_openai.proxy.settings import Settings
@@ -25,7 +26,7 @@ def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say)
 
     with _errors():
         needing = needing_tools(models, settings.artifacts_dir, only=only)
-    if needing:
+    if needing and container.tritonserver() is None:  # its packages are NVIDIA's: none is replaced
         needed_by = f"the build of {', '.join(needing)}"
         on_demand.ensure(on_demand.GUIDES, needed_by, settings, say)
         on_demand.ensure(on_demand.build_tools(), needed_by, settings, say)

@@ -26,6 +26,8 @@ def settled(settings: Settings, say: Callable[[str], None]) -> Settings:
         try:
             found = policy.models(settings)
         except MissingPackage:
+            if container.tritonserver() is not None:  # no package of NVIDIA's is replaced
+                raise
             on_demand.ensure(on_demand.build_tools(), str(settings.model_path), settings, say)
             found = policy.models(settings)
     (name,) = found.models

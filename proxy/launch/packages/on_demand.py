@@ -31,13 +31,19 @@ Say = Callable[[str], None]
 class Source:
     """One `pip install`, of a package or of a file of this project.
 
+    `provides`: the packages whose presence shows that it is done; their versions are not changed.
     `is_complete`: the file names every dependency. Otherwise pip resolves them, and does not warn
     about dependencies of xgrammar, which are left out on purpose.
     """
 
     name: str
+    provides: tuple[str, ...]
     file: str | None = None
     is_complete: bool = True
+
+    @property
+    def is_installed(self) -> bool:
+        return not any(_version(package) is None for package in self.provides)
 
     def command(self, torch_index: str | None) -> list[str]:
         what = [self.name] if self.file is None else ["-r", str(_own(self.file))]
@@ -49,23 +55,23 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageSet:
-    """Packages that are installed together.
-
-    `packages`: those whose presence shows that the set is installed. `size`: on the disk.
-    """
+    """Packages that are installed together. `size`: on the disk."""
 
     name: str
-    packages: tuple[str, ...]
     size: str
     sources: tuple[Source, ...]
 
     @property
     def is_installed(self) -> bool:
-        return not any(_version(package) is None for package in self.packages)
+        return not self.missing
+
+    @property
+    def missing(self) -> list[Source]:
+        return [source for source in self.sources if not source.is_installed]
 
     def by_hand(self, settings: Settings) -> str:
         """The commands that install the set, for an operator to paste into a shell."""
-        commands = [source.command(settings.torch_index_url) for source in self.sources]
+        commands = [source.command(settings.torch_index_url) for source in self.missing]
         return " && ".join(map(shlex.join, commands))
 
 
@@ -73,23 +79,27 @@ def build_tools() -> PackageSet:
     torch = _own("requirements-torch.txt").read_text(encoding="utf-8").strip()
     return PackageSet(
         name="torch, transformers and onnxruntime-genai",
-        packages=(
-            *("torch", "transformers", "onnxruntime-genai", "onnx"),
-            *("huggingface-hub", "obstore"),
-        ),
         size="1 GB, or 5 GB where torch is a CUDA build",
         sources=(
-            Source(name=torch, file="requirements-torch.txt", is_complete=False),
-            Source(name="requirements-build.lock", file="requirements-build.lock"),
+            Source(
+                name=torch, provides=("torch",), file="requirements-torch.txt", is_complete=False
+            ),
+            Source(
+                name="requirements-build.lock",
+                provides=(
+                    *("transformers", "onnxruntime-genai", "onnx", "onnx-ir", "safetensors"),
+                    *("huggingface-hub", "obstore"),
+                ),
+                file="requirements-build.lock",
+            ),
         ),
     )
 
 
 GUIDES = PackageSet(
     name="xgrammar",
-    packages=("xgrammar",),
     size="4 MB",
-    sources=(Source(name="xgrammar==0.2.8"),),
+    sources=(Source(name="xgrammar==0.2.8", provides=("xgrammar",)),),
 )
 
 
@@ -134,9 +144,10 @@ def install(wanted: PackageSet, settings: Settings, say: Say) -> None:
         raise LaunchError(f"{packages} is not yours to write: as its owner, run {by_hand}")
     if util.find_spec("pip") is None:
         raise LaunchError(f"{sys.prefix} has no pip: add it, then run {wanted.by_hand(settings)}")
-    for number, source in enumerate(wanted.sources, 1):
+    missing = wanted.missing
+    for number, source in enumerate(missing, 1):
         step = Step.named(
-            f"{number}/{len(wanted.sources)}",
+            f"{number}/{len(missing)}",
             source.name,
             torch_index=settings.torch_index_url or "",
         )

@@ -16,22 +16,25 @@ from triton_openai.proxy.launch.packages.on_demand import GUIDES, PackageSet, So
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
 
+CPU_INDEX = "https://index.example/cpu"
 MISSING = PackageSet(
     name="nothing",
-    packages=("no-such-package",),
     size="1 MB",
-    sources=(Source(name="no-such-package==1.0"),),
+    sources=(Source(name="no-such-package==1.0", provides=("no-such-package",)),),
 )
+
+
+PRESENT = Source(name="pytest==0.0", provides=("pytest",))
 
 
 @pytest.fixture
 def settings() -> Settings:
-    return Settings(torch_index_url="https://index.example/cpu")
+    return Settings(torch_index_url=CPU_INDEX)
 
 
 def test_what_is_installed_is_left_alone(settings):
     said: list[str] = []
-    there = PackageSet(name="pytest", packages=("pytest",), size="1 MB", sources=())
+    there = PackageSet(name="pytest", size="1 MB", sources=(PRESENT,))
     on_demand.ensure(there, "a test", settings, said.append)
     assert said == []
 
@@ -67,8 +70,8 @@ def test_an_environment_without_pip_is_named(settings, monkeypatch):
         on_demand.install(MISSING, settings, print)
 
 
-def test_the_build_tools_are_torch_from_its_own_index_and_the_lock(settings):
-    torch, others = on_demand.build_tools().by_hand(settings).split(" && ")
+def test_the_build_tools_are_torch_from_its_own_index_and_the_lock():
+    torch, others = (" ".join(s.command(CPU_INDEX)) for s in on_demand.build_tools().sources)
     assert torch.endswith("requirements-torch.txt --index-url https://index.example/cpu")
     assert "--no-deps -r" in others
     assert others.endswith("requirements-build.lock")
@@ -78,8 +81,15 @@ def test_the_build_tools_are_torch_from_its_own_index_and_the_lock(settings):
 
 def test_the_build_tools_are_looked_for_by_packages_of_their_lock():
     lock = (ROOT / "requirements-build.lock").read_text()
-    for package in set(on_demand.build_tools().packages) - {"torch"}:
+    _, others = on_demand.build_tools().sources
+    for package in others.provides:
         assert f"\n{package}==" in lock
+
+
+def test_what_is_there_in_any_version_is_not_replaced(settings):
+    both = PackageSet(name="both", size="1 MB", sources=(PRESENT, *MISSING.sources))
+    assert "pytest" not in both.by_hand(settings)
+    assert both.by_hand(settings).endswith("no-such-package==1.0")
 
 
 def test_xgrammar_is_that_of_the_lock():
