@@ -94,7 +94,7 @@ async def run(
         relaying.cancel()
     if server.force_exit:
         await _abandon(server)
-    if not server.started and not stop.asked.is_set():
+    if not server.started and not stop.requested.is_set():
         raise LaunchError("the proxy did not start: its log above says why")
 
 
@@ -158,7 +158,7 @@ async def _abandon(server: uvicorn.Server) -> None:
 
 
 async def _relay(stop: Stop, server: uvicorn.Server, stopping: asyncio.Event, say: Say) -> None:
-    await stop.asked.wait()
+    await stop.requested.wait()
     say("stopping: running streams may end (once more to hurry)")
     stopping.set()
     server.should_exit = True

@@ -46,8 +46,8 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
             for number in range(1, settings.workers + 1)
         ]
         try:
-            if await stop.unless_asked(_start(supervisors)):
-                await stop.asked.wait()
+            if await stop.unless_requested(_start(supervisors)):
+                await stop.requested.wait()
         finally:
             say("stopping: running streams may end (once more to hurry)")
             await handover.close()

@@ -1,4 +1,4 @@
-"""`build` as a command: its errors become the launcher's, and a signal ends its children, too."""
+"""Runs a build for a command: maps its errors to LaunchError, kills its children on a signal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say)
 def show(
     settings: Settings, models: ModelsFile, only: Sequence[str], tensorrt_llm: str | None, say: Say
 ) -> None:
-    """What `build` would do, with the installed TensorRT-LLM or that version; raises as it does."""
+    """Prints what `build` would do, with this version of TensorRT-LLM. Raises like `build`."""
     from triton_openai.build_engines.build import show_all
     from triton_openai.build_engines.gpu import toolkit
 

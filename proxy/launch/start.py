@@ -1,4 +1,4 @@
-"""What the commands do before anything runs: read the models file, check the machine, build."""
+"""What commands do first: read the models file, check the machine, build. Called by `cli`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _errors() -> Iterator[None]:
 
 
 def check_secrets(settings: Settings) -> None:
-    """Before anything is built or started."""
+    """Raises LaunchError if a secret that models.yaml names is not set."""
     if policy.has_models(settings):
         try:
             policy.secrets(models(settings).models, environment())
@@ -59,10 +59,10 @@ def check_secrets(settings: Settings) -> None:
 
 
 def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, ModelsFile]:
-    """Checks the machine and builds what is stale. The settings name the folder of the build."""
-    from triton_openai.proxy.launch import building  # not in a proxy's own image
-    from triton_openai.proxy.launch.doctor import machine  # not in a proxy's own image
-    from triton_openai.proxy.launch.triton_server import own_artifacts  # not in a proxy's own image
+    """Checks the machine and builds stale models. Returns settings with the build's folder."""
+    from triton_openai.proxy.launch import building  # absent from the proxy's own image
+    from triton_openai.proxy.launch.doctor import machine
+    from triton_openai.proxy.launch.triton_server import own_artifacts
 
     machine.require(*machine.runtime(), *machine.triton_ports(settings))
     found = models(settings)
@@ -75,5 +75,5 @@ def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, 
 
 
 def example(served: ModelsFile) -> str:
-    """The model that the curl line names."""
+    """The model in the printed curl command."""
     return "demo" if "demo" in served.models else next(iter(served.models))

@@ -89,7 +89,7 @@ def is_cpp(facts: ModelFacts) -> bool:
 
 
 def _wants_ids(request: EngineRequest) -> bool:
-    """Also where the last id tells the finish reason, see finish_reason."""
+    """Also where the last id determines the finish reason, see finish_reason."""
     return request.wants_token_ids or is_cpp(request.model.facts)
 
 

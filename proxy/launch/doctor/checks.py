@@ -1,6 +1,6 @@
-"""What must be true of this machine, one function a check. `doctor` shows all, a start asks all.
+"""The checks, one function each. Called by `machine`.
 
-Each check takes the fact it judges, so that it can be tried with facts of other machines.
+A check gets the facts that it judges as arguments, so that tests can give those of other machines.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from triton_openai.proxy.processes.errors import LaunchError
 PYTHONS = ((3, 10), (3, 12))
 GLIBC = (2, 35)  # the wheel is manylinux_2_35
 DISK_BYTES = 1_000_000_000
-SHM_BYTES = 64_000_000  # Triton takes 1 MB a model instance, and more under load
+SHM_BYTES = 64_000_000  # Triton needs 1 MB per model instance, and more under load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """`detail` says what is there, `remedy` what to do when that is not enough."""
+    """detail: what was found. remedy: what to do if the check failed."""
 
     name: str
     ok: bool
@@ -74,7 +74,7 @@ def libpython(found: LibPython | None, version: str) -> Check:
         if found
         else f"{name} not found",
         remedy=f"this Python was built without its shared library: apt install libpython{version}, "
-        "or take a Python built with --enable-shared",
+        "or use a Python built with --enable-shared",
     )
 
 
@@ -143,16 +143,16 @@ def disk(artifacts: Path) -> Check:
         name="disk",
         ok=free >= DISK_BYTES,
         detail=f"{free / 1e9:.1f} GB free in {existing}",
-        remedy="1 GB is needed: free some, or set ARTIFACTS_DIR to a folder on a larger disk",
+        remedy="1 GB is needed: free some space, or set ARTIFACTS_DIR to a folder on a larger disk",
     )
 
 
 def build_folder(named: Path, chosen: Path) -> Check:
-    """`chosen`: what a build and a start write to in place of a folder that is not ours."""
+    """chosen: the folder that builds and starts use, because `named` is not writable."""
     return Check(
         name="build folder",
         ok=True,
-        detail=f"{chosen}, because {named.resolve()} is not yours to write",
+        detail=f"{chosen}, because {named.resolve()} is not writable for you",
     )
 
 
@@ -167,7 +167,7 @@ def shared_memory(path: Path) -> Check:
 
 
 def port(setting: str, host: str, number: int, others: Mapping[str, int]) -> Check:
-    """Whether it can be listened on, and is no other setting's port too."""
+    """Whether it is free, and differs from the ports of other settings."""
     if twin := next((name for name, other in others.items() if other == number), None):
         return Check(
             name=setting, ok=False, detail=f"{setting} and {twin} are both {number}",
@@ -189,12 +189,12 @@ def triton_ports(numbers: Mapping[str, int]) -> list[Check]:
 
 
 def models(name: str, detail: str, *, ok: bool) -> Check:
-    """`name`: the models file, or the one folder."""
+    """name: the models file, or the single model folder."""
     return Check(
         name=name,
         ok=ok,
         detail=detail,
-        remedy="mend it, or set MODELS_FILE to another file or MODEL_PATH to another folder",
+        remedy="fix it, or set MODELS_FILE to another file or MODEL_PATH to another folder",
     )
 
 
@@ -203,5 +203,5 @@ def weights(model: str, folder: Path) -> Check:
         name=f"weights of {model}",
         ok=folder.is_dir(),
         detail=str(folder) if folder.is_dir() else f"{folder} does not exist",
-        remedy=f"put the model's files there, or mend `weights` of {model} in models.yaml",
+        remedy=f"put the model's files there, or correct `weights` of {model} in models.yaml",
     )

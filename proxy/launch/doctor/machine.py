@@ -1,4 +1,4 @@
-"""The checks of `checks`, put to this machine."""
+"""Runs the checks of `checks` on this machine. Called by `cli` and launch.start."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INSIDE_TRITON = ("onnxruntime", "tokenizers", "apache-tvm-ffi", "packaging")
 
 
 def runtime() -> list[Check]:
-    """What the tritonserver of `choice` needs of the machine and the environment."""
+    """What the tritonserver that `installation` chooses needs."""
     if (installed := container.tritonserver()) is not None:
         return [checks.installed(installed), checks.bash(shutil.which("bash"))]
     files = wheel.installed()
@@ -73,7 +73,7 @@ def proxy_port(settings: Settings) -> Check:
 
 
 def _triton_ports(settings: Settings) -> dict[str, int]:
-    """By setting; HTTP is off where its port is not set."""
+    """By setting. HTTP is off if its port is not set."""
     ports = {
         "TRITON_GRPC_PORT": settings.triton_grpc_port,
         "TRITON_HTTP_PORT": settings.triton_http_port,
@@ -83,7 +83,7 @@ def _triton_ports(settings: Settings) -> dict[str, int]:
 
 
 def models(settings: Settings) -> list[Check]:
-    """The file or the one folder, and each model's weights."""
+    """Checks the models file or the single folder, and each model's weights."""
     name = "model folder" if settings.model_path else "models file"
     source = settings.model_path or settings.models_file
     try:
@@ -99,7 +99,7 @@ def models(settings: Settings) -> list[Check]:
 
 
 def everything(settings: Settings) -> list[Check]:
-    """For `doctor`. An installation of the proxy alone is asked for what such a one needs."""
+    """For `doctor`. An installation of the proxy alone gets only the checks that it needs."""
     if proxy_only.is_all(container.tritonserver(), wheel.installed(), _version):
         return [*_proxy_only(settings)]
     settings = shipped_demo.settled(settings)
@@ -111,7 +111,7 @@ def everything(settings: Settings) -> list[Check]:
 
 
 def _ports(settings: Settings) -> list[Check]:
-    """Those that a running server of this project holds are as they must be."""
+    """Ports that a running server of this project holds pass the check."""
     numbers = {"PORT": settings.port, **_triton_ports(settings)}
     found = [proxy_port(settings), *triton_ports(settings)]
     if len(set(numbers.values())) < len(numbers):  # two settings name one port

@@ -11,12 +11,18 @@ async def get(host: str, port: int, path: str, timeout_s: float = 2.0) -> tuple[
     Raises:
         OSError: nothing listens there, or it does not answer in time or in HTTP.
     """
-    import httpx  # takes a tenth of a second, which a start does not wait for
+    import httpx  # takes a tenth of a second, which commands that need no probe save
+
+    async def response() -> httpx.Response:
+        # no client: it would log each request, and use a proxy of the environment
+        async with httpx.AsyncHTTPTransport(verify=False) as transport:
+            found = await transport.handle_async_request(httpx.Request("GET", url))
+            await found.aread()
+            return found
 
     url = httpx.URL(scheme="http", host=host, port=port, path=path)
     try:
-        async with httpx.AsyncClient(verify=False, trust_env=False) as client:
-            answer = await asyncio.wait_for(client.get(url), timeout_s)
+        found = await asyncio.wait_for(response(), timeout_s)
     except (httpx.HTTPError, asyncio.TimeoutError) as error:
-        raise OSError(f"{host}:{port} gave no answer") from error
-    return answer.status_code, answer.text
+        raise OSError(f"{host}:{port} did not respond") from error
+    return found.status_code, found.text

@@ -1,4 +1,4 @@
-"""worker: what it tells the launcher, which may have gone on to stop it."""
+"""worker: what it reports to the launcher, which may have begun to stop it."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_what_another_user_has_built_is_taken_as_it_is(clone, tmp_path):
     done = as_another(clone, "build", home=tmp_path)
     assert done.returncode == 0, done.stderr
     (own,) = (tmp_path / "triton-openai").iterdir()
-    told = f"[build] {clone.resolve() / 'artifacts'} is not yours to write: using {own}"
+    told = f"[build] {clone.resolve() / 'artifacts'} is not writable for you: using {own}"
     assert done.stdout.splitlines() == [f"{told}; taken from there: m"]
     assert (own / "m").resolve() == (clone / "artifacts" / "m").resolve()
     assert (own / "model_repository" / "m" / "config.pbtxt").is_file()

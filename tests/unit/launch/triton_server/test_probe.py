@@ -46,15 +46,17 @@ def test_an_answer_is_read_whole(answer, expected):
 
 @pytest.mark.parametrize("answer", [b"", b"220 smtp.example ESMTP\r\n", None])
 def test_what_is_not_an_answer_is_an_error_that_names_the_port(answer):
-    with pytest.raises(OSError, match=r"127.0.0.1:\d+ gave no answer"):
+    with pytest.raises(OSError, match=r"127.0.0.1:\d+ did not respond"):
         probed(answer, timeout_s=0.5)
 
 
 def test_a_port_where_nothing_listens_is_an_error():
-    with pytest.raises(OSError, match=r"127\.0\.0\.1:1 gave no answer"):
+    with pytest.raises(OSError, match=r"127\.0\.0\.1:1 did not respond"):
         asyncio.run(probe.get("127.0.0.1", 1, "/"))
 
 
-def test_a_proxy_of_the_environment_is_not_used(monkeypatch):
+def test_a_probe_is_not_logged_and_uses_no_proxy_of_the_environment(monkeypatch, caplog):
+    caplog.set_level("INFO")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     assert probed(b"HTTP/1.1 204 No Content\r\n\r\n") == (204, "")
+    assert not caplog.records
