@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
@@ -47,7 +47,8 @@ from triton_openai.proxy.api.tokens import routes as tokens_routes
 from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.generation.service import Access, Service
+from triton_openai.proxy.generation.composition import Access, composed
+from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.comeback import Comeback
 from triton_openai.proxy.models.registry import Registry
@@ -107,7 +108,7 @@ def compose(
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
     comeback = Comeback(gate)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
-    service = Service(
+    service = composed(
         registry,
         engine,
         Telemetry(metrics),
@@ -119,24 +120,32 @@ def compose(
         limits=configured_limits.time_limits(settings),
         max_resends=settings.max_resends,
     )
-    calls = Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
-    bounded = BoundedTokenizer(tokenizer, calls)
     leaving, in_flight = Leaving(), BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)
-    routers = _adapters(settings, service, registry, bounded, sandbox, leaving, bodies)
-    app = Application(
+    routers = _adapters(settings, service, registry, tokenizer, sandbox, leaving, bodies)
+    app = _application(
+        _layers(settings, metrics, gate, routers),
+        lambda _: _running(engine, catalog, registry, metrics, comeback, sandbox, lag),
+    )
+    app.state.leaving, app.state.in_flight = leaving, in_flight
+    served = (*routers, operations.routes(registry, metrics))
+    for router in _with_pages(served, settings, registry):
+        app.include_router(router)
+    return app
+
+
+def _application(
+    layers: list[Middleware], running: Callable[[FastAPI], AbstractAsyncContextManager[None]]
+) -> Application:
+    return Application(
         title=front_page.NAME,
         version=__version__,
         redirect_slashes=False,
         openapi_url=None,  # `pages` serves the document, without a CDN
-        lifespan=lambda _: _running(engine, catalog, registry, metrics, comeback, sandbox, lag),
-        layers=_layers(settings, metrics, gate, routers),
+        lifespan=running,
+        layers=layers,
         exception_handlers={HTTPException: errors.routing_error},
     )
-    app.state.leaving, app.state.in_flight = leaving, in_flight
-    for router in _with_pages((*routers, operations.routes(registry, metrics)), settings, registry):
-        app.include_router(router)
-    return app
 
 
 def _registry(settings: Settings, entries: Mapping[str, ModelEntry]) -> Registry:
@@ -202,6 +211,8 @@ def _adapters(
     bodies: BodyReader,
 ) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
+    calls = Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
+    tokenizer = BoundedTokenizer(tokenizer, calls)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     sizes = configured_limits.field_limits(settings)
     asking = Asking(

@@ -36,7 +36,8 @@ from triton_openai.proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
-from triton_openai.proxy.generation.service import Access, Service
+from triton_openai.proxy.generation.composition import Access, composed
+from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.generation.time_limits import TimeLimits
 from triton_openai.proxy.models.comeback import Comeback
 from triton_openai.proxy.models.registry import Registry
@@ -60,7 +61,7 @@ def service(
         trials=GuideTrials(ByteTokenizer()),
         held=HeldLogProbs(1_000_000),
     )
-    return Service(
+    return composed(
         registry or ready(),
         engine,
         Unwatched(),
