@@ -23,8 +23,9 @@ USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
 class HeadAsGet:
-    """Monitors ask so whether a server is there. uvicorn leaves the body out: the scope that it
-    made says what was asked."""
+    """For monitors, which ask with HEAD whether a server is there. uvicorn leaves the body out: it
+    reads the method from its own scope.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

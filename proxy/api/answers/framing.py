@@ -13,7 +13,7 @@ Payload = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What a stream tells beside its payloads, to clients that asked for it. `value`: JSON."""
+    """What a stream carries besides its payloads, for clients that want it. `value`: JSON."""
 
     name: str
     value: Any

@@ -20,8 +20,8 @@ def _comment(text: bytes) -> bytes:
 
 
 def _named_error(body: Payload) -> bytes:
-    told = {key: body["error"][key] for key in ("message", "type", "code")}
-    return b"event: error\n" + event(told)
+    fields = {key: body["error"][key] for key in ("message", "type", "code")}
+    return b"event: error\n" + event(fields)
 
 
 OPENAI = Framing(
