@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
@@ -46,7 +46,8 @@ from triton_openai.proxy.api.tokens import tokens_routes
 from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.generation.service import Access, Service
+from triton_openai.proxy.generation.composition import Access, composed
+from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
@@ -106,7 +107,7 @@ def compose(
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
     recovery = RecoveryQueue(gate)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
-    service = Service(
+    service = composed(
         registry,
         engine,
         TelemetryWatcher(metrics),
@@ -118,24 +119,32 @@ def compose(
         limits=configured_limits.time_limits(settings),
         max_resends=settings.max_resends,
     )
-    calls = ConcurrencyLimit(settings.max_tokenizer_requests, what="tokenizer calls")
-    bounded = BoundedTokenizer(tokenizer, calls)
     stopping, in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)
-    routers = _adapters(settings, service, registry, bounded, sandbox, stopping, bodies)
-    app = Application(
+    routers = _adapters(settings, service, registry, tokenizer, sandbox, stopping, bodies)
+    app = _application(
+        _layers(settings, metrics, gate, routers),
+        lambda _: _running(engine, catalog, registry, metrics, recovery, sandbox, lag),
+    )
+    app.state.stopping, app.state.in_flight = stopping, in_flight
+    served = (*routers, monitoring.routes(registry, metrics))
+    for router in _with_pages(served, settings, registry):
+        app.include_router(router)
+    return app
+
+
+def _application(
+    layers: list[Middleware], running: Callable[[FastAPI], AbstractAsyncContextManager[None]]
+) -> Application:
+    return Application(
         title=front_page.NAME,
         version=__version__,
         redirect_slashes=False,
         openapi_url=None,  # `pages` serves the document, without a CDN
-        lifespan=lambda _: _running(engine, catalog, registry, metrics, recovery, sandbox, lag),
-        layers=_layers(settings, metrics, gate, routers),
+        lifespan=running,
+        layers=layers,
         exception_handlers={HTTPException: errors.routing_error},
     )
-    app.state.stopping, app.state.in_flight = stopping, in_flight
-    for router in _with_pages((*routers, monitoring.routes(registry, metrics)), settings, registry):
-        app.include_router(router)
-    return app
 
 
 def _registry(settings: Settings, entries: Mapping[str, ModelEntry]) -> Registry:
@@ -201,6 +210,8 @@ def _adapters(
     bodies: BodyReader,
 ) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
+    calls = ConcurrencyLimit(settings.max_tokenizer_requests, what="tokenizer calls")
+    tokenizer = BoundedTokenizer(tokenizer, calls)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     limits = configured_limits.field_limits(settings)
     builder = RequestBuilder(
@@ -233,12 +244,12 @@ def _access(
     settings: Settings, tokenizer: Tokenizer, registry: Registry, shared: Path | None
 ) -> Access:
     return Access(
-        admission=ModelConcurrency(
+        concurrency=ModelConcurrency(
             settings.concurrent_requests, per_row=settings.generations_per_row, shared=shared
         ),
-        trials=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
-        held=LogProbBudget(settings.max_held_log_probs),
-        products=RequestSizeLimits(
+        guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
+        log_prob_budget=LogProbBudget(settings.max_held_log_probs),
+        request_size=RequestSizeLimits(
             copied_bytes=int(settings.max_copied_mb * 1_000_000),
             log_probs=settings.max_log_probs,
         ),

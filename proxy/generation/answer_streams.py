@@ -47,7 +47,7 @@ class Means:
     gate: StartGate
     limits: TimeLimits
     resending: Resending
-    trials: GuidePrecheck
+    guide_precheck: GuidePrecheck
     counts_cached: bool
 
 
@@ -168,7 +168,7 @@ class AnswerStreams:
         return limited(self._means.engine.generate(request), self._means.limits, since=since)
 
     async def _try_guide(self, request: EngineRequest) -> None:
-        await self._means.trials.check(request, self._plan.request.caller)
+        await self._means.guide_precheck.check(request, self._plan.request.caller)
 
 
 def _entries(delta: TokenDelta) -> int:

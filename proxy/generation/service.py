@@ -7,51 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from dataclasses import dataclass, field
 
-from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget, LogProbShare
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
-from triton_openai.proxy.access.request_size import (
-    RequestSizeLimits,
-    permits_needed,
-)
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.domain.engine import Engine, EngineRequest
+from triton_openai.proxy.access.request_size import permits_needed
+from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.events import Events
 from triton_openai.proxy.domain.generation import Delivery, Generation, Report
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.domain.sandbox import Sandbox
-from triton_openai.proxy.domain.server_tools import ToolRunner
 from triton_openai.proxy.domain.watcher import Watcher
 from triton_openai.proxy.generation.answer_streams import AnswerStreams, Means
 from triton_openai.proxy.generation.plan import Plan
-from triton_openai.proxy.generation.planner import Planner
-from triton_openai.proxy.generation.resending import Resending
 from triton_openai.proxy.generation.stopwatch import Stopwatch
-from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.structured import checks
-from triton_openai.proxy.structured.checker import Checker
 from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """What bounds the requests of all callers together, and of each.
-
-    isolates_caches: callers share no cached prefix. hides_cached_tokens: usage does not say how
-    much of a prompt was cached, which would show what others have sent.
-    """
-
-    admission: ModelConcurrency
-    trials: GuidePrecheck
-    held: LogProbBudget
-    products: RequestSizeLimits = field(default_factory=RequestSizeLimits)
-    isolates_caches: bool = False
-    hides_cached_tokens: bool = False
 
 
 class Service:
@@ -60,44 +31,16 @@ class Service:
     def __init__(
         self,
         registry: Registry,
-        engine: Engine,
         watcher: Watcher,
-        access: Access,
-        tools: ToolRunner,
-        sandbox: Sandbox,
-        gate: StartGate,
-        recovery_queue: RecoveryQueue,
-        *,
-        limits: TimeLimits,
-        max_resends: int,
+        concurrency: ModelConcurrency,
+        log_prob_budget: LogProbBudget,
+        means: Means,
     ) -> None:
         self._registry = registry
         self._watcher = watcher
-        self._access = access
-        self._planner = Planner(
-            sandbox,
-            gate,
-            access.products,
-            timeout_s=limits.whole_s,
-            isolates_caches=access.isolates_caches,
-        )
-        self._means = Means(
-            planner=self._planner,
-            engine=engine,
-            tools=tools,
-            checker=Checker(sandbox),
-            gate=gate,
-            limits=limits,
-            resending=Resending(
-                registry=registry,
-                recovery_queue=recovery_queue,
-                counter=watcher,
-                most=max_resends,
-                whole_s=limits.whole_s,
-            ),
-            trials=access.trials,
-            counts_cached=not access.hides_cached_tokens,
-        )
+        self._concurrency = concurrency
+        self._log_prob_budget = log_prob_budget
+        self._means = means
 
     def generate(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery = Delivery.HELD
@@ -119,7 +62,7 @@ class Service:
     ) -> tuple[EngineRequest, ...]:
         """What the engine would be sent for each prompt. Raises as a generation does."""
         self._registry.check_available()
-        return (await self._planner.plan(request, card)).engine_requests
+        return (await self._means.planner.plan(request, card)).engine_requests
 
     async def _events(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery, report: Report
@@ -127,8 +70,8 @@ class Service:
         stopwatch = Stopwatch(report)
         is_held = delivery is Delivery.HELD or request.constraint is not None
         with self._watcher.begin(request, card, report) as watch:
-            plan = await self._planner.plan(request, card, is_held=is_held)
-            admitted = self._access.admission.permits(card, permits_needed(plan.request))
+            plan = await self._means.planner.plan(request, card, is_held=is_held)
+            admitted = self._concurrency.permits(card, permits_needed(plan.request))
             with admitted, self._holding(is_held) as held:
                 await self._try_guide(plan)
                 streams = AnswerStreams(plan, delivery, report, watch, held, self._means)
@@ -137,7 +80,7 @@ class Service:
                         yield stopwatch.timed(event)
 
     def _holding(self, is_held: bool) -> AbstractContextManager[LogProbShare | None]:
-        return self._access.held.share() if is_held else NOT_HELD
+        return self._log_prob_budget.share() if is_held else NOT_HELD
 
     async def _try_guide(self, plan: Plan) -> None:
         """Raises as GuidePrecheck does, before anything else of the request is sent."""
@@ -146,7 +89,7 @@ class Service:
         request = plan.engine_requests[0]
 
         async def try_once(_: int) -> None:
-            await self._access.trials.check(request, plan.request.caller)
+            await self._means.guide_precheck.check(request, plan.request.caller)
 
         since = asyncio.get_running_loop().time()
         with MappedConstraintErrors(plan.request.constraint):

@@ -36,7 +36,8 @@ from triton_openai.proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
-from triton_openai.proxy.generation.service import Access, Service
+from triton_openai.proxy.generation.composition import Access, composed
+from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.generation.time_limits import TimeLimits
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
@@ -56,11 +57,11 @@ def service(
 ) -> Service:
     gate = StartGate()
     access = Access(
-        admission=admission or ModelConcurrency(),
-        trials=GuidePrecheck(ByteTokenizer()),
-        held=LogProbBudget(1_000_000),
+        concurrency=admission or ModelConcurrency(),
+        guide_precheck=GuidePrecheck(ByteTokenizer()),
+        log_prob_budget=LogProbBudget(1_000_000),
     )
-    return Service(
+    return composed(
         registry or ready(),
         engine,
         Unwatched(),
