@@ -17,8 +17,10 @@ RUN := "$(VENV)/bin/python" -m
 INSTALLED := $(VENV)/.installed
 BUILD_TOOLS := $(VENV)/.build-tools
 DEV := $(VENV)/.dev
+# Tests start hundreds of processes: without compiled bytecode each compiles all modules first.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve build build-tools doctor check test fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom docs doc-tables clean
+.PHONY: serve build build-tools doctor check test-fast test test-long soak fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom docs doc-tables clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -41,9 +43,37 @@ check: $(DEV)
 	@$(RUN) mypy --strict -p triton_openai.proxy -p triton_openai.build_engines -p triton_openai.demo_model
 	@set -e; for folder in model_repository/*/1; do $(RUN) mypy --strict "$$folder"; done
 
-# pytest's closing line is the last one of a green run.
+# Three sets of tests (docs/verification.md): test-fast is a part of test, and test-long is the rest.
+#   TEST_WORKERS   processes that run tests at once, each with stacks of its own; 0 for one process
+#   PYTEST         more arguments of pytest, such as PYTEST="-k streams -x"
+TEST_WORKERS ?= 2
+TESTS := $(RUN) pytest -q -n $(TEST_WORKERS) --dist loadgroup
+LONG := tests/long
+# $(call finished,target,command): says at the end, in one line, how it went.
+finished = begun=$$(date +%s); \
+	if $(2); then echo "[make] $(1): passed in $$(($$(date +%s) - begun)) s"; \
+	else echo "[make] $(1): FAILED after $$(($$(date +%s) - begun)) s, see above" >&2; exit 1; fi
+
+test-fast: check
+	@echo "[make] test-fast: unit tests, contracts, and the API over a scripted engine"
+	@$(call finished,test-fast,$(TESTS) tests/unit tests/contract tests/api $(PYTEST))
+
 test: check
-	@exec $(RUN) pytest tests $(PYTEST)
+	@echo "[make] test: all but $(LONG), with a real tritonserver, OpenAI's SDKs, and faults"
+	@$(call finished,test,$(TESTS) tests --ignore $(LONG) $(PYTEST))
+
+# The properties of all tests again, with fifteen times as many examples.
+test-long: $(DEV)
+	@echo "[make] test-long: attacks, fuzzing, the schema corpus, training, the benchmark, a soak"
+	@$(call finished,test-long,$(TESTS) $(LONG) --hypothesis-profile many $(PYTEST) && \
+	  $(TESTS) tests --ignore $(LONG) -m hypothesis --hypothesis-profile many $(PYTEST))
+
+# Mixed streams on a stack of its own; fails where memory grows, or anything is left at the end.
+SOAK_SECONDS ?= 600
+
+soak: $(DEV)
+	@echo "[make] soak: $(SOAK_SECONDS) s of mixed streams"
+	@$(call finished,soak,$(RUN) tests.long.soak --seconds $(SOAK_SECONDS))
 
 # The parsers, over random texts; stops at the first that breaks one. Then random requests, and what
 # each costs the proxy; ends with an error if one costs too much. `make test` runs a few seconds.
@@ -66,7 +96,7 @@ siege: $(DEV)
 
 # Twenty answers of each model to every schema of the JSON Schema test suite. Minutes.
 schemas: $(DEV)
-	@SCHEMA_ANSWERS=20 exec $(RUN) pytest tests/engine/test_schema_corpus.py
+	@SCHEMA_ANSWERS=20 exec $(RUN) pytest tests/long/test_schema_corpus.py
 
 # The demo model: train it again from nothing (resumes by itself), or measure the shipped one.
 train-demo: $(DEV)

@@ -49,6 +49,7 @@ def is_unsayable(error: dict[str, str]) -> bool:
     return error["code"] in CODES or any(words in error["message"] for words in MESSAGES)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", GenerationMode)
 @pytest.mark.parametrize("path", BODIES)
 def test_every_check_of_schemathesis_passes(serve, path, mode):

@@ -58,6 +58,7 @@ class Judge:
             self._whole.validate(response.json())
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", GenerationMode)
 @pytest.mark.parametrize("path", RESPONSES)
 def test_every_answer_is_documented(serve, path, mode):

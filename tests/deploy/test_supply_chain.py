@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import re
-import subprocess
-import sys
-from importlib import metadata
 
 import pytest
-from packaging.utils import canonicalize_name
 from pip._internal.models.link import Link
 
-from supply_chain import lock_hashes, sbom
-from tests.deploy.places import ROOT
+from supply_chain import lock_hashes
 
 each_lock = pytest.mark.parametrize("lock", lock_hashes.LOCKS, ids=lambda path: path.name)
-has_cyclonedx = importlib.util.find_spec("cyclonedx_py") is not None
 DIGESTS = ["a" * 64, "b" * 64, "c" * 64]
 
 
@@ -118,32 +110,3 @@ def test_no_package_is_pinned_in_two_locks():
 @each_lock
 def test_no_file_names_a_package_index(lock):
     assert not re.search(r"https?://", lock.read_text())
-
-
-@pytest.mark.skipif(
-    not has_cyclonedx, reason="cyclonedx-bom of requirements-dev.lock is not installed"
-)
-def test_the_bill_of_materials_has_every_package_and_is_valid(tmp_path):
-    file = tmp_path / "folder" / "sbom.json"
-    command = [sys.executable, "-m", "supply_chain.sbom", str(file)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    bill = json.loads(file.read_text())
-    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", sbom.VERSION)
-    assert bill["metadata"]["component"]["name"] == "triton-openai"
-    found = {canonicalize_name(each["name"]): each for each in bill["components"]}
-    there = {canonicalize_name(each.name) for each in metadata.distributions()}
-    assert there - {"triton-openai"} <= set(found)
-    assert found["fastapi"]["version"] == metadata.version("fastapi")
-    assert found["fastapi"]["licenses"]
-    assert str(ROOT) not in file.read_text()
-
-
-@pytest.mark.skipif(
-    not has_cyclonedx, reason="cyclonedx-bom of requirements-dev.lock is not installed"
-)
-def test_equal_environments_have_equal_bills(tmp_path):
-    files = [tmp_path / name for name in ("one.json", "two.json")]
-    for file in files:
-        assert sbom.main(file) == 0
-    assert files[0].read_bytes() == files[1].read_bytes()

@@ -117,6 +117,7 @@ def test_what_a_span_spells_is_plain_text_and_the_rest_is_special(kind):
         assert inner.lstrip() == f"a{token}b"
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_mix_has_the_ids_of_its_text_without_that_token_in_the_vocabulary(kind):
     """Real tokens come as ever, in their order; between them the text is what was written."""
@@ -140,6 +141,7 @@ def test_any_mix_has_the_ids_of_its_text_without_that_token_in_the_vocabulary(ki
     holds()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_other_texts_keep_their_ids(kind):
     """With a tokenizer that has encoded spans before."""

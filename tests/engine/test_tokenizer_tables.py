@@ -51,6 +51,7 @@ def test_every_token_passes_the_builds_own_check(tokenizer, table):
         check(backend, broken, strips=strips)
 
 
+@pytest.mark.hypothesis
 def test_any_text_comes_back_token_by_token(tokenizer, table):
     @settings(max_examples=examples(300))
     @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\u2581")))

@@ -41,12 +41,12 @@ class Attackers:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             while due < began + seconds:
                 time.sleep(max(0.0, due - time.monotonic()))
-                attack = self._next(rate)
+                attack = self.next_attack(rate)
                 self._free.acquire()
                 pool.submit(self._attack, attack)
                 due = max(due + attack.requests / rate, time.monotonic() - 1)
 
-    def _next(self, rate: float) -> Attack:
+    def next_attack(self, rate: float) -> Attack:
         if not self._order:
             allowed = [one for one in EVERY if one.requests <= SHARE_AT_MOST * rate]
             self._order = self._random.sample(allowed, len(allowed))

@@ -26,7 +26,6 @@ from tests.long.hostile.attack import Target
 from tests.long.hostile.processes import Processes
 
 HONEST, ATTACKER = "127.0.0.1", "127.0.0.2"
-SETTLE_S = 10.0
 KEYS = (
     *("started", "finished", "failed", "refused", "tokens_per_s"),
     *("median_gap_ms", "p99_gap_ms", "largest_gap_ms", "p99_first_token_ms"),
@@ -89,7 +88,7 @@ def besieged(given: argparse.Namespace, target: Target, watched: Processes) -> d
     time.sleep(given.seconds / 2)
     times["middle"] = memory(watched)
     found = {"honest": ended(honest), "attackers": attackers and ended(attackers)}
-    time.sleep(SETTLE_S)
+    time.sleep(given.settle_s)
     times["end"] = memory(watched)
     return {**found, "is_alive": watched.are_alive, "memory_mb": times}
 
@@ -118,6 +117,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--streams", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=300, help="of each honest stream")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--settle-s", type=float, default=10, help="before memory is read last")
     parser.add_argument("--root", type=Path, default=ROOT, help="the code that is served")
     parser.add_argument("--baseline", action="store_true", help="the same without attack, first")
     parser.add_argument("--same-address", action="store_true", help="attack from 127.0.0.1, too")

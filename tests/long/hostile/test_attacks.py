@@ -11,6 +11,7 @@ from tests.long.hostile.arena import Arena
 from tests.long.hostile.attack import Attack
 from tests.long.hostile.catalogue import EVERY
 
+pytestmark = pytest.mark.xdist_group("hostile")  # their stack, which the soak has too
 LIMIT_MB = 1_500
 TRIES = 3  # a busy machine is at fault at times, an attack that does harm each time
 TIMEOUT_S = 60  # of each answer: a busy machine is slow, and that alone is no fault

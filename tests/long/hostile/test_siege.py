@@ -31,12 +31,17 @@ def server() -> Iterator[tuple[Target, Processes]]:
 @pytest.fixture
 def given() -> argparse.Namespace:
     return argparse.Namespace(
-        seconds=SECONDS, rate=0, streams=STREAMS, tokens=TOKENS, seed=1, same_address=False
+        seconds=SECONDS,
+        rate=0,
+        streams=STREAMS,
+        tokens=TOKENS,
+        seed=1,
+        settle_s=0.1,
+        same_address=False,
     )
 
 
-def test_honest_streams_are_begun_anew_and_measured(server, given, monkeypatch):
-    monkeypatch.setattr(siege, "SETTLE_S", 0.1)
+def test_honest_streams_are_begun_anew_and_measured(server, given):
     found = siege.besieged(given, *server)
     honest = found["honest"]
     assert honest["started"] == honest["finished"] > STREAMS
@@ -48,8 +53,7 @@ def test_honest_streams_are_begun_anew_and_measured(server, given, monkeypatch):
     assert f"tokens_per_s {honest['tokens_per_s']}" in " ".join(printed.split())
 
 
-def test_honest_streams_that_end_early_are_failures(server, given, monkeypatch):
-    monkeypatch.setattr(siege, "SETTLE_S", 0.1)
+def test_honest_streams_that_end_early_are_failures(server, given):
     target, watched = server
     closed = Target(host=target.host, port=1)
     honest = siege.besieged(given, closed, watched)["honest"]
@@ -62,6 +66,6 @@ def test_attackers_keep_their_rate_over_all_kinds():
     attackers = Attackers(Target(host="127.0.0.1", port=1, timeout_s=1), seed=1)
     attackers.run(rate=100, seconds=2)
     assert 100 <= attackers.requests <= 200 + SHARE_AT_MOST * 100
-    names = [attackers._next(20).name for _ in range(2 * len(EVERY))]
+    names = [attackers.next_attack(20).name for _ in range(2 * len(EVERY))]
     small = {attack.name for attack in EVERY if attack.requests <= SHARE_AT_MOST * 20}
     assert small <= {*names}

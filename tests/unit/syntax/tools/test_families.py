@@ -20,7 +20,7 @@ from tests.unit.tools.folding import answered, parser_of
 from tests.unit.tools.syntaxes import SYNTAXES, UNSAYABLE, dumped
 from triton_openai.proxy.syntax.tools.families import FAMILIES
 
-CUT_SEEDS = 10  # ways that each text is cut
+CUT_SEEDS = examples(15)  # ways that each text is cut
 CASES = [
     json.loads(line)
     for line in (Path(__file__).parent / "tool_calls.jsonl").read_text().splitlines()
@@ -53,6 +53,7 @@ def test_every_family_has_its_syntax():
     assert FAMILIES.keys() == SYNTAXES.keys()
 
 
+@pytest.mark.hypothesis
 @every_family
 def test_calls_and_text_come_back_however_the_text_is_cut(family):
     written = 0
