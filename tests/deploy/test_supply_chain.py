@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from packaging.utils import canonicalize_name
 from pip._internal.models.link import Link
 
 from supply_chain import lock_hashes
