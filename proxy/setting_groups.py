@@ -102,10 +102,16 @@ class ModelSource(Group):
     artifacts_dir: Path = Path("artifacts")
     """Where `build` writes. If the default folder belongs to another user, what you may not write
     goes to `~/.local/share/triton-openai` (`XDG_DATA_HOME`)."""
+
+
+class Packages(Group):
+    """Packages that are installed when first needed"""
+
     install_packages: Literal["on_demand", "never"] = "on_demand"
-    """Whether a build of another model than the demo may install the packages that it needs."""
+    """Whether a build of another model than the demo may install torch, transformers and the others
+    that it needs; `never` makes such a build fail with the command that installs them."""
     torch_index_url: str | None = None
-    """Package index for torch instead of pip's own, such as PyTorch's index of CPU builds."""
+    """Another package index for torch, such as PyTorch's own with its small CPU build."""
 
 
 class Answers(Group):

@@ -54,7 +54,7 @@ def packages(version: Version) -> Check:
     return Check(
         name="packages",
         ok=not missing,
-        detail=f"{', '.join(missing)} not installed" if missing else "all that the proxy imports",
+        detail=f"{', '.join(missing)} not installed" if missing else "all are installed",
         remedy="pip install triton-openai, or the section `proxy` of requirements.lock",
     )
 
