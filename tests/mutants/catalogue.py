@@ -125,8 +125,8 @@ CATALOGUE = (
     Mutant(
         fault="a permit is lost with each request",
         path="proxy/access/model_concurrency.py",
-        before="        self._all.give_back(self._count, self._all_slots)\n        self._model.give",
-        after="        self._model.give",
+        before="self._all.give_back(self._count, self._all_slots)",
+        after="pass",
         tests=(
             "tests/unit/access",
             "tests/unit/generation/test_service.py",
