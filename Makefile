@@ -47,7 +47,7 @@ check: $(DEV)
 #   TEST_WORKERS   processes that run tests at once, each with stacks of its own; 0 for one process
 #   PYTEST         more arguments of pytest, such as PYTEST="-k streams -x"
 TEST_WORKERS ?= 2
-TESTS := $(RUN) pytest -q -n $(TEST_WORKERS) --dist loadgroup
+TESTS := $(RUN) pytest -q -n $(TEST_WORKERS)
 LONG := tests/long
 # $(call finished,target,command): says at the end, in one line, how it went.
 finished = begun=$$(date +%s); \
