@@ -36,11 +36,11 @@ CODES = {
 MESSAGES = {
     "more than the limit of": "two numbers are compared",
     "less than 'n'": "two numbers are compared",
-    "no 'stream'": "two numbers are compared",
+    "cannot be streamed": "two numbers are compared",
     "is not one of 'tools'": "two lists are compared",
     "is only allowed when 'tools' are given": "two lists are compared",
-    "as another tool's is": "values of a list are compared",
-    "needs a last message of the assistant": "the last value of a list is looked at",
+    "the name of an earlier tool": "values of a list are compared",
+    "needs a message of the assistant at the end": "the last value of a list is looked at",
     "bytes are allowed": "bytes are added up",
 }
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from packaging.utils import canonicalize_name
 from pip._internal.models.link import Link
 
 from supply_chain import lock_hashes
-from tests.deploy.places import ROOT
 
-LOCK = ROOT / "requirements.lock"
+each_lock = pytest.mark.parametrize("lock", lock_hashes.LOCKS, ids=lambda path: path.name)
 DIGESTS = ["a" * 64, "b" * 64, "c" * 64]
 
 
@@ -71,8 +71,9 @@ def test_a_file_without_a_sha256_and_a_version_without_a_file_are_errors():
         lock_hashes.chosen("x", "1.0", links("x-1.0-py3-none-any.whl", algorithm="md5"))
 
 
-def test_writing_hashes_anew_changes_nothing_but_hashes():
-    text = LOCK.read_text()
+@each_lock
+def test_writing_hashes_anew_changes_nothing_but_hashes(lock):
+    text = lock.read_text()
     lines = lock_hashes.without_hashes(text)
     assert "--hash" not in "\n".join(lines)
     hashes = re.findall(r"--hash=sha256:([0-9a-f]{64})", text)
@@ -91,5 +92,23 @@ def test_writing_hashes_anew_changes_nothing_but_hashes():
     assert "\n".join(made) + "\n" == text
 
 
-def test_no_file_names_a_package_index():
-    assert not re.search(r"https?://", LOCK.read_text())
+def test_each_pin_of_a_lock_gets_its_hashes():
+    found = {"x": links("x-1.0-py3-none-any.whl"), "y": links("a", "y-2.0.tar.gz")}
+    hashed = lock_hashes.hashed("# both\nx==1.0 \\\n    --hash=sha256:old\n\ny==2.0\n", found.get)
+    x, y = (f" \\\n    --hash=sha256:{digest}\n" for digest in DIGESTS[:2])
+    assert hashed == f"# both\nx==1.0{x}\ny==2.0{y}"
+
+
+def test_no_package_is_pinned_in_two_locks():
+    names = [
+        canonicalize_name(name)
+        for lock in lock_hashes.LOCKS
+        if lock.name != "requirements-docs.lock"  # an environment of its own
+        for name in {found["name"] for found in lock_hashes.PIN.finditer(lock.read_text())}
+    ]
+    assert len(names) == len({*names})
+
+
+@each_lock
+def test_no_file_names_a_package_index(lock):
+    assert not re.search(r"https?://", lock.read_text())

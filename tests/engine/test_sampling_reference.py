@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from port import SamplingParams, Token
-from sampler_state import SamplerState
-from sampling import SamplingFailed, sample
 
+from port import SamplingParams, Token
+from sampling.sampler import SamplingFailed, sample
+from sampling.state import SamplerState
 from tests.engine.sampling_reference import Case, distribution, drawn, log_softmax
 from tests.fixtures.examples import examples
 

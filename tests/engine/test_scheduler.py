@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from port import Guide, SamplingParams
 
+from port import Guide, SamplingParams
 from tests.fixtures.examples import examples
 from tests.fixtures.stepped_scheduler import ROWS, Bench, decoder, prompt
 
@@ -58,7 +58,7 @@ def test_every_batch_gives_each_request_the_oracles_tokens(artifacts, family, ar
                 if count >= leaves_after:
                     job.is_cancelled = True
 
-            job.sink._after = leave
+            job.sink.after = leave
             job.is_cancelled = leaves_after == 0
     bench.run()
     for job in bench.jobs:

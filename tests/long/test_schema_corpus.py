@@ -13,16 +13,16 @@ from pathlib import Path
 import jsonschema_rs
 import numpy as np
 import pytest
-from guide_compiler import GuideCompiler, GuideError
-from guide_mask import GuideMask
-from guide_state import GuideState
-from onnx_runtime import OnnxRuntime
-from port import GenerationInput, Guide, Job, SamplingParams
-from token_bytes import TokenBytes
 from xgrammar import GrammarMatcher
 
+from guides.compiler import GuideCompiler, GuideError
+from guides.mask import GuideMask
+from guides.state import GuideState
+from onnx_cpu.runtime import OnnxRuntime
+from port import GenerationInput, Guide, Job, SamplingParams
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.guide_info import DEMO, VOCAB_SIZE, walk
+from token_bytes import TokenBytes
 from triton_openai.build_engines.build import build_all
 from triton_openai.build_engines.facts import Facts
 from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry

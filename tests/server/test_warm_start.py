@@ -56,7 +56,7 @@ def ask_with_a_guide(stack: Stack) -> None:
 
 def sandboxes(stack: Stack) -> tuple[int, int]:
     """Of the tokenizers, and of the proxy's workers."""
-    ours = stack.descendants("sandbox_main.py")
+    ours = stack.descendants("guide_check.sandbox_child")
     return len(ours), len(stack.descendants("anyio.to_process"))
 
 

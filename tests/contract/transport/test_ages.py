@@ -65,7 +65,7 @@ async def test_its_streams_go_on_and_what_is_beside_them_reaches_their_server():
         running = open_call(streams, "slow")
         assert (await anext(running)).infer_response.id == "first"
         assert await until_another_answers(streams, "first") == "second"
-        stop = running.beside(service_pb2.ModelInferRequest(id="stop"), timeout_s=5)
+        stop = running.open_sibling(service_pb2.ModelInferRequest(id="stop"), timeout_s=5)
         assert await read_out(stop) == Outcome(["first"])
         assert await read_out(running) == Outcome(["first again"])
         await peer.connections[0].closed()
@@ -76,7 +76,7 @@ async def test_beside_a_stream_that_is_over_any_server_will_do():
         ended = open_call(streams)
         assert await read_out(ended) == Outcome(["first"])
         await until_another_answers(streams, "first")
-        late = ended.beside(service_pb2.ModelInferRequest(id="stop"), timeout_s=5)
+        late = ended.open_sibling(service_pb2.ModelInferRequest(id="stop"), timeout_s=5)
         assert await read_out(late) == Outcome(["second"])
 
 
@@ -99,7 +99,7 @@ async def test_beside_means_the_same_connection_for_both_transports(connect):
     async with Peer(server("first")) as peer, connect(peer.port) as streams:
         running = open_call(streams, "slow")
         assert (await anext(running)).infer_response.id == "first"
-        stop = running.beside(service_pb2.ModelInferRequest(id="stop"), timeout_s=5)
+        stop = running.open_sibling(service_pb2.ModelInferRequest(id="stop"), timeout_s=5)
         assert await read_out(stop) == Outcome(["first"])
         assert await read_out(running) == Outcome(["first again"])
         assert len(peer.connections) == 1

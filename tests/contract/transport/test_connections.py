@@ -95,7 +95,7 @@ FAULTS: dict[str, tuple[Callable[[int], bytes], str]] = {
     "a frame too long": (lambda _: b"\xff\xff\xff\0\0\0\0\0\0", "frame of 16777215 bytes"),
     "DATA of no stream": (lambda _: data(0, b"x"), "stream 0"),
     "DATA of the peer's stream": (lambda _: data(2, b"x"), "stream 2"),
-    "DATA of a stream to come": (lambda stream: data(stream + 2, b"x"), "nobody opened"),
+    "DATA of a stream to come": (lambda stream: data(stream + 2, b"x"), "never opened"),
     "RST_STREAM too short": (lambda stream: frame(RESET, 0, stream, b"abc"), "of 3 bytes"),
     "RST_STREAM of no stream": (lambda _: reset(0, CANCEL), "stream 0"),
     "WINDOW_UPDATE too long": (lambda _: frame(WINDOW, 0, 0, bytes(5)), "of 5 bytes"),
@@ -104,7 +104,10 @@ FAULTS: dict[str, tuple[Callable[[int], bytes], str]] = {
     "PING too short": (lambda _: frame(PING, 0, 0, b"abc"), "PING of 3 bytes"),
     "PING on a stream": (lambda stream: frame(PING, 0, stream, bytes(8)), "PING on stream"),
     "SETTINGS cut": (lambda _: frame(SETTINGS, 0, 0, bytes(7)), "SETTINGS of 7 bytes"),
-    "SETTINGS that acknowledge and ask": (lambda _: frame(SETTINGS, 1, 0, bytes(6)), "that asks"),
+    "SETTINGS that acknowledge and ask": (
+        lambda _: frame(SETTINGS, 1, 0, bytes(6)),
+        "ACK with settings",
+    ),
     "a frame too small": (lambda _: settings(MAX_FRAME_SIZE=1), "MAX_FRAME_SIZE 1"),
     "a first window too wide": (lambda _: settings(INITIAL_WINDOW_SIZE=2**31), "2147483648"),
     "push": (lambda stream: frame(PUSH, END_HEADERS, stream, bytes(4)), "PUSH_PROMISE"),
@@ -250,14 +253,14 @@ async def test_closing_a_stream_resets_it_and_no_other(connect):
         assert list(peer.connections[0].resets.values()) == [CANCEL]
 
 
-async def test_a_stream_that_is_let_go_reads_to_its_end(connect):
-    is_let_go, is_sent = asyncio.Event(), asyncio.Event()
+async def test_a_stream_that_is_released_reads_to_its_end(connect):
+    is_released, is_sent = asyncio.Event(), asyncio.Event()
 
     async def going_on(peer: PeerConnection) -> None:
         await peer.shake_hands()
         stream = (await peer.request()).stream
         peer.send(peer.head(stream), data(stream, response("a")))
-        await is_let_go.wait()
+        await is_released.wait()
         more = data(stream, *(response("b", size=200_000) for _ in range(9)))
         await peer.send_within_windows(stream, more)
         peer.send(peer.trailers(stream))
@@ -268,8 +271,8 @@ async def test_a_stream_that_is_let_go_reads_to_its_end(connect):
         async with connect(peer.port) as streams:
             stream = open_call(streams)
             assert (await anext(stream)).infer_response.id == "a"
-            stream.let_go()
-            is_let_go.set()
+            stream.release()
+            is_released.set()
             await is_sent.wait()
         assert not peer.connections[0].resets
 

@@ -177,7 +177,7 @@ MISTAKES = [
     (half_a_message, StatusCode.INTERNAL, "inside a message", StatusCode.OK),
     (no_protobuf, StatusCode.INTERNAL, "cannot be parsed", StatusCode.INTERNAL),
     (data_first, StatusCode.INTERNAL, "DATA before", StatusCode.DEADLINE_EXCEEDED),
-    (head_twice, StatusCode.INTERNAL, "second head", StatusCode.UNKNOWN),
+    (head_twice, StatusCode.INTERNAL, "second response head", StatusCode.UNKNOWN),
     (capital_header, StatusCode.INTERNAL, "'X-Y'", StatusCode.INTERNAL),
     (window_update_of_0, StatusCode.INTERNAL, "WINDOW_UPDATE of 0", StatusCode.UNKNOWN),
     (window_overflow, StatusCode.INTERNAL, "FLOW_CONTROL_ERROR", StatusCode.DEADLINE_EXCEEDED),

@@ -11,13 +11,13 @@ from grpc import StatusCode
 from tests.contract.transport.calling import Outcome, outcome, recovered
 from tests.doubles.http2_peer import Peer, PeerConnection, data, response, window
 from tests.fixtures.stack import free_port
-from triton_openai.proxy.triton.streams.keepalive import Patience
+from triton_openai.proxy.triton.streams.keepalive import KeepaliveTimes
 from triton_openai.proxy.triton.streams.lean_http2 import LeanOptions
 
 pytestmark = pytest.mark.anyio
 
 QUICK = LeanOptions(
-    patience=Patience(quiet_s=0.05, answer_s=1), connect_timeout_s=3, backoff_s=(0.02, 0.1)
+    keepalive=KeepaliveTimes(quiet_s=0.05, answer_s=1), connect_timeout_s=3, backoff_s=(0.02, 0.1)
 )
 
 
@@ -117,12 +117,12 @@ async def test_a_web_server_is_no_triton(connect, is_lean):
 
 async def test_a_peer_that_answers_no_ping_is_given_up(connect, is_lean):
     """Only our own transport asks: a gRPC server punishes those who ask often."""
-    options = replace(QUICK, patience=Patience(quiet_s=0.05, answer_s=0.05))
+    options = replace(QUICK, keepalive=KeepaliveTimes(quiet_s=0.05, answer_s=0.05))
     async with Peer(silent) as peer, connect(peer.port, options) as streams:
         ended = await outcome(streams, timeout_s=5 if is_lean else 0.3)
         if is_lean:
             assert ended.code is StatusCode.UNAVAILABLE
-            assert "no PING for 0.05 seconds" in ended.details
+            assert "answer a PING for 0.05 seconds" in ended.details
             assert peer.connections[0].pings == 1
         else:
             assert ended.code is StatusCode.DEADLINE_EXCEEDED

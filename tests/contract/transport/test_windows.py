@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.transport.calling import Outcome, open_call, outcome, read_out
 from tests.doubles.http2_peer import Peer, PeerConnection, Request, data, response, settings, window
-from triton_openai.proxy.triton.http2.calls import Limits
+from triton_openai.proxy.triton.http2.calls import Http2Limits
 from triton_openai.proxy.triton.streams.lean_http2 import LeanOptions
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ async def test_a_request_through_windows_of_one_byte(connect):
 
 async def test_an_answer_through_windows_of_one_byte(connect, is_lean):
     """The peer sends a byte for each that it was given; grpc.aio's window is never so small."""
-    options = LeanOptions(limits=Limits(stream_window=1))
+    options = LeanOptions(limits=Http2Limits(stream_window=1))
 
     async def narrow(peer: PeerConnection) -> None:
         await peer.shake_hands()

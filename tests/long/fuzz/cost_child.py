@@ -23,7 +23,7 @@ from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.long.fuzz.cases import SOCKET, Case
 from triton_openai.proxy.app import compose
-from triton_openai.proxy.sandbox import ProcessSandbox, SandboxLimits
+from triton_openai.proxy.process_sandbox import ProcessSandbox, SandboxLimits
 from triton_openai.proxy.settings import Settings
 
 STEP_S = 1e-6  # tokens come in steps of the loop, as they do from a real engine

@@ -18,7 +18,7 @@ PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
 
 
 def models(root: Path) -> dict[str, Any]:
-    weights = str(root / "build_engines" / "demo" / "model")
+    weights = str(root / "demo_model" / "shipped")
     script = {"text": STORY, "repeats": True, "step_ms": STEP_MS}
     return {
         "steady": {

@@ -16,7 +16,7 @@ from triton_openai.proxy.domain.events import (
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message
 from triton_openai.proxy.domain.server_tools import ServerTool, ServerTools
 from triton_openai.proxy.domain.tools import Tool
-from triton_openai.proxy.server_tools.loop import looped
+from triton_openai.proxy.server_tools.tool_loop import run_tool_loop
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ServerTool(name="weather", url="http://tools.example/w", parameters=SCHEMA)
@@ -59,7 +59,7 @@ def events_of(
     answers: Answers, tools: ScriptedTools, request: GenerationRequest, ours: ServerTools = OURS
 ) -> list[OutputEvent]:
     async def all_of_them() -> list[OutputEvent]:
-        return [event async for event in looped(answers, request, ours, tools)]
+        return [event async for event in run_tool_loop(answers, request, ours, tools)]
 
     return asyncio.run(all_of_them())
 

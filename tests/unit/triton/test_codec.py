@@ -47,7 +47,7 @@ def test_only_what_was_said_is_sent():
 
 def test_an_operators_limits_go_to_the_tokenizer():
     asked = request(text="hi", token_cap=9, prompt_cap=40)
-    assert asked.asks_for == {"limits"}
+    assert asked.needed_capabilities == {"limits"}
     for message in (codec.encode(asked), codec.encode_admission(asked)):
         sent = tensors(message)
         assert (sent["default_max_tokens"], sent["max_prompt_tokens"]) == ([9], [40])
@@ -188,7 +188,7 @@ def test_what_a_request_asks_for_is_what_its_tensors_need(top):
     needed = {row.capability for row in rows if row.name in sent and row.capability}
     # sent wherever there is a tensor for it
     always = {"queue_time", "deadline"}
-    assert needed - always == asked.asks_for
+    assert needed - always == asked.needed_capabilities
 
 
 CPP_CARD = replace(CARD, facts=replace(FACTS, runtime=codec.tensors.CPP_RUNTIME, end_ids=(2,)))

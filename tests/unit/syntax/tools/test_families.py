@@ -56,11 +56,11 @@ def test_every_family_has_its_syntax():
 @pytest.mark.hypothesis
 @every_family
 def test_calls_and_text_come_back_however_the_text_is_cut(family):
-    told = 0
+    written = 0
     for number, case in enumerate(CASES):
         if not sayable(family, case):
             continue
-        told += 1
+        written += 1
         before, after = ("Let me see:\n", "\nDone é.") if number % 2 else ("", "")
         text = before + SYNTAXES[family](case["calls"]) + after
         answer = answered(parser_of(family, case["tools"]), [text])
@@ -70,13 +70,13 @@ def test_calls_and_text_come_back_however_the_text_is_cut(family):
         for seed in range(CUT_SEEDS):
             pieces = pieces_of(text, number * CUT_SEEDS + seed)
             assert answered(parser_of(family, case["tools"]), pieces) == answer, pieces
-    assert told > 200
+    assert written > 200
 
 
 @every_family
 @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_text_around_calls_is_not_touched(family, data):
+def test_text_around_calls_does_not_change(family, data):
     case = data.draw(st.sampled_from([case for case in CASES if sayable(family, case)]))
     before, after = data.draw(AROUND) + "\n", "\n" + data.draw(AROUND)
     text = before + SYNTAXES[family](case["calls"]) + after
@@ -86,7 +86,7 @@ def test_text_around_calls_is_not_touched(family, data):
 
 
 @every_family
-def test_a_call_cut_off_anywhere_stays_as_far_as_it_got(family):
+def test_a_call_that_is_cut_off_anywhere_stays_incomplete(family):
     case = next(
         case
         for case in CASES
