@@ -33,7 +33,7 @@ async def received(socket: ClientConnection, until: int = 1) -> list[dict]:
     """Messages up to so many that end a request."""
     messages = []
     while until:
-        messages.append(json.loads(await asyncio.wait_for(socket.recv(), 30)))
+        messages.append(json.loads(await asyncio.wait_for(socket.recv(), HANG_S)))
         until -= messages[-1].get("type") in ("done", "error")
     return messages
 
@@ -165,11 +165,15 @@ def test_a_socket_that_closes_stops_the_engine(stack, is_polite):
 async def test_a_client_that_closes_all_at_once_leaves_an_idle_engine(stack):
     before = stack.settled_engine("endless")
     async with socket_of(stack) as socket:
+        begun = stack.begun("endless")
         for number in range(6):
             await socket.send(json.dumps({**LONG, "request_id": str(number)}))
-        eventually(lambda: stack.engine("endless")["requests_unfinished"] == 6, 10, "they run")
+        eventually(lambda: stack.begun("endless") == begun + 6, 10, "all have come to the engine")
     after = stack.settled_engine("endless")
-    assert after["requests_cancelled"] - before["requests_cancelled"] == 6
+    cancelled = after["requests_cancelled"] - before["requests_cancelled"]
+    finished = after["requests_finished"] - before["requests_finished"]
+    assert cancelled > 0
+    assert cancelled + finished == 6, "a slow machine may have finished some"
 
 
 def test_a_server_that_stops_lets_a_sockets_requests_end(stack, start):
@@ -191,7 +195,7 @@ def test_a_server_that_stops_lets_a_sockets_requests_end(stack, start):
             assert ends["late"]["error"]["code"] == "model_unavailable"
             await asyncio.wait_for(socket.wait_closed(), HANG_S)
             assert socket.close_code == 1001
-        assert await asyncio.to_thread(front.process.wait, 10) == 0
+        assert await asyncio.to_thread(front.process.wait, HANG_S) == 0
 
     asyncio.run(stop())
 
@@ -205,10 +209,10 @@ def test_a_server_that_is_hurried_closes_its_sockets_and_frees_the_engine(stack,
         async with socket_of(front) as socket:
             await socket.send(json.dumps(LONG))
             await asyncio.to_thread(wait_until_generating, stack)
-            for _ in range(2):
-                front.process.send_signal(signal.SIGTERM)
-                await asyncio.sleep(0.05)
-            assert await asyncio.to_thread(front.process.wait, 10) == 0
+            front.process.send_signal(signal.SIGTERM)
+            eventually(lambda: "Shutting down" in front.log.read_text(), 10, "it stops")
+            front.process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(front.process.wait, HANG_S) == 0
             with pytest.raises(websockets.ConnectionClosedError):
                 await received(socket)
             assert socket.close_code == 1012

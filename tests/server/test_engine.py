@@ -18,7 +18,7 @@ from tritonclient.utils import deserialize_bytes_tensor
 
 from tests.doubles.engine import FACTS
 from tests.fixtures.running import ROWS
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.model import ModelCard
@@ -226,7 +226,7 @@ async def behind_long_ones(stack) -> tuple[dict, float]:
     def is_last() -> bool:
         return stack.engine("endless")["requests_waiting"] >= 2 * ROWS + 1
 
-    async with httpx.AsyncClient(base_url=stack.url, timeout=120) as http:
+    async with httpx.AsyncClient(base_url=stack.url, timeout=HANG_S) as http:
 
         def ask(max_tokens: int) -> asyncio.Task:
             asked = http.post("/v1/completions", json={**body, "max_tokens": max_tokens})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.fixtures.stack import Stack
+from tests.fixtures.stack import HANG_S, Stack
 
 TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
 MOST_PROMPT, MOST_NEW = 40, 6
@@ -26,7 +26,7 @@ def limited(stack: Stack, start, models_file) -> Stack:
 
 
 def post(stack: Stack, path: str, **body: object) -> httpx.Response:
-    return httpx.post(f"{stack.url}{path}", json=body, timeout=60)
+    return httpx.post(f"{stack.url}{path}", json=body, timeout=HANG_S)
 
 
 def error_of(response: httpx.Response) -> dict[str, str]:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.fixtures import nginx
-from tests.fixtures.stack import Stack
+from tests.fixtures.stack import HANG_S, Stack
 
 pytestmark = nginx.needs_nginx
 REQUESTS = 40
@@ -37,7 +37,7 @@ def ask(proxies, tmp_path) -> Iterator[Ask]:
 
         def run() -> int:
             url = f"{front.url}/v1/chat/completions"
-            return httpx.post(url, json=ASKED, verify=front.trust, timeout=60).status_code
+            return httpx.post(url, json=ASKED, verify=front.trust, timeout=HANG_S).status_code
 
         yield run
 
@@ -56,4 +56,4 @@ def test_all_are_answered_while_one_drains(proxies, ask):
         asked[4].result()
         proxies[0].begin_to_stop()
         assert [one.result() for one in asked] == [200] * REQUESTS
-    assert proxies[0].process.wait(60) == 0
+    assert proxies[0].process.wait(HANG_S) == 0

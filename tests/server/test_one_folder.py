@@ -15,7 +15,7 @@ import pytest
 
 from tests.fixtures import phi_folder
 from tests.fixtures.running import ARTIFACTS
-from tests.fixtures.stack import Stack, eventually, free_port
+from tests.fixtures.stack import HANG_S, Stack, eventually, free_port
 
 NAME = "phi-3.5-mini"
 MESSAGES = [{"role": "user", "content": "Hello!"}]
@@ -98,25 +98,27 @@ def test_the_default_temperature_makes_answers_repeat(client):
     assert text(temperature=1.5, seed=1) != text()
 
 
-def test_the_eleventh_request_is_told_to_come_back_and_does(client, one_folder):
-    def begin(_: int) -> openai.Stream:
-        return client.chat.completions.create(
-            model=NAME, messages=MESSAGES, max_tokens=LONG, stream=True
-        )
+def test_the_eleventh_request_is_told_to_come_back_and_does(client):
+    """Of twenty at once, ten run; more only where the machine is so slow that some have ended."""
 
-    def running() -> bool:
-        metrics = httpx.get(f"{one_folder.url}/metrics").text
-        return f'proxy_requests_active{{model="{NAME}"}} 10.0' in metrics
+    def begin(_: int) -> openai.Stream | openai.RateLimitError:
+        try:
+            return client.chat.completions.create(
+                model=NAME, messages=MESSAGES, max_tokens=LONG, stream=True
+            )
+        except openai.RateLimitError as error:
+            return error
 
-    with ThreadPoolExecutor(10) as pool:
-        streams = [pool.submit(begin, number) for number in range(10)]
-        eventually(running, 10, "ten requests run")
-        with pytest.raises(openai.RateLimitError) as refused:
-            client.chat.completions.create(model=NAME, messages=MESSAGES)
-        for stream in streams:
-            stream.result().close()
-    assert (refused.value.type, refused.value.code) == ("rate_limit_error", "rate_limit_exceeded")
-    headers = refused.value.response.headers
+    with ThreadPoolExecutor(20) as pool:
+        begun = list(pool.map(begin, range(20)))
+    refusals = [one for one in begun if isinstance(one, openai.RateLimitError)]
+    assert 0 < len(refusals) <= 10
+    for one in begun:
+        if isinstance(one, openai.Stream):
+            one.close()
+    refused = refusals[0]
+    assert (refused.type, refused.code) == ("rate_limit_error", "rate_limit_exceeded")
+    headers = refused.response.headers
     assert int(headers["retry-after"]) >= int(headers["retry-after-ms"]) / 1000 > 0
     assert headers["x-should-retry"] == "true"
     patient = client.with_options(max_retries=5)
@@ -169,7 +171,7 @@ def test_each_request_is_one_line_of_the_log(client, one_folder):
 def refused_start(start, folder: Path, tmp_path: Path) -> str:
     """The message of the one JSON line with which a start ends."""
     stack = start("serve", MODELS_FILE=None, MODEL_PATH=folder, ARTIFACTS_DIR=tmp_path / "a")
-    assert stack.process.wait(60) == 1
+    assert stack.process.wait(HANG_S) == 1
     (line,) = [line for line in stack.log.read_text().splitlines() if line.startswith('{"error"')]
     error = json.loads(line)["error"]
     assert (error["type"], error["code"]) == ("server_error", "model_loading_failed")

@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from tests.bench import perf_analyzer
-from tests.fixtures.stack import SECRET, Stack
+from tests.fixtures.stack import HANG_S, SECRET, Stack
 from triton_openai.proxy.triton.target import RESTRICTED_HEADER, RESTRICTED_KEY
 
 Call = Callable[..., object]
@@ -66,7 +66,7 @@ def call(stack: Stack) -> Iterator[Call]:
 
         def made(method: str, metadata: tuple[tuple[str, str], ...] = ()) -> object:
             request = {**RESTRICTED, **OPEN}[method]
-            return getattr(stub, method)(request, metadata=metadata, timeout=10)
+            return getattr(stub, method)(request, metadata=metadata, timeout=HANG_S)
 
         yield made
 

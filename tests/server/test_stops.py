@@ -14,6 +14,7 @@ from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import ROOT
 from triton_openai.proxy.launch.triton_server import run_folder, wheel
 
+TRIES = 3
 # In the stub's place; notes the exit status and the model (128 and the signal's number more).
 WRAPPER = """#!/bin/bash
 here="$(dirname "$0")"
@@ -33,7 +34,6 @@ def wrapped_stub() -> Path:
     artifacts, found = ARTIFACTS / "stops", wheel.installed()
     run = run_folder.prepare(artifacts, found)
     backend = artifacts / run.relative_backends / "python"
-    (backend / "ends").unlink(missing_ok=True)
     shutil.copy2(found.stub, backend / "real_stub")
     (backend / "real_stub").chmod(0o755)
     stub, status = backend / found.stub.name, found.stub.stat()
@@ -44,22 +44,33 @@ def wrapped_stub() -> Path:
     return backend / "ends"
 
 
+def ends(start: Start, models_file: Path, noted: Path) -> set[str]:
+    """Of a start and a stop: each model's process with its exit status."""
+    noted.unlink(missing_ok=True)
+    stack = start("serve", MODELS_FILE=models_file, ARTIFACTS_DIR=models_file.parent)
+    stack.wait_ready(within_s=240)
+    assert stack.stop() == 0
+    log = (models_file.parent / "triton" / "tritonserver.log").read_text()
+    assert "Traceback" not in log
+    return set(noted.read_text().splitlines())
+
+
 def test_every_python_model_is_finalized_at_a_stop_and_its_process_ends_with_0(
     start: Start, wrapped_stub
 ):
-    artifacts = ARTIFACTS / "stops"
+    """tritonserver kills what takes longer than seconds: a busy machine gets three tries."""
     demo = yaml.safe_load((ROOT / "models.yaml").read_text())["models"]["demo"]
     models = {"demo": {**demo, "weights": str(ROOT / demo["weights"])}, "steady": scripted()}
-    models_file = artifacts / "models.yaml"
+    models_file = ARTIFACTS / "stops" / "models.yaml"
     models_file.write_text(yaml.safe_dump({"models": models}))
-    stack = start("serve", MODELS_FILE=models_file, ARTIFACTS_DIR=artifacts)
-    stack.wait_ready(within_s=240)
-    assert stack.stop() == 0
-    ends = set(wrapped_stub.read_text().splitlines())
-    assert ends == {
+    expected = {
         f"model_repository/{model}_{role}/1/model.py 0"
         for model in models
         for role in ("tokenizer", "engine", "detokenizer")
     }
-    log = (artifacts / "triton" / "tritonserver.log").read_text()
-    assert "Traceback" not in log
+    for _ in range(TRIES):
+        found = ends(start, models_file, wrapped_stub)
+        assert found <= expected
+        if found == expected:
+            return
+    pytest.fail(f"in {TRIES} tries no stop finalized more than {found}")

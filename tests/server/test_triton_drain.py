@@ -8,20 +8,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.fixtures.stack import Stack, eventually
+from tests.fixtures.stack import HANG_S, Stack, eventually
 
 STREAMS = 20
 TOKENS = 600  # at 6 ms a step: some seconds
+ENDLESS = 100_000
 MESSAGES = [{"role": "user", "content": "Hello!"}]
 
 
 def ask(proxy: Stack, tokens: int) -> httpx.Response:
     body = {"model": "steady", "messages": MESSAGES, "max_tokens": tokens}
-    return httpx.post(f"{proxy.url}/v1/chat/completions", json=body, timeout=120)
+    return httpx.post(f"{proxy.url}/v1/chat/completions", json=body, timeout=HANG_S)
 
 
 def readiness(proxy: Stack) -> tuple[int, str]:
-    found = httpx.get(f"{proxy.url}/health/ready", timeout=10)
+    found = httpx.get(f"{proxy.url}/health/ready", timeout=HANG_S)
     return found.status_code, found.text
 
 
@@ -41,40 +42,40 @@ def pair(start, scripted_stack):
     return run
 
 
-def busy(triton: Stack, proxy: Stack, pool: ThreadPoolExecutor) -> list[Future[httpx.Response]]:
-    running = [pool.submit(ask, proxy, TOKENS) for _ in range(STREAMS)]
-    eventually(
-        lambda: triton.engine("steady")["requests_unfinished"] == STREAMS, 60, "all of them run"
-    )
+def busy(
+    triton: Stack, proxy: Stack, pool: ThreadPoolExecutor, tokens: int
+) -> list[Future[httpx.Response]]:
+    running = [pool.submit(ask, proxy, tokens) for _ in range(STREAMS)]
+    eventually(lambda: triton.begun("steady") == STREAMS, 60, "all have come to the engine")
     return running
 
 
 def test_running_streams_end_and_its_proxy_refuses_new_work_meanwhile(pair):
     triton, proxy = pair(DRAIN_TIMEOUT_S=120)
     with ThreadPoolExecutor(STREAMS) as pool:
-        running = busy(triton, proxy, pool)
+        running = busy(triton, proxy, pool, TOKENS)
         triton.begin_to_stop()
         eventually(lambda: readiness(proxy)[0] == 503, 20, "the proxy is not ready")
         assert "Triton is stopping" in readiness(proxy)[1]
         refused = ask(proxy, 1)
-        assert not any(one.done() for one in running)
+        assert triton.process.poll() is None, "it waits for what runs"
         ended = [one.result() for one in running]
     assert (refused.status_code, refused.headers["x-should-retry"]) == (503, "true")
     assert int(refused.headers["retry-after"]) > 0
     assert [one.status_code for one in ended] == [200] * STREAMS
     assert {one.json()["usage"]["completion_tokens"] for one in ended} == {TOKENS}
-    assert triton.process.wait(60) == 0
+    assert triton.process.wait(HANG_S) == 0
 
 
 @pytest.mark.parametrize("hurry", [True, False], ids=["a second signal", "the end of the drain"])
 def test_what_outlasts_it_is_cut_with_an_error(pair, hurry):
     triton, proxy = pair(DRAIN_TIMEOUT_S=120 if hurry else 1)
     with ThreadPoolExecutor(STREAMS) as pool:
-        running = busy(triton, proxy, pool)
+        running = busy(triton, proxy, pool, ENDLESS)
         triton.begin_to_stop()
         if hurry:
             eventually(lambda: "draining" in triton.log.read_text(), 20, "it drains")
             triton.begin_to_stop(signal.SIGINT)
-        assert triton.process.wait(60) == 0
+        assert triton.process.wait(HANG_S) == 0
         ended = [one.result() for one in running]
     assert {one.status_code for one in ended} == {503}

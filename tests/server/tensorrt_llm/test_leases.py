@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 
 STREAMS = 8
 
@@ -20,7 +20,7 @@ def test_kill_9_of_a_proxy_frees_the_llm_api(run, triton, stack):
 
     def ask(_: int) -> None:
         with contextlib.suppress(httpx.TransportError):
-            httpx.post(f"{doomed.url}/v1/completions", json=body, timeout=60)
+            httpx.post(f"{doomed.url}/v1/completions", json=body, timeout=HANG_S)
 
     def unfinished() -> float:
         return triton.engine("slow")["requests_unfinished"]
