@@ -65,6 +65,35 @@ def build_all(
     _write_repository(models, artifacts, say, tensorrt_llm)
 
 
+def needing_tools(models: ModelsFile, artifacts: Path, *, only: Collection[str] = ()) -> list[str]:
+    """Names of the models that are stale and cannot be built without the build tools.
+
+    Models for GPUs are not among them: NVIDIA's container brings what their build needs.
+
+    Raises:
+        UnservableFolder: a model's folder is gone.
+        BuildError: a name is unknown.
+    """
+    found = []
+    for name, entry in _chosen(models, only):
+        try:
+            if _needs_tools(entry, artifacts) and not is_built(name, entry, artifacts):
+                found.append(name)
+        except BuildError as error:
+            raise UnservableFolder(str(entry.weights), str(error)) from error
+    return found
+
+
+def _needs_tools(entry: Entry, artifacts: Path) -> bool:
+    match entry:
+        case GpuEntry():
+            return False
+        case OnnxEntry():
+            return onnx_build.needs_tools(entry, artifacts)
+        case ScriptedEntry():
+            return scripted_build.needs_tools(entry, artifacts)
+
+
 def show_all(
     models: ModelsFile,
     artifacts: Path,

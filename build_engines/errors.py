@@ -9,6 +9,10 @@ class BuildError(Exception):
     """A model cannot be built; the message says what was wrong and what to do."""
 
 
+class MissingPackage(BuildError):
+    """A package that only builds need is not installed."""
+
+
 class UnservableFolder(BuildError):
     """The model in a folder cannot be served; `reason` is one line."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,8 @@ def _published(text: str, kind: str) -> str | None:
 
 
 def _parameters(folder: Path, exported: dict[str, Any] | None) -> int:
-    if exported is not None:
-        return Graph.read(folder / exported["decoder"]["filename"]).parameters
-    return Architecture.read(read_object(folder / "config.json")).parameters
+    if exported is None:
+        return Architecture.read(read_object(folder / "config.json")).parameters
+    with suppress(BuildError):  # an ONNX folder may have the original's config, or a part of it
+        return Architecture.read(read_object(folder / "config.json")).parameters
+    return Graph.read(folder / exported["decoder"]["filename"]).parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from triton_openai.build_engines.errors import BuildError, UnservableFolder
+from triton_openai.build_engines.errors import BuildError, MissingPackage, UnservableFolder
 from triton_openai.build_engines.model_name import public_name
 from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry
 from triton_openai.build_engines.onnx_folder import CONFIG
@@ -20,6 +20,7 @@ def models_of(folder: Path, name: str | None) -> ModelsFile:
 
     Raises:
         UnservableFolder: it holds no model.
+        MissingPackage: its name cannot be worked out without the build tools.
     """
     weights = folder.expanduser().absolute()
     if not any((weights / mark).is_file() for mark in MARKS):
@@ -28,6 +29,8 @@ def models_of(folder: Path, name: str | None) -> ModelsFile:
         return ModelsFile(
             models={name or public_name(weights): OnnxEntry(weights=LocalFolder(weights))}
         )
+    except MissingPackage:
+        raise
     except BuildError as error:
         raise UnservableFolder(folder, str(error)) from error
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.errors import BuildError, MissingPackage
 
 SEQLENS_K = 5  # index of the input of GroupQueryAttention
 QUANTIZED_MATMUL = "MatMulNBits"
@@ -52,9 +52,15 @@ class Graph:
         """
         Raises:
             BuildError: the file is not an ONNX model.
+            MissingPackage: the package onnx is not installed.
         """
-        import onnx
-
+        try:
+            import onnx
+        except ImportError as error:
+            raise MissingPackage(
+                f"{path} cannot be read without the package onnx: run triton-openai "
+                "install-build-tools"
+            ) from error
         try:
             graph = onnx.load(path, load_external_data=False).graph
         except Exception as error:  # errors of protobuf and of onnx, which share no base class

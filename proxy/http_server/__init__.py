@@ -1,1 +1,1 @@
-"""uvicorn's front: connections with bounds, slow senders and readers, several workers."""
+"""Our HTTP server: uvicorn with limits on slow and greedy clients, draining, several workers."""

@@ -1,4 +1,4 @@
-"""File descriptors: each connection of a client takes one, and the proxy needs some for itself."""
+"""File descriptors: each client connection needs one, and the proxy some for itself."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import contextlib
 import resource
 
 ENOUGH = 65_536
-# Triton's connections, the log, /proc, the files of the metrics; what is opened in passing.
+# for connections to Triton, the log, /proc, metrics files, and what is opened briefly
 OWN = 96
 
 
 def for_clients() -> int:
-    """Connections that a process may have. Raises its soft limit, 1,024 on most systems, first."""
+    """How many connections this process may have. Raises the soft limit, usually 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < ENOUGH:
         raised = ENOUGH if hard == resource.RLIM_INFINITY else min(ENOUGH, hard)
-        with contextlib.suppress(ValueError, OSError):  # macOS has another limit below the hard one
+        with contextlib.suppress(ValueError, OSError):  # macOS has a lower limit, too
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
             soft = raised
     return max(1, soft - OWN)

@@ -1,7 +1,7 @@
-"""Accepts the connections of a proxy of several processes and hands each one to a worker.
+"""Accepts the connections of a proxy with several processes, and hands each to a worker.
 
 The worker with the fewest open connections gets the next one. Workers that accept by themselves
-share unevenly, because the kernel wakes the same one again and again. Called by `workers`; the
+get unequal shares, because the kernel tends to wake the same one. Called by `workers`; the
 worker's end is `intake`.
 """
 
@@ -12,22 +12,22 @@ import socket
 from collections import deque
 from collections.abc import Callable
 
-from triton_openai.proxy.http_server.draining import QUEUE_S, take_who_waits
+from triton_openai.proxy.http_server.draining import QUEUE_S, accept_waiting
 
 BACKLOG = 2048
-ACCEPTS_A_TURN = 16  # of the event loop
-MOST_UNTAKEN = 16  # of one worker; all further connections wait in the kernel's queue
-LATE_S = 0.5  # a worker that takes nothing for so long gets no more while others do
-REST_S = 1.0  # after a failure, such as too many open files
+ACCEPTED_PER_TURN = 16  # of the event loop
+MOST_UNTAKEN = 16  # by one worker; further connections wait in the kernel's queue
+LATE_S = 0.5  # a worker that has taken nothing for so long comes after all others
+PAUSE_S = 1.0  # after a failure, such as too many open files
 POLL_S = 0.005
 REPORTS_BYTES = 4096
-HANDED = b"c"  # a stream socket passes a descriptor beside at least one byte
+HANDED = b"c"  # a stream socket passes a descriptor only with at least one byte
 
 
 class Recipient:
-    """A running worker, which reports a connection as taken before it reads from it.
+    """A running worker. It reports a connection as taken before it reads from it.
 
-    Until then the launcher keeps a copy of the connection: if the worker dies, another gets it.
+    Until then the launcher keeps a duplicate: if the worker dies, another one gets the connection.
     """
 
     def __init__(self, channel: socket.socket, clock: Callable[[], float]) -> None:
@@ -51,14 +51,14 @@ class Recipient:
 
     @property
     def load(self) -> tuple[bool, int]:
-        """The worker with the least gets the next connection."""
+        """A sort key: the worker with the smallest gets the next connection."""
         is_late = self.has_untaken and self._clock() - self._moved_at > LATE_S
         return is_late, self._open + len(self._untaken)
 
     def give(self, connection: socket.socket) -> None:
         """
         Raises:
-            OSError: the worker does not have it.
+            OSError: the worker did not get it.
         """
         try:
             socket.send_fds(self._channel, [HANDED], [connection.fileno()])
@@ -69,8 +69,8 @@ class Recipient:
             self._moved_at = self._clock()
         self._untaken.append(connection)
 
-    def hear(self, reports: bytes) -> list[socket.socket]:
-        """Reads the last of `intake`'s reports; returns the connections that the worker leaves."""
+    def read_reports(self, reports: bytes) -> list[socket.socket]:
+        """Reads `intake`'s last report; returns the connections that the worker will not take."""
         complete, newline, self._unread = (self._unread + reports).rpartition(b"\n")
         if not newline:
             return []
@@ -82,7 +82,7 @@ class Recipient:
         return [] if is_taking else self.end()
 
     def end(self) -> list[socket.socket]:
-        """It takes no more; returns the connections that it has not taken."""
+        """Closes the channel; returns the connections that the worker has not taken."""
         self._is_taking = False
         left = list(self._untaken)
         self._untaken.clear()
@@ -91,23 +91,23 @@ class Recipient:
 
 
 class Handover:
-    """Owns a bound socket, which listens as soon as the first worker is there."""
+    """Owns a bound socket, which listens as soon as the first worker is ready."""
 
     def __init__(self, listening: socket.socket, say: Callable[[str], None]) -> None:
         listening.setblocking(False)
         self._listening = listening
         self._say = say
         self._recipients: list[Recipient] = []
-        self._accepted: deque[socket.socket] = deque()  # no worker has them yet
+        self._accepted: deque[socket.socket] = deque()  # not yet handed to a worker
         self._is_accepting = False
-        self._rest: asyncio.TimerHandle | None = None
+        self._pausing: asyncio.TimerHandle | None = None
 
     @property
     def is_closed(self) -> bool:
         return self._listening.fileno() == -1
 
     async def serve(self, channel: socket.socket, reports: socket.socket) -> None:
-        """Hands connections to a worker until its reports end. Closes the channel."""
+        """Hands connections to a worker until its reports end; then closes the channel."""
         loop = asyncio.get_running_loop()
         recipient, has_ended = Recipient(channel, loop.time), loop.create_future()
         reports.setblocking(False)
@@ -138,16 +138,16 @@ class Handover:
             return True
         except ConnectionError:
             return False
-        self._accepted.extend(recipient.hear(read))
+        self._accepted.extend(recipient.read_reports(read))
         self._hand_out()
         return bool(read)
 
     async def close(self) -> None:
-        """Refuses new callers, after a worker has taken those that are connected already."""
+        """Stops accepting, after the workers have taken the waiting connections."""
         loop = asyncio.get_running_loop()
         end = loop.time() + QUEUE_S
         if self._recipients and not self.is_closed:
-            await take_who_waits(self._listening)
+            await accept_waiting(self._listening)
         self._stop_accepting()
         self._listening.close()
         while any(one.has_untaken for one in self._recipients) and loop.time() < end:  # noqa: ASYNC110
@@ -155,23 +155,23 @@ class Handover:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        while self._rest is None and self._accepted and (recipient := self._next()) is not None:
+        while self._pausing is None and self._accepted and (recipient := self._next()) is not None:
             try:
                 recipient.give(self._accepted[0])
             except (BrokenPipeError, ConnectionResetError):
                 continue
             except OSError as error:
-                self._take_a_rest(error)
+                self._pause(error)
                 return
             self._accepted.popleft()
         self._accept_or_not()
 
     def _accept_or_not(self) -> None:
-        """Accepts while a worker has room; otherwise callers wait in the kernel's queue."""
+        """Accepts while a worker has room; otherwise clients wait in the kernel's queue."""
         if self.is_closed and not self._recipients:
             while self._accepted:
                 self._accepted.popleft().close()
-        if self.is_closed or self._rest is not None or self._next() is None:
+        if self.is_closed or self._pausing is not None or self._next() is None:
             self._stop_accepting()
         elif not self._is_accepting:
             asyncio.get_running_loop().add_reader(self._listening, self._accept)
@@ -182,7 +182,7 @@ class Handover:
         return min(free, key=lambda recipient: recipient.load, default=None)
 
     def _accept(self) -> None:
-        for _ in range(ACCEPTS_A_TURN):
+        for _ in range(ACCEPTED_PER_TURN):
             if not self._is_accepting:
                 return
             try:
@@ -192,18 +192,18 @@ class Handover:
             except ConnectionAbortedError:
                 continue
             except OSError as error:
-                self._take_a_rest(error)
+                self._pause(error)
                 return
             self._accepted.append(connection)
             self._hand_out()
 
-    def _take_a_rest(self, error: OSError) -> None:
-        self._say(f"cannot accept a connection: {error}; trying again in {REST_S:g} s")
+    def _pause(self, error: OSError) -> None:
+        self._say(f"cannot accept a connection: {error}; trying again in {PAUSE_S:g} s")
         self._stop_accepting()
-        self._rest = asyncio.get_running_loop().call_later(REST_S, self._end_rest)
+        self._pausing = asyncio.get_running_loop().call_later(PAUSE_S, self._end_pause)
 
-    def _end_rest(self) -> None:
-        self._rest = None
+    def _end_pause(self) -> None:
+        self._pausing = None
         self._hand_out()
 
     def _stop_accepting(self) -> None:

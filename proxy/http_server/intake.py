@@ -1,7 +1,7 @@
-"""A worker's connections, which the launcher accepts and hands over. See `handover`.
+"""Takes the connections that the launcher hands to a worker. See `handover`, the other end.
 
 The worker reports how many connections it has taken so far, how many are open, and whether it
-takes more, as one line of three numbers. A report replaces those before it.
+takes more, as a line of three numbers. Each report replaces the earlier ones.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 import structlog
 import uvicorn
 
-TAKEN_A_TURN = 4  # of the event loop
+TAKEN_PER_TURN = 4  # of the event loop
 REPORT_AGAIN_S = 0.1
 
 logger = structlog.get_logger(__name__)
 
 
 class Intake:
-    """channel: brings the connections. reports: a socket to the launcher. Owns the first."""
+    """channel: carries the connections; closed here. reports: a socket to the launcher."""
 
     def __init__(self, channel: socket.socket, reports: socket.socket) -> None:
         self._channel = channel
@@ -34,7 +34,7 @@ class Intake:
         self._reported = b""
 
     def open(self, server: uvicorn.Server) -> None:
-        """Begins to take connections for a server that has started and has none yet."""
+        """Begins to take connections for a server that has started and has none."""
         self._server = server
         server.server_state.connections = self._open
         self._channel.setblocking(False)
@@ -43,19 +43,19 @@ class Intake:
         self._is_taking = True
 
     def close(self) -> None:
-        """Takes the connections that are handed over already, and no more."""
+        """Takes the connections that have been handed over, and stops."""
         while self._is_taking and self._take_one():
             pass
         self._stop()
 
     def _take(self) -> None:
-        for _ in range(TAKEN_A_TURN):
+        for _ in range(TAKEN_PER_TURN):
             if not self._take_one():
                 break
         self._report()
 
     def _take_one(self) -> bool:
-        """False where nothing waits, or the launcher hands over no more."""
+        """False if no connection waits, or the launcher has closed the channel."""
         try:
             handed, descriptors, _, _ = socket.recv_fds(
                 self._channel, 1, 1, socket.MSG_CMSG_CLOEXEC
@@ -79,7 +79,7 @@ class Intake:
         loop = asyncio.get_running_loop()
         try:
             await loop.connect_accepted_socket(self._protocol, connection)
-        except OSError:  # the client has gone
+        except OSError:  # the client has disconnected
             connection.close()
 
     def _end_connecting(self, connecting: asyncio.Task[None]) -> None:
@@ -87,7 +87,7 @@ class Intake:
         self._report_soon()
 
     def _protocol(self) -> asyncio.Protocol:
-        """As uvicorn makes it for a connection that it accepts."""
+        """Made as uvicorn makes it for a connection that it accepts itself."""
         config = self._server.config
         return config.http_protocol_class(  # type: ignore[call-arg]
             config=config,
@@ -96,7 +96,7 @@ class Intake:
         )
 
     def _stop(self) -> None:
-        """Closes the channel, so that what it still holds is nobody's but the launcher's."""
+        """Closes the channel; connections in it then belong to the launcher alone."""
         if self._is_taking:
             self._is_taking = False
             asyncio.get_running_loop().remove_reader(self._channel)
@@ -117,15 +117,15 @@ class Intake:
         try:
             self._reports.send(report)
             self._reported = report
-        except BlockingIOError:  # the launcher has not read many reports
+        except BlockingIOError:  # the launcher is late in reading reports
             self._will_report = True
             asyncio.get_running_loop().call_later(REPORT_AGAIN_S, self._report)
         except OSError:
-            pass  # it has ended, and ends this process
+            pass  # the launcher has ended, and this process ends with it
 
 
 class _WatchedSet(set[Any]):
-    """uvicorn's protocols enter it and leave it by themselves, WebSockets among them."""
+    """uvicorn's protocols, including WebSockets, add and remove themselves."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         super().__init__()

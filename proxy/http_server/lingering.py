@@ -1,8 +1,8 @@
-"""A close that does not cost the client its answer. For `connections`.
+"""Closes a connection without losing the response. Used by `parsing_limits`.
 
-The kernel answers what arrives on a closed connection with a reset, at which the client's kernel
-drops what its program has not read yet: the very answer that says what was wrong. So our side is
-closed behind the answer, and what still comes is read and thrown away, within bounds.
+The kernel answers bytes that arrive on a closed connection with a reset, and the client's kernel
+then drops what its program has not read: the response that says what was wrong. So only our side
+is closed after the response, and what still arrives is read and discarded, within limits.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ LINGER_BYTES = 32_000_000
 
 
 class LingeringClose(HttpToolsProtocol):
-    _discarded: int | None = None  # bytes behind the last answer; None before it
+    _discarded: int | None = None  # bytes after the last response; None before it
     _end: asyncio.TimerHandle | None = None
 
     @property
     def is_lingering(self) -> bool:
         return self._discarded is not None
 
-    def close_behind_answer(self) -> None:
-        """The client may send on until it has seen the end, for LINGER_S and LINGER_BYTES."""
+    def close_after_response(self) -> None:
+        """The client may continue to send, for LINGER_S and LINGER_BYTES at most."""
         if self.is_lingering or self.transport.is_closing():
             return
         self._discarded = 0
@@ -56,7 +56,7 @@ class LingeringClose(HttpToolsProtocol):
 
 
 class _Unread:
-    """What a response is written to as long as its request's body has not come to its end."""
+    """Stands in for the transport of a response while its request's body is incomplete."""
 
     def __init__(self, protocol: LingeringClose) -> None:
         self._transport: asyncio.Transport = protocol.transport
@@ -69,4 +69,4 @@ class _Unread:
         return self._transport.is_closing()
 
     def close(self) -> None:
-        self._protocol.close_behind_answer()
+        self._protocol.close_after_response()

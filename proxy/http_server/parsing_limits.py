@@ -1,34 +1,33 @@
-"""Requests that cost too much to parse, and the answer to refused ones. For `connections`.
+"""Refuses requests that cost too much to parse, and sends the response. Used by `host_field`.
 
-A read of 256 KB can hold 14,000 pipelined requests, 60,000 header fields or 43,000 chunks of a
-byte, for each of which uvicorn runs Python code.
+256 KB can hold 14,000 pipelined requests, 60,000 header fields or 43,000 chunks of one byte, and
+uvicorn runs Python code for each of them.
 """
 
 from __future__ import annotations
 
 import json
-from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from triton_openai.proxy.domain.errors import RequestError
+from triton_openai.proxy.domain.errors import ErrorCode, RequestError
 from triton_openai.proxy.http_server.lingering import LingeringClose
 
 HEADERS = {b"content-type": b"application/json", b"connection": b"close"}
 MOST_HEAD_BYTES = 65_536
 MOST_URL_BYTES = 8_192
-MOST_FIELDS = 128  # as `websockets` has it
-MOST_PIPELINED = 32  # requests that wait for the answer of the one before
-FREE_PIECES = 1_000  # of a body; with more of them, they must have on average at least
-LEAST_PIECE_BYTES = 64
+MOST_FIELDS = 128  # the same limit as in `websockets`
+MOST_PIPELINED = 32  # requests that wait for the response to an earlier one
+FREE_PIECES = 1_000  # of a body
+LEAST_PIECE_BYTES = 64  # on average, with more pieces than that
 
 
 class TooMuch(Exception):
-    """Stops the parser amid what it was fed. uvicorn then calls `send_400_response`."""
+    """Raised in a callback, stops the parser. uvicorn then calls `send_400_response`."""
 
-    def __init__(self, status: HTTPStatus, code: str, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
-        self.refusal = (status, code, message)
+        self.refusal = (code, message)
 
 
 class BoundedParsing(LingeringClose):
@@ -45,8 +44,7 @@ class BoundedParsing(LingeringClose):
         super().on_url(url)
         if len(self.url) > MOST_URL_BYTES:
             self.stop_parsing(
-                HTTPStatus.REQUEST_URI_TOO_LONG,
-                "uri_too_long",
+                ErrorCode.URI_TOO_LONG,
                 f"The request's target has more than {MOST_URL_BYTES} bytes.",
             )
 
@@ -55,22 +53,19 @@ class BoundedParsing(LingeringClose):
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > MOST_HEAD_BYTES:
             self.stop_parsing(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "header_fields_too_large",
+                ErrorCode.HEADER_FIELDS_TOO_LARGE,
                 f"The request's head has more than {MOST_HEAD_BYTES} bytes.",
             )
         if len(self.headers) > MOST_FIELDS:
             self.stop_parsing(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "header_fields_too_large",
+                ErrorCode.HEADER_FIELDS_TOO_LARGE,
                 f"The request's head has more than {MOST_FIELDS} fields.",
             )
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= MOST_PIPELINED:
             self.stop_parsing(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "too_many_pipelined",
+                ErrorCode.TOO_MANY_PIPELINED,
                 f"More than {MOST_PIPELINED} requests wait on this connection.",
             )
         self._pieces = self._body_bytes = 0
@@ -81,8 +76,7 @@ class BoundedParsing(LingeringClose):
         self._body_bytes += len(body)
         if self._pieces > max(FREE_PIECES, self._body_bytes // LEAST_PIECE_BYTES):
             self.stop_parsing(
-                HTTPStatus.BAD_REQUEST,
-                "body_in_small_pieces",
+                ErrorCode.BODY_IN_SMALL_PIECES,
                 f"The body came in more than {FREE_PIECES} pieces of less than "
                 f"{LEAST_PIECE_BYTES} bytes on average.",
             )
@@ -90,32 +84,32 @@ class BoundedParsing(LingeringClose):
 
     def send_400_response(self, msg: str) -> None:
         if self._too_much is None:
-            self.refuse(HTTPStatus.BAD_REQUEST, "invalid_http", msg)
+            self.refuse(ErrorCode.INVALID_HTTP, msg)
         else:
             self.refuse(*self._too_much.refusal)
 
-    def stop_parsing(self, status: HTTPStatus, code: str, message: str) -> None:
-        self._too_much = TooMuch(status, code, message)
+    def stop_parsing(self, code: ErrorCode, message: str) -> None:
+        self._too_much = TooMuch(code, message)
         raise self._too_much
 
     @property
-    def answers(self) -> bool:
-        """Whether the last request's body is here, or its answer has started without it."""
+    def is_answering(self) -> bool:
+        """Whether the last request is complete, or its response has begun before that."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return False
         return cycle.response_started or not cycle.more_body
 
-    def refuse(self, status: HTTPStatus, code: str, message: str) -> None:
+    def refuse(self, code: ErrorCode, message: str) -> None:
         """Answers without the application; behind or amid an answer it only closes."""
         from triton_openai.proxy.api.errors import body_of
 
-        if self.answers or self.is_lingering:
+        if self.is_answering or self.is_lingering:
             self.transport.close()
             return
         body = json.dumps(body_of(RequestError(message, code=code, param=None))).encode()
         head = {**dict(self.server_state.default_headers), **HEADERS}
         fields = b"".join(b"%b: %b\r\n" % field for field in head.items())
         length = b"content-length: %d\r\n\r\n" % len(body)
-        self.transport.write(STATUS_LINE[status] + fields + length + body)
-        self.close_behind_answer()
+        self.transport.write(STATUS_LINE[code.status] + fields + length + body)
+        self.close_after_response()

@@ -1,8 +1,8 @@
-"""Requests that would rather speak another protocol. For `connections`.
+"""Ignores requests to upgrade to anything but a WebSocket. Used by `slow_senders`.
 
-Java's own client asks for h2c with each first request. Whoever does not know a protocol goes on in
-HTTP/1.1 (RFC 9110, 7.8); httptools, told to, leaves out the request's body and takes it for the
-next request.
+Java's HTTP client asks for h2c with its first request. A server that does not support a protocol
+continues in HTTP/1.1 (RFC 9110, 7.8), but httptools then skips the request's body and parses it
+as the next request.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing_extensions import Buffer
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
-class OnlyToWebSocket(HttpToolsProtocol):
-    """Any other upgrade is ignored, and a WebSocket amid an answer ends the connection."""
+class WebSocketUpgradesOnly(HttpToolsProtocol):
+    """A request for a WebSocket during a response ends the connection."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
@@ -22,14 +22,14 @@ class OnlyToWebSocket(HttpToolsProtocol):
 
     @property
     def is_to_be_read_again(self) -> bool:
-        """The parser has stopped behind the head of a request, for an upgrade to nothing of ours.
+        """Whether the parser has stopped after a head with an upgrade that we ignore.
 
-        CONNECT has no such fields and no body.
+        CONNECT stops it, too, but has neither these fields nor a body.
         """
         return self.parser.should_upgrade() and self._get_upgrade() not in (None, b"websocket")
 
     def without_upgrade(self) -> bytes:
-        """The head that was read last."""
+        """The last head, without its Upgrade field."""
         fields = (b"%b: %b\r\n" % field for field in self.headers if field[0] != b"upgrade")
         version = self.parser.get_http_version().encode()
         line = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, version)
@@ -44,7 +44,7 @@ class OnlyToWebSocket(HttpToolsProtocol):
             super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
-        """Nothing would tell the answer under way that its client leaves."""
+        """Refused during a response, which could not learn then that its client disconnects."""
         if self.cycle is None or self.cycle.response_complete:
             super().handle_websocket_upgrade()
         else:
@@ -52,7 +52,7 @@ class OnlyToWebSocket(HttpToolsProtocol):
 
 
 class _Parser(HttpRequestParser):
-    def __init__(self, protocol: OnlyToWebSocket) -> None:
+    def __init__(self, protocol: WebSocketUpgradesOnly) -> None:
         super().__init__(protocol)
         self._protocol = protocol
 

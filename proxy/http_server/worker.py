@@ -1,11 +1,9 @@
-"""One of several processes of the proxy, which `workers` starts.
+"""One of several processes of the proxy. Started by `workers`.
 
 usage: python -m triton_openai.proxy.http_server.worker CHANNEL CONTROL
 
-CHANNEL and CONTROL are numbers of file descriptors.
-
-The orders come over CONTROL as JSON; the process's id goes back when it has started, and then
-the reports of `intake`. Connections come over CHANNEL.
+Both are file descriptors. CONTROL brings the settings as JSON; the process writes its id to it
+when it has started, and then the reports of `intake`. CHANNEL brings the connections.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from triton_openai.proxy.http_server import front
+from triton_openai.proxy.http_server import uvicorn_server
 from triton_openai.proxy.http_server.intake import Intake
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.processes.signals import stop_on_signals
@@ -29,40 +27,40 @@ def main(channel: socket.socket, control: socket.socket) -> None:
     import uvloop
 
     with control.makefile("r", encoding="utf-8") as orders:
-        told = json.load(orders)
-    uvloop.run(_run(Settings(**told["settings"]), channel, control, Path(told["shared"])))
+        given = json.load(orders)
+    uvloop.run(_run(Settings(**given["settings"]), channel, control, Path(given["shared"])))
 
 
 async def _run(
     settings: Settings, channel: socket.socket, control: socket.socket, shared: Path
 ) -> None:
     with stop_on_signals() as stop:
-        await front.run(
+        await uvicorn_server.run(
             settings,
             Intake(channel, reports=control),
             stop=stop,
-            say=lambda _: None,  # the launcher says it
-            has_started=partial(tell, control),
+            say=lambda _: None,  # the launcher reports it
+            has_started=partial(report_started, control),
             shared=shared,
         )
 
 
-def taken_over(number: str) -> socket.socket:
-    """The launcher's socket, which this process passes on to none of its children."""
+def inherited(number: str) -> socket.socket:
+    """A socket from the launcher, which children of this process do not inherit."""
     sock = socket.socket(fileno=int(number))
     sock.set_inheritable(False)
     return sock
 
 
-def tell(control: socket.socket) -> None:
-    """That it has started. Nobody hears it where a stop was asked for meanwhile."""
+def report_started(control: socket.socket) -> None:
+    """The launcher may have closed the socket, if it was stopped meanwhile."""
     with contextlib.suppress(BrokenPipeError):
         control.sendall(f"{os.getpid()}\n".encode())
 
 
 if __name__ == "__main__":
-    with contextlib.closing(taken_over(sys.argv[2])) as control:
+    with contextlib.closing(inherited(sys.argv[2])) as control:
         try:
-            main(taken_over(sys.argv[1]), control)
+            main(inherited(sys.argv[1]), control)
         except LaunchError as error:
             sys.exit(f"error: {error}")

@@ -1,7 +1,7 @@
-"""The proxy as several processes, among which the launcher shares the connections (`handover`).
+"""Runs the proxy as several processes. Called by launch.run.
 
-They share their metrics and the concurrency limit through a folder. One that dies is started
-again; a stop lets all of them drain.
+`handover` distributes the connections. The workers share metrics and the concurrency limit
+through a folder. A worker that dies is restarted; a stop lets all of them drain.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from triton_openai.proxy.processes.supervisor import Supervisor
 from triton_openai.proxy.settings import Settings
 
 START_TIMEOUT_S = 60.0
-TOLD_BYTES = 100
-HURRY_S = 5.0  # front's own limit is shorter
+STARTED_BYTES = 100  # of a worker's process id
+HURRY_S = 5.0  # longer than `server` takes
 Say = Callable[[str], None]
 
 
 async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) -> None:
-    """Serves until `stop` is asked for and the streams have ended.
+    """Serves until `stop` is requested and the streams have ended.
 
     Raises:
         LaunchError: a worker did not start.
@@ -46,8 +46,8 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
             for number in range(1, settings.workers + 1)
         ]
         try:
-            if await stop.unless_asked(_start(supervisors)):
-                await stop.asked.wait()
+            if await stop.unless_requested(_start(supervisors)):
+                await stop.requested.wait()
         finally:
             say("stopping: running streams may end (once more to hurry)")
             await handover.close()
@@ -66,7 +66,7 @@ async def _stop(supervisors: list[Supervisor], grace_s: float) -> None:
 
 
 class Worker:
-    """See supervisor.Server. `shared`: the folder that all workers have in common."""
+    """See processes.supervisor.Server. shared: the folder that all workers share."""
 
     def __init__(self, settings: Settings, handover: Handover, shared: Path) -> None:
         self._settings = settings
@@ -77,11 +77,10 @@ class Worker:
         self._served: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns when it takes connections.
+        """Returns when the worker takes connections.
 
         Raises:
-            LaunchError: all are stopping; it ended, or did not start in time; the log above
-                says why.
+            LaunchError: the proxy is stopping, or the worker ended or did not start in time.
         """
         if self._handover.is_closed:
             raise LaunchError("the proxy is stopping")
@@ -91,12 +90,12 @@ class Worker:
         with contextlib.ExitStack() as unless_started:
             unless_started.enter_context(ours)
             unless_started.enter_context(channel)
-            told = await self._started(ours)
-            if not told:
+            pid = await self._started(ours)
+            if not pid:
                 await self.stop(grace_s=0)
                 raise LaunchError("a worker of the proxy did not start: its log above says why")
             unless_started.pop_all()
-        self._pid = int(told)
+        self._pid = int(pid)
         self._served = asyncio.create_task(self._serve(channel, ours))
 
     async def wait(self) -> str:
@@ -107,7 +106,7 @@ class Worker:
         return how
 
     async def stop(self, grace_s: float = HURRY_S) -> None:
-        """SIGTERM, at which it drains, or hurries at a second one; SIGKILL at the end."""
+        """Sends SIGTERM, which drains the worker and hurries it the second time; then SIGKILL."""
         process = self._process
         if process is None:
             return
@@ -123,16 +122,16 @@ class Worker:
         self._forget()
 
     async def _started(self, control: socket.socket) -> bytes:
-        """What a worker tells when it has started; nothing where it ended, or not in time."""
+        """The process id that a worker sends when it has started; empty if it did not in time."""
         control.setblocking(False)
         loop = asyncio.get_running_loop()
         try:
             await loop.sock_sendall(control, self._orders())
             control.shutdown(socket.SHUT_WR)
-            told = await asyncio.wait_for(loop.sock_recv(control, TOLD_BYTES), START_TIMEOUT_S)
+            answer = await asyncio.wait_for(loop.sock_recv(control, STARTED_BYTES), START_TIMEOUT_S)
         except (asyncio.TimeoutError, ConnectionError):
             return b""
-        return told.partition(b"\n")[0]
+        return answer.partition(b"\n")[0]
 
     async def _serve(self, channel: socket.socket, reports: socket.socket) -> None:
         with reports:
@@ -157,7 +156,7 @@ class Worker:
         return json.dumps({"settings": settings, "shared": str(self._shared)}).encode()
 
     def _forget(self) -> None:
-        """Its gauges; what it counted stays."""
+        """Removes its gauges from the metrics; its counters stay."""
         if self._pid is not None:
             mark_process_dead(self._pid, str(self._shared))  # type: ignore[no-untyped-call]
             self._pid = None

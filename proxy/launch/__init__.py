@@ -1,1 +1,1 @@
-"""The commands: start, build, supervise and stop what `proxy/cli.py` is asked for."""
+"""The commands of `proxy/cli.py`: start, build, supervise and stop."""

@@ -1,4 +1,4 @@
-"""Says when the proxy is ready, and until then what it waits for."""
+"""Prints when the proxy is ready, and until then what it waits for. Called by `run`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Say = Callable[[str], None]
 
 
 @asynccontextmanager
-async def made(settings: Settings, model: str | None, say: Say) -> AsyncIterator[None]:
-    """Meanwhile. `model`: the one that the curl line names."""
+async def running(settings: Settings, model: str | None, say: Say) -> AsyncIterator[None]:
+    """Announces while the body runs. model: the one in the printed curl command."""
     announcing = asyncio.create_task(_announce(settings, model, say))
     try:
         yield
@@ -25,7 +25,7 @@ async def made(settings: Settings, model: str | None, say: Say) -> AsyncIterator
 
 
 async def _announce(settings: Settings, model: str | None, say: Say) -> None:
-    """Waits for readiness, reminding of what it waits for, then says how to send a request."""
+    """Waits for readiness, printing reminders; then prints how to send a request."""
     host = _reachable(settings.host)
     polls = 0
     while waits_for := await _not_ready(host, settings.port):
@@ -39,7 +39,7 @@ async def _announce(settings: Settings, model: str | None, say: Say) -> None:
 
 
 async def _not_ready(host: str, port: int) -> str | None:
-    """What /health/ready says is missing; None when nothing is."""
+    """What /health/ready reports as missing; None if it is ready."""
     try:
         status, body = await probe.get(host, port, "/health/ready")
     except OSError as error:
@@ -48,7 +48,7 @@ async def _not_ready(host: str, port: int) -> str | None:
 
 
 def curl(base: str, model: str | None) -> str:
-    """One line to paste."""
+    """A command line to paste into a shell."""
     if model is None:
         return f"curl {base}/models"
     body = (

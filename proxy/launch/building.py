@@ -1,4 +1,4 @@
-"""`build` as a command: its errors become the launcher's, and a signal ends its children, too."""
+"""Runs a build for a command: maps its errors to LaunchError, kills its children on a signal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from triton_openai.build_engines.models_file import ModelsFile
+from triton_openai.proxy.launch.packages import on_demand
+from triton_openai.proxy.launch.triton_server import container
 from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
 from triton_openai.proxy.processes.signals import children_die_on_signals
 from triton_openai.proxy.settings import Settings
@@ -14,13 +16,20 @@ Say = Callable[[str], None]
 
 
 def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say) -> None:
-    """
+    """Installs the build tools where a model needs them, and builds what is stale.
+
     Raises:
         ModelLoadingFailed: a model cannot be built.
-        LaunchError: a name is unknown.
+        LaunchError: a name is unknown, or the tools cannot be installed.
     """
-    from triton_openai.build_engines.build import build_all
+    from triton_openai.build_engines.build import build_all, needing_tools
 
+    with _errors():
+        needing = needing_tools(models, settings.artifacts_dir, only=only)
+    if needing and container.tritonserver() is None:  # its packages are NVIDIA's: none is replaced
+        needed_by = f"the build of {', '.join(needing)}"
+        on_demand.ensure(on_demand.GUIDES, needed_by, settings, say)
+        on_demand.ensure(on_demand.build_tools(), needed_by, settings, say)
     with _errors(), children_die_on_signals():
         build_all(models, settings.artifacts_dir, only=only, say=say)
 
@@ -28,7 +37,7 @@ def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say)
 def show(
     settings: Settings, models: ModelsFile, only: Sequence[str], tensorrt_llm: str | None, say: Say
 ) -> None:
-    """What `build` would do, with the installed TensorRT-LLM or that version; raises as it does."""
+    """Prints what `build` would do, with this version of TensorRT-LLM. Raises like `build`."""
     from triton_openai.build_engines.build import show_all
     from triton_openai.build_engines.gpu import toolkit
 

@@ -1,4 +1,4 @@
-"""Variables of the environment that look like misspelt settings. Called by `cli` at the start."""
+"""Finds environment variables that look like misspelt settings. Called by `cli` at the start."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 
 ALIKE = 0.88  # MAX_CHOICE and MAX_CHOICES, TRITON_GPRC_PORT and TRITON_GRPC_PORT
-LEAST_LETTERS = 6  # many a short variable is like HOST or PORT
-# Kubernetes sets such variables for each service, such as TRITON_PORT=tcp://10.0.0.1:8001.
+LEAST_LETTERS = 6  # many short variables resemble HOST or PORT
+# Kubernetes sets variables for each service, such as TRITON_PORT=tcp://10.0.0.1:8001
 _LINK_VALUES = ("tcp://", "udp://", "sctp://")
 _LINK_ENDS = ("_SERVICE_HOST", "_SERVICE_PORT", "_ADDR", "_PROTO")
 FOREIGN = frozenset({"LOGLEVEL"})  # of torch.distributed
 
 
 def misspelt(variables: Mapping[str, str], settings: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Each such variable and the setting that it is like. Case does not matter.
+    """Yields each such variable and the setting that it resembles. Ignores case.
 
     Args:
-        settings: their names, in capitals.
+        settings: their names in upper case.
     """
     known = set(settings)
     for name, value in sorted(variables.items()):

@@ -1,4 +1,4 @@
-"""The three ways to run: Triton and proxy together, Triton alone, the proxy alone."""
+"""The three commands that run: Triton and proxy together, Triton alone, the proxy alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from triton_openai.proxy.http_server import front, workers
+from triton_openai.proxy.http_server import uvicorn_server, workers
 from triton_openai.proxy.launch import announcement, scheduling
 from triton_openai.proxy.launch.triton_server import drain
 from triton_openai.proxy.launch.triton_server.server import EXIT_TIMEOUT_S, TritonServer
@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 async def together(
     settings: Settings, server: TritonServer, sock: socket.socket, *, model: str, say: Say
 ) -> None:
-    scheduling.settle(settings.cpu_scheduling, say)
+    scheduling.apply(settings.cpu_scheduling, say)
     with stop_on_signals() as stop:
         async with _triton(settings, server, stop, say) as is_up:
             if is_up:
@@ -30,11 +30,11 @@ async def together(
 
 
 async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
-    scheduling.settle(settings.cpu_scheduling, say)
+    scheduling.apply(settings.cpu_scheduling, say)
     with stop_on_signals() as stop:
         async with _triton(settings, server, stop, say) as is_up:
             if is_up:
-                await stop.asked.wait()
+                await stop.requested.wait()
                 await stop.unless_hurried(
                     drain.drain(settings, server.ports, server.shm_prefix, say)
                 )
@@ -42,7 +42,7 @@ async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
 
 
 async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, say: Say) -> None:
-    scheduling.settle(settings.cpu_scheduling, say)
+    scheduling.apply(settings.cpu_scheduling, say)
     with stop_on_signals() as stop:
         say(f"starting the proxy for Triton at {settings.triton_target}")
         await _serve(settings, sock, model, stop, say)
@@ -52,9 +52,9 @@ async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, s
 async def _serve(
     settings: Settings, sock: socket.socket, model: str | None, stop: Stop, say: Say
 ) -> None:
-    async with announcement.made(settings, model, say):
+    async with announcement.running(settings, model, say):
         if settings.workers == 1:
-            await front.run(settings, sock, stop=stop, say=say)
+            await uvicorn_server.run(settings, sock, stop=stop, say=say)
         else:
             await workers.run(settings, sock, stop=stop, say=say)
 
@@ -63,11 +63,11 @@ async def _serve(
 async def _triton(
     settings: Settings, server: TritonServer, stop: Stop, say: Say
 ) -> AsyncIterator[bool]:
-    """The supervised server; False where a stop was asked for before it was ready."""
+    """The supervised server; yields False if a stop was requested before it was ready."""
     supervisor = Supervisor(server, name="tritonserver", say=say)
     say(f"starting tritonserver (gRPC {settings.triton_host}:{settings.triton_grpc_port})")
     try:
-        yield await stop.unless_asked(supervisor.start())
+        yield await stop.unless_requested(supervisor.start())
     finally:
         if supervisor.is_running:
             say("stopping tritonserver")

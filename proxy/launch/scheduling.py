@@ -1,9 +1,9 @@
-"""How the kernel shares few cores among the proxy, tritonserver and its Python models.
+"""Sets the kernel's scheduling policy for machines with few cores. Called by `run`.
 
-Each token wakes the next process on its way, and one that wakes takes the core from one that has
-not finished. On two cores that is two or three switches a delta, and new requests wait behind what
-runs already. Under SCHED_BATCH (sched(7)) a wake-up takes no core away; where a core is free it
-changes nothing. Children and threads that are started later inherit it.
+Each token wakes one process after the other, and a process that wakes preempts one that has not
+finished. On two cores that means two or three switches per delta, and new requests wait longest.
+Under SCHED_BATCH (sched(7)) a process that wakes preempts nothing; with a free core it makes no
+difference. Children and threads that are started later inherit it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import os
 from collections.abc import Callable
 
 from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import CpuScheduling
+from triton_openai.proxy.setting_groups import CpuScheduling
 
 FEW_CORES = 4
 
 
-def settle(wanted: CpuScheduling, say: Callable[[str], None]) -> None:
-    """For this thread and what it starts; `auto` is batch on few cores.
+def apply(wanted: CpuScheduling, say: Callable[[str], None]) -> None:
+    """For this thread and what it starts. `auto` means `batch` on few cores.
 
     Raises:
-        LaunchError: `batch` is asked for, and the system does not have or allow it.
+        LaunchError: `batch` was requested, and the system lacks it or refuses it.
     """
     cores = _cores()
     if wanted == "normal" or (wanted == "auto" and cores > FEW_CORES):
@@ -37,7 +37,7 @@ def settle(wanted: CpuScheduling, say: Callable[[str], None]) -> None:
 
 
 def _cores() -> int:
-    """Those that this process may run on."""
+    """The number of cores that this process may run on."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux

@@ -1,27 +1,56 @@
-"""What the commands do before anything runs: read the models file, check the machine, build."""
+"""What commands do first: read the models file, check the machine, build. Called by `cli`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from triton_openai.build_engines.errors import UnservableFolder
+from triton_openai.build_engines.errors import MissingPackage, UnservableFolder
 from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
+from triton_openai.proxy.launch.packages import on_demand
+from triton_openai.proxy.launch.triton_server import container, shipped_demo
 from triton_openai.proxy.models import policy
 from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
 from triton_openai.proxy.settings import Settings, environment
 
 
+def settled(settings: Settings, say: Callable[[str], None]) -> Settings:
+    """Fills in what the settings leave open: the models file, and the name of a single folder.
+
+    The name of an ONNX folder may need the build tools, which are then installed.
+    """
+    settings = shipped_demo.settled(settings)
+    if settings.model_path is None or settings.model_id is not None:
+        return settings
+    with _errors():
+        try:
+            found = policy.models(settings)
+        except MissingPackage:
+            if container.tritonserver() is not None:  # no package of NVIDIA's is replaced
+                raise
+            on_demand.ensure(on_demand.build_tools(), str(settings.model_path), settings, say)
+            found = policy.models(settings)
+    (name,) = found.models
+    return settings.model_copy(update={"model_id": name})
+
+
 def models(settings: Settings) -> ModelsFile:
-    try:
+    with _errors():
         return policy.models(settings)
-    except ModelsFileError as error:
-        raise LaunchError(str(error)) from None
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
     except UnservableFolder as error:
         raise ModelLoadingFailed(error.folder, error.reason) from None
+    except (ModelsFileError, MissingPackage) as error:
+        raise LaunchError(str(error)) from None
 
 
 def check_secrets(settings: Settings) -> None:
-    """Before anything is built or started."""
+    """Raises LaunchError if a secret that models.yaml names is not set."""
     if policy.has_models(settings):
         try:
             policy.secrets(models(settings).models, environment())
@@ -30,19 +59,21 @@ def check_secrets(settings: Settings) -> None:
 
 
 def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, ModelsFile]:
-    """Checks the machine and builds what is stale. The settings name the folder of the build."""
-    from triton_openai.proxy.launch import building  # not in a proxy's own image
-    from triton_openai.proxy.launch.doctor import machine  # not in a proxy's own image
-    from triton_openai.proxy.launch.triton_server import own_artifacts  # not in a proxy's own image
+    """Checks the machine and builds stale models. Returns settings with the build's folder."""
+    from triton_openai.proxy.launch import building  # absent from the proxy's own image
+    from triton_openai.proxy.launch.doctor import machine
+    from triton_openai.proxy.launch.triton_server import own_artifacts
 
     machine.require(*machine.runtime(), *machine.triton_ports(settings))
     found = models(settings)
     settings = own_artifacts.settled(settings, found, say)
     machine.require(*machine.room(settings))
+    if container.tritonserver() is None:
+        on_demand.ensure(on_demand.GUIDES, "an answer that follows a schema", settings, say)
     building.build(settings, found, (), say)
     return settings, found
 
 
 def example(served: ModelsFile) -> str:
-    """The model that the curl line names."""
+    """The model in the printed curl command."""
     return "demo" if "demo" in served.models else next(iter(served.models))

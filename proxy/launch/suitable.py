@@ -1,9 +1,9 @@
-"""Checks whether this interpreter can make the environment.
+"""Checks whether this Python can run the embedded tritonserver.
 
 usage: python3.11 -m triton_openai.proxy.launch.suitable
 
-Run by `make` with each candidate before anything is installed: standard library only, and nothing
-above `main` may need a newer Python than the one it refuses. Prints why not, in one line.
+`make` runs it with each candidate before anything is installed. It uses the standard library only,
+and must run on older Pythons than those that it accepts. Prints the reason for a refusal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> int:
 
 
 def unsuitable() -> str:
-    """Empty where it is suitable."""
+    """The reason; empty if it is suitable."""
     version = ".".join(platform.python_version_tuple()[:2])
     if not (3, 10) <= sys.version_info[:2] <= (3, 12):
         return f"Python {version} cannot run the embedded tritonserver: 3.10, 3.11 or 3.12 can"

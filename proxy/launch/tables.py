@@ -1,4 +1,4 @@
-"""What `doctor` and `models` show."""
+"""Prints the results of `doctor` and `models`. Called by `cli`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator can mend, and the line that a command shows for it."""
+"""Errors that an operator can fix, and the line that a command prints for one."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pydantic import ValidationError
 
 
 class LaunchError(Exception):
-    """Something the operator can mend: the message is one line that says what and how."""
+    """An error that the operator can fix. The message says what is wrong and how to fix it."""
 
 
 class ModelLoadingFailed(LaunchError):
-    """A model's folder cannot be served; told as JSON, in the words of the API's errors."""
+    """A model's folder cannot be served. Printed as JSON, in the format of the API's errors."""
 
     def __init__(self, folder: Path | str, reason: str) -> None:
         super().__init__(f"Failed to load model from {folder}: {' '.join(reason.split())}")
 
     def as_json(self) -> str:
-        """On one line."""
+        """The error on one line."""
         body = {"message": str(self), "type": "server_error", "code": "model_loading_failed"}
         return json.dumps({"error": body}, ensure_ascii=False)
 
@@ -31,7 +31,7 @@ def exit_reason(returncode: int) -> str:
 
 
 def explain(error: LaunchError | OSError | ValidationError) -> str | None:
-    """The one line to show; None where it is no failure that an operator can mend."""
+    """The line to print; None for an error that an operator cannot fix."""
     match error:
         case LaunchError():
             return " ".join(str(error).split())
@@ -47,7 +47,7 @@ def explain(error: LaunchError | OSError | ValidationError) -> str | None:
 
 def _wrong_setting(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    if not first["loc"]:  # settings that do not go together: the message names them
+    if not first["loc"]:  # settings that contradict each other: the message names them
         return first["msg"].removeprefix("Value error, ")
     name = "_".join(str(part) for part in first["loc"])
     return f"{name.upper()}={first['input']}: {first['msg']} (a variable, or an option)"

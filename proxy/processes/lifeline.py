@@ -1,10 +1,10 @@
-"""A parent for tritonserver that dies with the launcher and takes everything with it.
+"""A parent process for a command, which ends with the launcher and kills all descendants.
 
 Run as a script: `python -I -S lifeline.py <launcher's pid> <command> ...`. It leads a session of
-its own, which keeps a terminal's Ctrl-C away. Triton's stubs are in the same process group: one
-that is busy would outlive a killed server, for it looks after its parent only between requests.
-Ranks and workers that MPI started have groups of their own, and the GPUs' memory: they are found
-as what is left below, since orphans come to this process.
+its own, so that a terminal's Ctrl-C does not reach it. Triton's stubs are in the same process
+group: a busy one would outlive a killed server, because it checks its parent only between
+requests. Ranks and workers that MPI started have their own groups and hold GPU memory; as orphans
+they become children of this process, which finds them there. Used for tritonserver and workers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from functools import partial
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
-LEFT_AT_MOST_S = 10.0  # a process that a driver holds may never end
+MAX_CLEANUP_S = 10.0  # a process that is blocked in a driver may never end
 FIRST_INHERITED = 3  # file descriptor after stdin, stdout and stderr
 
 
 def command(arguments: list[str]) -> list[str]:
-    """The command line that runs these arguments as a child tied to the calling process."""
+    """The command line that runs these arguments as a child that ends with the calling process."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *arguments]
 
 
@@ -35,31 +35,31 @@ def main(launcher: int, arguments: list[str]) -> int:
     signal.signal(signal.SIGUSR1, lambda *_: os.killpg(0, signal.SIGKILL))
     _on_parents_death(signal.SIGUSR1)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    if os.getppid() != launcher:  # it died before the tie was made
+    if os.getppid() != launcher:  # it died before the signal was set
         return 1
     child = os.fork()
     if child == 0:
         _on_parents_death(signal.SIGKILL)
         os.execv(arguments[0], arguments)
-    for told, number in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGUSR1, signal.SIGKILL)):
-        signal.signal(told, partial(_pass_on, child, number))
-    _close_what_is_inherited()
+    for received, sent in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGUSR1, signal.SIGKILL)):
+        signal.signal(received, partial(_forward, child, sent))
+    _close_inherited()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    for told in (signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(told, signal.SIG_IGN)
-    _end_what_is_left()
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    _kill_descendants()
     return status
 
 
-def _pass_on(child: int, number: signal.Signals, *_: object) -> None:
-    """The parent's death is told once for each of its threads; the child may be gone by then."""
+def _forward(child: int, number: signal.Signals, *_: object) -> None:
+    """May be called again when the child has ended: each of the parent's threads sends a signal."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, number)
 
 
-def _end_what_is_left() -> None:
-    """The children of one that ends become this process's own, and are next."""
-    until = time.monotonic() + LEFT_AT_MOST_S
+def _kill_descendants() -> None:
+    """Children of a killed process become children of this one, and are killed next."""
+    until = time.monotonic() + MAX_CLEANUP_S
     while time.monotonic() < until:
         for pid in _children():
             os.kill(pid, signal.SIGKILL)
@@ -72,17 +72,17 @@ def _end_what_is_left() -> None:
 
 def _children() -> Iterator[int]:
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             _, parent = path.read_text().rpartition(")")[2].split()[:2]
             if int(parent) == os.getpid():
                 yield int(path.parent.name)
 
 
-def _close_what_is_inherited() -> None:
-    """A socket that the command closes is closed, and not still open here."""
+def _close_inherited() -> None:
+    """So that a socket is closed when the command closes it."""
     for number in map(int, os.listdir("/proc/self/fd")):
         if number >= FIRST_INHERITED:
-            os.closerange(number, number + 1)  # unlike `close`, passes over the listing's own
+            os.closerange(number, number + 1)  # unlike `close`, ignores the listing's own
 
 
 def _on_parents_death(number: signal.Signals) -> None:
@@ -90,7 +90,7 @@ def _on_parents_death(number: signal.Signals) -> None:
 
 
 def _end_like(status: int) -> None:
-    """The launcher sees the same end as if the command were its own child."""
+    """Exits so that the launcher sees what it would see of its own child."""
     if status < 0:
         if -status != signal.SIGKILL:
             signal.signal(-status, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: one asks to stop, a second one hurries."""
+"""SIGINT and SIGTERM: the first requests a stop, the second hurries it."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
+    """The state of a stop. Made by `stop_on_signals`, awaited by whatever runs."""
+
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self.hurried = asyncio.Event()
 
     def on_signal(self) -> None:
-        (self.hurried if self.asked.is_set() else self.asked).set()
+        (self.hurried if self.requested.is_set() else self.requested).set()
 
-    async def unless_asked(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Runs the work until it is done (True) or a stop is asked for (False, it is cancelled)."""
-        return await _first(work, self.asked)
+    async def unless_requested(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Returns True when the work is done; False if a stop was requested, which cancels it."""
+        return await _first(work, self.requested)
 
     async def unless_hurried(self, work: Coroutine[Any, Any, None]) -> bool:
-        """The same, for the second signal."""
+        """The same for the second signal."""
         return await _first(work, self.hurried)
 
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """To be entered inside the running loop, on the main thread."""
+    """Enter it inside the running event loop, on the main thread."""
     stop, loop = Stop(), asyncio.get_running_loop()
     for number in STOPPING:
         loop.add_signal_handler(number, stop.on_signal)
@@ -58,7 +60,7 @@ async def _first(work: Coroutine[Any, Any, None], event: asyncio.Event) -> bool:
 
 @contextlib.contextmanager
 def children_die_on_signals() -> Iterator[None]:
-    """For a build: its child processes are killed, so that nothing waits for them."""
+    """During a build: a signal kills its child processes, so that nothing waits for them."""
     before = {number: signal.signal(number, _kill_children) for number in STOPPING}
     try:
         yield

@@ -1,6 +1,7 @@
-"""Keeps a server running: when it dies it is started again, at growing distances.
+"""Keeps a server running: restarts it when it dies, after growing pauses.
 
-The proxy learns by itself, over gRPC, whether Triton is there: nothing is coupled to this.
+Independent of the proxy, which finds out over gRPC whether Triton is reachable. Called by
+launch.run and http_server.workers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from triton_openai.proxy.processes.errors import LaunchError
 
 
 class Server(Protocol):
-    """What is supervised: a `TritonServer`, or a `Worker`."""
+    """A supervised process: a `TritonServer` or a `Worker`."""
 
     async def start(self) -> None: ...
     async def wait(self) -> str: ...
@@ -33,7 +34,10 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Doubles from `first_s` to `most_s`; forgotten after `reset_s` of health."""
+    """The pause before a restart: from `first_s`, doubling to `most_s`.
+
+    It begins anew when the server has run for `reset_s`.
+    """
 
     first_s: float = 0.2
     most_s: float = 10.0
@@ -68,10 +72,9 @@ class Supervisor:
         return self.state is not State.STOPPED
 
     async def start(self) -> None:
-        """The first start, which must succeed.
-
+        """
         Raises:
-            LaunchError: it did not.
+            LaunchError: the first start failed; it is not tried again.
         """
         await self._start_server()
         self._watch = asyncio.create_task(self._keep_running())
@@ -106,7 +109,7 @@ class Supervisor:
             failures = await self._restart(failures)
 
     async def _restart(self, failures: int) -> int:
-        """Tries until it runs again; returns the count of failures so far."""
+        """Tries until the server runs again; returns the number of failures so far."""
         while True:
             delay_s = self._backoff.delay_s(failures)
             failures += 1

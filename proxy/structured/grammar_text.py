@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from triton_openai.proxy.structured.lark import to_ebnf
-from triton_openai.proxy.structured.lark_tokens import Untranslatable as Untranslatable
+from triton_openai.proxy.structured.lark_syntax import Untranslatable as Untranslatable
 
 _LARK_LINE = re.compile(
-    r"^[^\S\n]*(?:[?!]*\w+(?:\.-?\d+)?\s*:(?!:=)|%(?:import|ignore|declare)\b)", re.MULTILINE
+    r"^[^\S\n]*(?:[?!]*\w+(?:\.-?\d+)?\s*:(?!:=)|%(?:import|ignore|declare|override|extend)\b)",
+    re.MULTILINE,
 )
 
 

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import marshal
-from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
 
-Key = TypeVar("Key", bound=Hashable)
+from cachetools import LRUCache
+
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 ENTRY_BYTES = 500  # of an entry itself: its key, and what the dictionary needs for it
 
 
-class Recent(Generic[Key, Value]):
-    """A mapping that forgets the least recently used values beyond `most_bytes`."""
+class Recent(LRUCache[Key, Value]):
+    """Forgets the least recently used values beyond `max_bytes`.
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._values: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+    Args:
+        value_bytes: the size of a value, without its entry.
+    """
 
-    def get(self, key: Key) -> Value | None:
-        found = self._values.get(key)
-        if found is None:
-            return None
-        self._values.move_to_end(key)
-        return found[0]
+    def __init__(
+        self, max_bytes: int, value_bytes: Callable[[Value], int] = lambda value: 0
+    ) -> None:
+        super().__init__(max_bytes, getsizeof=lambda value: ENTRY_BYTES + value_bytes(value))
 
-    def put(self, key: Key, value: Value, size: int = 0) -> None:
-        """`size`: of the value, in bytes."""
-        self._bytes -= self._values.pop(key, (None, 0))[1]
-        self._values[key] = value, ENTRY_BYTES + size
-        self._bytes += ENTRY_BYTES + size
-        while self._bytes > self._most_bytes:
-            _, (_, freed) = self._values.popitem(last=False)
-            self._bytes -= freed
+    def keep(self, key: Key, value: Value) -> None:
+        """Unless the value alone is larger than all may be."""
+        with suppress(ValueError):
+            self[key] = value
 
 
 def serialized(value: Any) -> bytes:

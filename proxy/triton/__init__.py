@@ -1,1 +1,1 @@
-"""Our side of Triton: the tensor contract, its encoding, streams, and what is loaded there."""
+"""The proxy's side of Triton: the tensor contract, its encoding, streams, and loaded models."""

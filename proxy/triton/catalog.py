@@ -1,4 +1,4 @@
-"""What Triton has loaded: reads facts from its models' configs and checks the contract."""
+"""The models that Triton has loaded: reads their facts from their configs, checks the contract."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from triton_openai.proxy.triton.client import TritonClient
 from triton_openai.proxy.triton.target import RESTRICTED_HEADER
 
 CALL_TIMEOUT_S = 5.0
-# Categories of NotReady.
+# categories of NotReady
 UNREACHABLE = "Triton cannot be reached"
-FAILS = "Triton does not answer as it should"
-NOTHING_SERVED = "Triton serves no model of this server"
+FAILS = "Triton responds with an error"
+NOTHING_SERVED = "Triton serves no model of this project"
 STOPPING = "Triton is stopping"
 MISFIT = "a model does not fit this version of the proxy"
 
 
 class TritonCatalog:
-    """See domain.engine.Catalog. A model is ours when its config says `contract_version`."""
+    """See domain.engine.Catalog. Our models have the config parameter `contract_version`."""
 
     def __init__(self, client: TritonClient) -> None:
         self._client = client
@@ -50,14 +50,15 @@ class TritonCatalog:
         ours = [config for config in configs if "contract_version" in config.parameters]
         if not ours:
             raise NotReady(
-                f"Triton at {self._client.target} serves no ensemble of ours", NOTHING_SERVED
+                f"Triton at {self._client.target} serves no ensemble of this project",
+                NOTHING_SERVED,
             )
         models = tuple([await self._loaded(config) for config in ours])
         _check_names(models)
         return models
 
     async def _index(self) -> Any:
-        """The only call of ours to a protocol that the launcher restricts."""
+        """The only call to a protocol that the launcher restricts."""
         request = service_pb2.RepositoryIndexRequest(ready=True)
         metadata = self._client.restricted_metadata
         return await self._call(self._client.stub.RepositoryIndex, request, metadata=metadata)
@@ -105,15 +106,15 @@ class TritonCatalog:
         try:
             return await method(request, timeout=CALL_TIMEOUT_S, **options)
         except grpc.aio.AioRpcError as error:
-            is_away = error.code() == grpc.StatusCode.UNAVAILABLE
-            category = UNREACHABLE if is_away else FAILS
+            is_unreachable = error.code() == grpc.StatusCode.UNAVAILABLE
+            category = UNREACHABLE if is_unreachable else FAILS
             raise NotReady(
-                f"Triton at {self._client.target}: {_in_words(error)}", category
+                f"Triton at {self._client.target}: {_description(error)}", category
             ) from error
 
 
 def _check_names(models: Collection[LoadedModel]) -> None:
-    """Adapters are models to callers, so no two may have one name."""
+    """Adapters are models to callers, so names must be unique across both."""
     owners: dict[str, str] = {}
     for model in models:
         for name in (model.name, *model.facts.adapters):
@@ -126,7 +127,7 @@ def _check_names(models: Collection[LoadedModel]) -> None:
             owners[name] = model.name
 
 
-def _in_words(error: grpc.aio.AioRpcError) -> str:
+def _description(error: grpc.aio.AioRpcError) -> str:
     if RESTRICTED_HEADER in (error.details() or ""):
         return (
             "refuses to list its models: set TRITON_SECRET to the value that this Triton was "

@@ -1,4 +1,4 @@
-"""The channel of grpc.aio that the proxy's unary calls use, and its streams where so set."""
+"""The grpc.aio channel for unary calls, and for streams with TRITON_TRANSPORT=grpc."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ OPTIONS = (
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 5000),  # in fact the time for one attempt to connect
+    ("grpc.min_reconnect_backoff_ms", 5000),  # in effect the timeout of one attempt to connect
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.use_local_subchannel_pool", 1),
 )
 
 
 def channel(target: Target) -> grpc.aio.Channel:
-    """Belongs to the running event loop. Connects by itself."""
+    """Bound to the running event loop. Connects when it is needed."""
     if not target.is_tls:
         return grpc.aio.insecure_channel(target.address, options=OPTIONS)
     trusted = None if target.ca_file is None else target.ca_file.read_bytes()

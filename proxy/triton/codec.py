@@ -23,19 +23,19 @@ _FORMATS = {"INT32": "<%di", "UINT64": "<%dQ", "FP32": "<%df", "BOOL": "<%d?"}
 
 
 class MalformedResponse(ValueError):
-    """Triton sent something that is outside the contract."""
+    """Triton sent something that violates the tensor contract."""
 
 
 @dataclass(slots=True)
 class StreamMessage:
-    """One response of a stream. The last one `is_final`, and may have no delta."""
+    """One response of a stream. The last one `is_final`, and may lack a delta."""
 
     delta: TokenDelta | None
     is_final: bool
 
 
 def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
-    """The ensemble's request: the tensors that have a value, and the outputs we read."""
+    """The request to the ensemble: the inputs that have a value, and the outputs that we read."""
     message = _streamed(_message(request.model.triton_model, request, tensors.INPUTS))
     _guide_may_be_pending(message, request)
     for output in tensors.outputs_of(request.model.facts):
@@ -45,20 +45,20 @@ def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
 
 
 def encode_stop(request: EngineRequest) -> service_pb2.ModelInferRequest:
-    """What ends `request` in its engine."""
+    """The message that stops `request` in its engine."""
     facts = request.model.facts
     return _streamed(_message(facts.engine_model, request, tensors.stop_inputs_of(facts)))
 
 
 def encode_lease(request: EngineRequest, lease: str) -> service_pb2.ModelInferRequest:
-    """What holds a lease at the engine of `request`, see streams.leases."""
+    """The message that holds a lease at the engine of `request`, see streams.leases."""
     message = _message(request.model.facts.engine_model, request, tensors.LEASE_INPUTS)
     message.id = lease
     return _streamed(message)
 
 
 def encode_admission(request: EngineRequest) -> service_pb2.ModelInferRequest:
-    """The prompt for the tokenizer alone."""
+    """A request to the tokenizer model alone."""
     message = _message(request.model.facts.tokenizer_model, request, tensors.TOKENIZER_INPUTS)
     _guide_may_be_pending(message, request)
     for output in tensors.TOKENIZER_OUTPUTS:
@@ -67,7 +67,7 @@ def encode_admission(request: EngineRequest) -> service_pb2.ModelInferRequest:
 
 
 def encode_detokenization(model: ModelCard, ids: Sequence[int]) -> service_pb2.ModelInferRequest:
-    """Tokens for the detokenizer alone."""
+    """A request to the detokenizer model alone."""
     message = service_pb2.ModelInferRequest(model_name=model.facts.detokenizer_model)
     raw, elements = _raw("INT32", ids)
     message.inputs.add(name="output_ids", datatype="INT32", shape=(1, 1, elements))
@@ -77,13 +77,13 @@ def encode_detokenization(model: ModelCard, ids: Sequence[int]) -> service_pb2.M
 
 
 def _guide_may_be_pending(message: service_pb2.ModelInferRequest, request: EngineRequest) -> None:
-    """See turns."""
+    """Lets the tokenizer report a pending guide, see guide_retries."""
     if request.constraint is not None:
         message.parameters["guide_may_be_pending"].bool_param = True
 
 
 def _streamed(message: service_pb2.ModelInferRequest) -> service_pb2.ModelInferRequest:
-    """Its stream says when it is over."""
+    """Makes Triton mark the end of the stream."""
     message.parameters["triton_enable_empty_final_response"].bool_param = True
     return message
 
@@ -94,15 +94,16 @@ def _message(
     message = service_pb2.ModelInferRequest(model_name=model, id=request.id)
     for row in inputs:
         value = row.value(request)
-        if value is not None:
-            raw, elements = _raw(row.datatype, value)
-            message.inputs.add(name=row.name, datatype=row.datatype, shape=(1, elements))
-            message.raw_input_contents.append(raw)
+        if value is None or value == ():
+            continue
+        raw, elements = _raw(row.datatype, value)
+        message.inputs.add(name=row.name, datatype=row.datatype, shape=(1, elements))
+        message.raw_input_contents.append(raw)
     return message
 
 
 def _raw(datatype: Datatype, value: Value) -> tuple[bytes, int]:
-    """Little-endian elements, and how many."""
+    """The elements in little-endian order, and their number."""
     if isinstance(value, bytes):
         return value, len(value) // plain_spans.SIZE
     elements = (value,) if isinstance(value, (str, int, float)) else value
@@ -123,14 +124,14 @@ def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
         raise MalformedResponse(f"{count} outputs with {len(contents)} contents")
     if not count:
         return StreamMessage(None, is_final)
-    # by index: to iterate over protobuf's containers costs twice as much
+    # by index: iterating over protobuf's containers costs twice as much
     raw = {outputs[at].name: contents[at] for at in range(count)}
     texts = bytes_elements(raw.pop(tensors.TEXT_OUTPUT.name, b""))
     return StreamMessage(_delta(texts, raw) if raw else TokenDelta(texts), is_final)
 
 
 def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
-    """What comes beside the text, at times or where it was asked for."""
+    """A delta with more than text: what the request asked for, or the engine sends at times."""
     ids = raw.get(tensors.OUTPUT_IDS.name)
     finish = raw.get(tensors.FINISH_REASON.name)
     token_ids = () if ids is None else _numbers("i", ids)
@@ -149,7 +150,7 @@ def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
 
 
 def _log_probs(raw: Mapping[str, bytes], ids: tuple[int, ...]) -> tuple[TokenLogProb, ...]:
-    """Each token's own, and its share of the alternatives, which are as many for each."""
+    """Each token's log-probability and its alternatives; every token has equally many of these."""
     own = _numbers("f", raw[tensors.LOG_PROBS.name])
     values = _numbers("f", raw.get(tensors.TOP_LOG_PROBS.name, b""))
     texts = bytes_elements(raw.get(tensors.TOP_TEXT.name, b""))
@@ -188,7 +189,7 @@ def _first_int(raw: bytes | None) -> int | None:
 
 
 def _numbers(kind: str, raw: bytes) -> tuple[Any, ...]:
-    """Four bytes each, little-endian; `kind` as `struct` spells it."""
+    """Little-endian elements of four bytes; `kind` is a format character of `struct`."""
     try:
         return struct.unpack(f"<{len(raw) // 4}{kind}", raw)
     except struct.error as error:
@@ -196,9 +197,9 @@ def _numbers(kind: str, raw: bytes) -> tuple[Any, ...]:
 
 
 def bytes_elements(raw: bytes) -> tuple[bytes, ...]:
-    """Triton's BYTES: each element behind its length, four bytes little-endian."""
+    """Triton's BYTES: before each element its length, in four little-endian bytes."""
     if len(raw) >= 4 and int.from_bytes(raw[:4], "little") == len(raw) - 4:
-        return (raw[4:],)  # nearly always: one token
+        return (raw[4:],)  # a single token, nearly always
     elements, at, end = [], 0, len(raw)
     while at < end:
         start = at + 4

@@ -1,4 +1,4 @@
-"""The comparison of tensors.py with what a Triton model really declares."""
+"""Compares `tensors` with what a Triton model declares. Called by `catalog`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from triton_openai.proxy.triton.tensors import (
 
 
 def version_differences(parameters: Mapping[str, str]) -> list[str]:
-    """Empty when the model was built for the contract that this proxy speaks."""
+    """Empty if the model was built for this proxy's version of the contract."""
     found = parameters["contract_version"]
     if found == CONTRACT_VERSION:
         return []
@@ -30,7 +30,7 @@ def tensor_differences(
     inputs: Sequence[InputTensor],
     outputs: Sequence[OutputTensor],
 ) -> list[str]:
-    """What a model must have is declared; whatever we may send or read has its datatype."""
+    """Empty if all required tensors are declared, and all optional ones have our datatype."""
     return [
         *_differences(f"{metadata.name}: input", inputs, metadata.inputs),
         *_differences(f"{metadata.name}: output", outputs, metadata.outputs),
@@ -53,7 +53,7 @@ def _differences(
 
 
 def has_leases(engine: service_pb2.ModelMetadataResponse) -> bool:
-    """Whether the engine model takes all inputs of a lease."""
+    """Whether the engine model declares all inputs of a lease."""
     return not tensor_differences(engine, LEASE_INPUTS, ())
 
 
@@ -62,7 +62,7 @@ def capabilities(
     inputs: Sequence[InputTensor],
     outputs: Sequence[OutputTensor],
 ) -> frozenset[str]:
-    """Those for which the model declares every tensor."""
+    """The capabilities for which the model declares every tensor."""
     declared = {row.name for row in (*metadata.inputs, *metadata.outputs)}
     rows: list[InputTensor | OutputTensor] = [*inputs, *outputs]
     missing = {row.capability for row in rows if row.name not in declared}

@@ -1,9 +1,9 @@
-"""The mark that a Triton is draining: its launcher sets it, the readiness of each proxy reads it.
+"""The mark that a Triton is draining: its launcher sets it, every proxy's readiness reads it.
 
-Triton has no state for it: at SIGTERM it stops sending the responses of running streams at once,
-and unloading an ensemble ends its streams. So the mark is a registered region of shared memory,
-the one thing that Triton keeps for its clients and lists to them (behind the launcher's secret).
-Nothing reads the region's content.
+Triton itself cannot drain: at SIGTERM it stops sending the responses of running streams at once,
+and unloading an ensemble ends its streams. The mark is a registered region of shared memory,
+because that is the only thing that Triton stores for clients and lists to them (behind the
+launcher's secret). The region's content is never read.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ TIMEOUT_S = 5.0
 
 
 async def set_mark(target: Target, key: str) -> str | None:
-    """Returns why Triton did not take it; None if it did. `key`: of a region of one byte or more,
-    see shm_open(3).
+    """Returns why Triton refused it, or None.
+
+    key: of a region of at least one byte, see shm_open(3).
     """
     request = service_pb2.SystemSharedMemoryRegisterRequest(name=NAME, key=key, byte_size=1)
     async with channel(target) as opened:
@@ -37,7 +38,7 @@ async def set_mark(target: Target, key: str) -> str | None:
 
 
 async def is_set(stub: Any, metadata: tuple[tuple[str, str], ...]) -> bool:
-    """False for a Triton that does not answer this call: no launcher of ours started it."""
+    """False for a Triton that does not implement this call: our launcher did not start it."""
     request = service_pb2.SystemSharedMemoryStatusRequest()
     try:
         answer = await stub.SystemSharedMemoryStatus(request, timeout=TIMEOUT_S, metadata=metadata)

@@ -1,4 +1,4 @@
-"""gRPC and Triton failures -> the proxy's errors, in one place."""
+"""Maps failures of gRPC and Triton to the proxy's errors. Called by `client` and `tokenizer`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from triton_openai.proxy.domain.errors import (
     ECHO_AT_MOST,
     DeadlineExceeded,
     EngineFailed,
+    ErrorCode,
     GuidePending,
     InvalidRequest,
     ModelUnavailable,
@@ -22,17 +23,8 @@ UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 NOT_LOADED = re.compile(
     r"unknown model|is not ready|is not healthy|no available versions|Server is stopping"
 )
-# Triton's queue policy, and TensorRT-LLM's executor, which the C++ backend hands the limit to.
+# from Triton's queue policy, and from TensorRT-LLM's executor behind the C++ backend
 QUEUE_FULL = re.compile(r"maximum queue size", re.IGNORECASE)
-
-
-# What our own tokenizer and engine refuse a request with.
-REFUSALS = frozenset(
-    {
-        *("invalid_parameter", "context_length_exceeded", "guide_pending"),
-        *("guide_too_slow", "queue_full", "deadline_exceeded"),
-    }
-)
 LONGEST_REFUSAL = 2_000  # characters
 UNAVAILABLE = "The model is not available at present."
 FAILED = "The model server failed."
@@ -40,7 +32,7 @@ TOO_LONG = "The request took longer than allowed and was stopped."
 
 
 def error_of_status(code: grpc.StatusCode, details: str) -> ProxyError:
-    """The connection's own end: Triton is away, or the call's time is over."""
+    """For a status of the call itself: Triton is unreachable, or the deadline has passed."""
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded(TOO_LONG)
     detail = f"{code.name}: {details}"
@@ -50,7 +42,7 @@ def error_of_status(code: grpc.StatusCode, details: str) -> ProxyError:
 
 
 def error_of_call(error: grpc.aio.AioRpcError) -> ProxyError:
-    """A unary call's end: the connection's, or what Triton reports about the request."""
+    """For a failed unary call: its own status, or Triton's message about the request."""
     code, details = error.code(), error.details() or ""
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, *UNREACHABLE):
         return error_of_status(code, details)
@@ -58,12 +50,13 @@ def error_of_call(error: grpc.aio.AioRpcError) -> ProxyError:
 
 
 def error_of_message(message: str) -> ProxyError:
-    """What Triton reports inside a stream; a refusal of our tokenizer is JSON behind a prefix."""
+    """For an error message in a stream; a refusal by our tokenizer is JSON behind a prefix."""
     if refusal := _refusal(message):
         return refusal
     if QUEUE_FULL.search(message):
         return RateLimited(
-            "The queue of this model is full. Send the request again later.", code="queue_full"
+            "The queue of this model is full. Send the request again later.",
+            code=ErrorCode.QUEUE_FULL,
         )
     if NOT_LOADED.search(message):
         return ModelUnavailable(UNAVAILABLE, detail=message)
@@ -71,24 +64,35 @@ def error_of_message(message: str) -> ProxyError:
 
 
 def malformed(reason: str) -> EngineFailed:
-    """Triton's answer breaks the tensor contract."""
-    return EngineFailed(FAILED, detail=f"answer outside the contract: {reason}")
+    """For a response that violates the tensor contract."""
+    return EngineFailed(FAILED, detail=f"the response violates the tensor contract: {reason}")
 
 
 def _refusal(message: str) -> ProxyError | None:
-    """`in ensemble 'demo', {"code": …, "param": …, "message": …}`"""
+    """What our own tokenizer or engine refuses a request with; None for any other message.
+
+    `in ensemble 'demo', {"code": …, "param": …, "message": …}`
+    """
     try:
         fields = json.loads(message[message.index("{") :])
         code, reason = fields["code"], str(fields["message"])[:LONGEST_REFUSAL]
         param = fields["param"]
-        if code not in REFUSALS or not isinstance(param, (str, type(None))):
-            return None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if code == "queue_full":
-        return RateLimited(reason, code=code)
-    if code == "deadline_exceeded":
-        return DeadlineExceeded(TOO_LONG)
-    if code == "guide_pending":
-        return GuidePending(f"Too much is asked for at once: {reason}.")
-    return InvalidRequest(reason, code=code, param=param and param[:ECHO_AT_MOST])
+    if not isinstance(param, (str, type(None))):
+        return None
+    match code:
+        case "guide_pending":
+            return GuidePending(f"Too much is asked for at once: {reason}.")
+        case ErrorCode.QUEUE_FULL:
+            return RateLimited(reason, code=ErrorCode.QUEUE_FULL)
+        case ErrorCode.DEADLINE_EXCEEDED:
+            return DeadlineExceeded(TOO_LONG)
+        case (
+            ErrorCode.INVALID_PARAMETER
+            | ErrorCode.CONTEXT_LENGTH_EXCEEDED
+            | ErrorCode.GUIDE_TOO_SLOW
+        ):
+            field = param and param[:ECHO_AT_MOST]
+            return InvalidRequest(reason, code=ErrorCode[code.upper()], param=field)
+    return None

@@ -1,4 +1,4 @@
-"""Where Triton's gRPC port is, and how it is spoken to."""
+"""The address of Triton's gRPC port, its TLS settings and its secret."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# The key of tritonserver's --grpc-restricted-protocol and --http-restricted-api. Over gRPC its
-# header has this prefix, over HTTP none.
+# The key of tritonserver's --grpc-restricted-protocol and --http-restricted-api. gRPC's header of
+# it has a prefix, HTTP's has none.
 RESTRICTED_KEY = "triton-openai"
 RESTRICTED_HEADER = f"triton-grpc-protocol-{RESTRICTED_KEY}"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`address`: `host:port`. `ca_file`: PEM, trusted in place of the system's certificates.
+    """address: `host:port`. ca_file: PEM, trusted instead of the system's certificates.
 
-    `secret`: opens the protocols that a Triton started by our launcher restricts.
+    secret: gives access to the protocols that our launcher restricts in Triton.
     """
 
     address: str
@@ -34,7 +34,7 @@ class Target:
 
     @property
     def head(self) -> tuple[tuple[str, str], ...]:
-        """What every HTTP/2 request to it begins with, but for the path."""
+        """The pseudo-headers of every HTTP/2 request, except the path."""
         return (
             (":method", "POST"),
             (":scheme", "https" if self.is_tls else "http"),
@@ -43,11 +43,11 @@ class Target:
 
     @property
     def restricted_metadata(self) -> tuple[tuple[str, str], ...]:
-        """gRPC metadata for a call to a restricted protocol."""
+        """The gRPC metadata for a call to a restricted protocol."""
         return () if self.secret is None else ((RESTRICTED_HEADER, self.secret),)
 
     def tls(self) -> ssl.SSLContext | None:
-        """Reads the file. Offers h2 alone."""
+        """The context for connections, or None without TLS. Reads the file; offers h2 only."""
         if not self.is_tls:
             return None
         context = ssl.create_default_context(cafile=self.ca_file)

@@ -1,4 +1,4 @@
-"""The proxy's half of the tensor contract, as rows.
+"""The proxy's half of the tensor contract, as rows. Read by `codec` and `contract`.
 
 The other half is model_repository/ensemble/config.pbtxt; tests/contract and the catalog compare
 them. A new parameter is one row here and one entry there.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Literal
 
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.model import ModelCard, ModelFacts
@@ -18,15 +19,17 @@ CONTRACT_VERSION = "2"
 CPP_RUNTIME = "tensorrtllm"  # as Triton calls the backend
 
 Datatype = Literal["BYTES", "INT32", "UINT64", "FP32", "BOOL"]
-# bytes: elements that are packed already.
+# bytes: elements that are already packed
 Value = str | bytes | float | Sequence[int] | Sequence[float] | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class InputTensor:
-    """An input and where its value comes from; None leaves it out. Shape [1, elements].
+    """An input and where its value comes from; None and () leave it out. Shape [1, elements].
 
-    `capability`: what a model that declares it can do (domain.model); None where it must.
+    `value`: an attrgetter where that is enough: it costs half of a lambda, for each request.
+
+    capability: what a model that declares it can do (domain.model); None if it is required.
     """
 
     name: str
@@ -37,7 +40,7 @@ class InputTensor:
 
 @dataclass(frozen=True, slots=True)
 class OutputTensor:
-    """An output, which is read where `is_wanted`."""
+    """An output, which is requested if `is_wanted`."""
 
     name: str
     datatype: Datatype
@@ -46,13 +49,8 @@ class OutputTensor:
 
 
 def _sampling(name: str, datatype: Datatype) -> InputTensor:
-    """A field of Sampling under its own name; an empty list says nothing."""
-
-    def value(request: EngineRequest) -> Any:
-        given = getattr(request.sampling, name)
-        return None if given == () else given
-
-    return InputTensor(name, datatype, value, name)
+    """A field of Sampling under its own name."""
+    return InputTensor(name, datatype, attrgetter(f"sampling.{name}"), name)
 
 
 def _bias(request: EngineRequest, index: int) -> Sequence[float] | None:
@@ -79,19 +77,19 @@ def _adapter(model: ModelCard) -> str | None:
 
 
 def _timeout_ms(request: EngineRequest) -> int | None:
-    """A backstop: the proxy's own deadline began earlier, and comes first."""
+    """A second line of defence: the proxy's own deadline starts earlier and passes first."""
     if "deadline" not in request.model.capabilities:
         return None
     return max(1, math.ceil(request.timeout_s * 1000))
 
 
 def is_cpp(facts: ModelFacts) -> bool:
-    """Whether it runs on NVIDIA's C++ backend, which has ways of its own."""
+    """Whether it runs on NVIDIA's C++ backend, which differs in some tensors."""
     return facts.runtime == CPP_RUNTIME
 
 
 def _wants_ids(request: EngineRequest) -> bool:
-    """Also to learn from the last one why an answer ended."""
+    """Also where the last id determines the finish reason, see finish_reason."""
     return request.wants_token_ids or is_cpp(request.model.facts)
 
 
@@ -124,11 +122,11 @@ TOP_IDS = OutputTensor(
 TOP_TEXT = OutputTensor("top_log_prob_text", "BYTES", _wants_alternatives, "top_log_probs")
 
 INPUTS = (
-    InputTensor("text_input", "BYTES", lambda r: r.text),
+    InputTensor("text_input", "BYTES", attrgetter("text")),
     InputTensor("plain_spans", "INT32", lambda r: r.plain_spans or None, "plain_spans"),
-    InputTensor("input_ids", "INT32", lambda r: r.token_ids),
-    InputTensor("add_special_tokens", "BOOL", lambda r: r.add_special_tokens),
-    InputTensor("max_tokens", "INT32", lambda r: r.max_tokens),
+    InputTensor("input_ids", "INT32", attrgetter("token_ids")),
+    InputTensor("add_special_tokens", "BOOL", attrgetter("add_special_tokens")),
+    InputTensor("max_tokens", "INT32", attrgetter("max_tokens")),
     InputTensor("echo_prompt", "BOOL", lambda r: r.echoes_prompt or None, "echo_prompt"),
     InputTensor("truncate_prompt_tokens", "INT32", _prompt_limit, "prompt_limit"),
     InputTensor("truncate_keeps_start", "BOOL", _keeps_start, "prompt_limit"),
@@ -153,11 +151,11 @@ INPUTS = (
     ),
     InputTensor("guided_decoding_guide_type", "BYTES", lambda r: _guide(r)[0], "constraint"),
     InputTensor("guided_decoding_guide", "BYTES", lambda r: _guide(r)[1], "constraint"),
-    InputTensor("priority", "INT32", lambda r: r.priority, "priority"),
-    InputTensor("cache_salt", "BYTES", lambda r: r.cache_salt, "cache_salt"),
+    InputTensor("priority", "INT32", attrgetter("priority"), "priority"),
+    InputTensor("cache_salt", "BYTES", attrgetter("cache_salt"), "cache_salt"),
     InputTensor("lora_name", "BYTES", lambda r: _adapter(r.model), "lora"),
-    InputTensor("default_max_tokens", "INT32", lambda r: r.token_cap, "limits"),
-    InputTensor("max_prompt_tokens", "INT32", lambda r: r.prompt_cap, "limits"),
+    InputTensor("default_max_tokens", "INT32", attrgetter("token_cap"), "limits"),
+    InputTensor("max_prompt_tokens", "INT32", attrgetter("prompt_cap"), "limits"),
     InputTensor("timeout_ms", "INT32", _timeout_ms, "deadline"),
 )
 OUTPUTS = (
@@ -173,10 +171,10 @@ OUTPUTS = (
     TOP_TEXT,
 )
 
-# What the C++ backend does not tell.
-_UNTOLD = (NUM_CACHED_TOKENS, QUEUE_TIME, FINISH_REASON)
+# Outputs that the C++ backend lacks.
+_NOT_IN_CPP = (NUM_CACHED_TOKENS, QUEUE_TIME, FINISH_REASON)
 
-# What of it the tokenizer model takes, which is asked alone when nothing is to be generated.
+# The inputs of the tokenizer model, which is called directly when nothing is generated.
 _TEXT = ("text_input", "plain_spans", "add_special_tokens")
 _PROMPT = (*_TEXT, "input_ids", "max_tokens", "bad_words")
 _LIMIT = (
@@ -190,24 +188,23 @@ TOKENIZER_OUTPUTS = (
     OutputTensor("request_output_len", "INT32"),
 )
 
-# What ends a running request, sent to the engine model itself under the same request id.
-# All but `stop` are dummies.
+# A stop goes directly to the engine model, under the request's id. All but `stop` are dummies.
 STOP_INPUTS = (
     InputTensor("input_ids", "INT32", lambda _: (0,)),
     InputTensor("request_output_len", "INT32", lambda _: 0),
     InputTensor("stop", "BOOL", lambda _: True),
 )
-# A call to the engine model that is held open, see streams.leases; our Python engines take it.
+# A call to the engine model that stays open, see streams.leases; only our engines take it.
 LEASE_INPUTS = (*STOP_INPUTS[:2], InputTensor("lease", "BOOL", lambda _: True))
-# The C++ backend requires one more.
+# The C++ backend requires one more input.
 _CPP_STOP_INPUTS = (*STOP_INPUTS, InputTensor("input_lengths", "INT32", lambda _: 0))
 
 
 def outputs_of(facts: ModelFacts) -> tuple[OutputTensor, ...]:
-    """What the model's ensemble gives."""
-    return tuple(row for row in OUTPUTS if row not in _UNTOLD) if is_cpp(facts) else OUTPUTS
+    """The outputs of the model's ensemble."""
+    return tuple(row for row in OUTPUTS if row not in _NOT_IN_CPP) if is_cpp(facts) else OUTPUTS
 
 
 def stop_inputs_of(facts: ModelFacts) -> tuple[InputTensor, ...]:
-    """What its engine takes for a stop."""
+    """The inputs of a stop for its engine."""
     return _CPP_STOP_INPUTS if is_cpp(facts) else STOP_INPUTS

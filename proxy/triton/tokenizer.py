@@ -1,4 +1,4 @@
-"""The tokenizer and detokenizer of a model, asked on their own; see domain.tokenizer.Tokenizer."""
+"""The tokenizer and detokenizer of a model, called directly; see domain.tokenizer.Tokenizer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from triton_openai.proxy.domain.tokenizer import AdmittedPrompt
 from triton_openai.proxy.triton import codec
 from triton_openai.proxy.triton.client import TritonClient
 from triton_openai.proxy.triton.errors import error_of_call
-from triton_openai.proxy.triton.turns import Turns
+from triton_openai.proxy.triton.guide_retries import GuideRetries
 
 DETOKENIZE_TIMEOUT_S = 30.0
 
@@ -28,13 +28,14 @@ class TritonTokenizer:
         self._client = client
 
     async def admit(self, request: EngineRequest) -> AdmittedPrompt:
-        message, turns = codec.encode_admission(request), Turns(request.timeout_s)
+        message = codec.encode_admission(request)
+        retries = GuideRetries(request.timeout_s)
         while True:
             try:
-                outputs = await self._infer(message, timeout_s=turns.left_s)
+                outputs = await self._infer(message, timeout_s=retries.left_s)
                 break
             except GuidePending as error:
-                await turns.wait(error)
+                await retries.wait(error)
         ids = _int32(outputs, "input_ids")
         return AdmittedPrompt(ids=ids, max_tokens=_int32(outputs, "request_output_len")[0])
 
@@ -46,7 +47,7 @@ class TritonTokenizer:
     async def _infer(
         self, message: service_pb2.ModelInferRequest, *, timeout_s: float
     ) -> dict[str, bytes]:
-        """Output name -> its elements as they are on the wire."""
+        """Output name -> its elements in their wire format."""
         try:
             answer: Any = await self._client.stub.ModelInfer(message, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
@@ -58,5 +59,5 @@ class TritonTokenizer:
 def _int32(outputs: dict[str, bytes], name: str) -> tuple[int, ...]:
     raw = outputs[name]
     if len(raw) < 4:
-        raise EngineFailed(f"Triton's tokenizer gave no {name}.")
+        raise EngineFailed(f"Triton's tokenizer returned no {name}.")
     return struct.unpack(f"<{len(raw) // 4}i", raw)

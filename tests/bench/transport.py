@@ -1,10 +1,11 @@
-"""CPU a message of both transports of token streams, from the socket to a TokenDelta.
+"""CPU a message of the transports of token streams, from the socket to a TokenDelta.
 
 usage: make bench-transport
 
-A peer of its own process stands in for Triton: each stream gets MESSAGES responses of four tokens,
-as fast as it can, or one every 6 ms. The transports take turns, so that noise hits both alike; what
-counts is the ratio of medians.
+Compared are the proxy's two, ours ("lean") and grpc.aio, and the library h2 in place of our
+framing. A process of its own stands in for Triton: each stream gets MESSAGES responses of four
+tokens, as fast as it can, or one every 6 ms. The transports take turns, so that noise hits all
+alike; what counts is the ratio of medians.
 """
 
 from __future__ import annotations
@@ -15,20 +16,23 @@ import statistics
 import struct
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from multiprocessing.connection import Connection
 
 import grpc
 import uvloop
 from tritonclient.grpc import service_pb2
 
+from tests.bench.h2_streams import H2Streams
 from triton_openai.proxy.triton import codec, tensors
 from triton_openai.proxy.triton.channel import channel
-from triton_openai.proxy.triton.client import STREAMS, Transport
+from triton_openai.proxy.triton.streams.grpc_aio import GrpcAioStreams
+from triton_openai.proxy.triton.streams.lean_http2 import LeanHttp2Streams
 from triton_openai.proxy.triton.target import Target
 
 ROUNDS, MESSAGES, PACE_S = 5, 200, 0.006
+TRANSPORTS = ("lean", "h2", "grpc.aio")
 WAYS = [(streams, paced) for streams in (64, 256) for paced in (False, True)]
 TEXT = b"".join(struct.pack("<I", len(piece)) + piece for piece in (b" one", b" two", b" 3", b"."))
 
@@ -68,12 +72,13 @@ def run_peer(ready: Connection) -> None:
     asyncio.run(serve(ready))
 
 
-async def cost(target: Target, transport: Transport, streams: int, *, paced: bool) -> float:
+async def cost(target: Target, transport: str, streams: int, *, paced: bool) -> float:
     """CPU microseconds a message."""
     request = service_pb2.ModelInferRequest(model_name="demo", id="paced" if paced else "flood")
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(channel(target))
-        through = STREAMS[transport](target, opened)
+        made = {"lean": LeanHttp2Streams, "h2": H2Streams}.get(transport)
+        through = GrpcAioStreams(opened) if made is None else made(target)
         await stack.enter_async_context(through)
 
         async def read() -> int:
@@ -89,24 +94,40 @@ async def cost(target: Target, transport: Transport, streams: int, *, paced: boo
     return spent / messages * 1e6
 
 
-def main() -> None:
+@contextmanager
+def peer() -> Iterator[Target]:
     ours, theirs = multiprocessing.Pipe()
-    peer = multiprocessing.get_context("spawn").Process(
+    process = multiprocessing.get_context("spawn").Process(
         target=run_peer, args=(theirs,), daemon=True
     )
-    peer.start()
-    target = Target(f"127.0.0.1:{ours.recv()}")
-    for streams, paced in WAYS:
-        found: dict[Transport, list[float]] = {"lean": [], "grpc": []}
-        for _ in range(ROUNDS):
-            for transport, costs in found.items():
-                costs.append(uvloop.run(cost(target, transport, streams, paced=paced)))
-        lean, grpc_aio = (statistics.median(costs) for costs in found.values())
-        sys.stdout.write(
-            f"{streams:4} streams, {'paced' if paced else 'flood'}: lean {lean:5.1f} µs a message, "
-            f"grpc.aio {grpc_aio:5.1f}, {grpc_aio / lean:.1f} times\n"
-        )
-    peer.terminate()
+    process.start()
+    try:
+        yield Target(f"127.0.0.1:{ours.recv()}")
+    finally:
+        process.terminate()
+        process.join()
+
+
+def compared(target: Target, streams: int, *, paced: bool) -> str:
+    """One line of the report."""
+    found: dict[str, list[float]] = {transport: [] for transport in TRANSPORTS}
+    for _ in range(ROUNDS):
+        for transport, costs in found.items():
+            costs.append(uvloop.run(cost(target, transport, streams, paced=paced)))
+    medians = {transport: statistics.median(costs) for transport, costs in found.items()}
+    others = ", ".join(
+        f"{name} {medians[name]:.1f} ({medians[name] / medians['lean']:.1f} times)"
+        for name in TRANSPORTS[1:]
+    )
+    way = f"{streams:4} streams, {'paced' if paced else 'flood'}"
+    return f"{way}: lean {medians['lean']:.1f} µs a message, {others}\n"
+
+
+def main() -> None:
+    with peer() as target:
+        for streams, paced in WAYS:
+            sys.stdout.write(compared(target, streams, paced=paced))
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

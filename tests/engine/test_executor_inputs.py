@@ -1,4 +1,4 @@
-"""A request in the terms of TensorRT-LLM's C++ backend; the whole way is in tests/trtllm."""
+"""A request in the terms of TensorRT-LLM's C++ backend; whole: tests/server/tensorrt_llm."""
 
 from __future__ import annotations
 

@@ -17,10 +17,11 @@ from plain_spans.word_trie import one_of
 from prompt_truncation import PromptTruncation
 from refusal import Refusal
 from tests.fixtures import phi_folder, random_model
+from tests.fixtures.examples import examples
 from triton_openai.proxy.prompting.word_trie import one_of as proxys_one_of
 
 ROOT = Path(__file__).parents[2]
-DEMO = ROOT / "build_engines" / "demo" / "model" / "tokenizer.json"
+DEMO = ROOT / "demo_model" / "shipped" / "tokenizer.json"
 
 
 def demo() -> Tokenizer:
@@ -116,6 +117,7 @@ def test_what_a_span_spells_is_plain_text_and_the_rest_is_special(kind):
         assert inner.lstrip() == f"a{token}b"
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_mix_has_the_ids_of_its_text_without_that_token_in_the_vocabulary(kind):
     """Real tokens come as ever, in their order; between them the text is what was written."""
@@ -124,7 +126,7 @@ def test_any_mix_has_the_ids_of_its_text_without_that_token_in_the_vocabulary(ki
     special = {original.token_to_id(token): token for token in tokens}
     piece = st.tuples(st.sampled_from([*tokens, "ab", " a", "hi ", "<", "|"]), st.booleans())
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150))
     @given(st.lists(piece, min_size=1, max_size=8))
     def holds(pieces: list[tuple[str, bool]]) -> None:
         pieces = [(text, is_callers and text in tokens) for text, is_callers in pieces]
@@ -139,6 +141,7 @@ def test_any_mix_has_the_ids_of_its_text_without_that_token_in_the_vocabulary(ki
     holds()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_other_texts_keep_their_ids(kind):
     """With a tokenizer that has encoded spans before."""
@@ -147,7 +150,7 @@ def test_all_other_texts_keep_their_ids(kind):
     words = st.sampled_from([*added(untouched(kind)), "ab", " ", "\n", "héllo"])
     texts = st.one_of(st.text(), st.lists(words).map("".join))
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200))
     @given(texts)
     def holds(text: str) -> None:
         for special in (False, True):

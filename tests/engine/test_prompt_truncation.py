@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from prompt_truncation import PromptTruncation
 
-DEMO = Path(__file__).parents[2] / "build_engines" / "demo" / "model" / "tokenizer.json"
+DEMO = Path(__file__).parents[2] / "demo_model" / "shipped" / "tokenizer.json"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,6 @@ def tokenizer() -> Tokenizer:
     return made
 
 
-@settings(deadline=None)
 @given(
     words=st.lists(st.sampled_from(["Hello", " wörld", "\n", " 12", "…", " the"]), max_size=2000),
     tokens=st.integers(1, 200),

@@ -15,9 +15,10 @@ from scripted.runtime import ScriptedRuntime
 from scripted.script import Script
 from tests.doubles.response_sender import Sender
 from tests.doubles.sink import KeptTokens
-from tests.fixtures.scripted import WEIGHTS
+from tests.fixtures.demo_folder import BUILT, FOLDER, TRAINED
 from tests.fixtures.stack import eventually
 from triton_openai.build_engines import scripted_build
+from triton_openai.build_engines.models_file import ScriptedEntry
 
 END = 9
 ANSWER = {"after": [], "ids": [1, 2, 3, END]}
@@ -158,11 +159,19 @@ def typical_most(values: list[float]) -> float:
     return sorted(values)[int(0.9 * len(values))]
 
 
-def test_a_script_is_built_from_words(tmp_path):
+@pytest.mark.parametrize("files", [TRAINED | BUILT, TRAINED], ids=["shipped", "tables are made"])
+def test_a_script_is_built_from_words(tmp_path, files):
+    weights, built = tmp_path / "weights", tmp_path / "m"
+    weights.mkdir()
+    for name in files:
+        (weights / name).symlink_to(FOLDER / name)
     options = {"text": "Hello!", "after": {"</think>\n\n": "Yes."}}
-    scripted_build.make(str(WEIGHTS), str(tmp_path), 1000, options)
-    stored = json.loads((tmp_path / "script.json").read_text())
-    facts = json.loads((tmp_path / "facts.json").read_text())
+    given = {"runtime": "scripted", "context_length": 1000, "scripted": options}
+    entry = ScriptedEntry.model_validate({"weights": weights, **given})
+    scripted_build.build("m", entry, tmp_path, print)
+    assert scripted_build.is_built("m", entry, tmp_path)
+    stored = json.loads((built / "script.json").read_text())
+    facts = json.loads((built / "facts.json").read_text())
     special, usual = stored["parts"]
     assert Counter(part["ids"][-1] for part in (special, usual)) == {facts["end_ids"][0]: 2}
     assert usual["after"] == []

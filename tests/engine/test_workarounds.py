@@ -7,6 +7,7 @@ import json
 import jsonschema_rs
 import numpy as np
 import pytest
+from lark import Lark, UnexpectedInput
 from xgrammar import GrammarMatcher
 
 from grammars.workarounds import rewrite_ebnf, rewrite_schema
@@ -29,6 +30,21 @@ PATTERNS = {
     r"^a(?:xb+)?c$": ("axbbc", "abc"),
     r"^a(xb+)??$": ("axb", "ab"),
     r"^\(?a[)?](b+)?$": ("(a?b", "(ab"),
+}
+# Lark grammars, each with a text that it describes and one that it does not.
+LARK = {
+    'start: "ab"i~2': ("aBAb", "abb"),
+    'start: ("a"+)? "b"': ("aab", "a"),
+    r'start: "\d\\" "a".."c"': ("\\d\\b", "1\\b"),
+    'start: sep{X, ","}\nsep{x, by}: x (by x)*\nX: "x"': ("x,x", "x,"),
+    'start: A B\nA: "a"\nB: "b"\n%ignore " "': (" a  b ", "a-b"),
+    'start: INT\n%import common (INT, DIGIT)\n%override DIGIT: "7"': ("71", "x"),
+    'start: X "."\n%import common.CNAME -> X\n%extend X: "1"': ("1.", "11."),
+    "start: ESCAPED_STRING\n%import common.ESCAPED_STRING": (r'"\"a\\"', '"a\\"'),
+    "start: C_COMMENT\n%import common.C_COMMENT": ("/* a **/", "/* a *"),
+    "start: SIGNED_NUMBER\n%import common.SIGNED_NUMBER": ("-1.5e+3", "1.5e"),
+    'start: "a" WS "b"\n%import unicode.WS': ("a\xa0 b", "a-b"),
+    '!?start.2: x -> y | \\\n  z // end\n\n    | "c"\nx: "a" # a\nz: "b"': ("b", "d"),
 }
 
 
@@ -67,6 +83,17 @@ def test_so_it_is_in_a_regular_expression_of_a_lark_grammar(compiled, pattern):
     grammar = compiled("ebnf_grammar", to_ebnf(f"start: /{pattern}/"))
     assert takes(grammar, good)
     assert not takes(grammar, bad)
+
+
+@pytest.mark.parametrize("text", LARK)
+def test_a_lark_grammar_takes_what_lark_takes(compiled, text):
+    good, bad = LARK[text]
+    grammar, oracle = compiled("ebnf_grammar", to_ebnf(text)), Lark(text)
+    assert takes(grammar, good)
+    oracle.parse(good)
+    assert not takes(grammar, bad)
+    with pytest.raises(UnexpectedInput):
+        oracle.parse(bad)
 
 
 def test_other_texts_of_a_grammar_stay_as_they_are():

@@ -1,1 +1,1 @@
-"""What must be true of this machine: the checks that `doctor` shows and a start runs."""
+"""Checks of this machine, which `doctor` prints and a start requires."""

@@ -1,16 +1,17 @@
-"""What must be true of this machine, one function a check. `doctor` shows all, a start asks all.
+"""The checks, one function each. Called by `machine`.
 
-Each check takes the fact it judges, so that it can be tried with facts of other machines.
+A check gets the facts that it judges as arguments, so that tests can give those of other machines.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from triton_openai.proxy.launch.packages.on_demand import PackageSet
 from triton_openai.proxy.launch.triton_server import ports
 from triton_openai.proxy.launch.triton_server.command import LOOPBACK
 from triton_openai.proxy.launch.triton_server.libpython import LibPython
@@ -20,12 +21,12 @@ from triton_openai.proxy.processes.errors import LaunchError
 PYTHONS = ((3, 10), (3, 12))
 GLIBC = (2, 35)  # the wheel is manylinux_2_35
 DISK_BYTES = 1_000_000_000
-SHM_BYTES = 64_000_000  # Triton takes 1 MB a model instance, and more under load
+SHM_BYTES = 64_000_000  # Triton needs 1 MB per model instance, and more under load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """`detail` says what is there, `remedy` what to do when that is not enough."""
+    """detail: what was found. remedy: what to do if the check failed."""
 
     name: str
     ok: bool
@@ -39,7 +40,8 @@ def python(version: tuple[int, int]) -> Check:
         ok=PYTHONS[0] <= version <= PYTHONS[1],
         detail=f"Python {version[0]}.{version[1]} at {sys.executable}",
         remedy="the embedded tritonserver needs Python 3.10 to 3.12: "
-        "make clean, then make serve PYTHON=python3.11",
+        "make an environment with one of them; in a clone, make clean and "
+        "make serve PYTHON=python3.11",
     )
 
 
@@ -72,7 +74,7 @@ def libpython(found: LibPython | None, version: str) -> Check:
         if found
         else f"{name} not found",
         remedy=f"this Python was built without its shared library: apt install libpython{version}, "
-        "or take a Python built with --enable-shared",
+        "or use a Python built with --enable-shared",
     )
 
 
@@ -91,12 +93,38 @@ def tritonserver(wheel: Wheel) -> Check:
         name="tritonserver",
         ok=not missing,
         detail=f"{missing[0]} does not exist" if missing else str(wheel.tritonserver),
-        remedy=f"pip install nvidia-pytriton==0.7.0 (it must have a stub for {wheel.python})",
+        remedy="pip install 'triton-openai[embedded]' (nvidia-pytriton 0.7.0 must have a stub for "
+        f"{wheel.python})",
     )
 
 
 def installed(path: Path) -> Check:
     return Check(name="tritonserver", ok=True, detail=f"{path} (installed on this machine)")
+
+
+def packages(missing: Sequence[str]) -> Check:
+    """The packages that the Python models inside the embedded tritonserver import."""
+    return Check(
+        name="packages",
+        ok=not missing,
+        detail=f"{', '.join(missing)} not installed in {sys.prefix}"
+        if missing
+        else f"all that the models inside Triton import, in {sys.prefix}",
+        remedy="pip install 'triton-openai[embedded]'",
+    )
+
+
+def on_demand(wanted: PackageSet, remedy: str, *, is_needed: bool, is_forbidden: bool) -> Check:
+    """Packages that are installed when first needed. `is_needed`: every start needs them."""
+    missing = "not installed, and INSTALL_PACKAGES is never"
+    if not is_forbidden:
+        missing = "not installed yet; installed when first needed"
+    return Check(
+        name="guides" if is_needed else "build tools",
+        ok=wanted.is_installed or not (is_needed and is_forbidden),
+        detail=f"{wanted.name}: {'installed' if wanted.is_installed else missing}",
+        remedy=f"run {remedy}",
+    )
 
 
 def bash(path: str | None) -> Check:
@@ -115,16 +143,16 @@ def disk(artifacts: Path) -> Check:
         name="disk",
         ok=free >= DISK_BYTES,
         detail=f"{free / 1e9:.1f} GB free in {existing}",
-        remedy="1 GB is needed: free some, or set ARTIFACTS_DIR to a folder on a larger disk",
+        remedy="1 GB is needed: free some space, or set ARTIFACTS_DIR to a folder on a larger disk",
     )
 
 
 def build_folder(named: Path, chosen: Path) -> Check:
-    """`chosen`: what a build and a start write to in place of a folder that is not ours."""
+    """chosen: the folder that builds and starts use, because `named` is not writable."""
     return Check(
         name="build folder",
         ok=True,
-        detail=f"{chosen}, because {named.resolve()} is not yours to write",
+        detail=f"{chosen}, because {named.resolve()} is not writable for you",
     )
 
 
@@ -139,7 +167,7 @@ def shared_memory(path: Path) -> Check:
 
 
 def port(setting: str, host: str, number: int, others: Mapping[str, int]) -> Check:
-    """Whether it can be listened on, and is no other setting's port too."""
+    """Whether it is free, and differs from the ports of other settings."""
     if twin := next((name for name, other in others.items() if other == number), None):
         return Check(
             name=setting, ok=False, detail=f"{setting} and {twin} are both {number}",
@@ -161,12 +189,12 @@ def triton_ports(numbers: Mapping[str, int]) -> list[Check]:
 
 
 def models(name: str, detail: str, *, ok: bool) -> Check:
-    """`name`: the models file, or the one folder."""
+    """name: the models file, or the single model folder."""
     return Check(
         name=name,
         ok=ok,
         detail=detail,
-        remedy="mend it, or set MODELS_FILE to another file or MODEL_PATH to another folder",
+        remedy="fix it, or set MODELS_FILE to another file or MODEL_PATH to another folder",
     )
 
 
@@ -175,5 +203,5 @@ def weights(model: str, folder: Path) -> Check:
         name=f"weights of {model}",
         ok=folder.is_dir(),
         detail=str(folder) if folder.is_dir() else f"{folder} does not exist",
-        remedy=f"put the model's files there, or mend `weights` of {model} in models.yaml",
+        remedy=f"put the model's files there, or correct `weights` of {model} in models.yaml",
     )

@@ -1,4 +1,4 @@
-"""`doctor --gpu`: whether the TensorRT-LLM here is what the engines were written for."""
+"""`doctor --gpu`: whether this TensorRT-LLM has the interfaces that the engines use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
 
 
 def everything() -> list[Check]:
-    """Imports TensorRT-LLM where it is installed, which takes a while."""
+    """Imports TensorRT-LLM if it is installed, which takes some seconds."""
     known = Signatures.read()
     version = _version()
     found = known.found() if version is not None else {}
@@ -37,7 +37,7 @@ def package(version: str | None, known: str) -> Check:
 
 
 def signatures(known: Signatures, found: Found) -> list[Check]:
-    """One for each callable or class that the engine uses."""
+    """One check for each callable or class that the engine uses."""
     by_target: dict[str, list[str]] = {target: [] for target in known.used}
     broken = set()
     for difference in known.differences(found):
@@ -49,14 +49,14 @@ def signatures(known: Signatures, found: Found) -> list[Check]:
             name=target.replace(":", "."),
             ok=target not in broken,
             detail="; ".join(texts) or f"as in {known.version}",
-            remedy=f"the engine does not run on this version: take {CONTAINER}",
+            remedy=f"the engine does not run on this version: use {CONTAINER}",
         )
         for target, texts in by_target.items()
     ]
 
 
 def cpp_backend(text: str | None, path: Path) -> Check:
-    """`text`: the config.pbtxt that the image has at `path`, None where it has none."""
+    """text: the config.pbtxt at `path` in the image; None if it has none."""
     name = "C++ backend"
     if text is None:
         detail = f"not here ({path}): only `runtime: tensorrtllm` needs it"
@@ -66,7 +66,7 @@ def cpp_backend(text: str | None, path: Path) -> Check:
         name=name,
         ok=not any(difference.breaks for difference in found),
         detail="; ".join(difference.text for difference in found)
-        or f"its tensors and parameters are ours ({path})",
+        or f"its tensors and parameters are the expected ones ({path})",
         remedy="compare with model_repository/tensorrt_llm/config.pbtxt before serving with it",
     )
 

@@ -1,4 +1,4 @@
-"""The checks of `checks`, put to this machine."""
+"""Runs the checks of `checks` on this machine. Called by `cli` and launch.start."""
 
 from __future__ import annotations
 
@@ -8,19 +8,30 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 
-from triton_openai.build_engines.errors import UnservableFolder
+from triton_openai.build_engines.errors import MissingPackage, UnservableFolder
 from triton_openai.build_engines.models_file import ModelsFileError
 from triton_openai.build_engines.weights import LocalFolder
 from triton_openai.proxy.launch.doctor import checks, own_server, proxy_only
 from triton_openai.proxy.launch.doctor.checks import Check
-from triton_openai.proxy.launch.triton_server import container, libpython, own_artifacts, shm, wheel
+from triton_openai.proxy.launch.packages import on_demand
+from triton_openai.proxy.launch.triton_server import (
+    container,
+    libpython,
+    own_artifacts,
+    shipped_demo,
+    shm,
+    wheel,
+)
 from triton_openai.proxy.models import policy
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
 
+# Beside xgrammar, see on_demand.
+INSIDE_TRITON = ("onnxruntime", "tokenizers", "apache-tvm-ffi", "packaging")
+
 
 def runtime() -> list[Check]:
-    """What the tritonserver of `choice` needs of the machine and the environment."""
+    """What the tritonserver that `installation` chooses needs."""
     if (installed := container.tritonserver()) is not None:
         return [checks.installed(installed), checks.bash(shutil.which("bash"))]
     files = wheel.installed()
@@ -31,9 +42,21 @@ def runtime() -> list[Check]:
         checks.libpython(
             libpython.find(files.python, libpython.usual_folders()), version=files.python
         ),
-        checks.numpy(_version("numpy")),
         checks.tritonserver(files),
+        checks.numpy(_version("numpy")),
+        checks.packages([name for name in INSIDE_TRITON if _version(name) is None]),
         checks.bash(shutil.which("bash")),
+    ]
+
+
+def late_packages(settings: Settings) -> list[Check]:
+    """The packages that are installed when first needed."""
+    is_forbidden = settings.install_packages == "never"
+    return [
+        checks.on_demand(
+            wanted, wanted.by_hand(settings), is_needed=is_needed, is_forbidden=is_forbidden
+        )
+        for wanted, is_needed in ((on_demand.GUIDES, True), (on_demand.build_tools(), False))
     ]
 
 
@@ -50,7 +73,7 @@ def proxy_port(settings: Settings) -> Check:
 
 
 def _triton_ports(settings: Settings) -> dict[str, int]:
-    """By setting; HTTP is off where its port is not set."""
+    """By setting. HTTP is off if its port is not set."""
     ports = {
         "TRITON_GRPC_PORT": settings.triton_grpc_port,
         "TRITON_HTTP_PORT": settings.triton_http_port,
@@ -60,12 +83,12 @@ def _triton_ports(settings: Settings) -> dict[str, int]:
 
 
 def models(settings: Settings) -> list[Check]:
-    """The file or the one folder, and each model's weights."""
+    """Checks the models file or the single folder, and each model's weights."""
     name = "model folder" if settings.model_path else "models file"
     source = settings.model_path or settings.models_file
     try:
         entries = policy.models(settings).models
-    except (ModelsFileError, UnservableFolder) as error:
+    except (ModelsFileError, UnservableFolder, MissingPackage) as error:
         return [checks.models(name, str(error), ok=False)]
     found = [
         checks.weights(name, entry.weights.path)
@@ -76,17 +99,19 @@ def models(settings: Settings) -> list[Check]:
 
 
 def everything(settings: Settings) -> list[Check]:
-    """For `doctor`. An installation of the proxy alone is asked for what such a one needs."""
+    """For `doctor`. An installation of the proxy alone gets only the checks that it needs."""
     if proxy_only.is_all(container.tritonserver(), wheel.installed(), _version):
         return [*_proxy_only(settings)]
+    settings = shipped_demo.settled(settings)
     chosen = own_artifacts.place(settings)
     found = settings.model_copy(update={"artifacts_dir": chosen})
     other = [] if found == settings else [checks.build_folder(settings.artifacts_dir, chosen)]
-    return [*runtime(), *other, *room(found), *_ports(settings), *models(settings)]
+    late = [] if container.tritonserver() else late_packages(settings)
+    return [*runtime(), *late, *other, *room(found), *_ports(settings), *models(settings)]
 
 
 def _ports(settings: Settings) -> list[Check]:
-    """Those that a running server of this project holds are as they must be."""
+    """Ports that a running server of this project holds pass the check."""
     numbers = {"PORT": settings.port, **_triton_ports(settings)}
     found = [proxy_port(settings), *triton_ports(settings)]
     if len(set(numbers.values())) < len(numbers):  # two settings name one port

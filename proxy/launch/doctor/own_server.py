@@ -1,4 +1,4 @@
-"""Whether it is a server of this project that holds a port. Called by `doctor`."""
+"""Recognises ports that a running server of this project holds. Called by `machine`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ MODULE, SCRIPT = "triton_openai.proxy.cli", "triton-openai"
 
 
 def recognised(check: Check, port: int) -> Check:
-    """The check of a port: one that our own running server holds is as it must be."""
+    """Passes the check of a port that our own running server holds."""
     if check.ok or (server := running(port)) is None:
         return check
     return replace(check, ok=True, detail=f"{port} is held by your running {server}")
 
 
 def running(port: int) -> str | None:
-    """`triton-openai serve (pid 12)`, where this user may see it.
+    """`triton-openai serve (pid 12)`, if this user may see the process.
 
-    The process that listens is the launcher itself, a worker of it, or its tritonserver.
+    The process that listens is the launcher, one of its workers, or its tritonserver.
     """
     import psutil
 
@@ -35,7 +35,7 @@ def running(port: int) -> str | None:
 
 
 def _command(words: list[str]) -> str | None:
-    """`serve` of `python -m ….proxy.cli serve` and of `.venv/bin/triton-openai serve`."""
+    """`serve`, from `python -m ….proxy.cli serve` or `.venv/bin/triton-openai serve`."""
     for at, word in enumerate(words[:-1]):
         if word == MODULE or word.rpartition("/")[2] == SCRIPT:
             return words[at + 1]

@@ -1,6 +1,6 @@
-"""The checks of an installation that can only run the proxy: no tritonserver, no torch.
+"""Checks of an installation that can run the proxy only: without tritonserver and torch.
 
-So is the proxy's image, and an environment with no more than the proxy's own packages.
+The proxy's image is one, and an environment with only the proxy's own packages.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from pathlib import Path
 from triton_openai.proxy.launch.doctor.checks import PYTHONS, Check
 from triton_openai.proxy.launch.triton_server.wheel import Wheel
 
-# As pip calls what pyproject.toml names; `triton-openai proxy` imports all of them.
+# pip's names of the dependencies in pyproject.toml; `triton-openai proxy` imports all of them.
 PACKAGES = (
     *("fastapi", "uvicorn", "uvloop", "httptools", "websockets", "httpx", "pydantic"),
     *("pydantic-settings", "pyyaml", "jinja2", "orjson", "jsonschema-rs", "structlog"),
-    *("prometheus-client", "typer", "tritonclient", "grpcio", "hpack", "psutil"),
+    *("prometheus-client", "typer", "tritonclient", "grpcio", "hpack", "psutil", "lark"),
+    "cachetools",
 )
 EMBEDDED = ("nvidia-pytriton", "torch")
 CONNECT_TIMEOUT_S = 3.0
@@ -25,7 +26,7 @@ Version = Callable[[str], str | None]  # of an installed package
 
 
 def is_all(installed: Path | None, wheel: Wheel, version: Version) -> bool:
-    """Whether the proxy is all that can run here. `installed`: a tritonserver of the machine."""
+    """Whether only the proxy can run here. installed: a tritonserver on this machine."""
     has_wheel = wheel.tritonserver.exists() or any(map(version, EMBEDDED))
     return installed is None and not has_wheel
 
@@ -34,7 +35,7 @@ def installation() -> Check:
     return Check(
         name="installation",
         ok=True,
-        detail="the proxy only: no tritonserver and no torch are here, so `triton-openai proxy` "
+        detail="the proxy only: there is no tritonserver and no torch, so `triton-openai proxy` "
         "runs, and `serve`, `triton` and `build` do not",
     )
 
@@ -53,13 +54,13 @@ def packages(version: Version) -> Check:
     return Check(
         name="packages",
         ok=not missing,
-        detail=f"{', '.join(missing)} not installed" if missing else "all that the proxy imports",
-        remedy="install the packages of the section `proxy` of requirements.lock",
+        detail=f"{', '.join(missing)} not installed" if missing else "all are installed",
+        remedy="pip install triton-openai, or the section `proxy` of requirements.lock",
     )
 
 
 def triton(url: str | None, target: str) -> Check:
-    """Whether the Triton that the settings name takes connections."""
+    """Whether the Triton in the settings accepts connections."""
     if url is None:
         return Check(
             name="TRITON_URL",
@@ -76,6 +77,6 @@ def triton(url: str | None, target: str) -> Check:
             name="TRITON_URL",
             ok=False,
             detail=f"{url} cannot be reached: {reason}",
-            remedy="start that Triton, or set TRITON_URL to grpc://host:port of one that runs",
+            remedy="start that Triton, or set TRITON_URL to grpc://host:port of a running one",
         )
-    return Check(name="TRITON_URL", ok=True, detail=f"{url} takes connections")
+    return Check(name="TRITON_URL", ok=True, detail=f"{url} accepts connections")

@@ -1,1 +1,1 @@
-"""The tritonserver that is started here: installation, run folder, command line, process."""
+"""The tritonserver that the launcher starts: installation, run folder, command line, process."""

@@ -1,4 +1,4 @@
-"""The command line and the environment of tritonserver: pure, from settings and paths."""
+"""The command line and environment of tritonserver. Pure. Called by `installation`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LOOPBACK = "127.0.0.1"
 # clients of the ensemble need health, metadata, model-config, statistics and inference.
 RESTRICTED = ("shared-memory", "model-repository", "trace", "logging")
 RESTRICTED_OVER_HTTP = (*RESTRICTED, "metadata", "model-config", "statistics", "inference")
-# After so long without a word from a client Triton sends it a PING, and after as long without an
-# answer it ends the connection. By default it waits two hours for a client whose machine is gone.
+# After so long without data from a client Triton sends a PING, and after as long without an answer
+# it closes the connection. Its default for a client whose machine has vanished is two hours.
 SILENT_PEER_MS = 10_000
-# What huggingface_hub and obstore read during a build, and our own secret.
+# Variables that huggingface_hub and obstore read during a build, and our own secret.
 CREDENTIALS = re.compile(
     r"HF_TOKEN(_PATH)?|HUGGING_FACE_HUB_TOKEN|AWS_\w*(KEY|TOKEN)\w*"
     r"|AZURE_\w*(KEY|SECRET|TOKEN|SAS)\w*|GOOGLE_(APPLICATION_CREDENTIALS|SERVICE_ACCOUNT\w*)"
@@ -33,7 +33,7 @@ CREDENTIALS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """`http`: None where Triton's HTTP API is off."""
+    """http: None if Triton's HTTP API is off."""
 
     grpc: int
     http: int | None
@@ -42,9 +42,9 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a server listens. `shm_prefix`: of its Python models' shared memory.
+    """Where a server listens. shm_prefix: of its Python models' shared memory.
 
-    `secret`: opens the restricted protocols.
+    secret: gives access to the restricted protocols.
     """
 
     host: str
@@ -54,7 +54,7 @@ class Place:
 
 
 def embedded(wheel: Wheel, folder: RunFolder, place: Place, *, exit_timeout_s: int) -> list[str]:
-    """The wheel's server, which has no GPU to watch."""
+    """The wheel's server, without GPU metrics."""
     tritonserver = [
         str(wheel.tritonserver),
         f"--backend-directory={folder.relative_backends}",
@@ -67,17 +67,17 @@ def embedded(wheel: Wheel, folder: RunFolder, place: Place, *, exit_timeout_s: i
 def installed(
     tritonserver: Path, folder: RunFolder, place: Place, world: World, *, exit_timeout_s: int
 ) -> list[str]:
-    """A container's server, a process a rank.
+    """A container's server, with one process per rank.
 
     Raises:
-        LaunchError: mpirun is needed and not there.
+        LaunchError: mpirun is needed and missing.
     """
     start = [str(tritonserver), *_options(folder, place, exit_timeout_s)]
     return ranks.command(start, world, shm_prefix=place.shm_prefix)
 
 
 def _options(folder: RunFolder, place: Place, exit_timeout_s: int) -> list[str]:
-    """`tritonserver --help` explains each."""
+    """See `tritonserver --help`."""
     return [
         f"--model-repository={folder.relative_models}",
         "--disable-auto-complete-config",
@@ -97,8 +97,9 @@ def _options(folder: RunFolder, place: Place, exit_timeout_s: int) -> list[str]:
 
 
 def _http(place: Place) -> list[str]:
-    """Triton's HTTP server is off unless its port is set: it has had the worst of Triton's security
-    bugs (docs/security.md), and nothing of ours needs it. It never listens beyond loopback.
+    """Triton's HTTP server is off unless its port is set, and only listens on loopback.
+
+    It had the worst of Triton's security bugs (docs/security.md), and nothing of ours needs it.
     """
     if place.ports.http is None:
         return ["--allow-http=false"]
@@ -110,16 +111,16 @@ def _http(place: Place) -> list[str]:
 
 
 def _restricted(protocols: Sequence[str], place: Place) -> str:
-    """With a colon: `tritonserver --help` shows a comma there, which it does not accept."""
+    """With a colon; the comma that `tritonserver --help` shows is not accepted."""
     return f"{','.join(protocols)}:{RESTRICTED_KEY}={place.secret}"
 
 
 def environment(
     base: Mapping[str, str], *, bin_folder: Path, libraries: Sequence[Path | None] = ()
 ) -> dict[str, str]:
-    """Without the credentials that only a build or the proxy needs.
+    """Removes the credentials that only a build or the proxy needs.
 
-    The stub ignores PYTHONPATH: it finds its packages through the first `python3` on PATH.
+    The stub ignores PYTHONPATH and finds its packages through the first `python3` on PATH.
     """
     kept = {name: value for name, value in base.items() if not CREDENTIALS.fullmatch(name)}
     found = {**kept, "PATH": _joined(bin_folder, before=base.get("PATH"))}
@@ -129,7 +130,7 @@ def environment(
 
 
 def bin_folder() -> Path:
-    """Of the running environment; not resolved, a venv's python is a link out of it."""
+    """Of the running environment. Not resolved, because a venv's python is a link."""
     return Path(sys.executable).parent
 
 

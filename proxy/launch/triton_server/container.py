@@ -1,4 +1,4 @@
-"""A tritonserver that is installed on this machine, as in NVIDIA's container; else the wheel's."""
+"""Finds a tritonserver that is installed on this machine, as in NVIDIA's containers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ USUAL = Path("/opt/tritonserver/bin/tritonserver")
 
 
 def tritonserver() -> Path | None:
-    """The one on PATH, or where NVIDIA's containers have it."""
+    """The one on PATH, or at the path in NVIDIA's containers."""
     if found := shutil.which("tritonserver"):
         return Path(found)
     return USUAL if USUAL.is_file() else None

@@ -1,4 +1,4 @@
-"""Drains a Triton that serves proxies elsewhere: they see it, and running streams end."""
+"""Drains a Triton that serves remote proxies: marks it, and waits for streams. Called by `run`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from triton_openai.proxy.launch.triton_server.command import LOOPBACK, Ports
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.triton.target import Target
 
-# The engine model's gauge, and that of NVIDIA's C++ backend; as in docker/triton/wait_idle.py.
+# The gauges of our engine model and of NVIDIA's C++ backend; as in docker/triton/wait_idle.py.
 UNFINISHED = re.compile(
     r"^(?:engine_requests_unfinished\{[^}]*\}"
     r'|nv_trt_llm_request_metrics\{[^}]*request_type="active"[^}]*\}) (\S+)$',
     re.MULTILINE,
 )
-# Proxies look at Triton every half second; until then they may send more.
+# Proxies check Triton every half second; until then they may send more requests.
 QUIET_S = 2.0
 EVERY_S = 0.25
 Say = Callable[[str], None]
@@ -29,13 +29,13 @@ async def drain(settings: Settings, ports: Ports, shm_prefix: str, say: Say) -> 
     say("draining: running streams may end, proxies refuse new requests (once more to hurry)")
     await _mark(settings, ports, shm_prefix, say)
     if not await until_idle(ports.metrics, settings.drain_timeout_s):
-        say(f"streams still run after {settings.drain_timeout_s:g} s (DRAIN_TIMEOUT_S): cut off")
+        say(f"DRAIN_TIMEOUT_S is over: ending streams after {settings.drain_timeout_s:g} s")
 
 
 async def until_idle(
     metrics_port: int, at_most_s: float, *, quiet_s: float = QUIET_S, every_s: float = EVERY_S
 ) -> bool:
-    """Whether Triton became idle in time. One that does not answer has ended, and is idle."""
+    """Whether Triton became idle in time. One that does not respond has ended: idle."""
     start = idle_since = time.monotonic()
     while (now := time.monotonic()) - start < at_most_s:
         try:
@@ -51,7 +51,7 @@ async def until_idle(
 
 
 def unfinished(exposition: str) -> float:
-    """Requests that run or wait, of all models together."""
+    """The number of running and waiting requests of all models."""
     return sum(float(value) for value in UNFINISHED.findall(exposition))
 
 
@@ -62,4 +62,4 @@ async def _mark(settings: Settings, ports: Ports, shm_prefix: str, say: Say) -> 
     region.write_bytes(b"\0")
     target = Target(f"{LOOPBACK}:{ports.grpc}", secret=settings.triton_secret_value)
     if reason := await drain_mark.set_mark(target, f"/{region.name}"):
-        say(f"tritonserver did not take the mark that it is draining: {reason}")
+        say(f"tritonserver refused the mark that it is draining: {reason}")

@@ -1,4 +1,4 @@
-"""From settings to a tritonserver ready to be started: a container's own, else the wheel's."""
+"""Chooses the tritonserver to start, a container's or else the wheel's, and prepares its start."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from triton_openai.proxy.settings import Settings
 
 
 def server(settings: Settings, models: ModelsFile) -> TritonServer:
-    """Prepares the run folder and removes what dead launchers left in /dev/shm.
+    """Prepares the run folder, and removes what dead launchers left in /dev/shm.
 
     Raises:
-        LaunchError: the models cannot be in one server, or need a container's; this Python has no
-            shared library.
-        OSError: the disk is full, or artifacts/ cannot be written.
+        LaunchError: the models cannot share a server, or need a container's server; or this Python
+            has no shared library.
+        OSError: the disk is full, or artifacts/ is not writable.
     """
     if (tritonserver := container.tritonserver()) is not None:
         return _installed(tritonserver, settings, World.of(models))
@@ -43,7 +43,7 @@ def server(settings: Settings, models: ModelsFile) -> TritonServer:
 
 
 def embedded(settings: Settings) -> TritonServer:
-    """The wheel's; raises as `server` does."""
+    """The wheel's server. Raises like `server`."""
     files = wheel.installed()
     library = libpython.find(files.python, libpython.usual_folders())
     if library is None:
@@ -69,7 +69,7 @@ def _installed(tritonserver: Path, settings: Settings, world: World) -> TritonSe
 
 
 def _place(settings: Settings) -> Place:
-    """Where it listens; its shared memory's mark is this launcher's."""
+    """Where it listens. The prefix of its shared memory identifies this launcher."""
     shm.sweep_dead()
     ports = Ports(
         grpc=settings.triton_grpc_port,

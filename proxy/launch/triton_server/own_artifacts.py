@@ -1,6 +1,6 @@
-"""A build folder of the user's own, where artifacts/ belongs to somebody else.
+"""Chooses a build folder of the user's own if artifacts/ belongs to another user.
 
-What is built there is taken as it is, by links. Called by `cli` before anything is built.
+Models that are built in artifacts/ are used through links. Called by `start` and `doctor`.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ Say = Callable[[str], None]
 
 
 def settled(settings: Settings, models: ModelsFile, say: Say) -> Settings:
-    """The settings with a folder that can be written to, in which the links are made.
+    """Returns settings with a writable build folder, after making the links in it.
 
-    An ARTIFACTS_DIR that was named is taken as it is: a start that cannot write there says so.
+    An explicit ARTIFACTS_DIR is not replaced: if it is not writable, the start fails.
 
     Raises:
-        OSError: the user's own folder cannot be written.
+        OSError: the user's own folder is not writable.
     """
     chosen = place(settings)
     if chosen == settings.artifacts_dir:
         return settings
     taken = link(models, settings.artifacts_dir, chosen)
     known = f"; taken from there: {', '.join(taken)}" if taken else ""
-    say(f"{settings.artifacts_dir.resolve()} is not yours to write: using {chosen}{known}")
+    say(f"{settings.artifacts_dir.resolve()} is not writable for you: using {chosen}{known}")
     return settings.model_copy(update={"artifacts_dir": chosen})
 
 
 def place(settings: Settings) -> Path:
-    """The build folder: the one of the settings, else the user's own for it."""
+    """The build folder of the settings, or else the user's own in its place."""
     artifacts = settings.artifacts_dir
     if "artifacts_dir" in settings.model_fields_set or _is_writable(artifacts):
         return artifacts
     whole = artifacts.resolve()
     mark = hashlib.sha256(bytes(whole)).hexdigest()[:8]
-    return _data_folder() / f"{whole.parent.name}-{mark}"
+    return data_folder() / f"{whole.parent.name}-{mark}"
 
 
 def link(models: ModelsFile, theirs: Path, own: Path) -> list[str]:
-    """Links what is built, and weights that were fetched. Returns the models that are linked."""
+    """Links built models and fetched weights. Returns the names of the linked models."""
     from triton_openai.build_engines.build import is_built
 
     (own / "weights").mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def link(models: ModelsFile, theirs: Path, own: Path) -> list[str]:
             (own / name).unlink()
         try:
             is_current = is_built(name, entry, theirs)
-        except BuildError:  # `build` says what is wrong
+        except BuildError:  # `build` reports it
             is_current = False
         if is_current and not (own / name).exists():
             _link(own / name, theirs / name)
@@ -69,7 +69,7 @@ def link(models: ModelsFile, theirs: Path, own: Path) -> list[str]:
 
 
 def _link(path: Path, target: Path) -> None:
-    path.unlink(missing_ok=True)  # one that leads nowhere
+    path.unlink(missing_ok=True)  # a dangling link
     path.symlink_to(target.resolve(), target_is_directory=True)
 
 
@@ -81,7 +81,7 @@ def _whole_folders(store: Path) -> Iterator[Path]:
 
 
 def _is_writable(artifacts: Path) -> bool:
-    """Where it does not exist yet: whether it can be made."""
+    """If it does not exist: whether it can be created."""
     folders = [folder for name in WRITTEN if (folder := artifacts / name).is_dir()]
     if not folders:
         whole = artifacts.resolve()
@@ -89,8 +89,8 @@ def _is_writable(artifacts: Path) -> bool:
     return all(os.access(folder, os.W_OK | os.X_OK) for folder in folders)
 
 
-def _data_folder() -> Path:
-    """As the XDG Base Directory Specification has it."""
+def data_folder() -> Path:
+    """According to the XDG Base Directory Specification."""
     given = environment().get("XDG_DATA_HOME", "")
     data = Path(given) if given.startswith("/") else Path.home() / ".local" / "share"
     return data / "triton-openai"

@@ -1,4 +1,4 @@
-"""TCP ports: whether one is free, and who holds it if not."""
+"""TCP ports: binding, and finding the process that holds one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from triton_openai.proxy.processes.errors import LaunchError
 if TYPE_CHECKING:
     import psutil
 
-# Of each connection. The kernel's own limit is megabytes, which a client that does not read holds.
+# Per connection. The kernel's own limit is megabytes, which a client that does not read would hold.
 SEND_BUFFER_BYTES = 262_144
 
 
 def bind(host: str, port: int, setting: str) -> socket.socket:
-    """A bound socket that does not listen yet: callers are refused until the server does.
+    """A bound socket that does not listen yet, so clients are refused until the server listens.
 
     Raises:
         LaunchError: the host is unknown or the port is taken.
@@ -44,7 +44,7 @@ def _refusal(host: str, port: int, setting: str, error: OSError) -> str:
 
 
 def holder(port: int) -> str | None:
-    """`name, pid 12`, where this user may see it."""
+    """`name, pid 12`, if this user may see the process."""
     import psutil
 
     try:
@@ -55,7 +55,7 @@ def holder(port: int) -> str | None:
 
 
 def listener(port: int) -> psutil.Process | None:
-    """The process that listens there, where this user may see it. Raises psutil.Error."""
+    """The process that listens there, if this user may see it. Raises psutil.Error."""
     import psutil
 
     for connection in psutil.net_connections(kind="tcp"):

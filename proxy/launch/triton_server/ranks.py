@@ -1,11 +1,11 @@
-"""How many processes a Triton is, by the models of the registry, and the command that starts them.
+"""The processes of one Triton with models over several GPUs, and the command that starts them.
 
-NVIDIA's C++ backend runs one tritonserver a GPU, under mpirun: rank 0 serves, the others load the
-engines only. The LLM API starts its own processes inside one node. Over several, upstream's
-launcher stands before each rank: beside rank 0's tritonserver it hands the `LLM` in there to the
-ranks, which are processes of its own and ignore their command. Both commands are those that
-upstream's launch_triton_server.py writes, but for UNBOUND; its tests run the second
-(--trtllm_llmapi_launch).
+NVIDIA's C++ backend runs one tritonserver per GPU, under mpirun: rank 0 serves, the others only
+load the engines. The LLM API starts its own processes inside one node. Over several nodes,
+upstream's launcher precedes each rank's command: on rank 0 it connects the `LLM` in tritonserver
+to the other ranks, which are processes of its own and ignore their command. Both commands are as
+upstream's launch_triton_server.py writes them, except UNBOUND; upstream's tests run the second
+(--trtllm_llmapi_launch). Called by `command`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from triton_openai.build_engines.models_file import GpuEntry, ModelsFile
 from triton_openai.proxy.processes.errors import LaunchError
 
 LLM_API_LAUNCHER = "trtllm-llmapi-launch"
-# Open MPI ties each of two ranks to one core, and rank 0 is a whole server with its Python models.
+# Open MPI binds each of two ranks to one core, but rank 0 is a server with its Python models.
 UNBOUND = ("--bind-to", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """engines: the Triton models that every rank loads. launcher: stands before tritonserver."""
+    """engines: the Triton models that every rank loads. launcher: precedes tritonserver."""
 
     size: int = 1
     engines: tuple[str, ...] = ()
@@ -34,28 +34,28 @@ class World:
     def of(cls, models: ModelsFile) -> World:
         """
         Raises:
-            LaunchError: the models cannot be in one server.
+            LaunchError: the models cannot share a server.
         """
-        from triton_openai.build_engines.triton_models import role_name  # which imports grpc
+        from triton_openai.build_engines.triton_models import role_name  # imports grpc
 
         entries = {n: e for n, e in models.models.items() if isinstance(e, GpuEntry)}
         spread = {name: entry for name, entry in entries.items() if _is_spread(entry)}
         if not spread:
             return cls()
-        if apart := [name for name in entries if name not in spread]:
-            raise LaunchError(_together(next(iter(spread)), apart[0], "is on one"))
+        if others := [name for name in entries if name not in spread]:
+            raise LaunchError(_conflict(next(iter(spread)), others[0], "runs in one"))
         sizes = {entry.gpu.world_size for entry in spread.values()}
         runtimes = {entry.runtime for entry in spread.values()}
         if len(sizes) > 1 or len(runtimes) > 1 or (len(spread) > 1 and _is_llm_api(spread)):
             first, second, *_ = spread
-            raise LaunchError(_together(first, second, "is spread otherwise"))
+            raise LaunchError(_conflict(first, second, "is distributed differently"))
         launcher = (LLM_API_LAUNCHER,) if _is_llm_api(spread) else ()
         engines = tuple(role_name(name, "engine") for name in spread)
         return cls(size=sizes.pop(), engines=engines, launcher=launcher)
 
 
 def _is_spread(entry: GpuEntry) -> bool:
-    """Over processes that mpirun must start."""
+    """Whether it needs processes that mpirun must start."""
     if entry.runtime == "tensorrtllm":
         return entry.gpu.world_size > 1
     return entry.gpu.world_size > entry.gpu.gpus_per_node
@@ -65,10 +65,10 @@ def _is_llm_api(spread: Mapping[str, GpuEntry]) -> bool:
     return any(entry.runtime == "tensorrt_llm" for entry in spread.values())
 
 
-def _together(first: str, second: str, how: str) -> str:
+def _conflict(first: str, second: str, how: str) -> str:
     return (
-        f"{first} is spread over processes by mpirun and {second} {how}: one tritonserver cannot "
-        "serve both, give each a models file of its own"
+        f"{first} is distributed over processes by mpirun and {second} {how}: one tritonserver "
+        "cannot serve both, give each a models file of its own"
     )
 
 
@@ -78,7 +78,7 @@ def command(tritonserver: Sequence[str], world: World, *, shm_prefix: str) -> li
         tritonserver: its path and options, without the Python backend's.
 
     Raises:
-        LaunchError: mpirun, or what stands before tritonserver, is not on PATH.
+        LaunchError: mpirun or upstream's launcher is not on PATH.
     """
     if world.size == 1:
         return [*tritonserver, _python_backend(shm_prefix)]
@@ -93,7 +93,7 @@ def command(tritonserver: Sequence[str], world: World, *, shm_prefix: str) -> li
 
 
 def _only(engines: Sequence[str]) -> Iterator[str]:
-    """What the ranks that do not serve load."""
+    """Options of the ranks that do not serve: they load the engines only."""
     yield "--model-control-mode=explicit"
     yield from (f"--load-model={engine}" for engine in engines)
 

@@ -1,7 +1,7 @@
-"""The run folder: what tritonserver needs on disk before it can start.
+"""The run folder: the files that tritonserver needs before it can start.
 
-It runs with `artifacts/` as its working directory and gets relative paths only, because the
-Python backend starts its stubs through an unquoted `bash -c`: a space in a path would break it.
+tritonserver runs in `artifacts/` and gets relative paths only, because the Python backend starts
+its stubs through an unquoted `bash -c`, which a space in a path would break.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from triton_openai.proxy.launch.triton_server.wheel import Wheel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFolder:
-    """The folders and files under `artifacts/`; paths are absolute, except the relative ones."""
+    """Paths under `artifacts/`, absolute except for `relative_*`."""
 
     artifacts: Path
     python: str
@@ -30,13 +30,13 @@ class RunFolder:
         return self.path / "tritonserver.log"
 
     def weights(self, triton_model: str) -> Path:
-        """The folder behind a Triton model such as `demo_engine`; its own where there is none."""
+        """The engine folder of a Triton model such as `demo_engine`, or else the model's own."""
         engine = self.artifacts / triton_model.rpartition("_")[0] / "engine"
         return engine.resolve() if engine.exists() else self.artifacts / triton_model
 
     @property
     def relative_backends(self) -> str:
-        """One folder a Python version: a change of interpreter never meets a foreign stub."""
+        """One folder per Python version, so that another interpreter never uses a wrong stub."""
         return f"triton/backends-{self.python}"
 
     @property
@@ -45,10 +45,10 @@ class RunFolder:
 
 
 def prepare(artifacts: Path, wheel: Wheel) -> RunFolder:
-    """Copies the Python backend and its stub out of the wheel where they are not there yet.
+    """Copies the Python backend and its stub from the wheel if they are missing or differ.
 
     Raises:
-        OSError: the disk is full, or the folder cannot be written.
+        OSError: the disk is full, or the folder is not writable.
     """
     folder = RunFolder(artifacts=artifacts.resolve(), python=wheel.python)
     backend = folder.artifacts / folder.relative_backends / "python"
@@ -63,7 +63,7 @@ def prepare(artifacts: Path, wheel: Wheel) -> RunFolder:
 
 
 def fresh_log(folder: RunFolder) -> Path:
-    """An empty log; the last start's is kept beside it as `.1`."""
+    """An empty log. The previous start's log is kept as `.1`."""
     if folder.log.exists():
         folder.log.replace(folder.log.with_suffix(".log.1"))
     folder.log.touch()
@@ -71,7 +71,7 @@ def fresh_log(folder: RunFolder) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copies whole or not at all, so a running server never maps a half-written library."""
+    """Copies atomically, so that a running server never maps a half-written library."""
     if target.exists() and _stamp(target) == _stamp(source):
         return
     half = target.with_name(f".{target.name}.{os.getpid()}")

@@ -1,7 +1,7 @@
-"""The secret that opens what our launcher restricts in Triton (`command.RESTRICTED`).
+"""The secret for the protocols that our launcher restricts in Triton (`command.RESTRICTED`).
 
-It lives as long as the launcher, and is neither printed nor logged. tritonserver takes it as an
-option, so other users of the same machine can read it in /proc: see docs/security.md.
+It lasts as long as the launcher, and is neither printed nor logged. tritonserver gets it as an
+option, so other users of the machine can read it in /proc: see docs/security.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BYTES = 32
 
 
 def settled(settings: Settings) -> Settings:
-    """The settings with a secret: TRITON_SECRET, or else a new one."""
+    """Returns settings with a secret: TRITON_SECRET, or else a new one."""
     return settings.model_copy(update={"triton_secret": SecretStr(of(settings))})
 
 

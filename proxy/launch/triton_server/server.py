@@ -1,7 +1,7 @@
-"""One tritonserver process: start until ready, wait for its end, stop. Restarted by `supervisor`.
+"""One tritonserver process: start it until it is ready, wait for its end, stop it.
 
-Its process group holds its Python stubs too. What MPI started has groups of its own, and is killed
-one by one.
+Its Python stubs are in its process group. Processes that MPI started have their own groups, and
+are killed one by one. Called by processes.supervisor.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from triton_openai.proxy.processes import lifeline
 from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed, exit_reason
 
 POLL_S = 0.05
-# Streams were drained before, by the proxy or by `triton_drain`: what is left has outlasted that.
+# The proxy, or `drain`, has drained the streams before; those that still run are too late.
 EXIT_TIMEOUT_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Everything that one start needs."""
+    """What a start needs."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -37,7 +37,7 @@ class Launch:
 
 
 class TritonServer:
-    """Start it from a thread that outlives it: it is killed when the starting thread ends."""
+    """See processes.supervisor.Server. It is killed when the thread that started it ends."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
@@ -53,10 +53,10 @@ class TritonServer:
         return self._launch.shm_prefix
 
     async def start(self) -> None:
-        """Returns when every model is loaded and the server answers.
+        """Returns when every model is loaded and the server responds.
 
         Raises:
-            LaunchError: it ended, or was not ready in time; the message has the log's own reason.
+            LaunchError: it ended, or was not ready in time; the message quotes its log.
         """
         await self.stop(grace_s=0)
         self._is_stopping = False
@@ -72,7 +72,7 @@ class TritonServer:
             raise
 
     async def wait(self) -> str:
-        """How it ended. When one of its Python models' processes dies, it is killed as a whole."""
+        """Returns how it ended. If a process of one of its Python models dies, kills the server."""
         if self._process is None:
             raise RuntimeError("not started")
         process = self._process
@@ -80,7 +80,7 @@ class TritonServer:
         stub_death = asyncio.create_task(stubs.first_death(process.pid))
         try:
             await asyncio.wait((ending, stub_death), return_when=asyncio.FIRST_COMPLETED)
-            if ending.done() or self._is_stopping:  # then its processes go in any order
+            if ending.done() or self._is_stopping:  # then its processes end in any order
                 return exit_reason(await ending)
             await _end(process, grace_s=0)
             return stub_death.result()
@@ -89,9 +89,9 @@ class TritonServer:
             stub_death.cancel()
 
     async def stop(self, grace_s: float = EXIT_TIMEOUT_S + 2) -> None:
-        """SIGTERM, then SIGKILL to the whole group; no process and no region is left.
+        """Sends SIGTERM, then SIGKILL to the group, and removes its shared memory.
 
-        A second call with a shorter grace ends the first one's wait.
+        A second call with a shorter grace period ends the wait of the first.
         """
         self._is_stopping = True
         if self._process is not None:
@@ -111,15 +111,15 @@ class TritonServer:
             )
 
     async def _until_ready(self, process: Process) -> None:
-        while not await self._answers():
+        while not await self._is_ready():
             if process.returncode is not None:
                 raise self._failure(f"ended with {exit_reason(process.returncode)}")
             await asyncio.sleep(POLL_S)
 
-    async def _answers(self) -> bool:
-        """tritonserver opens its metrics port last: after gRPC, and after all models are loaded.
+    async def _is_ready(self) -> bool:
+        """tritonserver opens its metrics port last: after gRPC, and after loading all models.
 
-        One that cannot load a model ends before (its default, --exit-on-error=true).
+        If a model cannot be loaded, it exits before that (--exit-on-error=true is the default).
         """
         try:
             status, _ = await probe.get(LOOPBACK, self._launch.ports.metrics, "/metrics")
@@ -132,7 +132,7 @@ class TritonServer:
         if failed := server_log.failed_load(log):
             model, reason = failed
             return ModelLoadingFailed(self._launch.folder.weights(model), f"{reason} (log: {log})")
-        reasons = "; ".join(server_log.reasons(log)) or "it gives no reason"
+        reasons = "; ".join(server_log.reasons(log)) or "the log gives no reason"
         return LaunchError(f"tritonserver {what}: {reasons} (log: {log})")
 
 
@@ -141,16 +141,16 @@ async def _end(process: Process, grace_s: float) -> None:
         _send(process, signal.SIGTERM)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(process.wait(), grace_s)
-    below = stubs.descendants(process.pid) if process.returncode is None else []
-    with contextlib.suppress(ProcessLookupError):  # its stubs, too
+    descendants = stubs.descendants(process.pid) if process.returncode is None else []
+    with contextlib.suppress(ProcessLookupError):  # includes its stubs
         os.killpg(process.pid, signal.SIGKILL)
     if process.returncode is None:  # it may have no group of its own yet
         _send(process, signal.SIGKILL)
     await process.wait()
-    stubs.kill(below)
+    stubs.kill(descendants)
 
 
 def _send(process: Process, number: signal.Signals) -> None:
-    """Not `Process.send_signal`, which may reap the child before asyncio's watcher sees its end."""
+    """`Process.send_signal` may reap the child before asyncio's watcher sees its end."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)

@@ -1,7 +1,7 @@
-"""Shared memory regions of Triton's Python backend: whose they are, and the sweep of leftovers.
+"""Shared memory regions of Triton's Python backend: their names, and removing leftovers.
 
-A region's name begins with its launcher's mark, so a later start can tell a dead launcher's
-regions from those of a server that lives.
+A region's name identifies its launcher, so a later start can tell the regions of a dead launcher
+from those of a running server.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """A process that launches servers. The start time tells it from a later one of the same pid.
+    """A process that launches servers. Its start time rules out a later process with its pid.
 
-    The pid namespace is part of it: containers may share /dev/shm and not see each other's pids.
+    The pid namespace is included, because containers may share /dev/shm but not their pids.
     """
 
     namespace: int
@@ -28,7 +28,7 @@ class Launcher:
     started_ticks: int
 
     def prefix(self, port: int) -> str:
-        """Of the regions of the server on that gRPC port."""
+        """The name prefix of the regions of the server on that gRPC port."""
         return f"triton-openai-{self.namespace}-{self.pid}-{self.started_ticks}-{port}-"
 
 
@@ -45,12 +45,12 @@ def pid_namespace() -> int:
 
 
 def sweep(prefix: str, shm: Path = SHM) -> int:
-    """Removes the regions whose names begin with the prefix, and says how many."""
+    """Removes the regions whose names begin with the prefix; returns their number."""
     return sum(_remove(region) for region in shm.glob(f"{prefix}*"))
 
 
 def sweep_dead(shm: Path = SHM, proc: Path = PROC) -> int:
-    """Removes the regions of launchers of this pid namespace that live no more."""
+    """Removes the regions of dead launchers in this pid namespace; returns their number."""
     namespace = pid_namespace()
     return sum(_remove(region) for region in shm.iterdir() if _is_orphan(region, namespace, proc))
 
@@ -64,7 +64,7 @@ def _is_orphan(region: Path, namespace: int, proc: Path) -> bool:
 
 
 def _started_ticks(pid: int, proc: Path) -> int | None:
-    """Field 22 of /proc/<pid>/stat (proc(5)); None where there is no such process."""
+    """Field 22 of /proc/<pid>/stat (proc(5)); None if there is no such process."""
     try:
         stat = (proc / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,8 @@
-"""The Python models' own processes: Triton goes on without one that died, and never starts it anew.
+"""Watches the processes of Python models, the stubs. Called by `server`.
 
-Seen with 2.51: after the death of an engine's stub its running streams hang for ever and each new
-request fails, while the server says it is ready. So a dead stub counts as a dead server.
+Triton does not restart a stub that died. Seen with 2.51: its running streams hang forever and each
+new request fails, while the server reports that it is ready. So a dead stub counts as a dead
+server.
 """
 
 from __future__ import annotations
@@ -15,36 +16,36 @@ import psutil
 from triton_openai.proxy.launch.triton_server.ranks import LLM_API_LAUNCHER
 
 POLL_S = 0.25
-COMM = 15  # characters that the kernel keeps of a name
+COMM = 15  # characters that the kernel stores of a name
 MPIRUN = ("mpirun", "orterun", "prterun")  # Open MPI 4 and 5 have links of the first name
-# What stands between the lifeline and the stubs, see ranks.
+# The processes between the lifeline and the stubs, see ranks.
 STARTERS = frozenset(name[:COMM] for name in (*MPIRUN, LLM_API_LAUNCHER, "tritonserver"))
 
 
 async def first_death(lifeline: int) -> str:
-    """Waits until a process that tritonserver had started is gone, and says which."""
+    """Returns when a process that tritonserver had started has died, with its description."""
     stubs: dict[psutil.Process, str] | None = None
     while True:
-        with contextlib.suppress(OSError):  # no file descriptor is left to look with
+        with contextlib.suppress(OSError):  # no file descriptor is free
             stubs = _running(lifeline) if stubs is None else stubs
             for stub, name in stubs.items():
-                if not _lives(stub):
-                    return f"its process {stub.pid} is gone: {name}"
+                if not _is_alive(stub):
+                    return f"its process {stub.pid} died: {name}"
         await asyncio.sleep(POLL_S)
 
 
 def _running(lifeline: int) -> dict[psutil.Process, str]:
-    """Children of the server, which is the lifeline's first child, with their command lines.
+    """The server's children, with their command lines. The server is the lifeline's first child.
 
-    Under mpirun they are the ranks, and what those start counts, too, down to the stubs. What else
-    has children, such as a rank of the LLM API, has them for a while only.
+    Under mpirun these are the ranks, and the processes that those start, down to the stubs.
+    Children of other processes, such as a rank of the LLM API, are short-lived.
     """
     server = min(_children(lifeline), key=_age, default=None)  # the others are orphans
     return {} if server is None else dict(_below(server))
 
 
 def descendants(lifeline: int) -> list[psutil.Process]:
-    """All that runs below it, orphans too."""
+    """All descendants, including orphans."""
     try:
         return list(psutil.Process(lifeline).children(recursive=True))
     except psutil.Error:
@@ -52,7 +53,7 @@ def descendants(lifeline: int) -> list[psutil.Process]:
 
 
 def kill(processes: Iterable[psutil.Process]) -> None:
-    """Those that are still there."""
+    """Kills those that still run."""
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.kill()
@@ -87,7 +88,7 @@ def _name(process: psutil.Process) -> str:
         return ""
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

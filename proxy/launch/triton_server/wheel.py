@@ -1,6 +1,6 @@
-"""The nvidia-pytriton wheel: where tritonserver, its libraries and its Python stubs lie.
+"""The nvidia-pytriton wheel: the paths of tritonserver, its libraries and its Python stubs.
 
-Only the installed files are looked at; the package itself is never imported.
+Only its files are used; the package is never imported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Wheel:
 
 
 def installed() -> Wheel:
-    """The wheel as this interpreter would have it; its files may be missing (see `checks`)."""
+    """The wheel for this interpreter. Its files may be missing (see doctor.checks)."""
     return Wheel(
         site_packages=Path(sysconfig.get_path("purelib")), python=sysconfig.get_python_version()
     )

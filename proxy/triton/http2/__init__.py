@@ -1,1 +1,1 @@
-"""HTTP/2 and gRPC framing for streamed calls, client's side. Pure: bytes in, events out."""
+"""HTTP/2 and gRPC framing of a client's streaming calls. Pure: bytes in, events out."""

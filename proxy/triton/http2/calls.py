@@ -12,15 +12,15 @@ from triton_openai.proxy.triton.http2.events import CallEnded, CallRefused, Even
 from triton_openai.proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
 from triton_openai.proxy.triton.http2.header_blocks import Headers
 from triton_openai.proxy.triton.http2.messages import BadMessage, framed
-from triton_openai.proxy.triton.http2.outbox import Outbox
 from triton_openai.proxy.triton.http2.peer_settings import PeerSettings
+from triton_openai.proxy.triton.http2.send_queue import SendQueue
 from triton_openai.proxy.triton.http2.status import Status
 from triton_openai.proxy.triton.http2.stream_numbers import StreamNumbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """In bytes. Windows are what the peer may send unread: on one stream, on all together."""
+class Http2Limits:
+    """In bytes. Windows: what the peer may send before we read it, on one stream and on all."""
 
     stream_window: int = 256 * 1024
     connection_window: int = 16 * 1024 * 1024
@@ -28,24 +28,28 @@ class Limits:
 
 
 class Calls:
-    """Frames in, `events` out; what the peer must get goes to the outbox.
+    """Turns frames into `events`; frames for the peer go to the send queue.
 
     Each method for a frame may raise StreamFault or ConnectionFault.
     """
 
-    def __init__(self, limits: Limits, peer: PeerSettings, outbox: Outbox) -> None:
+    def __init__(self, limits: Http2Limits, peer: PeerSettings, sending: SendQueue) -> None:
         self.events: list[Event] = []
         self._limits = limits
         self._peer = peer
-        self._outbox = outbox
+        self._sending = sending
         self._calls: dict[int, Call] = {}
         self.numbers = StreamNumbers()
 
     def __len__(self) -> int:
         return len(self._calls)
 
+    def take_events(self) -> list[Event]:
+        events, self.events = self.events, []
+        return events
+
     def open(self, block: bytes, message: bytes) -> int:
-        """Gives the stream's number."""
+        """Returns the stream's number."""
         stream = self.numbers.take()
         call = self._calls[stream] = Call(
             stream,
@@ -54,18 +58,16 @@ class Calls:
             receive_window=self._limits.stream_window,
             max_message=self._limits.max_message,
         )
-        self._outbox.put(frames.headers(stream, block))
-        self._outbox.queue(call)
+        self._sending.put(frames.headers(stream, block))
+        self._sending.queue(call)
         return stream
 
     def cancel(self, stream: int) -> None:
-        """No event of it comes any more."""
         if call := self._calls.pop(stream, None):
-            self._outbox.drop(call)
-            self._outbox.put(frames.reset(stream, ErrorCode.CANCEL))
+            self._sending.drop(call)
+            self._sending.put(frames.reset(stream, ErrorCode.CANCEL))
 
-    def took(self, stream: int) -> None:
-        """Somebody has read a message of it."""
+    def message_was_read(self, stream: int) -> None:
         if call := self._calls.get(stream):
             call.unread -= 1
             self._credit(call)
@@ -75,7 +77,7 @@ class Calls:
             return
         call.receive_window.receive(len(payload))
         if not call.has_begun:
-            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "DATA before the head of the answer")
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "DATA before the response head")
         message = None if flags else call.messages.whole(payload)
         if message is not None:
             call.unread += 1
@@ -101,7 +103,7 @@ class Calls:
         if call is None:
             return
         if call.has_begun and not headers.ends_stream:
-            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "a second head of the answer")
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "a second response head")
         headers.check(is_head=not call.has_begun)
         if call.has_begun:
             self._end(call, _status_of_end(call, headers))
@@ -121,39 +123,39 @@ class Calls:
         if code == ErrorCode.REFUSED_STREAM and not call.has_begun:
             self._refuse(call, ended.details)
         else:
-            self._outbox.drop(call)
+            self._sending.drop(call)
             self._end(call, ended)
 
     def widen(self, stream: int, increment: int) -> None:
         if call := self._call(stream):
             call.widen(increment)
-            self._outbox.queue(call)
+            self._sending.queue(call)
 
     def widen_all(self, by: int) -> None:
-        """The peer's first window is another; `by` may be negative. Raises ConnectionFault."""
+        """The peer changed its initial window; `by` may be negative. Raises ConnectionFault."""
         for call in self._calls.values():
             try:
                 call.widen(by)
             except StreamFault as fault:
                 raise ConnectionFault(fault.code, fault.reason) from fault
-            self._outbox.queue(call)
+            self._sending.queue(call)
 
     def refuse_above(self, stream: int, reason: str) -> None:
         for call in [call for call in self._calls.values() if call.id > stream]:
             self._refuse(call, reason)
 
     def fail(self, stream: int, fault: StreamFault) -> None:
-        """Ends a stream whose peer is at fault, and tells the peer."""
+        """Ends a stream on which the peer violated the protocol, and resets it."""
         if call := self._calls.get(stream):
             self._end(call, Status(StatusCode.INTERNAL, str(fault)), reset=fault.code)
 
     def end_all(self, ended: Status) -> None:
         for call in list(self._calls.values()):
-            self._outbox.drop(call)
+            self._sending.drop(call)
             self._end(call, ended)
 
     def _call(self, stream: int) -> Call | None:
-        """None where it is over. Raises ConnectionFault where there never was one."""
+        """None if it has ended. Raises ConnectionFault if it was never opened."""
         call = self._calls.get(stream)
         if call is None:
             self.numbers.check(stream)
@@ -161,21 +163,21 @@ class Calls:
 
     def _end(self, call: Call, ended: Status, *, reset: ErrorCode | None = None) -> None:
         del self._calls[call.id]
-        if call.is_sending:  # the peer has answered without reading all
-            self._outbox.drop(call)
+        if call.is_sending:  # the peer responded before it read the whole request
+            self._sending.drop(call)
             reset = reset or ErrorCode.CANCEL
         if reset:
-            self._outbox.answer(frames.reset(call.id, reset))
+            self._sending.answer(frames.reset(call.id, reset))
         self.events.append(CallEnded(call.id, ended))
 
     def _refuse(self, call: Call, reason: str) -> None:
         del self._calls[call.id]
-        self._outbox.drop(call)
+        self._sending.drop(call)
         self.events.append(CallRefused(call.id, reason))
 
     def _credit(self, call: Call) -> None:
         if not call.unread and (credit := call.receive_window.credit()):
-            self._outbox.put(frames.window_update(call.id, credit))
+            self._sending.put(frames.window_update(call.id, credit))
 
 
 def _status_of_end(call: Call, trailers: Headers) -> Status:

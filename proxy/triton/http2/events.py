@@ -1,4 +1,4 @@
-"""What happened on a connection, in order."""
+"""What happened on a connection, in order. Made by `calls` and `connection`, read by `link`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from triton_openai.proxy.triton.http2.status import Status
 
 
 class MessageArrived(NamedTuple):
-    """`Connection.took` is to be called when somebody has read it."""
+    """The reader calls `Connection.message_was_read` for it."""
 
     stream: int
     message: bytes
@@ -20,14 +20,14 @@ class CallEnded(NamedTuple):
 
 
 class CallRefused(NamedTuple):
-    """The peer has not begun with it: it may be made again, elsewhere."""
+    """The peer has not processed it: it may be made again, on another connection."""
 
     stream: int
     reason: str
 
 
 class Changed(NamedTuple):
-    """Whether and how many calls may be opened: look at `is_closed` and `has_room`."""
+    """`is_closed` or `has_room` may have changed."""
 
 
 Event = MessageArrived | CallEnded | CallRefused | Changed

@@ -24,12 +24,20 @@ class ErrorCode(IntEnum):
     HTTP_1_1_REQUIRED = 13
 
 
+def known_code(code: int) -> ErrorCode | None:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return None
+
+
 def code_name(code: int) -> str:
-    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
+    known = known_code(code)
+    return f"error {code}" if known is None else known.name
 
 
 class Fault(Exception):
-    """`reason` says what was wrong, with which value."""
+    """`reason`: what was wrong, and with which value."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(f"{code.name}: {reason}")

@@ -9,7 +9,7 @@ from enum import IntEnum
 from triton_openai.proxy.triton.http2.faults import ConnectionFault, ErrorCode, StreamFault
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-MAX_PAYLOAD = 16_384  # the protocol's default, which we leave as it is
+MAX_PAYLOAD = 16_384  # the protocol's default, which we do not change
 
 _HEADER = struct.Struct(">HBBBI")  # length in two parts, type, flags, stream
 _STREAM_MASK = 2**31 - 1
@@ -38,7 +38,7 @@ Frame = tuple[int, int, int, bytes]  # kind, flags, stream, payload
 
 
 class FrameReader:
-    """Frames out of bytes that come in pieces."""
+    """Splits bytes, which arrive in pieces, into frames."""
 
     __slots__ = ("_rest",)
 
@@ -77,7 +77,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def headers(stream: int, block: bytes) -> bytes:
-    """HEADERS and the CONTINUATIONs that a long block needs; more of the stream follows."""
+    """HEADERS, and CONTINUATIONs for a long block. Does not end the stream."""
     parts = [block[at : at + MAX_PAYLOAD] for at in range(0, len(block), MAX_PAYLOAD)]
     kinds = [Kind.HEADERS] + [Kind.CONTINUATION] * (len(parts) - 1)
     flags = [0] * (len(parts) - 1) + [END_HEADERS]
@@ -96,17 +96,17 @@ def reset(stream: int, code: int) -> bytes:
 
 
 def go_away(code: int, reason: str) -> bytes:
-    """From a client, whose peer opened no stream."""
+    """From a client, to which the peer has opened no stream."""
     return frame(Kind.GOAWAY, 0, 0, struct.pack(">II", 0, code) + reason.encode())
 
 
 def reset_code(payload: bytes) -> int:
-    """Of a RST_STREAM."""
+    """The error code of a RST_STREAM."""
     return _number(payload, "RST_STREAM")
 
 
 def increment(stream: int, payload: bytes) -> int:
-    """Of a WINDOW_UPDATE. One of 0 is the stream's fault, the connection's where `stream` is 0."""
+    """The increment of a WINDOW_UPDATE. Raises a fault of the stream, or the connection, for 0."""
     found = _number(payload, "WINDOW_UPDATE") & _STREAM_MASK
     if not found:
         kind = StreamFault if stream else ConnectionFault
@@ -115,7 +115,7 @@ def increment(stream: int, payload: bytes) -> int:
 
 
 def parse_go_away(payload: bytes) -> tuple[int, int, str]:
-    """The last stream that the peer has begun with, the error code, and the text with it."""
+    """The last stream that the peer has processed, the error code, and its text."""
     if len(payload) < 8:
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a GOAWAY of {len(payload)} bytes")
     last, code = struct.unpack_from(">II", payload)
@@ -123,7 +123,7 @@ def parse_go_away(payload: bytes) -> tuple[int, int, str]:
 
 
 def unpadded(flags: int, payload: bytes) -> bytes:
-    """Of DATA and HEADERS, without padding and priority."""
+    """The payload of DATA or HEADERS without padding and priority."""
     if not flags & (PADDED | PRIORITY):
         return payload
     start, end = 0, len(payload)

@@ -1,4 +1,4 @@
-"""The head of a call as HPACK (RFC 7541). Most of it is the same for all calls of a connection."""
+"""Encodes the head of a call as HPACK (RFC 7541). Most of it is equal for all calls."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hpack.hpack import encode_integer
 
 Fields = Sequence[tuple[str, str]]
 
-_REFERENCE = 0x80  # this bit: a field by its number in a table (section 6.1)
-_LITERAL = b"\0"  # a field in full, which no table keeps (section 6.2.2)
+_REFERENCE = 0x80  # this bit marks a field that is an index into a table (section 6.1)
+_LITERAL = b"\0"  # begins a literal field that no table keeps (section 6.2.2)
 
 
 class HeadEncoder:
-    """`shared`: what every head begins with. Once the peer has it, it is a reference a field."""
+    """shared: the fields that every head begins with; later heads only refer to them."""
 
     def __init__(self, shared: Fields) -> None:
         self._shared = tuple(shared)
@@ -22,19 +22,21 @@ class HeadEncoder:
         self._references = b""
 
     def resize(self, table_size: int) -> None:
-        """The peer's table is another, in bytes."""
+        """The peer has set the size of its table, in bytes."""
         if self._encoder.header_table_size != table_size:
             self._encoder.header_table_size = table_size
             self._references = b""
 
     def encode(self, own: Fields) -> bytes:
-        """The head of a call that has fields of its own."""
+        """The head of a call with fields of its own."""
         shared = self._references or self._written()
         return shared + b"".join(_literal(name, value) for name, value in own)
 
     def _written(self) -> bytes:
         block: bytes = self._encoder.encode(self._shared)
-        if all(byte & _REFERENCE for byte in block):  # which changes no table, now or later
+        if all(
+            byte & _REFERENCE for byte in block
+        ):  # only references change no table, now or later
             self._references = block
         return block
 
@@ -44,6 +46,6 @@ def _literal(name: str, value: str) -> bytes:
 
 
 def _string(text: str) -> bytes:
-    """As it is (section 5.2)."""
+    """A literal string, without Huffman coding (section 5.2)."""
     data = text.encode()
     return bytes(encode_integer(len(data), 7)) + data

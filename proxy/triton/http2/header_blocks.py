@@ -1,4 +1,4 @@
-"""Header blocks: HEADERS and its CONTINUATIONs, HPACK by the `hpack` library."""
+"""Header blocks: HEADERS and its CONTINUATIONs, decoded by the hpack library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_BLOCK = 64 * 1024  # bytes, encoded and decoded each
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """A whole block. Where a name comes twice, the last one counts."""
+    """A complete block. If a name occurs twice, the last value counts."""
 
     stream: int
     fields: dict[str, str]
@@ -22,21 +22,21 @@ class Headers:
 
     @property
     def is_interim(self) -> bool:
-        """1xx: the head of the answer is still to come."""
+        """Status 1xx: the response head follows."""
         return self.fields.get(":status", "").startswith("1") and not self.ends_stream
 
     def check(self, *, is_head: bool) -> None:
-        """Raises StreamFault: malformed (RFC 9113, section 8.2 and 8.3)."""
+        """Raises StreamFault if it is malformed (RFC 9113, sections 8.2 and 8.3)."""
         allowed = {":status"} if is_head else set()
         for name in self.fields:
             if name.lower() != name or (name.startswith(":") and name not in allowed):
                 raise StreamFault(ErrorCode.PROTOCOL_ERROR, f"a header named {name!r}")
         if is_head and ":status" not in self.fields:
-            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "an answer without :status")
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "a response without :status")
 
 
 class HeaderBlocks:
-    """Joins fragments. `stream`: whose block the next frame must continue, 0 for none."""
+    """Joins fragments. stream: the one whose block the next frame must continue; 0 for none."""
 
     def __init__(self) -> None:
         self._decoder = Decoder(max_header_list_size=MAX_BLOCK)
@@ -45,7 +45,7 @@ class HeaderBlocks:
         self._ends_stream = False
 
     def push(self, kind: int, flags: int, stream: int, payload: bytes) -> Headers | None:
-        """A HEADERS or CONTINUATION frame; what it completes. Raises ConnectionFault."""
+        """Adds HEADERS or CONTINUATION; returns a completed block. Raises ConnectionFault."""
         if kind == Kind.HEADERS:
             self.stream, self._ends_stream = stream, bool(flags & END_STREAM)
             return self._add(flags, unpadded(flags, payload))

@@ -1,4 +1,4 @@
-"""gRPC messages in a stream of bytes: a flag, the length in four bytes, the message."""
+"""gRPC messages in a byte stream: a flag, four bytes of length, the message."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def _prefix(size: int) -> bytes:
 
 
 class MessageReader:
-    """Messages out of bytes that come in pieces; at most `max_bytes` each."""
+    """Splits bytes, which arrive in pieces, into messages of at most `max_bytes`."""
 
     __slots__ = ("_expected", "_max_bytes", "_rest")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._rest = bytearray()
-        self._expected = PREFIX_BYTES  # bytes that the first message in `_rest` will have
+        self._expected = PREFIX_BYTES  # length of the first message in `_rest`, as far as known
 
     @property
     def is_inside(self) -> bool:
-        """A message has begun and has not ended."""
+        """Whether a message has begun and not ended."""
         return bool(self._rest)
 
     def whole(self, data: bytes) -> bytes | None:
-        """The message where `data` is one, no more and no less: so it is with nearly all frames."""
+        """The message if `data` is exactly one, as nearly every frame is; otherwise None."""
         size = len(data) - PREFIX_BYTES
         if self._rest or not 0 <= size <= self._max_bytes or data[:PREFIX_BYTES] != _prefix(size):
             return None
@@ -55,7 +55,7 @@ class MessageReader:
         """The messages that `data` completes.
 
         Raises:
-            BadMessage: one is too long, or compressed; those before it were given.
+            BadMessage: one is too long or compressed; those before it were yielded.
         """
         self._rest += data
         while len(self._rest) >= self._expected:
@@ -68,13 +68,13 @@ class MessageReader:
             yield message
 
     def _size(self, data: bytes | bytearray, at: int) -> int:
-        """With the prefix."""
+        """Including the prefix."""
         flag, size = _PREFIX.unpack_from(data, at)
         if flag:
             raise BadMessage(
                 Status(
                     StatusCode.INTERNAL,
-                    f"a compressed message (flag {flag}), where the call allowed no encoding",
+                    f"a compressed message (flag {flag}), although the call allowed no encoding",
                 )
             )
         if size > self._max_bytes:

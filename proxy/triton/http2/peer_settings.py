@@ -1,4 +1,4 @@
-"""What the peer asks for in SETTINGS (RFC 9113, section 6.5)."""
+"""The peer's SETTINGS (RFC 9113, section 6.5)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_HEADER_LIST_SIZE = 6
 
 MAX_WINDOW = 2**31 - 1
 DEFAULT_WINDOW = 65_535
-OUR_HEADER_TABLE = 4_096  # bytes: what our encoder uses at most
+OUR_HEADER_TABLE = 4_096  # bytes: the most that our encoder uses
 
 ACKNOWLEDGED = frame(Kind.SETTINGS, ACK, 0)
 _ENTRY = struct.Struct(">HI")
@@ -25,7 +25,7 @@ _ENTRY = struct.Struct(">HI")
 
 @dataclass(slots=True)
 class PeerSettings:
-    """In force until the peer says otherwise: the protocol's defaults."""
+    """The protocol's defaults, until the peer changes them."""
 
     header_table_size: int = OUR_HEADER_TABLE
     max_concurrent_streams: int = MAX_WINDOW
@@ -33,7 +33,7 @@ class PeerSettings:
     max_frame_size: int = MAX_PAYLOAD
 
     def update(self, payload: bytes) -> None:
-        """Raises ConnectionFault: a value that the protocol forbids. Unknown ones are ignored."""
+        """Ignores unknown settings. Raises ConnectionFault for a forbidden value."""
         if len(payload) % _ENTRY.size:
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a SETTINGS of {len(payload)} bytes")
         for name, value in _ENTRY.iter_unpack(payload):

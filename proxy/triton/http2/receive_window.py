@@ -1,4 +1,4 @@
-"""What the peer may still send, on a stream or on the connection (RFC 9113, section 5.2)."""
+"""How much the peer may still send on a stream or connection (RFC 9113, section 5.2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from triton_openai.proxy.triton.http2.faults import ErrorCode, Fault
 
 
 class ReceiveWindow:
-    """In bytes. Too much raises `fault`."""
+    """In bytes. Raises `fault` if the peer sends more."""
 
     __slots__ = ("_fault", "_left", "_size")
 
@@ -16,16 +16,16 @@ class ReceiveWindow:
         self._fault = fault
 
     def receive(self, size: int) -> None:
-        """A DATA frame of so many bytes, padding included."""
+        """Counts a DATA frame of this size, including padding."""
         self._left -= size
         if self._left < 0:
             raise self._fault(
                 ErrorCode.FLOW_CONTROL_ERROR,
-                f"{-self._left} bytes more than the window of {self._size}",
+                f"{-self._left} bytes beyond the window of {self._size}",
             )
 
     def credit(self) -> int:
-        """Opens it again; what to tell the peer, 0 where that is not worth a frame yet."""
+        """Reopens the window. Returns the increment to send, 0 while it is not worth a frame."""
         owed = self._size - self._left
         if owed * 2 < self._size:
             return 0

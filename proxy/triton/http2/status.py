@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from grpc import StatusCode
 
-from triton_openai.proxy.triton.http2.faults import ErrorCode, code_name
+from triton_openai.proxy.triton.http2.faults import ErrorCode, code_name, known_code
 
 _BY_NUMBER: dict[str, StatusCode] = {str(code.value[0]): code for code in StatusCode}
 _BY_HTTP_STATUS = {
@@ -35,7 +35,7 @@ _BY_RESET = {
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`details` is the peer's own text, or what happened."""
+    """details: the peer's text, or a description of what happened."""
 
     code: StatusCode
     details: str = ""
@@ -46,7 +46,7 @@ class Status:
 
 
 def of_trailers(trailers: Mapping[str, str]) -> Status:
-    """A call whose end says nothing, or a number that nobody knows, ended UNKNOWN."""
+    """UNKNOWN for trailers without a status, or with an undefined one."""
     number = trailers.get("grpc-status")
     if number is None:
         return Status(StatusCode.UNKNOWN, "the peer ended the stream without a grpc-status")
@@ -57,29 +57,31 @@ def of_trailers(trailers: Mapping[str, str]) -> Status:
 
 
 def of_response(head: Mapping[str, str]) -> Status | None:
-    """None where this is the head of a gRPC answer."""
+    """None if this is the head of a gRPC response."""
     http, kind = head.get(":status", ""), head.get("content-type", "")
     if http != "200":
         code = _BY_HTTP_STATUS.get(http, StatusCode.UNKNOWN)
-        return Status(code, f"the peer answered with HTTP status {http}")
+        return Status(code, f"the peer responded with HTTP status {http}")
     if not kind.startswith("application/grpc"):
-        return Status(StatusCode.UNKNOWN, f"the peer answered with content-type {kind!r}, not gRPC")
+        return Status(
+            StatusCode.UNKNOWN, f"the peer responded with content-type {kind!r}, not gRPC"
+        )
     return None
 
 
 def of_trailers_only(fields: Mapping[str, str]) -> Status:
-    """An answer that is one block of headers. The HTTP status counts where gRPC says nothing."""
+    """A response that is a single header block. Without a gRPC status the HTTP status counts."""
     if "grpc-status" in fields:
         return of_trailers(fields)
     return of_response(fields) or of_trailers(fields)
 
 
 def of_reset(code: int) -> Status:
-    known = ErrorCode(code) if code in ErrorCode._value2member_map_ else None
+    known = known_code(code)
     status = StatusCode.UNKNOWN if known is None else _BY_RESET.get(known, StatusCode.INTERNAL)
     return Status(status, f"the peer reset the stream: {code_name(code)}")
 
 
 def _percent_decoded(text: str) -> str:
-    """What is no good percent encoding, or no UTF-8, stays as near to what was sent as can be."""
+    """Leaves invalid percent encoding as it is, and replaces invalid UTF-8."""
     return unquote_to_bytes(text.encode("latin-1")).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The numbers of a client's streams on one connection (RFC 9113, section 5.1.1)."""
+"""A client's stream identifiers on one connection (RFC 9113, section 5.1.1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LAST_STREAM = 2**31 - 1
 
 
 class StreamNumbers:
-    """Odd, rising, each once. `next`: the one that comes."""
+    """Odd, ascending, each used once. next: the next one."""
 
     __slots__ = ("next",)
 
@@ -24,8 +24,8 @@ class StreamNumbers:
         return taken
 
     def check(self, stream: int) -> None:
-        """Raises ConnectionFault: it was never taken."""
+        """Raises ConnectionFault if the stream was never opened."""
         if stream % 2 == 0 or stream >= self.next:
             raise ConnectionFault(
-                ErrorCode.PROTOCOL_ERROR, f"a frame on stream {stream}, which nobody opened"
+                ErrorCode.PROTOCOL_ERROR, f"a frame on stream {stream}, which was never opened"
             )

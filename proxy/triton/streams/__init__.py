@@ -1,1 +1,1 @@
-"""Streams of ModelStreamInfer: the port, and its two adapters, of which a setting chooses one."""
+"""Streams of ModelStreamInfer: the port and its two adapters; a setting chooses one."""

@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from typing_extensions import Self
 
 from triton_openai.proxy.triton.streams.leases import PARAMETER, Cancel, Leases, log_refusal
-from triton_openai.proxy.triton.streams.port import LET_GO_TIMEOUT_S, LeaseTerms, StreamFailed
+from triton_openai.proxy.triton.streams.port import RELEASE_TIMEOUT_S, LeaseTerms, StreamFailed
 
 
 class GrpcAioStream:
@@ -43,15 +43,17 @@ class GrpcAioStream:
             raise StreamFailed(code, details)
         raise StopAsyncIteration
 
-    def beside(self, request: service_pb2.ModelInferRequest, *, timeout_s: float) -> GrpcAioStream:
-        """The channel has one connection."""
+    def open_sibling(
+        self, request: service_pb2.ModelInferRequest, *, timeout_s: float
+    ) -> GrpcAioStream:
+        """The channel has a single connection."""
         return self._home.open(request, timeout_s=timeout_s)
 
     def cancel(self) -> None:
         self._call.cancel()
 
     async def _response(self) -> Any:
-        """One that is cancelled leaves its read to the next: grpc.aio would cancel the call."""
+        """A cancelled read is kept for the next one, because grpc.aio would cancel the call."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._call.read())
         reading = self._reading
@@ -61,14 +63,14 @@ class GrpcAioStream:
             if reading.done():
                 self._reading = None
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         task = asyncio.get_running_loop().create_task(self._drain())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     async def _drain(self) -> None:
         try:
-            await asyncio.wait_for(self._read_out(), LET_GO_TIMEOUT_S)
+            await asyncio.wait_for(self._read_out(), RELEASE_TIMEOUT_S)
         except (StreamFailed, asyncio.TimeoutError):
             self._call.cancel()
 
@@ -78,7 +80,7 @@ class GrpcAioStream:
 
 
 class GrpcAioStreams:
-    """See port.Streams. The channel is its opener's."""
+    """See port.Streams. Does not close the channel."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -89,10 +91,10 @@ class GrpcAioStreams:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Waits for what was let go."""
+        """Waits for the released streams."""
         self._leases.close()
         if self._background:
-            await asyncio.wait(self._background, timeout=LET_GO_TIMEOUT_S)
+            await asyncio.wait(self._background, timeout=RELEASE_TIMEOUT_S)
 
     def open(
         self,
@@ -124,11 +126,11 @@ class GrpcAioStreams:
 
 
 async def _read_refusal(call: Any) -> None:
-    """Reads a lease's call out; cancelled, it cancels the call."""
+    """Reads a lease's call to its end. If it is cancelled, it cancels the call."""
     try:
         while (response := await call.read()) not in (None, grpc.aio.EOF):
             log_refusal(response.SerializeToString())
     except grpc.aio.AioRpcError:
-        pass  # the streams of this connection say it
+        pass  # the streams of this connection report it
     finally:
         call.cancel()

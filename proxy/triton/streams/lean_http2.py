@@ -1,4 +1,4 @@
-"""Streams over our own HTTP/2 framing, where a response costs a fraction of what grpc.aio takes.
+"""Streams over our own HTTP/2 framing, which costs a fraction of grpc.aio's CPU per response.
 
 One connection carries all streams, so that one read brings messages of many.
 """
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
-from triton_openai.proxy.triton.http2.calls import Limits
+from triton_openai.proxy.triton.http2.calls import Http2Limits
 from triton_openai.proxy.triton.http2.connection import Connection
-from triton_openai.proxy.triton.streams.keepalive import Patience
+from triton_openai.proxy.triton.streams.keepalive import KeepaliveTimes
 from triton_openai.proxy.triton.streams.lean_stream import LeanStream
 from triton_openai.proxy.triton.streams.link import Link, Owner
 from triton_openai.proxy.triton.streams.pool import Pool
@@ -31,12 +31,13 @@ HEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeanOptions:
-    """`backoff_s`: the first pause after a failure to connect, and the longest. `max_age_s`: of a
-    connection, which another then takes over from; None for no end.
+    """backoff_s: the first pause after a failure to connect, and the longest one.
+
+    max_age_s: of a connection, after which another replaces it; None for no limit.
     """
 
-    limits: Limits = field(default_factory=lambda: Limits(max_message=MAX_RESPONSE_BYTES))
-    patience: Patience = field(default_factory=Patience)
+    limits: Http2Limits = field(default_factory=lambda: Http2Limits(max_message=MAX_RESPONSE_BYTES))
+    keepalive: KeepaliveTimes = field(default_factory=KeepaliveTimes)
     connect_timeout_s: float = 5.0
     backoff_s: tuple[float, float] = (0.1, 1.0)
     max_age_s: float | None = None
@@ -75,14 +76,14 @@ class LeanHttp2Streams:
             return await asyncio.wait_for(self._ready_link(owner), timeout_s)
         except asyncio.TimeoutError:
             reason = f"no HTTP/2 connection within {timeout_s:g} seconds"
-        except (OSError, UnicodeError) as error:  # the latter: a host that can have no address
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host that cannot have an address
             reason = str(error)
         raise ConnectionError(f"cannot connect to {self._target.address}: {reason}")
 
     async def _ready_link(self, owner: Owner) -> Link:
         def link() -> Link:
             connection = Connection(self._options.limits, (*self._target.head, *HEAD))
-            return Link(connection, self._options.patience, owner)
+            return Link(connection, self._options.keepalive, owner)
 
         transport, made = await asyncio.get_running_loop().create_connection(
             link, self._target.host, self._target.port, ssl=self._tls
@@ -98,7 +99,7 @@ class LeanHttp2Streams:
 
 
 def _check_protocol(transport: asyncio.Transport) -> None:
-    """A TLS peer must have chosen h2 (RFC 9113, section 3.2)."""
+    """A TLS server must have chosen h2 (RFC 9113, section 3.2)."""
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     if tls is not None and (chosen := tls.selected_alpn_protocol()) != "h2":
         raise ConnectionError(f"the peer chose {chosen!r} by ALPN, not 'h2'")

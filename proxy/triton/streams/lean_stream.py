@@ -1,4 +1,4 @@
-"""A stream of the lean transport, as its reader holds it."""
+"""A stream of the lean transport, as its reader sees it."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
 from triton_openai.proxy.triton.http2.status import Status
-from triton_openai.proxy.triton.streams.port import LET_GO_TIMEOUT_S, LeaseTerms, StreamFailed
+from triton_openai.proxy.triton.streams.port import RELEASE_TIMEOUT_S, LeaseTerms, StreamFailed
 
 _parsed = service_pb2.ModelStreamInferResponse.FromString
 
 
 class Carrier(Protocol):
-    """Where a stream is: in the pool's queue, or on a link."""
+    """What a stream is on at present: the pool's queue, or a link."""
 
     def place(self, stream: LeanStream) -> None:
-        """Starts it, now or when there is room."""
+        """Starts it, at once or when there is room."""
         ...
 
-    def took(self, stream: LeanStream) -> None:
-        """One of its messages was read."""
+    def message_was_read(self, stream: LeanStream) -> None:
+        """Lets the server send more on this stream."""
         ...
 
     def cancel(self, stream: LeanStream) -> None: ...
 
 
 class LeanStream:
-    """See port.ResponseStream. `deliver`, `end` and `carrier` belong to the carriers.
+    """See port.ResponseStream. `deliver` and `end` are called by its carrier.
 
-    `home` carries it where no other does. `number` is the HTTP/2 stream on its link. `request` is
-    kept while it may have to be sent again, and empty afterwards. `timeout_s` is infinite for none.
+    home: the carrier for its siblings once it has ended. number: its HTTP/2 stream on its link.
+    request: kept while it may have to be sent again, then empty. timeout_s: may be infinite.
     """
 
     __slots__ = (
         "_deadline",
         "_home",
-        "_is_let_go",
+        "_is_released",
         "_loop",
         "_status",
         "_timer",
@@ -67,7 +67,7 @@ class LeanStream:
         self._unread: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._status: Status | None = None
-        self._is_let_go = False
+        self._is_released = False
         self.request = request
         self.terms = terms
         self.carrier: Carrier | None = None
@@ -76,7 +76,7 @@ class LeanStream:
 
     @property
     def left_s(self) -> float:
-        """Until its deadline."""
+        """Seconds until its deadline."""
         return self._deadline - self._loop.time()
 
     def __aiter__(self) -> Self:
@@ -90,42 +90,44 @@ class LeanStream:
             await self._waiter
         message = self._unread.popleft()
         if self.carrier is not None:
-            self.carrier.took(self)
+            self.carrier.message_was_read(self)
         try:
             return _parsed(message)
         except DecodeError as error:
             self.cancel()
             raise StreamFailed(StatusCode.INTERNAL, "a message cannot be parsed") from error
 
-    def beside(self, request: service_pb2.ModelInferRequest, *, timeout_s: float) -> LeanStream:
+    def open_sibling(
+        self, request: service_pb2.ModelInferRequest, *, timeout_s: float
+    ) -> LeanStream:
         stream = LeanStream(self._home, request.SerializeToString(), timeout_s)
         (self.carrier or self._home).place(stream)
         return stream
 
     def cancel(self) -> None:
-        self._leave(Status(StatusCode.CANCELLED, "cancelled here"))
+        self._cancel(Status(StatusCode.CANCELLED, "cancelled by the proxy"))
         self._unread.clear()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self._status is not None:
             return
-        self._is_let_go = True
+        self._is_released = True
         while self._unread:
             self._unread.popleft()
-            self._took()
+            self._message_was_read()
         self._stop_timer()
-        self._timer = self._loop.call_later(LET_GO_TIMEOUT_S, self.cancel)
+        self._timer = self._loop.call_later(RELEASE_TIMEOUT_S, self.cancel)
 
     def deliver(self, message: bytes) -> None:
         self.request = b""
-        if self._is_let_go:
-            self._took()
+        if self._is_released:
+            self._message_was_read()
             return
         self._unread.append(message)
         self._wake()
 
     def end(self, status: Status) -> None:
-        """What was delivered before can still be read."""
+        """Messages that were delivered before can still be read."""
         if self._status is None:
             self._status = status
             self._stop_timer()
@@ -136,20 +138,20 @@ class LeanStream:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _took(self) -> None:
+    def _message_was_read(self) -> None:
         if self.carrier is not None:
-            self.carrier.took(self)
+            self.carrier.message_was_read(self)
 
     def _expire(self) -> None:
-        self._leave(Status(StatusCode.DEADLINE_EXCEEDED, "the call's time is over"))
+        self._cancel(Status(StatusCode.DEADLINE_EXCEEDED, "the call exceeded its deadline"))
 
-    def _leave(self, status: Status) -> None:
+    def _cancel(self, status: Status) -> None:
         if self.carrier is not None:
             self.carrier.cancel(self)
         self.end(status)
 
     def _wake(self) -> None:
-        """Once, however much comes before the reader runs."""
+        """Wakes the reader once, however many messages arrive before it runs."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

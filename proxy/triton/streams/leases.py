@@ -1,9 +1,9 @@
-"""Leases: how an engine learns that this process is gone, so that it ends its streams.
+"""Leases: how an engine learns that this process has died, so that it ends its streams.
 
-Triton does not tell a running step of an ensemble that the client's connection has ended. It does
-cancel a call that goes straight to the engine model. So each connection holds such a call open for
-each engine that has streams on it, and every stream names it in a parameter, which Triton copies
-to the steps of the ensemble. The engine ends the streams whose call was cancelled.
+Triton does not report the end of a client's connection to a running step of an ensemble, but it
+does cancel a call that goes directly to the engine model. So each connection keeps such a call
+open for each engine that has streams on it, and every stream names that call in a parameter, which
+Triton copies to the steps of the ensemble. The engine ends the streams of a cancelled call.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tritonclient.grpc import service_pb2
 from triton_openai.proxy.triton.streams.port import LeaseTerms
 
 PARAMETER = "lease"
-LINGER_S = 2.0  # without streams; a Triton that stops waits for open calls
-RETRY_S = 5.0  # after an engine has ended the call
+LINGER_S = 2.0  # without streams; a Triton that shuts down waits for open calls
+RETRY_S = 5.0  # after the engine has ended the call
 
 Cancel = Callable[[], object]
 Hold = Callable[[service_pb2.ModelInferRequest, Callable[[], None]], "Cancel | None"]
@@ -31,7 +31,7 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Lease:
-    """At one engine. `cancel` ends its call; None while there is none."""
+    """One engine's. cancel: ends its call; None while there is no call."""
 
     id: str
     streams: int = 0
@@ -41,10 +41,10 @@ class _Lease:
 
 
 class Leases:
-    """Of one connection.
+    """The leases of one connection.
 
-    `hold` sends a request, calls back when its call has ended, and returns what cancels it; None
-    where the connection has no room for a call.
+    hold: sends a request, calls back when its call has ended, and returns a function that cancels
+        it; None if the connection has no room for a call.
     """
 
     def __init__(self, hold: Hold, *, linger_s: float = LINGER_S, retry_s: float = RETRY_S) -> None:
@@ -53,10 +53,10 @@ class Leases:
         self._retry_s = retry_s
         self._loop = asyncio.get_running_loop()
         self._leases: dict[str, _Lease] = {}  # by engine
-        self.calls = 0  # that are open
+        self.calls = 0  # open ones
 
     def enter(self, terms: LeaseTerms) -> str:
-        """A stream begins. The lease that it has to name."""
+        """Called when a stream begins. Returns the id of its lease."""
         lease = self._leases.get(terms.engine)
         if lease is None:
             lease = self._leases[terms.engine] = _Lease(_new_id())
@@ -70,20 +70,20 @@ class Leases:
         return lease.id
 
     def leave(self, terms: LeaseTerms) -> None:
-        """A stream has ended."""
+        """Called when a stream has ended."""
         lease = self._leases.get(terms.engine)
         if lease is None:  # closed
             return
         lease.streams -= 1
         if not lease.streams:
-            lease.timer = self._loop.call_later(self._linger_s, self._let_go, terms.engine)
+            lease.timer = self._loop.call_later(self._linger_s, self._drop, terms.engine)
 
     def close(self) -> None:
         """Ends all calls."""
         for engine in list(self._leases):
-            self._let_go(engine)
+            self._drop(engine)
 
-    def _let_go(self, engine: str) -> None:
+    def _drop(self, engine: str) -> None:
         lease = self._leases.pop(engine)
         if lease.timer is not None:
             lease.timer.cancel()
@@ -93,8 +93,8 @@ class Leases:
             cancel()
 
     def _lost(self, lease: _Lease) -> None:
-        """The engine may count the id as over, so streams to come name another."""
-        if lease.cancel is None:  # it was let go
+        """The engine may regard the id as expired, so later streams name a new one."""
+        if lease.cancel is None:  # dropped on purpose
             return
         self.calls -= 1
         lease.cancel, lease.id = None, _new_id()
@@ -102,11 +102,11 @@ class Leases:
 
 
 def _new_id() -> str:
-    return f"lease-{uuid4().hex}"  # nobody else may guess it
+    return f"lease-{uuid4().hex}"  # cannot be guessed by other clients
 
 
 def log_refusal(message: bytes) -> None:
-    """The only message of a call that holds a lease, besides its end."""
+    """Logs the one message that a lease's call may receive: why the engine refused it."""
     try:
         reason = service_pb2.ModelStreamInferResponse.FromString(message).error_message
     except DecodeError as error:

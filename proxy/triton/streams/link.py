@@ -1,4 +1,4 @@
-"""One connection of the lean transport: the socket, the framing, and the streams on it."""
+"""One connection of the lean transport: its socket, its framing and its streams."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from triton_openai.proxy.triton.http2.events import (
     Event,
     MessageArrived,
 )
-from triton_openai.proxy.triton.streams.carried import Carried
-from triton_openai.proxy.triton.streams.keepalive import Keepalive, Patience
+from triton_openai.proxy.triton.streams.keepalive import Keepalive, KeepaliveTimes
 from triton_openai.proxy.triton.streams.lean_stream import LeanStream
-from triton_openai.proxy.triton.streams.rests import rest
+from triton_openai.proxy.triton.streams.link_streams import LinkStreams
+from triton_openai.proxy.triton.streams.read_pauses import pause_reading
 
-WRITE_AT_MOST = 256 * 1024  # bytes given to the socket before it may say that it is full
+WRITE_AT_MOST = 256 * 1024  # bytes given to the transport before it may pause us
 CLOSE_TIMEOUT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who is told. A refused stream may be opened again, one without room here goes elsewhere."""
+    """The pool's callbacks.
+
+    changed: the link has room again, or is leaving. elsewhere: places a stream for which there is
+    no room here. refused: a stream that the server has not processed, and the reason.
+    """
 
     changed: Callable[[Link], None]
     elsewhere: Callable[[LeanStream], None]
@@ -36,19 +40,19 @@ class Owner:
 
 
 class Link(asyncio.Protocol):
-    """Carries its streams from `start` to their end."""
+    """Carries streams from `start` to their end. Made by lean_http2, owned by the pool."""
 
-    def __init__(self, connection: Connection, patience: Patience, owner: Owner) -> None:
+    def __init__(self, connection: Connection, times: KeepaliveTimes, owner: Owner) -> None:
         self._connection = connection
         self._owner = owner
-        self._streams = Carried(self, connection)
+        self._streams = LinkStreams(self, connection)
         self._is_retired = False
         self._can_write = True
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._keepalive = Keepalive(
-            patience, has_calls=lambda: bool(self._streams), ping=self._ping, give_up=self.abort
+            times, has_calls=lambda: bool(self._streams), ping=self._ping, give_up=self.abort
         )
 
     @property
@@ -57,11 +61,11 @@ class Link(asyncio.Protocol):
 
     @property
     def is_leaving(self) -> bool:
-        """It gets no more streams, but what belongs beside one of its own."""
+        """Whether it gets no more streams, except siblings of its own."""
         return self._is_retired or self._connection.is_leaving
 
     async def wait_ready(self) -> None:
-        """Raises ConnectionError: it was closed, or the peer speaks something else."""
+        """Raises ConnectionError if it was closed, or the server does not speak HTTP/2."""
         await self._ready
 
     def place(self, stream: LeanStream) -> None:
@@ -71,7 +75,7 @@ class Link(asyncio.Protocol):
             self._owner.elsewhere(stream)
 
     def start(self, stream: LeanStream) -> None:
-        """Where it `has_room`."""
+        """Needs `has_room`."""
         self._streams.start(stream)
         self._flush()
 
@@ -81,8 +85,8 @@ class Link(asyncio.Protocol):
         self._flush()
         self._owner.changed(self)
 
-    def took(self, stream: LeanStream) -> None:
-        self._connection.took(stream.number)
+    def message_was_read(self, stream: LeanStream) -> None:
+        self._connection.message_was_read(stream.number)
         self._flush()
 
     async def close(self) -> None:
@@ -92,16 +96,16 @@ class Link(asyncio.Protocol):
         await self.closed
 
     def retire(self) -> None:
-        """Another has taken its place."""
+        """Called when another link has replaced it."""
         self._is_retired = True
         self.close_when_idle()
 
     def close_when_idle(self) -> None:
         if not self._streams and not self._connection.is_closed:
-            self._shut("no call is left on a connection that gets no more")
+            self._shut("the last call on a retired connection has ended")
 
     def abort(self, reason: str) -> None:
-        """At once: the peer is not there."""
+        """Closes it at once, because the server does not respond."""
         self._dispatch(self._connection.close(reason))
         self._transport.abort()
 
@@ -112,13 +116,13 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         events = self._connection.receive(data)
-        self._keepalive.heard(has_events=bool(events))
+        self._keepalive.data_arrived(has_events=bool(events))
         self._dispatch(events)
         self._flush()
         if self._connection.is_closed:
             self._close_socket()
         else:
-            rest(self._transport, streams=len(self._streams))
+            pause_reading(self._transport, streams=len(self._streams))
 
     def pause_writing(self) -> None:
         self._can_write = False
@@ -129,7 +133,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._keepalive.stop()
-        reason = f"the connection was lost: {error or 'the peer closed it'}"
+        reason = f"the connection was lost: {error or 'the server closed it'}"
         self._dispatch(self._connection.close(reason))
         self._streams.close()
         self.closed.set_result(None)
@@ -160,9 +164,9 @@ class Link(asyncio.Protocol):
         if self._connection.is_ready:
             self._ready.set_result(None)
         elif self._connection.is_leaving:
-            why = self._connection.why_closed or "the peer went away at once"
+            why = self._connection.why_closed or "the server closed it at once"
             self._ready.set_exception(ConnectionError(why))
-            self._ready.exception()  # seen: perhaps nobody waits
+            self._ready.exception()  # retrieved, since nobody may wait for it
 
     def _ping(self) -> None:
         self._connection.ping()
@@ -178,7 +182,7 @@ class Link(asyncio.Protocol):
         self._close_socket()
 
     def _close_socket(self) -> None:
-        """A peer that does not read what is left has little time for it."""
+        """Gives the server CLOSE_TIMEOUT_S to read what is left."""
         self._transport.close()
         timer = self._loop.call_later(CLOSE_TIMEOUT_S, self._transport.abort)
         self.closed.add_done_callback(lambda _: timer.cancel())

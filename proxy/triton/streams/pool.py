@@ -1,4 +1,4 @@
-"""The links of the lean transport: which one takes a stream, and when another is opened."""
+"""The links of the lean transport: chooses one for each stream, and opens new ones."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from triton_openai.proxy.triton.http2.status import Status
 from triton_openai.proxy.triton.streams.lean_stream import LeanStream
 from triton_openai.proxy.triton.streams.link import Link, Owner
 
-MAX_REPLAYS = 1  # of a call that the server has not begun, as gRPC does (gRFC A6)
+MAX_REPLAYS = 1  # of a call that the server has not processed, as gRPC does (gRFC A6)
 JITTER = 0.1  # of a link's age
-MAX_LINKS = 8  # more than one only where the peer limits its streams
+MAX_LINKS = 8  # more than one only if the server limits concurrent streams
 
 
 class Pool:
-    """Carries the streams that wait for a link; one that waits ends with a failure to connect.
+    """Carries the streams that wait for a link; a failure to connect ends them.
 
-    `connect` gives a link that is ready, or raises ConnectionError. After a failure there is a
-    pause; `backoff_s` are the first one and the longest. A link older than `max_age_s` hands over
-    to another, so that servers that came later behind the address get work, too.
+    connect: returns a link that is ready, or raises ConnectionError. backoff_s: the first pause
+    after a failure, and the longest one. max_age_s: of a link before another replaces it, so that
+    servers that joined later behind the address get streams, too.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class Pool:
         self._first_pause_s, self._longest_pause_s = backoff_s
         self._pause_s = 0.0
         self._links: list[Link] = []
-        self._open: set[Link] = set()  # those that the peer leaves among them
+        self._open: set[Link] = set()  # including those that are leaving
         self._waiting: dict[LeanStream, None] = {}  # in order
         self._timers: dict[Link, asyncio.TimerHandle] = {}
         self._growing: asyncio.Task[None] | None = None
-        self._owner = Owner(changed=self._look_at, elsewhere=self.place, refused=self._replay)
+        self._owner = Owner(changed=self._link_changed, elsewhere=self.place, refused=self._replay)
 
     async def close(self) -> None:
         """Ends all streams."""
@@ -52,7 +52,7 @@ class Pool:
         await asyncio.gather(*(link.close() for link in self._open))
 
     def place(self, stream: LeanStream) -> None:
-        """Starts it, now or when a link has room."""
+        """Starts it, at once or when a link has room."""
         stream.carrier = self
         self._waiting[stream] = None
         self._place_waiting()
@@ -60,8 +60,8 @@ class Pool:
     def cancel(self, stream: LeanStream) -> None:
         del self._waiting[stream]
 
-    def took(self, stream: LeanStream) -> None:
-        """Nothing comes while a stream waits."""
+    def message_was_read(self, stream: LeanStream) -> None:
+        """A waiting stream has no messages."""
 
     def _place_waiting(self) -> None:
         for link in self._links:
@@ -73,7 +73,7 @@ class Pool:
             self._growing = asyncio.get_running_loop().create_task(self._grow())
 
     async def _grow(self, old: Link | None = None) -> None:
-        """By one, which takes over from `old`."""
+        """Opens one link, which replaces `old`."""
         await asyncio.sleep(self._pause_s)
         try:
             link = await self._connect(self._owner)
@@ -94,25 +94,25 @@ class Pool:
         self._links.append(link)
         self._open.add(link)
         link.closed.add_done_callback(lambda _: self._forget(link))
-        self._let_age(link)
+        self._start_aging(link)
 
     def _forget(self, link: Link) -> None:
         self._open.discard(link)
         if timer := self._timers.pop(link, None):
             timer.cancel()
 
-    def _let_age(self, link: Link) -> None:
-        """Not all proxies connect anew at once."""
+    def _start_aging(self, link: Link) -> None:
+        """With jitter, so that not all proxies reconnect at once."""
         if self._max_age_s is not None:
             age_s = self._max_age_s * random.uniform(1 - JITTER, 1 + JITTER)
             loop = asyncio.get_running_loop()
             self._timers[link] = loop.call_later(age_s, self._renew, link)
 
     def _renew(self, old: Link) -> None:
-        """The old one stays until there is a new one. Where that fails, it is tried again later."""
+        """Keeps the old link until there is a new one. After a failure it tries again later."""
         if old not in self._links:
             return
-        self._let_age(old)
+        self._start_aging(old)
         if self._growing is None:
             self._growing = asyncio.get_running_loop().create_task(self._grow(old))
 
@@ -121,8 +121,8 @@ class Pool:
         for stream in waiting:
             stream.end(Status(StatusCode.UNAVAILABLE, reason))
 
-    def _look_at(self, link: Link) -> None:
-        """A call of it has ended, or the peer has said how many it takes."""
+    def _link_changed(self, link: Link) -> None:
+        """Called when one of its calls has ended, or its limit of calls has changed."""
         if link.is_leaving:
             if link in self._links:
                 self._links.remove(link)

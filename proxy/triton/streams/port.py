@@ -1,4 +1,4 @@
-"""The port: a call of ModelStreamInfer with one request and many responses."""
+"""The port: calls of ModelStreamInfer, each with one request and many responses."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from grpc import StatusCode
 from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
-# A response may have so many bytes; a longer one ends its stream with RESOURCE_EXHAUSTED.
+# A longer response ends its stream with RESOURCE_EXHAUSTED.
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
-# How long a stream that nobody reads any more may take to its end.
-LET_GO_TIMEOUT_S = 5.0
+# A released stream that has not ended by then is cancelled.
+RELEASE_TIMEOUT_S = 5.0
 
 
 class StreamFailed(Exception):
-    """How gRPC says it: a code, and the server's or the transport's own words."""
+    """A gRPC status: a code, and the server's or the transport's text."""
 
     def __init__(self, code: StatusCode, details: str) -> None:
         super().__init__(f"{code.name}: {details}")
@@ -27,39 +27,42 @@ class StreamFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """`engine`: the Triton model that takes leases. `call`: what holds the one of the given id."""
+    """engine: the Triton model that grants leases. call: makes the request for a lease's id."""
 
     engine: str
     call: Callable[[str], service_pb2.ModelInferRequest]
 
 
 class ResponseStream(Protocol):
-    """The responses of one call in order. Whoever opened it ends it, too, by one of the two ways.
+    """The responses of one call, in order. Its opener ends it, by `cancel` or `release`.
 
-    Iterating raises StreamFailed after the last response where the call failed.
+    If the call failed, iterating raises StreamFailed after the last response.
     """
 
     def __aiter__(self) -> Self: ...
 
     async def __anext__(self) -> service_pb2.ModelStreamInferResponse: ...
 
-    def beside(self, request: service_pb2.ModelInferRequest, *, timeout_s: float) -> ResponseStream:
-        """A call to the server that this one is at, while it runs; behind one address there may
-        be several. Afterwards, to any.
+    def open_sibling(
+        self, request: service_pb2.ModelInferRequest, *, timeout_s: float
+    ) -> ResponseStream:
+        """Opens a call to the same server while this one runs; later, to any.
+
+        There may be several servers behind one address.
         """
         ...
 
     def cancel(self) -> None:
-        """Ends it now, at the server too; nothing where it has ended."""
+        """Ends it now, on the server too. Does nothing if it has ended."""
         ...
 
-    def let_go(self) -> None:
-        """Lets it come to its end by itself, unread; it is cancelled after LET_GO_TIMEOUT_S."""
+    def release(self) -> None:
+        """Discards what still arrives until the server ends it, for RELEASE_TIMEOUT_S at most."""
         ...
 
 
 class Streams(Protocol):
-    """Entered on the event loop that uses it. Leaving ends the streams that still run."""
+    """Entered on the event loop that uses it. On exit, the streams that still run end."""
 
     async def __aenter__(self) -> object: ...
 
@@ -72,7 +75,8 @@ class Streams(Protocol):
         timeout_s: float,
         terms: LeaseTerms | None = None,
     ) -> ResponseStream:
-        """Connects where it has to; a failure to do so is the stream's. With `terms` it runs under
-        a lease of its connection, see leases.
+        """Connects if necessary; a failure to connect fails the stream.
+
+        With `terms` the stream runs under a lease of its connection, see leases.
         """
         ...

@@ -174,7 +174,7 @@ def test_a_worker_that_takes_nothing_for_a_while_is_the_last_choice():
         assert hanging.load == (False, 1)
         now[0] = 2 * LATE_S
         assert hanging.load == (True, 1)
-        assert hanging.hear(b"1 1 1\n") == []
+        assert hanging.read_reports(b"1 1 1\n") == []
         assert hanging.load == (False, 1)
         hanging.end()
 
@@ -183,8 +183,8 @@ def test_of_several_reports_the_last_complete_one_holds():
     ours, theirs = socket.socketpair()
     worker = Recipient(ours, lambda: 0.0)
     with theirs:
-        worker.hear(b"0 5 1\n0 7 1\n0 ")
+        worker.read_reports(b"0 5 1\n0 7 1\n0 ")
         assert worker.load == (False, 7)
-        worker.hear(b"9 1\n")
+        worker.read_reports(b"9 1\n")
         assert worker.load == (False, 9)
         worker.end()

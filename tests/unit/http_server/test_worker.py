@@ -1,4 +1,4 @@
-"""worker: what it tells the launcher, which may have gone on to stop it."""
+"""worker: what it reports to the launcher, which may have begun to stop it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triton_openai.proxy.http_server import worker
 def test_its_process_is_told():
     ours, its = socket.socketpair()
     with ours, its:
-        worker.tell(its)
+        worker.report_started(its)
         assert ours.recv(100) == f"{os.getpid()}\n".encode()
 
 
@@ -19,4 +19,4 @@ def test_a_launcher_that_waits_no_more_is_no_error():
     ours, its = socket.socketpair()
     with its:
         ours.close()
-        worker.tell(its)
+        worker.report_started(its)

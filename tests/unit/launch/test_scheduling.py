@@ -9,7 +9,7 @@ import pytest
 
 from triton_openai.proxy.launch import scheduling
 from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.settings import CpuScheduling
+from triton_openai.proxy.setting_groups import CpuScheduling
 
 NORMAL, BATCH = os.SCHED_OTHER, os.SCHED_BATCH
 
@@ -19,7 +19,7 @@ def refuse() -> None:
 
 
 def settled(wanted: CpuScheduling) -> int:
-    scheduling.settle(wanted, lambda _: None)
+    scheduling.apply(wanted, lambda _: None)
     return os.sched_getscheduler(0)
 
 
@@ -39,7 +39,7 @@ def test_auto_is_batch_on_few_cores(monkeypatch, cores, asked):
     calls: list[None] = []
     monkeypatch.setattr(scheduling, "_cores", lambda: cores)
     monkeypatch.setattr(scheduling, "_batch", lambda: calls.append(None))
-    scheduling.settle("auto", lambda _: None)
+    scheduling.apply("auto", lambda _: None)
     assert bool(calls) is asked
 
 
@@ -47,7 +47,7 @@ def test_a_refusal_is_told(monkeypatch):
     monkeypatch.setattr(scheduling, "_cores", lambda: 2)
     monkeypatch.setattr(scheduling, "_batch", refuse)
     said: list[str] = []
-    scheduling.settle("auto", said.append)
+    scheduling.apply("auto", said.append)
     assert said == ["CPU scheduling stays normal on 2 cores: batch is refused (not here)"]
     with pytest.raises(LaunchError, match="CPU_SCHEDULING=batch: the system refuses it"):
-        scheduling.settle("batch", said.append)
+        scheduling.apply("batch", said.append)

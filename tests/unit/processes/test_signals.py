@@ -14,7 +14,7 @@ from triton_openai.proxy.processes.signals import Stop, stop_on_signals
 async def signalled() -> Stop:
     with stop_on_signals() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
-        assert not await stop.unless_asked(asyncio.sleep(60))
+        assert not await stop.unless_requested(asyncio.sleep(60))
         assert not stop.hurried.is_set()
         os.kill(os.getpid(), signal.SIGINT)
         assert not await stop.unless_hurried(asyncio.sleep(60))
@@ -27,7 +27,7 @@ def test_the_first_asks_and_the_second_hurries():
 
 def test_work_that_ends_by_itself_is_done():
     async def work() -> bool:
-        return await Stop().unless_asked(asyncio.sleep(0))
+        return await Stop().unless_requested(asyncio.sleep(0))
 
     assert asyncio.run(work())
 
@@ -37,7 +37,7 @@ def test_work_that_fails_raises():
         raise OSError("full")
 
     async def work() -> bool:
-        return await Stop().unless_asked(fail())
+        return await Stop().unless_requested(fail())
 
     with pytest.raises(OSError, match="full"):
         asyncio.run(work())

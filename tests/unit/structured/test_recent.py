@@ -8,27 +8,27 @@ from triton_openai.proxy.structured.recent import ENTRY_BYTES, Recent, fingerpri
 
 
 def test_the_least_recently_used_values_are_forgotten_first():
-    recent: Recent[str, int] = Recent(3 * (ENTRY_BYTES + 10))
+    recent: Recent[str, int] = Recent(3 * (ENTRY_BYTES + 10), lambda value: 10)
     for key, value in (("a", 1), ("b", 2), ("c", 3)):
-        recent.put(key, value, 10)
+        recent.keep(key, value)
     assert recent.get("a") == 1
-    recent.put("d", 4, 10)
+    recent.keep("d", 4)
     assert [recent.get(key) for key in "abcd"] == [1, None, 3, 4]
 
 
 def test_a_value_that_is_put_again_counts_once():
     recent: Recent[str, int] = Recent(2 * ENTRY_BYTES)
     for value in range(9):
-        recent.put("a", value)
-    recent.put("b", 0)
+        recent.keep("a", value)
+    recent.keep("b", 0)
     assert (recent.get("a"), recent.get("b")) == (8, 0)
 
 
 def test_a_value_larger_than_the_bound_is_not_kept():
-    recent: Recent[str, int] = Recent(1_000)
-    recent.put("a", 1, 1_000)
-    recent.put("b", 2)
-    assert (recent.get("a"), recent.get("b")) == (None, 2)
+    recent: Recent[str, int] = Recent(2 * ENTRY_BYTES, lambda value: value)
+    recent.keep("a", 1)
+    recent.keep("b", 2 * ENTRY_BYTES)
+    assert (recent.get("a"), recent.get("b")) == (1, None)
 
 
 @pytest.mark.parametrize("other", [{"b": [1]}, {"a": [1.0]}, {"a": [True]}, {"a": 1}, {"a": ["1"]}])

@@ -1,4 +1,4 @@
-"""checks: each judges one fact and says how to mend it."""
+"""checks: each judges one fact and says how to fix it."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_the_world_is_that_of_the_registry(given, world):
     ],
 )
 def test_models_that_cannot_be_in_one_server_are_named(given):
-    with pytest.raises(LaunchError, match=r"a is spread .* and b .*: one tritonserver cannot"):
+    with pytest.raises(LaunchError, match=r"a is distributed .* and b .*: one tritonserver cannot"):
         World.of(given)
 
 
@@ -216,7 +216,7 @@ def test_an_installed_server_starts_is_watched_and_leaves_nothing(tmp_path, mode
         return how, started
 
     how, started = asyncio.run(life())
-    assert "is gone" in how
+    assert " died: " in how
     _, alive = psutil.wait_procs(started, timeout=5)
     assert not alive
 

@@ -130,7 +130,7 @@ def test_a_dead_python_model_is_a_dead_server(tmp_path, port):
         return await asyncio.wait_for(ended, 5)
 
     how = asyncio.run(life())
-    assert how.startswith(f"its process {stub_pid(tmp_path)} is gone: ")
+    assert how.startswith(f"its process {stub_pid(tmp_path)} died: ")
 
 
 LAUNCHER = """
@@ -162,7 +162,7 @@ def test_running_out_of_descriptors_is_no_death(tmp_path, port):
         finally:
             await server.stop()
 
-    assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} is gone: ")
+    assert asyncio.run(life()).startswith(f"its process {stub_pid(tmp_path)} died: ")
 
 
 async def without_descriptors(seconds: float) -> None:

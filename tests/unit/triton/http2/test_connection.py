@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.doubles import http2_peer as peer
+from tests.fixtures.examples import examples
 from tests.strategies import cuts
-from triton_openai.proxy.triton.http2.calls import Limits
+from triton_openai.proxy.triton.http2.calls import Http2Limits
 from triton_openai.proxy.triton.http2.connection import Connection
 from triton_openai.proxy.triton.http2.events import CallEnded, CallRefused, Event, MessageArrived
 from triton_openai.proxy.triton.http2.faults import ErrorCode
 
-FIXED = settings(derandomize=True, max_examples=200, deadline=None)
+FIXED = settings(derandomize=True, max_examples=examples(200))
 READY = peer.settings() + peer.frame(peer.SETTINGS, peer.ACK, 0)
 HEAD = [(":method", "POST"), (":path", "/x")]
 CALLS = 3
@@ -52,7 +53,7 @@ ANYTHING = st.one_of(TALK, TALK.map(lambda talk: HEADS + talk), st.binary(max_si
 
 def begun() -> Connection:
     """With three calls open."""
-    connection = Connection(Limits(stream_window=100, max_message=1000))
+    connection = Connection(Http2Limits(stream_window=100, max_message=1000))
     assert connection.receive(READY)
     for _ in range(CALLS):
         connection.open(HEAD, b"request")
@@ -112,7 +113,7 @@ def test_a_reader_gets_all_and_holds_no_more_than_a_window_and_a_message(
     sizes, window, step, reads_late
 ):
     """The peer sends `step` bytes at a time, as its window allows; it never stands for ever."""
-    connection = Connection(Limits(stream_window=window, max_message=1000))
+    connection = Connection(Http2Limits(stream_window=window, max_message=1000))
     connection.receive(READY)
     stream = connection.open(HEAD, b"request")
     connection.receive(peer.frame(peer.HEADERS, peer.END_HEADERS, stream, BLOCKS[1]))
@@ -126,7 +127,7 @@ def test_a_reader_gets_all_and_holds_no_more_than_a_window_and_a_message(
             left, window = left[size:], window - size
         assert sum(len(event.message) for event in unread) <= 120 + max(sizes)
         if unread and (not size or not reads_late):
-            connection.took(stream)
+            connection.message_was_read(stream)
             read.append(unread.pop(0))
         output = connection.output(2**20)
         assert size or output or unread, "nothing can move any more"
@@ -144,13 +145,13 @@ def test_more_than_a_streams_window_ends_the_stream():
     connection = begun()
     events, output = heard(connection, [HEADS + peer.data(1, bytes(96))])
     assert [(event.stream, event.status.code) for event in events] == [(1, StatusCode.INTERNAL)]
-    assert "1 bytes more than the window of 100" in events[0].status.details
+    assert "1 bytes beyond the window of 100" in events[0].status.details
     assert peer.reset(1, ErrorCode.FLOW_CONTROL_ERROR) in output
     assert not connection.is_closed
 
 
 def test_the_connections_window_is_given_back_at_once():
-    connection = Connection(Limits(stream_window=200_000, connection_window=65_535))
+    connection = Connection(Http2Limits(stream_window=200_000, connection_window=65_535))
     connection.receive(READY)
     connection.open(HEAD, b"request")
     connection.receive(peer.frame(peer.HEADERS, peer.END_HEADERS, 1, BLOCKS[1]))
@@ -182,7 +183,7 @@ def test_calls_that_are_cancelled_before_they_could_be_sent_are_forgotten():
     full = connection.open(HEAD, bytes(65_535))
     connection.output(2**20)
     waiting = connection.open(HEAD, b"waits for the connection's window")
-    assert connection._outbox._sending
+    assert connection._sending._calls
     for stream in (full, waiting):
         connection.cancel(stream)
-    assert not connection._outbox._sending
+    assert not connection._sending._calls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.triton.streams.keepalive import SLOW_PING_S, Keepalive, Patience
+from triton_openai.proxy.triton.streams.keepalive import SLOW_PING_S, Keepalive, KeepaliveTimes
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,7 @@ class Watched:
         self.asked = 0
         self.given_up: list[str] = []
         self.keepalive = Keepalive(
-            Patience(quiet_s=1000, answer_s=5),
+            KeepaliveTimes(quiet_s=1000, answer_s=5),
             has_calls=lambda: has_calls,
             ping=self._ping,
             give_up=self.given_up.append,
@@ -33,7 +33,7 @@ class Watched:
 
     def silence_then(self, *, has_events: bool) -> None:
         self.look()
-        self.keepalive.heard(has_events=has_events)
+        self.keepalive.data_arrived(has_events=has_events)
         self.look()
 
     def __enter__(self) -> Watched:
@@ -48,13 +48,13 @@ async def test_silence_brings_a_ping_and_more_of_it_the_end():
         watched.look()
         assert (watched.asked, watched.given_up) == (1, [])
         watched.look()
-        assert watched.given_up == ["the peer answered no PING for 5 seconds"]
+        assert watched.given_up == ["the server did not answer a PING for 5 seconds"]
 
 
 async def test_a_peer_that_speaks_or_has_no_calls_is_not_asked():
     with Watched() as watched, Watched(has_calls=False) as idle:
         for _ in range(5):
-            watched.keepalive.heard(has_events=False)
+            watched.keepalive.data_arrived(has_events=False)
             watched.look()
             idle.look()
         assert (watched.asked, idle.asked, watched.given_up, idle.given_up) == (0, 0, [], [])

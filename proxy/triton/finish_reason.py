@@ -1,0 +1,50 @@
+"""Infers the finish reason for NVIDIA's C++ backend, which has no such output. Used by `client`.
+
+That backend ends a stream for two reasons only. An answer that is shorter than it may be, or that
+ends with an end token, was ended by that token; any other was cut off by its length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.output import FinishReason, TokenDelta
+from triton_openai.proxy.domain.request_limits import smaller
+from triton_openai.proxy.triton.codec import StreamMessage
+
+NOTHING = TokenDelta(())
+
+
+class MissingFinishReason:
+    """Of one stream. `push` adds the finish reason to the last message."""
+
+    def __init__(self, request: EngineRequest) -> None:
+        facts, sampling = request.model.facts, request.sampling
+        default = smaller(facts.default_max_tokens, request.token_cap)
+        self._max_tokens = request.max_tokens or default
+        self._context_length = facts.context_length
+        self._ends = {
+            *(sampling.stop_token_ids or ()),
+            *(() if sampling.ignore_eos else facts.end_ids),
+        }
+        self._prompt_tokens = 0
+        self._tokens = 0
+        self._last: int | None = None
+
+    def push(self, message: StreamMessage) -> StreamMessage:
+        delta = message.delta or NOTHING
+        if delta.prompt_tokens is not None:
+            self._prompt_tokens = delta.prompt_tokens
+        self._tokens += len(delta.token_bytes)
+        if delta.token_ids:
+            self._last = delta.token_ids[-1]
+        if not message.is_final:
+            return message
+        return StreamMessage(replace(delta, finish=self._reason()), is_final=True)
+
+    def _reason(self) -> FinishReason:
+        room = self._context_length - self._prompt_tokens
+        limit = min(room, self._max_tokens or room)
+        is_cut = self._tokens >= limit and self._last not in self._ends
+        return FinishReason.LENGTH if is_cut else FinishReason.STOP

@@ -1,0 +1,124 @@
+"""hang_ups: who only stops sending is answered; who has left is noticed at once."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+import uvloop
+
+from tests.fixtures.own_server import served
+from tests.fixtures.stack import HANG_S
+from triton_openai.proxy.http_server.disconnects import PartlySentHead
+
+ANSWER_S = 0.3
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class App:
+    """Answers after a while, unless its client leaves."""
+
+    has_lost_its_client = False
+
+    async def __call__(self, scope, receive, send) -> None:
+        await receive()
+        leaving = asyncio.ensure_future(receive())
+        done, _ = await asyncio.wait({leaving}, timeout=ANSWER_S)
+        self.has_lost_its_client |= bool(done)
+        leaving.cancel()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"answer"})
+
+
+async def asked(request: bytes, app: App, *, leaves: bool = False) -> bytes:
+    """What comes to a client that closes its sending side, or all."""
+    async with served(app) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(request)
+        await asyncio.sleep(ANSWER_S / 6)
+        try:
+            if leaves:
+                writer.close()
+                await asyncio.sleep(ANSWER_S / 3)
+                return b""
+            writer.write_eof()
+            return await asyncio.wait_for(reader.read(), HANG_S)
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize("more", [b"", GET], ids=["one", "pipelined"])
+def test_who_only_stops_sending_is_answered_and_the_connection_closed(more):
+    raw = uvloop.run(asked(GET + more, App()))
+    *interim, last = raw.split(b"HTTP/1.1 ")[1:]
+    assert interim[-1] == b"100 Continue\r\n\r\n"
+    assert last.startswith(b"200 OK")
+    assert b"connection: close" in last
+    assert b"answer" in last
+    assert raw.count(b"answer") == raw.count(b" 200 OK") == 1 + bool(more)
+
+
+@pytest.mark.parametrize("more", [b"", GET], ids=["one", "pipelined"])
+def test_who_leaves_is_noticed_before_the_answer(more):
+    app = App()
+    uvloop.run(asked(GET + more, app, leaves=True))
+    assert app.has_lost_its_client
+
+
+OLD = GET.replace(b"1.1", b"1.0")
+
+
+def test_an_older_client_that_only_stops_sending_is_answered_without_interim_responses():
+    raw = uvloop.run(asked(OLD, App()))
+    assert raw.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert raw.endswith(b"\r\n\r\nanswer")
+    assert raw.count(b"HTTP/1.1") == 1
+
+
+def test_an_older_client_that_leaves_is_noticed_before_the_answer():
+    app = App()
+    uvloop.run(asked(OLD, app, leaves=True))
+    assert app.has_lost_its_client
+
+
+class Written:
+    """A transport that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def is_closing(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_however_much_of_its_beginning_was_sent_an_answer_is_whole(turns):
+    async def scenario() -> bytes:
+        transport = Written()
+        cycle = SimpleNamespace(response_started=False, transport=transport)
+        PartlySentHead(cycle, transport, asyncio.get_running_loop()).probe(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert 1 <= len(transport.data) <= len(b"HTTP/1.1 ")
+        cycle.transport.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        cycle.transport.write(b"HTTP/1.1 is text here")
+        return transport.data
+
+    assert asyncio.run(scenario()) == b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 is text here"
+
+
+async def streaming(scope, receive, send) -> None:
+    await receive()
+    await asyncio.sleep(ANSWER_S)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for piece in (b"one", b"two"):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_an_older_client_that_only_stops_sending_has_its_stream_to_the_end():
+    assert uvloop.run(asked(OLD, streaming)).endswith(b"\r\n\r\nonetwo")

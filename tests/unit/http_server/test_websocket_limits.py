@@ -1,0 +1,165 @@
+"""messages: WebSocket messages that do not end or cost too much are cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import struct
+from collections.abc import Awaitable, Callable
+
+import pytest
+import uvloop
+from websockets.frames import OP_BINARY, OP_CONT, OP_PING, OP_PONG, OP_TEXT, Frame
+
+from tests.fixtures.own_server import served
+from tests.fixtures.stack import HANG_S
+from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
+from triton_openai.proxy.http_server.websocket_limits import FREE_FRAMES
+
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(b"k" * 16) + b"\r\n\r\n"
+)
+POLICY_VIOLATION, PROTOCOL_ERROR, TRY_AGAIN_LATER = 1008, 1002, 1013
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bytes]]
+
+
+async def app(scope, receive, send) -> None:
+    """Sends the length of each message back."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (event := await receive())["type"] == "websocket.receive":
+        data = event.get("bytes") or event.get("text") or ""
+        await send({"type": "websocket.send", "text": str(len(data))})
+
+
+def frame(opcode: int, data: bytes = b"", *, fin: bool = True) -> bytes:
+    return Frame(opcode, data, fin=fin).serialize(mask=True)
+
+
+async def talked(talk: Talk, **limits: object) -> bytes:
+    async with served(app, **limits) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        try:
+            writer.write(UPGRADE)
+            await reader.readuntil(b"\r\n\r\n")
+            return await asyncio.wait_for(talk(reader, writer), HANG_S)
+        finally:
+            writer.close()
+
+
+def drips(start: bytes, drop: bytes, pause_s: float = 0.05) -> Talk:
+    """One drop after the other until the server closes."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(start)
+        answer = asyncio.ensure_future(reader.read())
+        while not answer.done():
+            writer.write(drop)
+            await asyncio.wait((answer,), timeout=pause_s)
+        return answer.result()
+
+    return talk
+
+
+def close_code(raw: bytes) -> int:
+    """Of the close frame at the end."""
+    found = raw.rindex(b"\x88")
+    return int(struct.unpack("!H", raw[found + 2 : found + 4])[0])
+
+
+@pytest.mark.parametrize(
+    ("start", "drop"),
+    [
+        (frame(OP_TEXT, b"{", fin=False), frame(OP_CONT, fin=False)),
+        (frame(OP_TEXT, b"{", fin=False), frame(OP_PING)),
+        (frame(OP_TEXT, b"x" * 1000)[:20], b"x"),
+        (frame(OP_BINARY, b"x" * 1000)[:1], b""),
+    ],
+    ids=["empty fragments", "pings", "bytes", "nothing"],
+)
+def test_a_message_that_does_not_end_has_a_deadline(start, drop):
+    raw = uvloop.run(talked(drips(start, drop), body_timeout_s=0.5))
+    assert close_code(raw) == POLICY_VIOLATION
+
+
+def test_an_idle_socket_and_messages_with_pauses_are_no_slow_senders():
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        await asyncio.sleep(1)
+        for part in (frame(OP_TEXT, b"a" * 100, fin=False), frame(OP_CONT, b"b" * 100)):
+            writer.write(part)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(1)
+        return await reader.readuntil(b"200")
+
+    assert uvloop.run(talked(talk, body_timeout_s=0.5)).endswith(b"200")
+
+
+@pytest.mark.parametrize(
+    ("start", "one"),
+    [
+        (frame(OP_TEXT, b"{", fin=False), frame(OP_CONT, fin=False)),
+        (frame(OP_TEXT, b"{", fin=False), frame(OP_CONT, b"x", fin=False)),
+        (b"", frame(OP_PING, b"x" * 125)),
+        (b"", frame(OP_PONG)),
+        (b"", frame(OP_TEXT, b"x")),
+    ],
+    ids=["empty fragments", "tiny fragments", "pings", "pongs", "tiny messages"],
+)
+def test_a_flood_of_frames_ends_the_socket_amid_the_read(start, one):
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(start + one * (FREE_FRAMES + 1))
+        return await reader.read()
+
+    assert close_code(uvloop.run(talked(talk))) == PROTOCOL_ERROR
+
+
+def test_a_large_message_in_ordinary_fragments_is_no_flood():
+    first = frame(OP_BINARY, b"x" * 1024, fin=False)
+    fragments = first + frame(OP_CONT, b"x" * 1024, fin=False) * 1000 + frame(OP_CONT)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(fragments)
+        return await reader.readuntil(b"%d" % (1001 * 1024))
+
+    assert uvloop.run(talked(talk))
+
+
+def test_messages_of_all_sockets_share_one_limit_and_leave_nothing_behind():
+    flight = BytesInFlight(100_000)
+    half = frame(OP_BINARY, b"x" * 80_000)[:60_000]
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(half)
+        await until(lambda: flight.bytes > 50_000)
+        accepted, other = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        other.write(UPGRADE)
+        await accepted.readuntil(b"\r\n\r\n")
+        other.write(half)
+        raw = await reader.read()  # the older one makes room
+        other.close()
+        await until(lambda: flight.bytes == 0)
+        return raw
+
+    assert close_code(uvloop.run(talked(talk, in_flight=flight))) == TRY_AGAIN_LATER
+
+
+def test_a_message_gives_its_room_back_once_the_application_has_it():
+    flight = BytesInFlight(100_000)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        for _ in range(5):
+            writer.write(frame(OP_BINARY, b"x" * 60_000))
+            await reader.readuntil(b"60000")
+        assert flight.bytes == 0
+        return b""
+
+    uvloop.run(talked(talk, in_flight=flight))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in itertools.count():
+        if condition():
+            return
+        await asyncio.sleep(0.01)
