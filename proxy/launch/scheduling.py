@@ -18,7 +18,7 @@ FEW_CORES = 4
 
 
 def apply(wanted: CpuScheduling, say: Callable[[str], None]) -> None:
-    """For this thread and what it starts. `auto` means `batch` on few cores.
+    """Sets the policy of this thread and all that it starts. `auto`: `batch` on few cores.
 
     Raises:
         LaunchError: `batch` was requested, and the system lacks it or refuses it.
