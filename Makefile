@@ -101,7 +101,7 @@ siege: $(DEV)
 
 # Twenty answers of each model to every schema of the JSON Schema test suite. Minutes.
 schemas: $(DEV)
-	@SCHEMA_ANSWERS=20 exec $(RUN) pytest tests/long/test_schema_corpus.py
+	@SCHEMA_ANSWERS=20 exec $(RUN) pytest tests/long/engine/test_schema_corpus.py
 
 # The demo model: train it again from nothing (resumes by itself), or measure the shipped one.
 train-demo: $(DEV)

@@ -17,32 +17,39 @@ from triton_openai.proxy.setting_groups import CpuScheduling
 FEW_CORES = 4
 
 
-def apply(wanted: CpuScheduling, say: Callable[[str], None]) -> None:
+class Kernel:
+    """What the running kernel offers this process."""
+
+    @property
+    def cores(self) -> int:
+        """The number of cores that this process may run on."""
+        try:
+            return len(os.sched_getaffinity(0))
+        except AttributeError:  # not on Linux
+            return os.cpu_count() or 1
+
+    def set_batch(self) -> None:
+        """Raises AttributeError or OSError where the system has no such policy or refuses it."""
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+KERNEL = Kernel()
+
+
+def apply(wanted: CpuScheduling, say: Callable[[str], None], kernel: Kernel = KERNEL) -> None:
     """Sets the policy of this thread and all that it starts. `auto`: `batch` on few cores.
 
     Raises:
         LaunchError: `batch` was requested, and the system lacks it or refuses it.
     """
-    cores = _cores()
+    cores = kernel.cores
     if wanted == "normal" or (wanted == "auto" and cores > FEW_CORES):
         return
     try:
-        _batch()
+        kernel.set_batch()
     except (AttributeError, OSError) as error:
         if wanted == "batch":
             raise LaunchError(f"CPU_SCHEDULING=batch: the system refuses it ({error})") from error
         say(f"CPU scheduling stays normal on {cores} cores: batch is refused ({error})")
         return
     say(f"CPU scheduling: batch, for {cores} cores (CPU_SCHEDULING=normal undoes it)")
-
-
-def _cores() -> int:
-    """The number of cores that this process may run on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on Linux
-        return os.cpu_count() or 1
-
-
-def _batch() -> None:
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

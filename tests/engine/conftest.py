@@ -13,13 +13,13 @@ for double in ("backend", "packages"):
 
 import pytest  # noqa: E402
 
-from tests.fixtures.families import build_families, forget_oracles  # noqa: E402
+from tests.fixtures.families import COMMON, build_families, forget_oracles  # noqa: E402
 from tests.fixtures.guide_info import DemoVocabulary  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def artifacts(tmp_path_factory) -> Iterator[Path]:
-    yield build_families(tmp_path_factory.mktemp("families"))
+    yield build_families(tmp_path_factory.mktemp("families"), COMMON)
     forget_oracles()
 
 

@@ -20,11 +20,15 @@ from triton_openai.proxy.triton.http2.stream_numbers import StreamNumbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http2Limits:
-    """In bytes. Windows: what the peer may send before we read it, on one stream and on all."""
+    """In bytes. Windows: what the peer may send before we read it, on one stream and on all.
+
+    first_stream: the first call's stream, an odd number.
+    """
 
     stream_window: int = 256 * 1024
     connection_window: int = 16 * 1024 * 1024
     max_message: int = 64 * 1024 * 1024
+    first_stream: int = 1
 
 
 class Calls:
@@ -39,7 +43,7 @@ class Calls:
         self._peer = peer
         self._sending = sending
         self._calls: dict[int, Call] = {}
-        self.numbers = StreamNumbers()
+        self.numbers = StreamNumbers(limits.first_stream)
 
     def __len__(self) -> int:
         return len(self._calls)

@@ -12,8 +12,8 @@ class StreamNumbers:
 
     __slots__ = ("next",)
 
-    def __init__(self) -> None:
-        self.next = 1
+    def __init__(self, first: int) -> None:
+        self.next = first
 
     @property
     def are_used_up(self) -> bool:

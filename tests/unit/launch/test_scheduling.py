@@ -8,14 +8,29 @@ import os
 import pytest
 
 from triton_openai.proxy.launch import scheduling
+from triton_openai.proxy.launch.scheduling import Kernel
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.setting_groups import CpuScheduling
 
 NORMAL, BATCH = os.SCHED_OTHER, os.SCHED_BATCH
 
 
-def refuse() -> None:
-    raise PermissionError("not here")
+class ScriptedKernel(Kernel):
+    """Has so many cores, and may refuse. `is_batch`: it was set."""
+
+    def __init__(self, cores: int, error: OSError | None = None) -> None:
+        self._cores = cores
+        self._error = error
+        self.is_batch = False
+
+    @property
+    def cores(self) -> int:
+        return self._cores
+
+    def set_batch(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self.is_batch = True
 
 
 def settled(wanted: CpuScheduling) -> int:
@@ -35,19 +50,15 @@ def test_what_is_asked_for(wanted, policy):
 
 
 @pytest.mark.parametrize(("cores", "asked"), [(1, True), (4, True), (5, False)])
-def test_auto_is_batch_on_few_cores(monkeypatch, cores, asked):
-    calls: list[None] = []
-    monkeypatch.setattr(scheduling, "_cores", lambda: cores)
-    monkeypatch.setattr(scheduling, "_batch", lambda: calls.append(None))
-    scheduling.apply("auto", lambda _: None)
-    assert bool(calls) is asked
+def test_auto_is_batch_on_few_cores(cores, asked):
+    kernel = ScriptedKernel(cores)
+    scheduling.apply("auto", lambda _: None, kernel)
+    assert kernel.is_batch is asked
 
 
-def test_a_refusal_is_told(monkeypatch):
-    monkeypatch.setattr(scheduling, "_cores", lambda: 2)
-    monkeypatch.setattr(scheduling, "_batch", refuse)
-    said: list[str] = []
-    scheduling.apply("auto", said.append)
+def test_a_refusal_is_told():
+    kernel, said = ScriptedKernel(2, PermissionError("not here")), list[str]()
+    scheduling.apply("auto", said.append, kernel)
     assert said == ["CPU scheduling stays normal on 2 cores: batch is refused (not here)"]
     with pytest.raises(LaunchError, match="CPU_SCHEDULING=batch: the system refuses it"):
-        scheduling.apply("batch", said.append)
+        scheduling.apply("batch", said.append, kernel)

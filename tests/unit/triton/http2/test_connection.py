@@ -170,8 +170,8 @@ def test_a_peer_that_asks_and_does_not_read_is_given_up():
 
 
 def test_a_connection_whose_stream_numbers_are_used_up_takes_no_more_calls():
-    connection = begun()
-    connection._calls.numbers.next = 2**31 - 1
+    connection = Connection(Http2Limits(first_stream=2**31 - 1))
+    connection.receive(READY)
     assert connection.has_room
     assert connection.open(HEAD, b"request") == 2**31 - 1
     assert connection.is_leaving
@@ -183,7 +183,9 @@ def test_calls_that_are_cancelled_before_they_could_be_sent_are_forgotten():
     full = connection.open(HEAD, bytes(65_535))
     connection.output(2**20)
     waiting = connection.open(HEAD, b"waits for the connection's window")
-    assert connection._sending._calls
     for stream in (full, waiting):
         connection.cancel(stream)
-    assert not connection._sending._calls
+    connection.receive(peer.window(0, 2**20))
+    sent = peer.frames_of(connection.output(2**20))
+    kinds = [(frame[3], struct.unpack(">I", frame[5:9])[0]) for frame in sent]
+    assert kinds == [(peer.HEADERS, waiting), (peer.RESET, full), (peer.RESET, waiting)]

@@ -2,76 +2,96 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+from collections.abc import Awaitable, Callable
 
+from tests.doubles import clock
 from triton_openai.proxy.triton.streams.keepalive import SLOW_PING_S, Keepalive, KeepaliveTimes
 
-pytestmark = pytest.mark.anyio
+QUIET_S, ANSWER_S = 10.0, 5.0
+FIRST_S = (
+    2 * QUIET_S
+)  # a connection begins with a word of the peer: the first silence is the second
+NEXT_S = ANSWER_S + QUIET_S
 
 
 class Watched:
-    """A keepalive whose timer the test pulls. `asked` counts PINGs."""
+    """A keepalive, and a peer of which a test says how it behaves. `asked` counts PINGs.
 
-    def __init__(self, *, has_calls: bool = True) -> None:
+    answers: a PING, at once. speaks: each answer is an event of a stream.
+    """
+
+    def __init__(
+        self, *, has_calls: bool = True, answers: bool = False, speaks: bool = False
+    ) -> None:
         self.asked = 0
         self.given_up: list[str] = []
+        self._answers = answers
+        self._speaks = speaks
         self.keepalive = Keepalive(
-            KeepaliveTimes(quiet_s=1000, answer_s=5),
+            KeepaliveTimes(quiet_s=QUIET_S, answer_s=ANSWER_S),
             has_calls=lambda: has_calls,
             ping=self._ping,
             give_up=self.given_up.append,
         )
         self.keepalive.start()
-        self.look()  # a connection begins with a word of the peer
 
     def _ping(self) -> None:
         self.asked += 1
+        if self._answers:
+            asyncio.get_running_loop().call_soon(self._arrive)
 
-    def look(self) -> None:
-        self.keepalive.stop()
-        self.keepalive._look()
-
-    def silence_then(self, *, has_events: bool) -> None:
-        self.look()
-        self.keepalive.data_arrived(has_events=has_events)
-        self.look()
-
-    def __enter__(self) -> Watched:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.keepalive.stop()
+    def _arrive(self) -> None:
+        self.keepalive.data_arrived(has_events=self._speaks)
 
 
-async def test_silence_brings_a_ping_and_more_of_it_the_end():
-    with Watched() as watched:
-        watched.look()
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    clock.run(test())
+
+
+def test_silence_brings_a_ping_and_more_of_it_the_end():
+    async def test() -> None:
+        watched = Watched()
+        await asyncio.sleep(FIRST_S - 1)
+        assert watched.asked == 0
+        await asyncio.sleep(ANSWER_S)
         assert (watched.asked, watched.given_up) == (1, [])
-        watched.look()
+        await asyncio.sleep(1)
         assert watched.given_up == ["the server did not answer a PING for 5 seconds"]
 
+    run(test)
 
-async def test_a_peer_that_speaks_or_has_no_calls_is_not_asked():
-    with Watched() as watched, Watched(has_calls=False) as idle:
-        for _ in range(5):
+
+def test_a_peer_that_speaks_or_has_no_calls_is_not_asked():
+    async def test() -> None:
+        watched, idle = Watched(), Watched(has_calls=False)
+        for _ in range(50):
+            await asyncio.sleep(QUIET_S / 2)
             watched.keepalive.data_arrived(has_events=False)
-            watched.look()
-            idle.look()
         assert (watched.asked, idle.asked, watched.given_up, idle.given_up) == (0, 0, [], [])
+        watched.keepalive.stop()
+        idle.keepalive.stop()
+
+    run(test)
 
 
-async def test_a_peer_that_only_answers_is_asked_twice_then_seldom():
-    with Watched() as watched:
-        for _ in range(10):
-            watched.silence_then(has_events=False)
+def test_a_peer_that_only_answers_is_asked_twice_then_seldom():
+    async def test() -> None:
+        watched = Watched(answers=True)
+        await asyncio.sleep(FIRST_S + NEXT_S + SLOW_PING_S - 1)
         assert (watched.asked, watched.given_up) == (2, [])
-        watched.keepalive._pinged_at -= SLOW_PING_S
-        watched.look()
+        await asyncio.sleep(QUIET_S + 1)
         assert watched.asked == 3
+        watched.keepalive.stop()
+
+    run(test)
 
 
-async def test_a_message_makes_up_for_pings():
-    with Watched() as watched:
-        for _ in range(10):
-            watched.silence_then(has_events=True)
+def test_a_message_makes_up_for_pings():
+    async def test() -> None:
+        watched = Watched(answers=True, speaks=True)
+        await asyncio.sleep(FIRST_S + 9 * NEXT_S + 1)
         assert watched.asked == 10
+        watched.keepalive.stop()
+
+    run(test)
