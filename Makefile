@@ -1,4 +1,5 @@
-# From a fresh clone: `make serve`. Every target makes $(VENV) from requirements.lock first.
+# From a fresh clone: `make serve`. Every target makes $(VENV) first: from requirements.lock what
+# serves the demo, and for the tests also the build tools (torch, …) and requirements-dev.lock.
 #
 #   PYTHON           the interpreter for .venv (3.10 to 3.12); found on PATH if not set
 #   TORCH_INDEX_URL  another package index for torch: PyTorch's own has a small CPU build
@@ -8,103 +9,167 @@
 
 PYTHON ?=
 TORCH_INDEX_URL ?=
-TORCH := torch==2.13.0
-NEEDED_GB := 6
 PYTEST ?=
 
 VENV := .venv
 RUN := "$(VENV)/bin/python" -m
+# What each target needs: the demo served; any model built; tests and checks run.
+INSTALLED := $(VENV)/.installed
+BUILD_TOOLS := $(VENV)/.build-tools
+DEV := $(VENV)/.dev
+# Tests start hundreds of processes: without compiled bytecode each compiles all modules first.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve build doctor check test fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom clean
+.PHONY: serve build build-tools doctor check test-fast test test-long soak fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom docs doc-tables clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-serve: $(VENV)/.installed
+serve: $(INSTALLED)
 	@exec $(RUN) triton_openai.proxy.cli serve
 
-build: $(VENV)/.installed
+build: $(INSTALLED)
 	@exec $(RUN) triton_openai.proxy.cli build
 
-doctor: $(VENV)/.installed
+# torch, transformers and the others that a build of other models than the demo needs; such a build
+# installs them by itself.
+build-tools: $(BUILD_TOOLS)
+
+doctor: $(INSTALLED)
 	@exec $(RUN) triton_openai.proxy.cli doctor
 
-check: $(VENV)/.installed
+check: $(DEV)
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
-	@$(RUN) mypy --strict -p triton_openai.proxy -p triton_openai.build_engines
+	@$(RUN) mypy --strict -p triton_openai.proxy -p triton_openai.build_engines -p triton_openai.demo_model
 	@set -e; for folder in model_repository/*/1; do $(RUN) mypy --strict "$$folder"; done
 
-# pytest's closing line is the last one of a green run.
+# Three sets of tests (docs/verification.md): test-fast is a part of test, and test-long is the rest.
+#   TEST_WORKERS   processes that run tests at once, each with stacks of its own; 0 for one process
+#   PYTEST         more arguments of pytest, such as PYTEST="-k streams -x"
+TEST_WORKERS ?= 2
+TESTS := $(RUN) pytest -q -n $(TEST_WORKERS) --dist loadgroup
+LONG := tests/long
+# $(call finished,target,command): says at the end, in one line, how it went.
+finished = begun=$$(date +%s); \
+	if $(2); then echo "[make] $(1): passed in $$(($$(date +%s) - begun)) s"; \
+	else echo "[make] $(1): FAILED after $$(($$(date +%s) - begun)) s, see above" >&2; exit 1; fi
+
+test-fast: check
+	@echo "[make] test-fast: unit tests, contracts, and the API over a scripted engine"
+	@$(call finished,test-fast,$(TESTS) tests/unit tests/contract tests/api $(PYTEST))
+
 test: check
-	@exec $(RUN) pytest tests $(PYTEST)
+	@echo "[make] test: all but $(LONG), with a real tritonserver, OpenAI's SDKs, and faults"
+	@$(call finished,test,$(TESTS) tests --ignore $(LONG) $(PYTEST))
+
+# The properties of all tests again, with fifteen times as many examples.
+test-long: $(DEV)
+	@echo "[make] test-long: attacks, fuzzing, the schema corpus, training, the benchmark, a soak"
+	@$(call finished,test-long,$(TESTS) $(LONG) --hypothesis-profile many $(PYTEST) && \
+	  $(TESTS) tests --ignore $(LONG) -m hypothesis --hypothesis-profile many $(PYTEST))
+
+# Mixed streams on a stack of its own; fails where memory grows, or anything is left at the end.
+SOAK_SECONDS ?= 600
+
+soak: $(DEV)
+	@echo "[make] soak: $(SOAK_SECONDS) s of mixed streams"
+	@$(call finished,soak,$(RUN) tests.long.soak --seconds $(SOAK_SECONDS))
 
 # The parsers, over random texts; stops at the first that breaks one. Then random requests, and what
 # each costs the proxy; ends with an error if one costs too much. `make test` runs a few seconds.
 FUZZ_SECONDS ?= 600
 
-fuzz: $(VENV)/.installed
-	@$(RUN) tests.fuzz $(FUZZ_SECONDS)
-	@exec $(RUN) tests.fuzz.cost $(FUZZ_SECONDS)
+fuzz: $(DEV)
+	@$(RUN) tests.long.fuzz $(FUZZ_SECONDS)
+	@exec $(RUN) tests.long.fuzz.cost $(FUZZ_SECONDS)
 
-# Every attack of tests/hostile beside a stream that must keep its pace, as a table. HOSTILE_URL is a
+# Every attack of tests/long/hostile beside a stream that must keep its pace, as a table. HOSTILE_URL is a
 # running server of this machine; without it, one is started and stopped.
 HOSTILE_URL ?=
 
-hostile: $(VENV)/.installed
-	@exec $(RUN) tests.hostile.report $(HOSTILE_URL)
+hostile: $(DEV)
+	@exec $(RUN) tests.long.hostile.report $(HOSTILE_URL)
 
 # Five minutes of the same attacks, 20 requests a second, beside 16 honest streams.
-siege: $(VENV)/.installed
-	@exec $(RUN) tests.hostile.siege --baseline $(HOSTILE_URL)
+siege: $(DEV)
+	@exec $(RUN) tests.long.hostile.siege --baseline $(HOSTILE_URL)
 
 # Twenty answers of each model to every schema of the JSON Schema test suite. Minutes.
-schemas: $(VENV)/.installed
-	@SCHEMA_ANSWERS=20 exec $(RUN) pytest tests/engine/test_schema_corpus.py
+schemas: $(DEV)
+	@SCHEMA_ANSWERS=20 exec $(RUN) pytest tests/long/test_schema_corpus.py
 
 # The demo model: train it again from nothing (resumes by itself), or measure the shipped one.
-train-demo: $(VENV)/.installed
-	@$(RUN) triton_openai.build_engines.demo train --threads 1
-	@$(RUN) triton_openai.build_engines.demo export
-	@$(RUN) triton_openai.build_engines.demo curve
+train-demo: $(DEV)
+	@$(RUN) triton_openai.demo_model.training train --threads 1
+	@$(RUN) triton_openai.demo_model.training export
+	@$(RUN) triton_openai.demo_model.training curve
 
-eval-demo: $(VENV)/.installed
-	@exec $(RUN) triton_openai.build_engines.demo eval
+eval-demo: $(DEV)
+	@exec $(RUN) triton_openai.demo_model.training eval
 
 # What a token costs between the engine and the client; BENCH_SHORT=1 only shows that it works.
-bench: $(VENV)/.installed
+bench: $(DEV)
 	@exec $(RUN) tests.bench.front
 
 # With `make serve` running beside it.
-bench-ttft: $(VENV)/.installed
+bench-ttft: $(DEV)
 	@exec $(RUN) tests.bench.ttft
 
 # CPU a message, of both transports of token streams; a peer of its own stands in for Triton.
-bench-transport: $(VENV)/.installed
+bench-transport: $(DEV)
 	@exec $(RUN) tests.bench.transport
 
 # In-flight batching in figures; starts and stops a server of its own. Minutes.
-bench-engine: $(VENV)/.installed
+bench-engine: $(DEV)
 	@exec $(RUN) tests.bench.engine
 
-# After a change of a version in requirements.lock: asks pip's index for the hashes of its files.
-lock-hashes: $(VENV)/.installed
+# After a change of a version in a lock: asks pip's index for the hashes of its files.
+lock-hashes: $(DEV)
 	@$(RUN) supply_chain.lock_hashes
 
 # What is in .venv, as CycloneDX JSON. SBOM=path names another file.
 SBOM ?= artifacts/sbom.cdx.json
 
-sbom: $(VENV)/.installed
+sbom: $(DEV)
 	@$(RUN) supply_chain.sbom "$(SBOM)"
 
+# The site of README and docs/, in artifacts/site; a broken link ends it with an error. Its tools have
+# an environment of their own, which needs only Python 3.10 or later.
+DOCS_VENV := .venv-docs
+
+docs: $(DOCS_VENV)/.installed
+	@NO_MKDOCS_2_WARNING=1 "$(DOCS_VENV)/bin/mkdocs" build --strict
+	@echo "[docs] artifacts/site/index.html"
+
+$(DOCS_VENV)/.installed: requirements-docs.lock
+	@rm -rf "$(DOCS_VENV)"
+	@echo "[docs] making $(DOCS_VENV) (30 packages, 27 MB to download, 160 MB on disk)"
+	@"$(or $(PYTHON),python3)" -m venv "$(DOCS_VENV)"
+	@"$(DOCS_VENV)/bin/python" $(PIP) --quiet --require-hashes --no-deps -r requirements-docs.lock
+	@touch $@
+
+# What is generated for the docs: the tables of settings in docs/configuration.md, and, from the tables
+# of parameters in docs/api.md and docs/nvext.md, what the OpenAPI document says about each field.
+doc-tables: $(DEV)
+	@$(RUN) tests.fixtures.settings_tables
+	@$(RUN) tests.fixtures.parameter_table
+
 clean:
-	rm -rf .venv artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-docs artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# The stamp is written last: an install that was interrupted starts anew. torch goes first and
-# apart, because its builds come from different indexes; everything else is pinned in the lock.
-# The project itself is a path file, which needs no build tool.
-PIP := pip install --disable-pip-version-check
+# A stamp is written last: an installation that was interrupted starts anew. Locks name every
+# package, so pip works out no dependencies. torch goes first and apart, because its builds come from
+# different indexes. The project itself is a path file, which needs no build tool. Nothing is compiled
+# that is not imported: Python does so at the first start.
+PIP := -m pip install --disable-pip-version-check
+STEP := $(RUN) triton_openai.proxy.launch.packages.pip_step
+# $(call need_room,GB,what)
+need_room = free=$$(df -Pk "$$(dirname "$(VENV)")" | awk 'NR == 2 { print int($$4 / 1000000) }'); \
+	if [ "$$free" -lt $(1) ]; then \
+	  echo "error: $$free GB free for $(VENV), $(2) need $(1): free some disk" >&2; exit 1; \
+	fi
 
-$(VENV)/.installed: requirements.lock Makefile
+$(INSTALLED): requirements.lock Makefile
 	@if [ ! -e $@ ] && [ -d "$(VENV)" ]; then \
 	  if [ ! -e "$(VENV)/pyvenv.cfg" ] && [ -n "$$(ls -A "$(VENV)")" ]; then \
 	    echo "error: VENV=$(VENV) is a folder with other things in it: name another one" >&2; exit 1; \
@@ -121,22 +186,25 @@ $(VENV)/.installed: requirements.lock Makefile
 	  echo "error: $${why:-no Python 3.10 to 3.12$(if $(PYTHON), at PYTHON=$(PYTHON)) was found: install one, or make PYTHON=/path/to/python}" >&2; \
 	  exit 1; \
 	fi; \
-	parent=$$(dirname "$(VENV)"); \
-	free=$$(df -Pk "$$parent" | awk 'NR == 2 { print int($$4 / 1000000) }'); \
-	if [ ! -d "$(VENV)" ] && [ "$$free" -lt $(NEEDED_GB) ]; then \
-	  echo "error: $$free GB free in $$(cd "$$parent" && pwd), the environment needs $(NEEDED_GB): free some disk" >&2; \
-	  exit 1; \
-	fi; \
 	if [ ! -d "$(VENV)" ]; then \
-	  echo "[make] step 1/3: making $(VENV) with $$("$$python" --version) (20 MB, some seconds)"; \
+	  $(call need_room,1,the packages); \
+	  echo "[make] step 1/2: making $(VENV) with $$("$$python" --version) (20 MB: some seconds)"; \
 	  "$$python" -m venv "$(VENV)"; \
 	fi
-	@TORCH_INDEX_URL="$(TORCH_INDEX_URL)" $(RUN) supply_chain.install_step 2 $(TORCH) -- \
-	  "$(VENV)/bin/python" -m $(PIP) $(TORCH) $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
-	@$(RUN) supply_chain.install_step 3 requirements.lock -- \
-	  "$(VENV)/bin/python" -m $(PIP) --no-deps -r requirements.lock
+	@$(STEP) 2/2 requirements.lock -- "$(VENV)/bin/python" $(PIP) --no-compile --no-deps -r requirements.lock
 	@echo "$(CURDIR)" > "$$($(RUN) sysconfig | sed -n 's/^\tpurelib = "\(.*\)"/\1/p' | head -1)/triton_openai.pth"
 	@printf '#!/bin/sh\nexec "%s/bin/python" -m triton_openai.proxy.cli "$$@"\n' "$$(cd "$(VENV)" && pwd)" > "$(VENV)/bin/triton-openai"
 	@chmod +x "$(VENV)/bin/triton-openai"
 	@touch $@
 	@echo "[make] $(VENV) is ready"
+
+$(BUILD_TOOLS): $(INSTALLED) requirements-torch.txt requirements-build.lock
+	@$(call need_room,$(if $(TORCH_INDEX_URL),2,6),the build tools)
+	@TORCH_INDEX_URL="$(TORCH_INDEX_URL)" $(STEP) 1/2 "$$(cat requirements-torch.txt)" -- \
+	  "$(VENV)/bin/python" $(PIP) --no-warn-conflicts -r requirements-torch.txt $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL))
+	@$(STEP) 2/2 requirements-build.lock -- "$(VENV)/bin/python" $(PIP) --no-deps -r requirements-build.lock
+	@touch $@
+
+$(DEV): $(BUILD_TOOLS) requirements-dev.lock
+	@$(STEP) 1/1 requirements-dev.lock -- "$(VENV)/bin/python" $(PIP) --no-deps -r requirements-dev.lock
+	@touch $@

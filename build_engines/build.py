@@ -42,15 +42,15 @@ def build_all(
     say: Say,
     tensorrt_llm: Toolkit | None = None,
 ) -> None:
-    """Builds each model that is stale, then writes the Triton model repository of all built ones.
+    """Builds every stale model, then writes the Triton model repository for all built models.
 
     Args:
-        only: names to build; all when empty.
-        say: told each step, one line at a time.
-        tensorrt_llm: the installed one by default.
+        only: names of the models to build; empty for all.
+        say: called with one line per step.
+        tensorrt_llm: its version; that of the installed package by default.
 
     Raises:
-        UnservableFolder: a model cannot be built from its folder.
+        UnservableFolder: a model's folder cannot be served.
         BuildError: a name is unknown.
         OSError: the disk is full or a folder cannot be written.
     """
@@ -65,6 +65,35 @@ def build_all(
     _write_repository(models, artifacts, say, tensorrt_llm)
 
 
+def needing_tools(models: ModelsFile, artifacts: Path, *, only: Collection[str] = ()) -> list[str]:
+    """Names of the models that are stale and cannot be built without the build tools.
+
+    Models for GPUs are not among them: NVIDIA's container brings what their build needs.
+
+    Raises:
+        UnservableFolder: a model's folder is gone.
+        BuildError: a name is unknown.
+    """
+    found = []
+    for name, entry in _chosen(models, only):
+        try:
+            if _needs_tools(entry, artifacts) and not is_built(name, entry, artifacts):
+                found.append(name)
+        except BuildError as error:
+            raise UnservableFolder(str(entry.weights), str(error)) from error
+    return found
+
+
+def _needs_tools(entry: Entry, artifacts: Path) -> bool:
+    match entry:
+        case GpuEntry():
+            return False
+        case OnnxEntry():
+            return onnx_build.needs_tools(entry, artifacts)
+        case ScriptedEntry():
+            return scripted_build.needs_tools(entry, artifacts)
+
+
 def show_all(
     models: ModelsFile,
     artifacts: Path,
@@ -73,10 +102,10 @@ def show_all(
     say: Say,
     tensorrt_llm: Toolkit | None = None,
 ) -> None:
-    """Says each command that `build_all` would run, and each file that it would write.
+    """Prints the commands that `build_all` would run and the files that it would write.
 
     Raises:
-        UnservableFolder: a model cannot be built so.
+        UnservableFolder: a model's folder cannot be served.
         BuildError: a name is unknown.
     """
     for name, entry in _chosen(models, only):
@@ -94,10 +123,10 @@ def show_all(
 
 
 def is_built(name: str, entry: Entry, artifacts: Path, tensorrt_llm: Toolkit | None = None) -> bool:
-    """Whether artifacts/<name>/ was made from these weights with these options.
+    """Whether artifacts/<name>/ was built from these weights with these options.
 
     Raises:
-        BuildError: the weights' folder is gone, or TensorRT-LLM is not here to be asked.
+        BuildError: the weights' folder is missing, or TensorRT-LLM is not installed.
     """
     match entry:
         case GpuEntry():
@@ -143,7 +172,7 @@ def _show(name: str, entry: Entry, artifacts: Path, say: Say, tensorrt_llm: Tool
 def _write_repository(
     models: ModelsFile, artifacts: Path, say: Say, tensorrt_llm: Toolkit | None
 ) -> None:
-    """All built models, written beside the old repository and swapped in where they differ."""
+    """Writes all built models beside the old repository, and swaps in those that differ."""
     repository = artifacts / "model_repository"
     fresh = artifacts / "model_repository.unfinished"
     shutil.rmtree(fresh, ignore_errors=True)
@@ -166,7 +195,7 @@ def _write_repository(
                 parameters = role_parameters.scripted(name, entry, facts)
                 triton_models.render(name, fresh, parameters, without=engine_limits.LORA)
     if _contents(fresh) == _contents(repository):
-        shutil.rmtree(fresh)  # a server may be running from the old one
+        shutil.rmtree(fresh)  # a running server may still use the old one
         return
     shutil.rmtree(repository, ignore_errors=True)
     fresh.rename(repository)

@@ -1,6 +1,6 @@
-"""What an engine cannot honour of the tensor contract, by its version and kind.
+"""Which tensors of the contract an engine cannot honour, by its version and kind.
 
-TensorRT-LLM takes most parameters that it ignores without a word, so they must not be declared.
+TensorRT-LLM silently accepts most parameters that it ignores, so they must not be declared.
 Sources: its docs/source/features/sampling.md, sampler.py (min_tokens counts the prompt's, too), and
 issue 9442 (penalties ignored).
 """
@@ -28,8 +28,8 @@ HAS_CACHE_SALT, HAS_PRIORITY, TORCH_SAMPLER_IS_WHOLE = (1, 1), (1, 3), (1, 3)
 class TrtllmEngine:
     """One model on TensorRT-LLM.
 
-    version: of the package, (major, minor). backend: "pytorch" and "tensorrt" (engine plans) are
-    the LLM API's, "cpp" is Triton's C++ backend. sampler: matters to "pytorch" alone.
+    version: the package's, as (major, minor). backend: "pytorch" and "tensorrt" (engine plans) are
+    the LLM API's, "cpp" is Triton's C++ backend. sampler: only "pytorch" uses it.
     """
 
     version: tuple[int, int]
@@ -41,7 +41,7 @@ class TrtllmEngine:
     is_speculative: bool = False
 
     def missing(self) -> frozenset[str]:
-        """Names of the ensemble's tensors."""
+        """Names of the ensemble's tensors that this engine cannot honour."""
         found = set(self._always_missing())
         if self.end_tokens > 1:  # it holds back one of them
             found.add("min_tokens")
@@ -53,7 +53,7 @@ class TrtllmEngine:
 
     @property
     def guide_kinds(self) -> tuple[str, ...]:
-        """Other kinds it ignores, or fails on."""
+        """The guide kinds that this engine supports. It ignores other kinds, or fails on them."""
         return EVERY_KIND if self.backend == "pytorch" else PLAN_KINDS
 
     def _always_missing(self) -> set[str]:
@@ -64,7 +64,9 @@ class TrtllmEngine:
             found.add("cache_salt")
         if self.version < HAS_PRIORITY:
             found.add("priority")
-        if self.backend == "tensorrt":  # they take logits of every step, see its issue 10810
+        if (
+            self.backend == "tensorrt"
+        ):  # they need the logits of every step: TensorRT-LLM issue 10810
             return found | LOG_PROBS | ALTERNATIVES
         return found | self._missing_of_sampler()
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a build."""
+"""The errors of a build."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ class BuildError(Exception):
     """A model cannot be built; the message says what was wrong and what to do."""
 
 
+class MissingPackage(BuildError):
+    """A package that only builds need is not installed."""
+
+
 class UnservableFolder(BuildError):
-    """The folder's model cannot be served; `reason` says why, in one line."""
+    """The model in a folder cannot be served; `reason` is one line."""
 
     def __init__(self, folder: Path | str, reason: str) -> None:
         super().__init__(f"Failed to load model from {folder}: {reason}")

@@ -1,4 +1,4 @@
-"""What is true of a built model; travels to the proxy in the ensemble's Triton parameters."""
+"""Facts about a built model. The ensemble's Triton parameters carry them to the proxy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ INFILLING_PARAMETERS = ("fim_prefix", "fim_suffix", "fim_middle")
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Lengths in tokens. `strips_leading_space`: decode() drops one space at a text's start.
+    """Facts of one model; lengths are in tokens.
 
-    tool_template: for chats with tools, in place of chat_template, where a model has both.
-    infilling: special tokens before a prefix, before a suffix, and before what comes between.
-    special_tokens: their text by id; the detokenizer gives none for them.
-    added_marks: further tokens that the tokenizer finds before all others, and look like marks.
+    strips_leading_space: decode() drops one space at the start of a text.
+
+    tool_template: replaces chat_template for chats with tools, if the model has both.
+    infilling: the special tokens before the prefix, the suffix and the middle.
+    special_tokens: text by id; the detokenizer returns no bytes for them.
+    added_marks: added tokens that are not special but look like markup, such as <think>.
     """
 
     context_length: int
@@ -53,7 +55,7 @@ class Facts:
         )
 
     def as_parameters(self) -> dict[str, str]:
-        """Triton config parameters are strings; what a model does not have has no parameter."""
+        """Triton config parameters, which are strings; absent facts have no parameter."""
         parameters = {
             "context_length": str(self.context_length),
             "vocab_size": str(self.vocab_size),

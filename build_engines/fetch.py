@@ -1,6 +1,6 @@
-"""Weights as a build's first step: a folder that is here, or one fetched to artifacts/weights/.
+"""The first step of a build: a local folder of weights, or one fetched to artifacts/weights/.
 
-A fetch that was interrupted goes on where it was. What was fetched is not asked for again.
+An interrupted fetch resumes. Fetched files are not requested again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONFIG, QUANTIZED = "config.json", "hf_quant_config.json"
 
 
 class Fetch(Step):
-    """Its folder holds the weights' files. `needs`: the file by which such a folder is known."""
+    """A step whose folder holds the weights. `needs`: a file that every such folder has."""
 
     def __init__(
         self, name: str, store: Path, source: HubRepository | StoredObjects, *, needs: str
@@ -56,7 +56,7 @@ class Fetch(Step):
 
 
 class Here(Step):
-    """A folder of this machine, taken as it is."""
+    """A local folder, used in place."""
 
     def __init__(self, name: str, path: Path) -> None:
         super().__init__(path.parent)
@@ -93,7 +93,7 @@ def step(
 ) -> Fetch | Here:
     """
     Raises:
-        BuildError: a folder of this machine is not there.
+        BuildError: a local folder does not exist.
     """
     if isinstance(source, LocalFolder):
         if not source.path.is_dir():
@@ -103,18 +103,18 @@ def step(
 
 
 def config(step: Fetch | Here) -> dict[str, Any] | None:
-    """The model's config.json, read ahead of the weights; None where only a fetch would show it.
+    """The model's config.json, read before the weights; None if only a fetch can show it.
 
-    What Model-Optimizer says of a quantization in a file of its own is made a part of it.
+    Includes the quantization that Model-Optimizer writes to a file of its own.
 
     Raises:
-        BuildError: there is none, or it is no JSON object.
+        BuildError: there is no config.json, or it is not a JSON object.
     """
     if isinstance(step, Fetch) and not step.is_done and not step.can_read_ahead:
         return None
     parsed = _json(step, CONFIG)
     if parsed is None:
-        raise BuildError(f"{step.origin} has no {CONFIG}: it is no Hugging Face folder")
+        raise BuildError(f"{step.origin} has no {CONFIG}: it is not a Hugging Face folder")
     quantized = _json(step, QUANTIZED) or {}
     return {**({"quantization_config": quantized["quantization"]} if quantized else {}), **parsed}
 
@@ -126,5 +126,5 @@ def _json(step: Fetch | Here, name: str) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise BuildError(f"{name} of {step.origin} cannot be read: {error}") from error
     if parsed is not None and not isinstance(parsed, dict):
-        raise BuildError(f"{name} of {step.origin} is no JSON object")
+        raise BuildError(f"{name} of {step.origin} is not a JSON object")
     return parsed

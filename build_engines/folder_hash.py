@@ -1,4 +1,4 @@
-"""A hash of a folder's contents, quick even where it holds weights."""
+"""A hash of a folder's contents that is quick even for weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HASHED_WHOLE_BYTES = 64_000_000
 
 
 def of(folder: Path) -> str:
-    """Names, sizes and contents; of files over 64 MB the time of the last change instead."""
+    """Hashes names, sizes and contents; for files over 64 MB, the modification time instead."""
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         stat = path.stat()

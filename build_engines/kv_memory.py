@@ -1,4 +1,4 @@
-"""How much memory a machine gives to keys and values, and what context fits into it."""
+"""The memory of the KV cache on a CPU, and the context length that fits into it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def kv_bytes(entry: OnnxEntry, *, models: int) -> int:
-    """What models.yaml says, or one of so many models' part of this machine's memory."""
+    """The size that models.yaml sets, else this model's share of the machine's memory."""
     if entry.onnx.kv_cache_mb is not None:
         return entry.onnx.kv_cache_mb * 1_000_000
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -26,10 +26,10 @@ def kv_bytes(entry: OnnxEntry, *, models: int) -> int:
 
 
 def fitted(facts: Facts, kv_bytes: int) -> Facts:
-    """The facts, with a context length that one request can have within so many bytes.
+    """The facts, with the context length cut to what one request can use of `kv_bytes`.
 
     Raises:
-        BuildError: hardly any context would be left.
+        BuildError: too little context would be left.
     """
     room = kv_bytes // facts.kv_token_bytes
     if room >= facts.context_length:

@@ -1,12 +1,13 @@
-"""The public name of a model that nobody named: architecture and size, such as `phi-3.5-mini`.
+"""Derives a model's public name from its architecture and size, such as `phi-3.5-mini`.
 
-Published folders say it in their own names; for others it is worked out from their configs.
+Published folders carry it in their names; for others, their configs give it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ BILLIONS_FROM = 450_000_000  # Qwen2-0.5B has 494 million
 def public_name(folder: Path) -> str:
     """
     Raises:
-        BuildError: the folder's configs do not say what model it is.
+        BuildError: the folder's configs do not say which model it is.
     """
     kind, exported = _kind(folder)
     for text in _names(folder, exported):
@@ -38,7 +39,7 @@ def public_name(folder: Path) -> str:
 
 
 def size_name(parameters: int) -> str:
-    """`3.5m`, `135m`, `0.5b`, `8b`: as models are called."""
+    """A parameter count as model names write it: `3.5m`, `135m`, `0.5b`, `8b`."""
     if parameters >= BILLIONS_FROM:
         return f"{parameters / 1e9:.1f}".removesuffix(".0") + "b"
     millions = parameters / 1e6
@@ -47,7 +48,7 @@ def size_name(parameters: int) -> str:
 
 
 def _kind(folder: Path) -> tuple[str, dict[str, Any] | None]:
-    """Architecture, and genai_config.json's model where it is an ONNX folder."""
+    """The architecture, and genai_config.json's model section of an ONNX folder."""
     is_exported = (folder / CONFIG).is_file()
     file = CONFIG if is_exported else "config.json"
     try:
@@ -56,11 +57,11 @@ def _kind(folder: Path) -> tuple[str, dict[str, Any] | None]:
             return str(config["model"]["type"]), config["model"]
         return str(config["model_type"]), None
     except (KeyError, TypeError) as error:
-        raise BuildError(f"{file} does not say what model it is: {error!r}") from error
+        raise BuildError(f"{file} does not say which model it is: {error!r}") from error
 
 
 def _names(folder: Path, exported: dict[str, Any] | None) -> Iterator[str]:
-    """Where a published model's name stands: its graph, its config, its path from inside out."""
+    """Places that hold a published model's name: graph, config, then path from inside out."""
     if exported is not None:
         yield str(exported.get("decoder", {}).get("filename", ""))
     if (folder / "config.json").is_file():
@@ -69,7 +70,7 @@ def _names(folder: Path, exported: dict[str, Any] | None) -> Iterator[str]:
 
 
 def _published(text: str, kind: str) -> str | None:
-    """The name in `text`, where it is one of the same family as the model's architecture."""
+    """The model name in `text`, if its family matches the architecture."""
     found = _PUBLISHED.search(text.lower())
     if found is None or not kind.startswith(found[1]):
         return None
@@ -79,6 +80,8 @@ def _published(text: str, kind: str) -> str | None:
 
 
 def _parameters(folder: Path, exported: dict[str, Any] | None) -> int:
-    if exported is not None:
-        return Graph.read(folder / exported["decoder"]["filename"]).parameters
-    return Architecture.read(read_object(folder / "config.json")).parameters
+    if exported is None:
+        return Architecture.read(read_object(folder / "config.json")).parameters
+    with suppress(BuildError):  # an ONNX folder may have the original's config, or a part of it
+        return Architecture.read(read_object(folder / "config.json")).parameters
+    return Graph.read(folder / exported["decoder"]["filename"]).parameters

@@ -1,6 +1,6 @@
-"""`models.yaml`, the policy side of the registry: which models there are, and how each is served.
+"""`models.yaml`: which models are served, and how.
 
-Read by `build` (weights, runtime) and by the proxy's registry (names, default sampling).
+`build` reads weights and runtime; the proxy's registry reads names and default sampling.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ GuideKind = Literal["json", "json_schema", "regex", "ebnf_grammar", "structural_
 
 
 class ModelsFileError(ValueError):
-    """models.yaml is missing or wrong; the message names the file, the line and the value."""
+    """models.yaml is missing or invalid; the message names file, line and value."""
 
 
 class OnnxOptions(Section):
-    """How the CPU runtime serves the model. What is not given is worked out from the machine.
+    """How the CPU runtime serves the model. Defaults depend on the machine.
 
-    max_rows: requests at work at once. max_step_tokens: prompt tokens that one step prefills.
-    prefill_stall_ms: for how long a prefill may hold up running streams at a time.
-    kv_cache_mb: keys and values of all rows, and of the prefixes kept for later prompts.
+    max_rows: requests decoded at once. max_step_tokens: prompt tokens prefilled per step.
+    prefill_stall_ms: the longest pause that one prefill step may cause in running streams.
+    kv_cache_mb: memory for the keys and values of all rows and of cached prefixes.
     """
 
     precision: Literal["fp32", "int4"] = "fp32"
@@ -47,23 +47,23 @@ class OnnxOptions(Section):
 
 
 class SamplingDefaults(Section):
-    """What a request gets that does not say otherwise."""
+    """Sampling parameters for requests that do not set them."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
 
     def or_else(self, temperature: float | None, max_tokens: int | None) -> SamplingDefaults:
-        """These, and the given ones where these say nothing."""
+        """These defaults, completed by the given values."""
         given = {"temperature": temperature, "max_tokens": max_tokens}
         missing = {name: value for name, value in given.items() if getattr(self, name) is None}
         return self.model_copy(update=missing)
 
 
 class LimitsEntry(Section):
-    """What one request may ask for; a request for more is refused. The settings may be lower.
+    """Limits of one request; a larger request is refused. The settings may be lower.
 
-    max_tokens: of one choice; the default is cut to it. prompt_tokens: of each prompt.
+    max_tokens: per choice; cuts the default, too. prompt_tokens: per prompt.
     """
 
     max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
@@ -73,49 +73,53 @@ class LimitsEntry(Section):
 
 
 class ModelEntry(Section):
-    """What every model has, whatever its runtime. A relative folder is relative to models.yaml."""
+    """Fields of every runtime. Relative folders are relative to models.yaml."""
 
     weights: WeightsField
     aliases: tuple[ModelName, ...] = ()
     owned_by: str = "triton-openai"
     context_length: Annotated[int, Field(ge=16)] | None = None
-    chat_template_kwargs: bool = True  # callers may set variables that the template reads
-    chat_template: bool = False  # callers may send a template of their own, which is a program
+    chat_template_kwargs: bool = True  # callers may set the template's variables
+    chat_template: bool = False  # callers may send their own template, which is a program
     # control tokens in callers' texts: plain text, or special; default: CALLERS_CONTROL_TOKENS
     callers_control_tokens: Literal["plain", "special"] | None = None
-    tool_parser: str = "auto"  # a family's name; auto: found from the chat template; none
+    tool_parser: str = "auto"  # a family's name; auto: derived from the chat template; none
     reasoning_parser: str = "auto"
     server_tools: dict[ToolName, ServerToolEntry] = Field(default_factory=dict)  # run by the proxy
-    max_tool_rounds: Annotated[int, Field(ge=1, le=100)] = 5  # answers whose calls are run
+    max_tool_rounds: Annotated[int, Field(ge=1, le=100)] = 5  # rounds of calls that the proxy runs
     max_tool_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0  # of running them
-    hold_ms: Annotated[float, Field(ge=0, le=1000)] = 25.0  # no token waits longer to be sent
-    # requests that wait for a row; one more gets 429; by default 16 a row, and 256 at least
+    hold_ms: Annotated[float, Field(ge=0, le=1000)] = (
+        25.0  # the longest that a token waits to be sent
+    )
+    # requests waiting for a row, more get 429; default: 16 per row, at least 256
     max_queue: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     # kinds of guides that callers may not use; json is a schema for any JSON
     disabled_guides: tuple[GuideKind, ...] = ()
-    # what no grammar holds an answer to is checked, and tried again so often
+    # retries of an answer that fails a check which no grammar can enforce
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
-    stream_mode: Literal["buffered", "optimistic"] = "buffered"  # checked before it goes out?
+    stream_mode: Literal["buffered", "optimistic"] = (
+        "buffered"  # False: answers are checked before they are sent
+    )
     sampling: SamplingDefaults = SamplingDefaults()
     limits: LimitsEntry = LimitsEntry()
 
 
 class OnnxEntry(ModelEntry):
-    """On the CPU. The weights are a Hugging Face folder, or one that onnxruntime-genai made."""
+    """A model on the CPU. Weights: a Hugging Face folder, or one of onnxruntime-genai's builder."""
 
     runtime: Literal["onnx"] = "onnx"
     onnx: OnnxOptions = OnnxOptions()
 
 
 class ScriptedEntry(ModelEntry):
-    """For tests and benchmarks: no model, of whose weights' folder only the tokenizer is used."""
+    """Scripted answers for tests and benchmarks. Only the tokenizer of `weights` is used."""
 
     runtime: Literal["scripted"]
     scripted: ScriptedOptions
 
 
 class GpuEntry(ModelEntry):
-    """On NVIDIA GPUs. The weights are a Hugging Face folder."""
+    """A model on NVIDIA GPUs. Weights: a Hugging Face folder."""
 
     runtime: Literal["tensorrt_llm", "tensorrtllm"]
     gpu: GpuOptions = GpuOptions()
@@ -136,13 +140,13 @@ class GpuEntry(ModelEntry):
 
 
 class TensorrtLlmEntry(GpuEntry):
-    """TensorRT-LLM's LLM API, inside Triton's Python backend."""
+    """TensorRT-LLM's LLM API in Triton's Python backend."""
 
     runtime: Literal["tensorrt_llm"]
 
 
 class TensorrtllmEntry(GpuEntry):
-    """NVIDIA's C++ backend of that name, over an engine plan."""
+    """NVIDIA's C++ `tensorrtllm` backend with an engine plan."""
 
     runtime: Literal["tensorrtllm"]
     gpu: PlanOptions = PlanOptions()
@@ -150,8 +154,8 @@ class TensorrtllmEntry(GpuEntry):
     def _refusals(self) -> list[Refusal]:
         lora = Refusal(
             where=("lora",),
-            reason="the C++ backend takes adapters as tensors of each request, which the ensemble "
-            "does not carry: take runtime: tensorrt_llm",
+            reason="the C++ backend takes adapters as tensors per request, which the ensemble "
+            "does not carry: use runtime: tensorrt_llm",
         )
         return [*super()._refusals(), *([] if self.gpu.lora is None else [lora])]
 
@@ -162,7 +166,7 @@ def _details(refusal: Refusal) -> InitErrorDetails:
 
 
 def _runtime(value: Any) -> str:
-    """Of what stands in the file, or of an entry; one that does not say is for the CPU."""
+    """The runtime of a YAML mapping or of an entry; onnx by default."""
     found = value.get("runtime") if isinstance(value, dict) else getattr(value, "runtime", None)
     return "onnx" if found is None else str(found)
 
@@ -187,7 +191,7 @@ class ModelsFile(Section):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> ModelsFile:
-        """A model is asked for by its name, by an alias, or by an adapter's name."""
+        """Callers use a model's name, an alias, or an adapter's name: all must differ."""
         seen, taken = set(self.models), []
         for model, entry in self.models.items():
             for where, name in _further_names(entry):
@@ -200,7 +204,7 @@ class ModelsFile(Section):
 
 
 def _further_names(entry: Entry) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Each with the path of its field inside the entry."""
+    """Aliases and adapter names, each with the path of its field in the entry."""
     yield from ((("aliases", number), alias) for number, alias in enumerate(entry.aliases))
     if isinstance(entry, GpuEntry) and entry.gpu.lora is not None:
         yield from ((("gpu", "lora", "adapters", name), name) for name in entry.gpu.lora.adapters)
@@ -215,7 +219,7 @@ def load(path: Path) -> ModelsFile:
     """Reads and checks the file.
 
     Raises:
-        ModelsFileError: the file cannot be read, is no YAML, or has a wrong or unknown field.
+        ModelsFileError: the file cannot be read, is not YAML, or has an invalid or unknown field.
     """
     try:
         document = MarkedYaml(path.read_text(encoding="utf-8"))
@@ -230,7 +234,7 @@ def load(path: Path) -> ModelsFile:
 
 
 def _explain(path: Path, document: MarkedYaml, error: ValidationError) -> str:
-    """One error, where it stands, and how many more there are. Unknown keys come first."""
+    """The first error with its line, and the number of others. Unknown keys come first."""
     errors = error.errors(include_url=False)
     first, *others = unknown_keys.unknown_first(errors, ModelsFile)
     place = _without_tag(first["loc"])

@@ -1,10 +1,10 @@
-"""One model folder, no models.yaml: what a file with that one model would give."""
+"""Serves one model folder without a models.yaml."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from triton_openai.build_engines.errors import BuildError, UnservableFolder
+from triton_openai.build_engines.errors import BuildError, MissingPackage, UnservableFolder
 from triton_openai.build_engines.model_name import public_name
 from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry
 from triton_openai.build_engines.onnx_folder import CONFIG
@@ -16,10 +16,11 @@ LISTED_AT_MOST = 5
 
 
 def models_of(folder: Path, name: str | None) -> ModelsFile:
-    """`folder` is an ONNX folder or a Hugging Face folder; without a name it gets its own.
+    """The ModelsFile for one ONNX or Hugging Face folder; without a name, one is derived.
 
     Raises:
         UnservableFolder: it holds no model.
+        MissingPackage: its name cannot be worked out without the build tools.
     """
     weights = folder.expanduser().absolute()
     if not any((weights / mark).is_file() for mark in MARKS):
@@ -28,12 +29,14 @@ def models_of(folder: Path, name: str | None) -> ModelsFile:
         return ModelsFile(
             models={name or public_name(weights): OnnxEntry(weights=LocalFolder(weights))}
         )
+    except MissingPackage:
+        raise
     except BuildError as error:
         raise UnservableFolder(folder, str(error)) from error
 
 
 def _no_model(folder: Path) -> str:
-    """A published ONNX repository holds a folder a variant: the ones inside are named."""
+    """The error for a folder without a model. Names the variants that an ONNX repository holds."""
     if not folder.is_dir():
         return "the folder does not exist"
     found = [path.parent for depth in DEPTHS for path in folder.glob(f"{depth}/{CONFIG}")]

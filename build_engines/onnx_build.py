@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from importlib.metadata import version
+from dataclasses import replace
 from pathlib import Path
 
 from triton_openai.build_engines import (
@@ -13,26 +13,34 @@ from triton_openai.build_engines import (
     folder_hash,
     onnx_export,
     onnx_folder,
+    ready_tables,
     tokenizer_tables,
     tool,
     whole_folder,
 )
 from triton_openai.build_engines.models_file import OnnxEntry
 from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tables_step import in_child, tools
+from triton_openai.build_engines.tables_step import LAYOUT, TOOLS, in_child, versions
 from triton_openai.build_engines.tool import Say
+from triton_openai.build_engines.whole_folder import Provenance
 
 
 def is_built(name: str, entry: OnnxEntry, artifacts: Path) -> bool:
     """Whether artifacts/<name>/ was made from these weights with these options."""
     weights = fetch.step(entry.weights, artifacts)
-    return weights.is_done and whole_folder.is_made(artifacts / name, _key(entry, weights))
+    return weights.is_done and whole_folder.is_made(artifacts / name, _provenance(entry, weights))
+
+
+def needs_tools(entry: OnnxEntry, artifacts: Path) -> bool:
+    """Whether a build imports torch, transformers and onnxruntime-genai, or fetches the weights."""
+    weights = fetch.step(entry.weights, artifacts)
+    return not weights.is_done or not _is_ready(weights.folder)
 
 
 def build(name: str, entry: OnnxEntry, artifacts: Path, say: Say) -> None:
     """
     Raises:
-        BuildError: it cannot be served.
+        BuildError: the model cannot be built or served.
     """
 
     def tell(line: str) -> None:
@@ -41,14 +49,17 @@ def build(name: str, entry: OnnxEntry, artifacts: Path, say: Say) -> None:
     source = fetch.step(entry.weights, artifacts)
     if not source.is_done:
         source.run(tell)
-    with whole_folder.made(artifacts / name, _key(entry, source)) as target:
+    with whole_folder.made(artifacts / name, _provenance(entry, source)) as target:
         _export(entry, source.folder, target, log=artifacts / f"{name}.build.log", say=tell)
-        context_length = _tables(entry, source.folder, target, tell)
+        if _is_ready(source.folder):
+            context_length = _copy_tables(entry, source.folder, target)
+        else:
+            context_length = _tables(entry, source.folder, target, tell)
     tell(f"built, with {context_length} tokens of context")
 
 
 def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
-    """Each command that a build would run, and each file that it would write."""
+    """The commands that a build would run, and the files that it would write."""
     source, target = fetch.step(entry.weights, artifacts), artifacts / name
     if not source.is_done:
         yield from source.shown(source.folder)
@@ -66,11 +77,19 @@ def shown(name: str, entry: OnnxEntry, artifacts: Path) -> Iterator[str]:
 def _export(entry: OnnxEntry, weights: Path, target: Path, *, log: Path, say: Say) -> None:
     engine = target / "engine"
     if onnx_export.is_exported(weights):
-        say(f"taking the ONNX folder {weights} as it is")
+        say(f"using the ONNX folder {weights} as it is")
         engine.symlink_to(weights.resolve())
     else:
         say(f"converting {weights} to ONNX ({entry.onnx.precision})")
         onnx_export.export(weights, engine, precision=entry.onnx.precision, log=log, say=say)
+
+
+def _copy_tables(entry: OnnxEntry, weights: Path, target: Path) -> int:
+    """Returns the context length, in tokens."""
+    facts = ready_tables.facts(weights)
+    context_length = min(facts.context_length, entry.context_length or facts.context_length)
+    ready_tables.copy(weights, target, replace(facts, context_length=context_length))
+    return context_length
 
 
 def _tables(entry: OnnxEntry, weights: Path, target: Path, say: Say) -> int:
@@ -87,9 +106,25 @@ def _tables(entry: OnnxEntry, weights: Path, target: Path, say: Say) -> int:
     return context_length
 
 
-def _key(entry: OnnxEntry, weights: Step) -> str:
-    """Changes when the weights, the options that a build depends on, or the tools change."""
-    options = [entry.runtime, entry.onnx.precision, str(entry.context_length)]
-    versions = [version("onnxruntime-genai"), *tools()]
-    made_of = [*options, *versions, folder_hash.of(weights.folder)]
-    return hashlib.sha256("\n".join(made_of).encode()).hexdigest()
+def _is_ready(weights: Path) -> bool:
+    """Whether nothing of a build is left to do, as in the shipped demo model."""
+    return onnx_export.is_exported(weights) and ready_tables.are_in(weights)
+
+
+def _provenance(entry: OnnxEntry, weights: Step) -> Provenance:
+    """The weights, the build's options, and the versions of the tools that it needs."""
+    made_of = [
+        entry.runtime,
+        str(entry.context_length),
+        str(LAYOUT),
+        folder_hash.of(weights.folder),
+    ]
+    tools: dict[str, str | None] = {}
+    if onnx_export.is_exported(weights.folder):
+        made_of.append(str(weights.folder.resolve()))  # it is linked, so its place matters
+    else:
+        made_of.append(entry.onnx.precision)
+        tools |= versions(["onnxruntime-genai"])
+    if not _is_ready(weights.folder):
+        tools |= versions(TOOLS)
+    return Provenance(key=hashlib.sha256("\n".join(made_of).encode()).hexdigest(), tools=tools)

@@ -1,6 +1,6 @@
-"""A Hugging Face folder -> an ONNX folder, by onnxruntime-genai's model builder.
+"""Converts a Hugging Face folder to an ONNX folder with onnxruntime-genai's model builder.
 
-Runs in a process of its own: the builder needs torch, and its memory, only for this minute.
+Runs in its own process, so that torch and its memory are gone afterwards.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from triton_openai.build_engines.onnx_folder import CONFIG
 
 
 def is_exported(folder: Path) -> bool:
-    """Whether the folder is an ONNX folder already, as people download them."""
+    """Whether the folder is already an ONNX folder."""
     return (folder / CONFIG).is_file()
 
 
 def command(weights: Path, target: Path, *, precision: str) -> list[str]:
     options = ["-i", str(weights), "-o", str(target), "-p", precision, "-e", "cpu"]
     options += ["-c", str(_cache(target))]
-    # KV caches that slide with the window hold no whole row, which the runtime's rows are.
+    # The runtime needs whole rows: a KV cache that slides with the window does not keep them.
     options += ["--extra_options", "windowed_kv_cache=false"]
     return [sys.executable, "-m", "onnxruntime_genai.models.builder", *options]
 
@@ -33,7 +33,7 @@ def export(weights: Path, target: Path, *, precision: str, log: Path, say: tool.
     """Writes genai_config.json, model.onnx and its data to `target`.
 
     Raises:
-        BuildError: the builder failed; its last words are in the message, all of them in `log`.
+        BuildError: the builder failed; the message has its last lines, `log` all of them.
     """
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     try:
@@ -59,7 +59,7 @@ def _cache(target: Path) -> Path:
 
 
 def _drop_nulls(config: Path) -> None:
-    """The builder writes unset search options as null, which onnxruntime-genai 0.11 cannot read."""
+    """Removes the nulls of unset search options, which onnxruntime-genai 0.11 rejects."""
     fields = json.loads(config.read_text())
     fields["search"] = {k: v for k, v in fields["search"].items() if v is not None}
     config.write_text(json.dumps(fields, indent=4))

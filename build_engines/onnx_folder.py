@@ -1,7 +1,7 @@
-"""Whether a folder that onnxruntime-genai's model builder made can be served by the onnx runtime.
+"""Checks whether the onnx runtime can serve a folder of onnxruntime-genai's model builder.
 
-Asked by `build`, so that an operator learns it at the start and not from the engine. Imports onnx,
-so `build` asks in a child.
+Called by `build`, so that operators see the reason before the engine starts. Imports onnx, so
+`build` runs it in a child process.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ TYPES = (
 )  # fmt: skip
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model")
 LFS_POINTER = b"version https://git-lfs"
-CACHE_TYPES = {"FLOAT": 4, "FLOAT16": 2}  # bytes of an element
-REBUILD = "take its CPU variant, or make it again with onnxruntime-genai's builder and -e cpu"
+CACHE_TYPES = {"FLOAT": 4, "FLOAT16": 2}  # bytes per element
+REBUILD = "use its CPU variant, or convert it again with onnxruntime-genai's builder and -e cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """The decoder as genai_config.json describes it. Names have a `%d` for the layer.
+    """The decoder as genai_config.json describes it. Tensor names have `%d` for the layer.
 
     `context_length` is in tokens.
     """
@@ -48,7 +48,7 @@ class DecoderConfig:
     def read(cls, folder: Path) -> DecoderConfig:
         """
         Raises:
-            BuildError: the file is missing, no JSON, or describes no plain decoder.
+            BuildError: the file is missing, is not JSON, or describes no plain decoder.
         """
         try:
             model = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["model"]
@@ -79,7 +79,7 @@ class DecoderConfig:
         )
 
     def __post_init__(self) -> None:
-        """Raises TypeError where a name has no place for the layer."""
+        """Raises TypeError if a name has no `%d`."""
         for name in (*self.past, *self.present):
             name % 0
 
@@ -89,17 +89,17 @@ class DecoderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servable:
-    """`context_length`: the longest, in tokens. `kv_token_bytes`: a token's keys and values."""
+    """A folder that can be served. context_length: tokens. kv_token_bytes: KV cache per token."""
 
     context_length: int
     kv_token_bytes: int
 
 
 def check(folder: str) -> Servable:
-    """What the runtime must know of a folder that it can serve.
+    """What the runtime needs to know about a folder that it can serve.
 
     Raises:
-        BuildError: the runtime cannot serve it; the message is the reason, without the folder.
+        BuildError: the runtime cannot serve it; the message has the reason only.
     """
     path = Path(folder)
     config = DecoderConfig.read(path)
@@ -125,7 +125,7 @@ def check(folder: str) -> Servable:
 
 
 def _refuse_other_parts(model: dict[str, Any]) -> None:
-    """Vision, speech, encoder, embedding, …: any section of a model beside `decoder`."""
+    """Refuses vision, speech, encoder and other model sections besides `decoder`."""
     if parts := [key for key, value in model.items() if isinstance(value, dict)]:
         others = [part for part in parts if part != "decoder"]
         if others:
@@ -154,7 +154,7 @@ def _check_data(folder: Path, graph: Graph) -> None:
 
 
 def _check_attention(config: DecoderConfig, graph: Graph) -> None:
-    """Rows of different lengths in one batch need GroupQueryAttention and its `seqlens_k`."""
+    """Checks for GroupQueryAttention with `seqlens_k`, which rows of different lengths need."""
     for attention in graph.attentions:
         if attention.kind != "GroupQueryAttention":
             raise BuildError(
@@ -165,7 +165,7 @@ def _check_attention(config: DecoderConfig, graph: Graph) -> None:
             raise BuildError(f"its GroupQueryAttention has no seqlens_k: {REBUILD}")
         if attention.has_windowed_cache:
             raise BuildError(
-                "its KV cache slides with the attention window: make it again with the builder's "
+                "its KV cache slides with the attention window: convert it with the builder's "
                 "--extra_options windowed_kv_cache=false"
             )
     if len(graph.attentions) != config.layers:
@@ -182,10 +182,10 @@ def _check_inputs(config: DecoderConfig, graph: Graph) -> None:
         raise BuildError(f"its graph has no input {missing[0]!r}")
     known = {*required, config.position_ids}
     if unknown := [name for name in graph.inputs if name not in known]:
-        raise BuildError(f"its graph wants an input that is not served: {unknown[0]!r}")
+        raise BuildError(f"its graph has an unsupported input: {unknown[0]!r}")
     positions = graph.inputs.get(config.position_ids)
     if positions is not None and len(positions.shape) != 2:
-        raise BuildError("its position ids have more than one dimension a token")
+        raise BuildError("its position ids have more than one dimension per token")
     for name in caches:
         _check_cache(config, name, graph)
 

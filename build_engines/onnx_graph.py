@@ -1,4 +1,4 @@
-"""What an ONNX graph is made of, read without its weights. Used by `onnx_folder`, `model_name`."""
+"""The structure of an ONNX graph, read without its weights. For `onnx_folder` and `model_name`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.errors import BuildError, MissingPackage
 
-SEQLENS_K = 5  # position among GroupQueryAttention's inputs
+SEQLENS_K = 5  # index of the input of GroupQueryAttention
 QUANTIZED_MATMUL = "MatMulNBits"
 QUANTIZED_EMBEDDING = "GatherBlockQuantized"
 
 
 @dataclass(frozen=True, slots=True)
 class GraphTensor:
-    """An input or output. A dimension that varies is None."""
+    """An input or output. None stands for a dynamic dimension."""
 
     element: str
     shape: tuple[int | None, ...]
@@ -34,10 +34,10 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """`external_bytes`: file -> the size it has at least. `parameters`: weights, counted once.
+    """external_bytes: file -> its minimum size. parameters: weights, each counted once.
 
-    `rope_switch_tokens`: where the graph turns to other rotary factors once its longest row has
-    more tokens than this (LongRoPE); it does so for all rows of a batch.
+    rope_switch_tokens: the length of the longest row above which the graph uses other rotary
+    factors (LongRoPE), for all rows of the batch.
     """
 
     inputs: dict[str, GraphTensor]
@@ -51,13 +51,19 @@ class Graph:
     def read(cls, path: Path) -> Graph:
         """
         Raises:
-            BuildError: it is no ONNX model.
+            BuildError: the file is not an ONNX model.
+            MissingPackage: the package onnx is not installed.
         """
-        import onnx
-
+        try:
+            import onnx
+        except ImportError as error:
+            raise MissingPackage(
+                f"{path} cannot be read without the package onnx: run triton-openai "
+                "install-build-tools"
+            ) from error
         try:
             graph = onnx.load(path, load_external_data=False).graph
-        except Exception as error:  # protobuf's and onnx's own, which share no base
+        except Exception as error:  # errors of protobuf and of onnx, which share no base class
             raise BuildError(f"{path.name} is not an ONNX model: {error}") from error
         nodes = list(_nodes(graph))
         return cls(
@@ -71,7 +77,7 @@ class Graph:
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
-    """Also those of branches."""
+    """All nodes, those of branches included."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -99,7 +105,7 @@ def _attention(node: Any) -> Attention:
 
 
 def _rope_switch_tokens(nodes: list[Any]) -> int | None:
-    """The constant of the comparison that chooses the cosine and sine tables."""
+    """The constant in the comparison that selects the cosine and sine tables."""
     from onnx import numpy_helper
 
     made_by = {output: node for node in nodes for output in node.output}
@@ -125,7 +131,7 @@ def _external_bytes(initializers: Any) -> dict[str, int]:
 
 
 def _parameters(nodes: list[Any], initializers: Any) -> int:
-    """Weights of plain matrices, and those that quantized nodes stand for."""
+    """Counts the weights of plain and of quantized matrices."""
     quantized: dict[str, int] = {}
     parts: set[str] = set()  # packed weights, scales, zero points
     shapes = {tensor.name: tuple(tensor.dims) for tensor in initializers}

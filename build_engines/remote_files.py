@@ -1,6 +1,7 @@
-"""Files of Hugging Face repositories and object stores; credentials are those libraries' own.
+"""Fetches files of Hugging Face repositories and object stores.
 
-huggingface_hub reads HF_TOKEN, obstore AWS_*, GOOGLE_APPLICATION_CREDENTIALS and the like.
+Credentials are the libraries' own: huggingface_hub reads HF_TOKEN; obstore reads AWS_*,
+GOOGLE_APPLICATION_CREDENTIALS and the like.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from triton_openai.build_engines.errors import BuildError
 from triton_openai.build_engines.tool import Say
 from triton_openai.build_engines.weights import HubRepository, StoredObjects
 
-# The same weights once more in other formats, as some repositories carry them.
+# Copies of the same weights in other formats, which some repositories carry.
 NOT_FETCHED = ("original/*", "metal/*", "onnx/*", "consolidated*", "*.pth", "*.gguf")
 CHUNK_BYTES = 16_000_000
 PART = ".part"
-ORIGIN = "fetched_from.json"  # source and commit of a hub repository, beside its files
+ORIGIN = "fetched_from.json"  # the file that records a hub repository's name and commit
 
 
 def fetch(source: HubRepository | StoredObjects, target: Path, say: Say) -> None:
-    """Fills the folder; goes on with what an interrupted fetch left there.
+    """Fills the folder; resumes an interrupted fetch.
 
     Raises:
-        BuildError: it is not there, may not be read, or the network failed.
+        BuildError: the source does not exist, access is denied, or the network failed.
     """
     with _errors_of(source):
         match source:
@@ -41,7 +42,7 @@ def fetch(source: HubRepository | StoredObjects, target: Path, say: Say) -> None
 
 
 def read(source: HubRepository | StoredObjects, name: str) -> bytes | None:
-    """One small file, ahead of the rest; None where it is not there, or only inside an archive.
+    """One small file, before the rest; None if it is missing or inside an archive.
 
     Raises:
         BuildError: as for `fetch`.
@@ -63,7 +64,7 @@ def _hub_file(source: HubRepository, name: str) -> bytes | None:
     with TemporaryDirectory() as folder:
         try:
             path = hf_hub_download(source.name, name, revision=source.revision, local_dir=folder)
-        except LocalEntryNotFoundError:  # it could not ask
+        except LocalEntryNotFoundError:  # the hub could not be reached
             raise
         except EntryNotFoundError:
             return None
@@ -80,7 +81,7 @@ def _object(source: StoredObjects, name: str) -> bytes | None:
 
 
 def _repository(source: HubRepository, target: Path, say: Say) -> None:
-    """All files of one commit, which stands in ORIGIN; an interrupted fetch continues with it."""
+    """Fetches all files of one commit. ORIGIN records the commit, so a resumed fetch keeps it."""
     from huggingface_hub import snapshot_download
 
     commit = _commit(source, target / ORIGIN)
@@ -93,7 +94,7 @@ def _repository(source: HubRepository, target: Path, say: Say) -> None:
 
 
 def _commit(source: HubRepository, origin: Path) -> str:
-    """What the revision, or the default branch, stands for now; in `origin` from the first time."""
+    """Resolves the revision or default branch to a commit once; later reads it from `origin`."""
     from huggingface_hub import HfApi
 
     if origin.is_file():
@@ -106,7 +107,7 @@ def _commit(source: HubRepository, origin: Path) -> str:
 
 
 def _objects(source: StoredObjects, target: Path, say: Say) -> None:
-    """Whole files only: one that is there with its size is not fetched again."""
+    """Fetches whole files; skips a file that already has its full size."""
     from obstore.store import from_url
 
     store = from_url(source.url)
@@ -120,7 +121,7 @@ def _objects(source: StoredObjects, target: Path, say: Say) -> None:
 
 
 def _archive(source: StoredObjects, target: Path) -> None:
-    """The one folder that most archives have at their top is left out."""
+    """Unpacks an archive, without the single top folder that most archives have."""
     from obstore.store import from_url
 
     parent, _, name = source.url.rpartition("/")
@@ -140,7 +141,7 @@ def _archive(source: StoredObjects, target: Path) -> None:
 
 
 def _save(chunks: Iterator[bytes], path: Path) -> None:
-    """Whole or not at all."""
+    """Writes the file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + PART)
     with part.open("wb") as file:
@@ -151,7 +152,7 @@ def _save(chunks: Iterator[bytes], path: Path) -> None:
 
 @contextmanager
 def _errors_of(source: HubRepository | StoredObjects) -> Iterator[None]:
-    """Their errors as ours, the first line of each: some carry a whole page."""
+    """Turns the libraries' errors into BuildError, with the first line of their message."""
     from obstore.exceptions import BaseError
 
     try:

@@ -23,17 +23,17 @@ from triton_openai.build_engines.models_file import (
     ScriptedEntry,
 )
 
-# A second. Beside an engine that decodes on the same cores, sending takes what decoding needs.
+# Per second. The engine decodes on the same cores, so every message costs decode time.
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
 QUEUE_A_ROW, QUEUE_AT_LEAST = 16, 256
-# The scripted engine has no rows: so many streams it has room for, and limits count so many rows.
+# The scripted engine has no rows: this many streams fit, and limits count this many rows.
 SCRIPTED_STREAMS, SCRIPTED_ROWS = 16_384, 64
 Parameters = dict[str, str]
 
 
 def on_cpu(name: str, entry: OnnxEntry, facts: Facts, kv_bytes: int) -> dict[str, Parameters]:
-    """By role. Paths are relative to a Triton model's folder."""
+    """Parameters by role. Paths are relative to a Triton model's folder."""
     rows = _rows(entry)
     engine = {
         **_python_engine(name, entry, facts, rows),
@@ -44,7 +44,7 @@ def on_cpu(name: str, entry: OnnxEntry, facts: Facts, kv_bytes: int) -> dict[str
 
 
 def scripted(name: str, entry: ScriptedEntry, facts: Facts) -> dict[str, Parameters]:
-    """By role, as `on_cpu`. This engine has no rows: the queue's limit bounds all its requests."""
+    """Parameters by role. The queue's limit bounds all requests, for lack of rows."""
     engine = _python_engine(name, entry, facts, 0 if entry.max_queue else SCRIPTED_STREAMS)
     return _by_role(name, entry, facts, _guides(entry, EVERY_KIND), engine)
 
@@ -52,7 +52,7 @@ def scripted(name: str, entry: ScriptedEntry, facts: Facts) -> dict[str, Paramet
 def on_gpus(
     name: str, entry: GpuEntry, facts: Facts, built: Path, *, version: Version
 ) -> dict[str, Parameters]:
-    """The same. TensorRT-LLM gets absolute paths.
+    """Parameters by role. TensorRT-LLM gets absolute paths.
 
     Args:
         built: artifacts/<name>/.
@@ -86,14 +86,14 @@ def on_gpus(
 
 
 def _links(built: Path) -> dict[str, Path]:
-    """What `assembly` linked there, by name."""
+    """The links that `assembly` made there, by name."""
     found = {path.name: path.resolve() for path in built.iterdir() if path.is_symlink()}
     adapters = {f"{llm_args.LORA}{path.name}": path.resolve() for path in built.glob("lora/*")}
     return {**found, **adapters}
 
 
 def _adapters(entry: OnnxEntry | ScriptedEntry | GpuEntry) -> tuple[str, ...]:
-    """In the order of models.yaml."""
+    """The adapters, in the order of models.yaml."""
     if not isinstance(entry, GpuEntry) or entry.gpu.lora is None:
         return ()
     return tuple(entry.gpu.lora.adapters)
@@ -134,19 +134,19 @@ def _by_role(
 
 
 def _guides(entry: ModelEntry, kinds: Collection[str]) -> Parameters:
-    """The kinds that the engine can hold an answer to, less those that models.yaml disables."""
+    """The guide kinds that the engine supports and models.yaml does not disable."""
     return {"guide_kinds": ",".join(kind for kind in kinds if kind not in entry.disabled_guides)}
 
 
 def _queue(entry: ModelEntry, rows: int) -> int:
-    """Requests that may wait for a row."""
+    """How many requests may wait for a row."""
     return entry.max_queue or max(QUEUE_AT_LEAST, QUEUE_A_ROW * rows)
 
 
 def _python_engine(
     name: str, entry: OnnxEntry | ScriptedEntry | GpuEntry, facts: Facts, rows: int
 ) -> Parameters:
-    """What the engine's shell needs, whatever its runtime."""
+    """Parameters that every runtime needs."""
     return {
         **_artifacts(name),
         "public_name": name,
@@ -164,9 +164,9 @@ def _artifacts(name: str) -> Parameters:
 
 
 def _rows(entry: OnnxEntry | ScriptedEntry | GpuEntry) -> int:
-    """Requests that the engine decodes at once."""
+    """How many requests the engine decodes at once."""
     match entry:
-        case OnnxEntry():  # beyond eight a core, a CPU's step grows as fast as its rows
+        case OnnxEntry():  # with more than eight rows per core, a step takes longer in proportion
             return entry.onnx.max_rows or min(64, 8 * _cores())
         case ScriptedEntry():
             return SCRIPTED_ROWS
@@ -178,10 +178,12 @@ def _rows(entry: OnnxEntry | ScriptedEntry | GpuEntry) -> int:
 
 def _onnx(options: OnnxOptions, rows: int) -> Parameters:
     return {
-        "threads": str(options.threads or 0),  # 0: one a core
+        "threads": str(options.threads or 0),  # 0: one per core
         "max_rows": str(rows),
         "max_step_tokens": str(options.max_step_tokens),
-        "prefill_stall_ms": str(options.prefill_stall_ms or 0),  # 0: worked out as it runs
+        "prefill_stall_ms": str(
+            options.prefill_stall_ms or 0
+        ),  # 0: the engine adapts it at run time
     }
 
 

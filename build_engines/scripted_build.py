@@ -1,29 +1,43 @@
-"""A model of the scripted runtime: a folder with a tokenizer, and the script as token ids."""
+"""Builds a scripted model: the tokenizer's tables, and the script as token ids."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from triton_openai.build_engines import fetch, folder_hash, tokenizer_tables, whole_folder
+from triton_openai.build_engines import (
+    fetch,
+    folder_hash,
+    ready_tables,
+    tokenizer_tables,
+    whole_folder,
+)
 from triton_openai.build_engines.errors import BuildError
 from triton_openai.build_engines.models_file import ScriptedEntry
 from triton_openai.build_engines.scripted_options import ScriptedOptions
 from triton_openai.build_engines.step import Step
-from triton_openai.build_engines.tables_step import in_child, tools
+from triton_openai.build_engines.tables_step import LAYOUT, TOOLS, in_child, versions
 from triton_openai.build_engines.tool import Say
+from triton_openai.build_engines.whole_folder import Provenance
 
 SCRIPT = "script.json"
-CONTEXT_LENGTH = 131_072  # tokens, where models.yaml says nothing
+CONTEXT_LENGTH = 131_072  # tokens; models.yaml may set another length
 
 
 def is_built(name: str, entry: ScriptedEntry, artifacts: Path) -> bool:
     """Whether artifacts/<name>/ was made from this tokenizer with this script."""
     weights = fetch.step(entry.weights, artifacts)
-    return weights.is_done and whole_folder.is_made(artifacts / name, _key(entry, weights))
+    return weights.is_done and whole_folder.is_made(artifacts / name, _provenance(entry, weights))
+
+
+def needs_tools(entry: ScriptedEntry, artifacts: Path) -> bool:
+    """Whether a build imports torch and transformers, or fetches the weights."""
+    weights = fetch.step(entry.weights, artifacts)
+    return not weights.is_done or not ready_tables.are_in(weights.folder)
 
 
 def build(name: str, entry: ScriptedEntry, artifacts: Path, say: Say) -> None:
@@ -35,14 +49,23 @@ def build(name: str, entry: ScriptedEntry, artifacts: Path, say: Say) -> None:
     if not weights.is_done:
         weights.run(lambda line: say(f"{name}: {line}"))
     say(f"{name}: making the tokenizer tables and the script")
-    script = entry.scripted.model_dump()
-    with whole_folder.made(artifacts / name, _key(entry, weights)) as target:
-        in_child(make, str(weights.folder), str(target), _context_length(entry), script)
+    script, folder = entry.scripted, weights.folder
+    with whole_folder.made(artifacts / name, _provenance(entry, weights)) as target:
+        if ready_tables.are_in(folder):
+            facts = replace(
+                ready_tables.facts(folder),
+                context_length=_context_length(entry),
+                kv_token_bytes=0,
+            )
+            ready_tables.copy(folder, target, facts)
+        else:
+            in_child(make_tables, str(folder), str(target), _context_length(entry))
+        _write_script(script, folder, target)
     say(f"{name}: built, with {_context_length(entry)} tokens of context")
 
 
 def shown(name: str, entry: ScriptedEntry, artifacts: Path) -> Iterator[str]:
-    """Each file that a build would write."""
+    """The files that a build would write."""
     weights = fetch.step(entry.weights, artifacts)
     if not weights.is_done:
         yield from weights.shown(weights.folder)
@@ -50,22 +73,21 @@ def shown(name: str, entry: ScriptedEntry, artifacts: Path) -> Iterator[str]:
     yield from (f"write {artifacts / name / file}" for file in names)
 
 
-def make(weights: str, target: str, context_length: int, options: dict[str, Any]) -> None:
-    """Writes the tokenizer's tables and script.json into `target`. Imports torch: for a child.
-
-    Args:
-        options: of ScriptedOptions.
-
-    Raises:
-        BuildError: there is no usable tokenizer, or its answers have no end token.
-    """
+def make_tables(weights: str, target: str, context_length: int) -> None:
+    """Writes the tokenizer's tables into `target`. Imports torch, so `build` runs it in a child."""
     tokenizer_tables.make(weights, {}, target, context_length, kv_token_bytes=0)
-    script = ScriptedOptions.model_validate(options)
-    end_ids = json.loads(Path(target, "facts.json").read_text())["end_ids"]
+
+
+def _write_script(script: ScriptedOptions, weights: Path, target: Path) -> None:
+    """
+    Raises:
+        BuildError: the tokenizer has no end token for the answers.
+    """
+    end_ids = list(ready_tables.facts(target).end_ids)
     if not end_ids and not script.repeats:
         raise BuildError(f"the tokenizer in {weights} has no end token: set scripted.repeats")
-    written = _in_tokens(script, Path(target), [] if script.repeats else end_ids[:1])
-    Path(target, SCRIPT).write_text(json.dumps(written), encoding="utf-8")
+    written = _in_tokens(script, target, [] if script.repeats else end_ids[:1])
+    (target / SCRIPT).write_text(json.dumps(written), encoding="utf-8")
 
 
 def _in_tokens(script: ScriptedOptions, target: Path, ending: list[int]) -> dict[str, Any]:
@@ -76,7 +98,7 @@ def _in_tokens(script: ScriptedOptions, target: Path, ending: list[int]) -> dict
     def ids(text: str) -> list[int]:
         return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    parts = {**script.after, "": script.text}  # every prompt ends with nothing
+    parts = {**script.after, "": script.text}  # the empty ending matches every prompt
     return {
         **script.model_dump(exclude={"text", "after"}),
         "parts": [{"after": ids(end), "ids": [*ids(text), *ending]} for end, text in parts.items()],
@@ -87,7 +109,12 @@ def _context_length(entry: ScriptedEntry) -> int:
     return entry.context_length or CONTEXT_LENGTH
 
 
-def _key(entry: ScriptedEntry, weights: Step) -> str:
-    script = entry.scripted.model_dump_json()
-    made_of = [script, str(_context_length(entry)), *tools(), folder_hash.of(weights.folder)]
-    return hashlib.sha256("\n".join(made_of).encode()).hexdigest()
+def _provenance(entry: ScriptedEntry, weights: Step) -> Provenance:
+    made_of = [
+        entry.scripted.model_dump_json(),
+        str(_context_length(entry)),
+        str(LAYOUT),
+        folder_hash.of(weights.folder),
+    ]
+    tools = {} if ready_tables.are_in(weights.folder) else versions(TOOLS)
+    return Provenance(key=hashlib.sha256("\n".join(made_of).encode()).hexdigest(), tools=tools)

@@ -1,4 +1,4 @@
-"""What a model of the scripted runtime says, in models.yaml."""
+"""The scripted runtime's section of models.yaml."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class ScriptedOptions(Section):
-    """For tests and benchmarks: given text in a model's place, at a given pace.
+    """Scripted text instead of a model's, at a given pace; for tests and benchmarks.
 
-    text: what every prompt is answered with. after: what answers a prompt that ends with these
-    words instead. repeats: it goes on from the beginning, up to the token limit; else it ends.
-    step_tokens: tokens of a stream in one step. step_ms: from one step of all streams to the next;
-    0: a stream's next step comes when all of its last one has been sent.
-    log_prob: each token's own. fails_after: so many tokens, then the engine fails. dies_after: so
-    many tokens, then the engine's process dies.
+    text: the answer to every prompt. after: other answers, by the words at the prompt's end.
+    repeats: the text starts again until the token limit; otherwise the answer ends.
+    step_tokens: tokens per stream and step. step_ms: time between steps of all streams; 0: a
+    stream's next step follows once its last one has been sent.
+    log_prob: of each token. fails_after: the engine fails after this many tokens. dies_after: the
+    engine's process dies after this many tokens.
     """
 
     text: Text

@@ -1,4 +1,4 @@
-"""A part of models.yaml: unknown fields are refused, and what was read never changes."""
+"""The base of every section of models.yaml: frozen, and refuses unknown fields."""
 
 from __future__ import annotations
 

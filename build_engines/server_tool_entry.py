@@ -1,4 +1,4 @@
-"""A tool that the proxy runs itself, as models.yaml names it."""
+"""A server-run tool in models.yaml."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from triton_openai.build_engines.section import Section
 
-# What HTTP itself says of a call; not the operator's to set.
+# Headers that HTTP itself sets; operators may not.
 RESERVED_HEADERS = frozenset(
     {
         *("host", "content-length", "content-type", "transfer-encoding", "connection"),
@@ -23,11 +23,11 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 def _url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{text!r} is no URL such as https://example.com/weather")
+        raise ValueError(f"{text!r} is not a URL such as https://example.com/weather")
     if "@" in parts.netloc or parts.fragment:
         raise ValueError("a tool's URL has no user, password or fragment: put keys in 'headers'")
     if "{" in text:
-        raise ValueError(f"{text!r} has a placeholder: arguments go in the query or the body")
+        raise ValueError(f"{text!r} has a placeholder: arguments go into the query or the body")
     return text
 
 
@@ -39,7 +39,7 @@ def _header_name(name: str) -> str:
 
 def _header_value(text: str) -> str:
     if "${" in VARIABLE.sub("", text):
-        raise ValueError("has a ${ that names no variable, as ${WEATHER_KEY} does")
+        raise ValueError("has a ${ without a variable's name, such as ${WEATHER_KEY}")
     return text
 
 
@@ -53,9 +53,9 @@ HeaderValue = Annotated[
 
 
 class ServerToolEntry(Section):
-    """`parameters`: a JSON Schema of the arguments, which go in the body (POST) or query (GET).
+    """One tool. parameters: a JSON Schema of the arguments; POST sends them as body, GET as query.
 
-    headers: values may hold ${NAME}, a variable of the proxy's environment.
+    headers: ${NAME} in a value stands for a variable of the proxy's environment.
     """
 
     url: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_url)]
@@ -69,5 +69,5 @@ class ServerToolEntry(Section):
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names of the environment's variables that the headers need."""
+        """Names of the environment variables that the headers use."""
         return frozenset(name for text in self.headers.values() for name in VARIABLE.findall(text))

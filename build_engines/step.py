@@ -1,7 +1,7 @@
-"""A build as steps, each of which makes one folder.
+"""Build steps. Each one makes one folder.
 
-The folder's name ends with a hash of all that the step depends on, so a folder that is there is
-right: a second run does nothing, and a changed option redoes what depends on it and no more.
+The folder's name ends with a hash of the step's inputs, so an existing folder is up to date: a
+second run does nothing, and a changed option redoes only the steps that depend on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEY_LENGTH = 16
 
 
 class Step(ABC):
-    """Subclasses say what they depend on, and how the folder is made."""
+    """One step. Subclasses define their inputs and how to make the folder."""
 
     name: str
 
@@ -31,7 +31,7 @@ class Step(ABC):
 
     @cached_property
     def key(self) -> str:
-        """Changes when an input of this step, or of one before it, does."""
+        """A hash of the inputs of this step and of the steps before it."""
         inputs = [self.name, *self.inputs(), *(step.key for step in self.after)]
         return hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:KEY_LENGTH]
 
@@ -49,22 +49,22 @@ class Step(ABC):
 
     @abstractmethod
     def inputs(self) -> Iterable[str]:
-        """Everything that decides what is made, but for the steps before."""
+        """Everything that decides the result, except the earlier steps."""
 
     @abstractmethod
     def shown(self, target: Path) -> Iterable[str]:
-        """Each command that would run, and each file that would be written."""
+        """The commands that would run, and the files that would be written."""
 
     @abstractmethod
     def make(self, target: Path, say: Say) -> None:
-        """Fills the folder, which exists; what an interrupted run left may be in it.
+        """Fills the existing folder, which may hold the rest of an interrupted run.
 
         Raises:
-            BuildError: it cannot be made.
+            BuildError: the step failed.
         """
 
     def run(self, say: Say) -> None:
-        """Makes the folder, whole or not at all."""
+        """Makes the folder completely or not at all."""
         target = self.folder.with_name(self.folder.name + UNFINISHED)
         target.mkdir(parents=True, exist_ok=True)
         self.make(target, say)
@@ -72,10 +72,10 @@ class Step(ABC):
 
 
 def run(steps: Sequence[Step], say: Say) -> None:
-    """Those that are not done, in order.
+    """Runs the steps that are not done, in order.
 
     Raises:
-        BuildError: a step failed; those before it stay done.
+        BuildError: a step failed; the steps before it stay done.
     """
     missing = [step for step in steps if not step.is_done]
     for number, step in enumerate(missing, 1):
@@ -91,7 +91,7 @@ def _named(name: str, say: Say) -> Say:
 
 
 def show(steps: Sequence[Step], say: Say) -> None:
-    """What `run` would do."""
+    """Prints what `run` would do."""
     for step in steps:
         say(f"# {step.name}: {'is done' if step.is_done else step.folder}")
         for line in [] if step.is_done else step.shown(step.folder):
@@ -99,7 +99,7 @@ def show(steps: Sequence[Step], say: Say) -> None:
 
 
 def sweep(steps: Sequence[Step], store: Path) -> None:
-    """Removes what earlier options made there, once all steps are done."""
+    """Removes folders that earlier options made, once all steps are done."""
     kept = {step.folder for step in steps}
     for folder in store.iterdir():
         if folder.is_dir() and folder not in kept:

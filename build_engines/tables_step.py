@@ -1,10 +1,10 @@
-"""The last step of a build: what the tokenizer, the detokenizer and guides need, and the facts."""
+"""The last step of a build: tables for tokenizer, detokenizer and guides, and the facts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,12 +13,13 @@ from triton_openai.build_engines import tokenizer_tables
 from triton_openai.build_engines.step import Step
 from triton_openai.build_engines.tool import Say
 
-LAYOUT = 8  # of artifacts/<model>/; a new number makes every model stale
+LAYOUT = 8  # layout of artifacts/<model>/; a new number makes every model stale
+TOOLS = ("xgrammar", "tokenizers")  # packages that decide what the tables hold
 Result = TypeVar("Result")
 
 
 class Tables(Step):
-    """`model`: vocab_size and eos_token_id, as config.json has them."""
+    """The step. model: vocab_size and eos_token_id from config.json."""
 
     name = "tables"
 
@@ -37,7 +38,8 @@ class Tables(Step):
         self._kv_token_bytes = kv_token_bytes
 
     def inputs(self) -> Iterable[str]:
-        return [repr(self._model), str(self._context_length), str(self._kv_token_bytes), *tools()]
+        given = [repr(self._model), str(self._context_length), str(self._kv_token_bytes)]
+        return [*given, str(LAYOUT), *(version(package) for package in TOOLS)]
 
     def shown(self, target: Path) -> Iterable[str]:
         return [f"write {target / name}" for name in tokenizer_tables.FILES]
@@ -50,12 +52,19 @@ class Tables(Step):
         )  # fmt: skip
 
 
-def tools() -> list[str]:
-    """What the tables depend on beside the weights."""
-    return [str(LAYOUT), *(version(package) for package in ("xgrammar", "tokenizers"))]
+def versions(packages: Iterable[str]) -> dict[str, str | None]:
+    """By package; None where it is not installed."""
+    return {package: _version(package) for package in packages}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def in_child(function: Callable[..., Result], *args: object) -> Result:
-    """Runs it in a fresh process, whose memory goes when it is done."""
+    """Runs the function in a new process, which returns its memory at the end."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *args).result()

@@ -1,7 +1,7 @@
-"""A Hugging Face tokenizer -> tokenizer.json, token bytes, what guides need, the model's facts.
+"""A Hugging Face tokenizer -> tokenizer.json, token bytes, guide tables, and the model's facts.
 
-The detokenizer's table must give what the tokenizer's own decode gives; that is checked here, for
-every token of the vocabulary. Imports torch (through xgrammar), so `build` runs it in a child.
+The detokenizer's table must give the same text as the tokenizer's decode(); `check` compares both
+for every token. Imports torch through xgrammar, so `build` runs it in a child process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from triton_openai.build_engines.errors import BuildError
 from triton_openai.build_engines.facts import Facts
 
-# Names of the special tokens before a prefix, before a suffix, and before what comes between.
+# Names of the special tokens before the prefix, the suffix and the middle.
 INFILLING_TOKENS = (
     ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),  # Qwen Coder, CodeGemma
     ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),  # StarCoder, Granite
@@ -27,7 +27,7 @@ INFILLING_TOKENS = (
 )
 MARK = re.compile(r"[<\[｜|]\S*[>\]｜|]")
 FILES = ("tokenizer.json", "token_bytes.npz", "guide.json", "facts.json")
-NO_TEXT = b"\xff"  # a byte that no text has
+NO_TEXT = b"\xff"  # a byte that valid UTF-8 never has
 SAMPLES = (
     "Hello, world! It's 3.14 o'clock.",
     "def f(x):\n    return {'a': [x, 1]}\n",
@@ -40,10 +40,10 @@ def make(
 ) -> None:
     """Writes tokenizer.json, token_bytes.npz, guide.json and facts.json into `target`.
 
-    Paths are strings. `model`: vocab_size and eos_token_id, where its configuration has them.
+    Paths are strings. model: vocab_size and eos_token_id, if its config has them.
 
     Raises:
-        BuildError: there is no usable tokenizer, or its text cannot be reproduced from bytes.
+        BuildError: there is no usable tokenizer, or bytes cannot reproduce its text.
     """
     tokenizer, backend = _tokenizer(weights)
     folder = Path(target)
@@ -76,20 +76,20 @@ def make(
 
 
 def _tokenizer(weights: str) -> tuple[Any, Any]:
-    """transformers' tokenizer, and the tokenizers library's behind it."""
+    """The tokenizer of transformers, and its backend of the tokenizers library."""
     from transformers import AutoTokenizer
 
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(weights, local_files_only=True)
         return tokenizer, tokenizer.backend_tokenizer
-    except Exception as error:  # transformers raises whatever its loaders raise
+    except Exception as error:  # transformers lets its loaders' errors through
         raise BuildError(f"no usable tokenizer in {weights}: {error}") from error
 
 
 def token_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:
-    """Raw bytes by id, for at least `vocab_size` ids: a vocabulary may have gaps.
+    """Raw bytes by id, for at least `vocab_size` ids, since a vocabulary may have gaps.
 
-    Special tokens are empty, as decode(skip_special_tokens=True) has it.
+    Special tokens are empty, as in decode(skip_special_tokens=True).
     """
     from xgrammar import TokenizerInfo
 
@@ -102,13 +102,13 @@ def token_bytes(tokenizer: Any, vocab_size: int) -> list[bytes]:
 
 
 def special_tokens(backend: Any) -> dict[int, str]:
-    """By id, what the table has no bytes for."""
+    """Special tokens by id; the table has no bytes for them."""
     added = backend.get_added_tokens_decoder()
     return {token_id: token.content for token_id, token in added.items() if token.special}
 
 
 def added_marks(backend: Any) -> tuple[str, ...]:
-    """Texts of added tokens that are not special, but look like marks: `<think>`, `[/TOOL]`."""
+    """Added tokens that are not special but look like markup: `<think>`, `[/TOOL]`."""
     added = backend.get_added_tokens_decoder().values()
     return tuple(one.content for one in added if not one.special and MARK.fullmatch(one.content))
 
@@ -118,8 +118,8 @@ def guide_info(
 ) -> str:
     """xgrammar's TokenizerInfo as JSON, for logits of `vocab_size`.
 
-    Made from the table, so that a guide speaks of the text that a client gets. A special token has
-    none: it comes where a structural tag names its id, not where its name would be good JSON.
+    Made from the table, so that a guide constrains the text that a client gets. Special tokens have
+    no text: a guide allows one only where a structural tag names its id.
     """
     from xgrammar import TokenizerInfo, VocabType
 
@@ -139,13 +139,13 @@ def guide_info(
 
 
 def infilling(backend: Any) -> tuple[str, str, str] | None:
-    """The tokens that a model was trained to fill in the middle with, where it has such."""
+    """The model's fill-in-the-middle tokens, if it has them."""
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
     return next((names for names in INFILLING_TOKENS if known.issuperset(names)), None)
 
 
 def strips_leading_space(backend: Any, table: list[bytes]) -> bool:
-    """Whether decode() drops the space that a word-initial token carries (SentencePiece does)."""
+    """Whether decode() drops the leading space of the first token, as SentencePiece does."""
     for token_id, value in enumerate(table):
         if len(value) > 1 and value[:1] == b" " and value[1:].isalpha():
             return not str(backend.decode([token_id], skip_special_tokens=True)).startswith(" ")
@@ -161,7 +161,7 @@ def check(backend: Any, table: list[bytes], *, strips: bool) -> None:
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError:
-            continue  # a part of a character: it has no text of its own
+            continue  # a part of a character has no text
         expected = backend.decode(ids, skip_special_tokens=True)
         if (text.removeprefix(" ") if strips else text) != expected:
             raise BuildError(
@@ -177,7 +177,7 @@ def _save_table(path: Path, table: list[bytes]) -> None:
 
 
 def _end_ids(tokenizer: Any, model: dict[str, Any], weights: Path) -> tuple[int, ...]:
-    """Every token that ends an answer: of the tokenizer, the model, generation_config."""
+    """Every token that ends an answer, from tokenizer, model config and generation_config."""
     found: set[int] = set()
     generation = weights / "generation_config.json"
     configs = [model, json.loads(generation.read_text())] if generation.is_file() else [model]
@@ -188,7 +188,7 @@ def _end_ids(tokenizer: Any, model: dict[str, Any], weights: Path) -> tuple[int,
 
 
 def chat_templates(tokenizer: Any) -> tuple[str | None, str | None]:
-    """The usual one, and one for chats with tools: those that transformers itself chooses from."""
+    """The default chat template, and the one for chats with tools, as transformers chooses them."""
     found = tokenizer.chat_template
     if not isinstance(found, dict):
         found = {"default": found}

@@ -1,4 +1,4 @@
-"""Another program that does a part of a build: its output goes to a log, its end is judged."""
+"""Runs an external program as part of a build, with its output in a log."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def run(
     environment: Mapping[str, str] | None = None,
     progress_s: float = PROGRESS_S,
 ) -> None:
-    """Waits for it, telling its last line now and then.
+    """Runs the command to its end, and reports the log's last line every `progress_s` seconds.
 
     Raises:
-        BuildError: it ended badly, or is not there; its last words are in the message.
+        BuildError: it failed or is not installed; the message has its last lines.
     """
     started = time.monotonic()
     try:
@@ -48,7 +48,7 @@ def run(
 
 
 def shown(command: Sequence[str]) -> str:
-    """As it could be pasted into a shell."""
+    """The command as a shell would take it."""
     return shlex.join(command)
 
 

@@ -1,4 +1,4 @@
-"""Built models -> artifacts/model_repository/: the templates with names and parameters filled in.
+"""Built models -> artifacts/model_repository/: fills names and parameters into the templates.
 
 Templates are parsed with Triton's own protobuf, so what is written is valid by construction.
 """
@@ -16,13 +16,13 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 TEMPLATES = Path(__file__).resolve().parent.parent / "model_repository"
 ROLES = ("tokenizer", "engine", "detokenizer")
 CONTRACT_VERSION = "2"
-MAX_QUEUE = "max_queue"  # of an engine whose queue is a policy of Triton's
-# What fills the engine role: our Python model, or NVIDIA's C++ backend.
+MAX_QUEUE = "max_queue"  # the version of an engine whose queue Triton manages
+# What fills the engine's role: our Python model, or NVIDIA's C++ backend.
 EngineModel = Literal["engine", "tensorrt_llm"]
 
 
 def role_name(model: str, role: str) -> str:
-    """The Triton model that fills a role for a public model."""
+    """The name of the Triton model that fills a role for a public model."""
     return f"{model}_{role}"
 
 
@@ -56,8 +56,8 @@ def render(
 
     Args:
         parameters: role -> its config parameters.
-        without: tensors of the ensemble that this engine cannot honour, see engine_limits. They
-            are not declared, from which the proxy learns it.
+        without: tensors of the ensemble that this engine cannot honour (see engine_limits). They
+            are not declared, and the proxy refuses their parameters.
     """
     configs = {role: config_of(role, engine) for role in ("ensemble", *ROLES)}
     _leave_out(configs, without)
@@ -88,7 +88,7 @@ def _copy_code(folder: str, version: Path) -> None:
 
 
 def _leave_out(configs: Mapping[str, ModelConfig], tensors: Collection[str]) -> None:
-    """Of the ensemble, of the steps that they lead to, and of the engine behind those."""
+    """Removes tensors from the ensemble, from its steps, and from the engine behind them."""
     ensemble, engine = configs["ensemble"], configs["engine"]
     _drop(ensemble, tensors)
     for step in ensemble.ensemble_scheduling.step:

@@ -1,4 +1,4 @@
-"""Keys of models.yaml that no section has, and the key that was probably meant. For models_file."""
+"""Finds unknown keys of models.yaml and suggests the key that was meant. For models_file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pydantic_core import ErrorDetails
 
 from triton_openai.build_engines.section import Section
 
-UNKNOWN = "extra_forbidden"  # pydantic's type of the error
+UNKNOWN = "extra_forbidden"  # the type of pydantic's error
 Place = Sequence[str | int]
 
 
 def unknown_first(errors: Sequence[ErrorDetails], root: type[Section]) -> list[ErrorDetails]:
     """Sorts the errors: a misspelt key comes before the keys that are missing because of it.
 
-    A key with a known one near it comes before the others: of a misspelt `runtime` follows that
-    keys of that runtime are unknown, too.
+    A key that resembles a known one comes before the others: a misspelt `runtime` makes its
+    runtime's keys unknown, too.
     """
 
     def order(error: ErrorDetails) -> int:
@@ -31,7 +31,7 @@ def unknown_first(errors: Sequence[ErrorDetails], root: type[Section]) -> list[E
 
 
 def message(place: Place, root: type[Section]) -> str:
-    """What to say of an unknown key. `place`: pydantic's, with the tags of its unions."""
+    """The message for an unknown key. place: pydantic's location, with the tags of unions."""
     if near := _near(place, root):
         return f"unknown key: did you mean {near!r}?"
     return f"unknown key: it must be one of {', '.join(_known(place, root))}"
@@ -44,7 +44,7 @@ def _near(place: Place, root: type[Section]) -> str | None:
 
 
 def _known(place: Place, root: type[Section]) -> list[str]:
-    """The keys of the section that the last part of `place` stands in."""
+    """The keys of the section that holds the last part of `place`."""
     kinds: list[Any] = [root]
     for part in place[:-1]:
         kinds = list(_inside(kinds, part))
@@ -52,7 +52,7 @@ def _known(place: Place, root: type[Section]) -> list[str]:
 
 
 def _inside(kinds: list[Any], part: str | int) -> Iterator[Any]:
-    """The types of what stands under a key, under a number of a list, or behind a union's tag."""
+    """The types under a key, under a list index, or behind a union's tag."""
     sections = [kind for kind in kinds if _is_section(kind)]
     if len(sections) > 1:
         yield from (section for section in sections if part in _tags(section))
@@ -66,13 +66,13 @@ def _inside(kinds: list[Any], part: str | int) -> Iterator[Any]:
 
 
 def _tags(section: type[Section]) -> set[Any]:
-    """What tells it from the other sections of a union."""
+    """The tags that tell a section from the others of a union."""
     literals = (field.annotation for field in section.model_fields.values())
     return {tag for kind in literals if get_origin(kind) is Literal for tag in get_args(kind)}
 
 
 def _flat(annotation: Any) -> Iterator[Any]:
-    """The types of a union, with nothing around them."""
+    """The member types of a union, without Annotated or Optional."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _flat(get_args(annotation)[0])

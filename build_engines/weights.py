@@ -1,6 +1,6 @@
-"""Where a model's weights are: a folder here, a Hugging Face repository, an object store.
+"""Where a model's weights are: a local folder, a Hugging Face repository or an object store.
 
-Parsed from one string of models.yaml; `fetch` brings what is elsewhere.
+Parsed from one string of models.yaml; `fetch` downloads remote ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LocalFolder:
 
 @dataclass(frozen=True, slots=True)
 class HubRepository:
-    """Without a revision, what is fetched first is kept."""
+    """A repository on the hub. Without a revision, the first commit that is fetched is kept."""
 
     name: str
     revision: str | None = None
@@ -43,7 +43,7 @@ class HubRepository:
 
 @dataclass(frozen=True, slots=True)
 class StoredObjects:
-    """A folder of an object store, or one archive in it."""
+    """A folder of an object store, or one archive."""
 
     url: str
 
@@ -65,10 +65,10 @@ Weights = LocalFolder | HubRepository | StoredObjects
 def parse(text: str, base: Path) -> Weights:
     """
     Args:
-        base: a relative folder is relative to it.
+        base: the folder that relative folders are relative to.
 
     Raises:
-        ValueError: it is none of `FORMS`.
+        ValueError: `text` has none of `FORMS`.
     """
     scheme, separator, rest = text.partition("://")
     if not separator:
@@ -76,7 +76,7 @@ def parse(text: str, base: Path) -> Weights:
     if scheme == "hf":
         if found := _HUB.fullmatch(rest):
             return HubRepository(found[1], found[2])
-        raise ValueError(f"{text!r} is no Hugging Face repository: it must be {FORMS}")
+        raise ValueError(f"{text!r} is not a Hugging Face repository: it must be {FORMS}")
     objects = StoredObjects(text)
     if scheme not in STORES or not rest.strip("/"):
         raise ValueError(f"{text!r} cannot be fetched: it must be {FORMS}")
@@ -86,7 +86,7 @@ def parse(text: str, base: Path) -> Weights:
 
 
 def _read(given: Any, info: ValidationInfo) -> Weights:
-    """For pydantic, whose context may have the `base` that relative folders are relative to."""
+    """The validator for pydantic, whose context may carry `base`."""
     if isinstance(given, Weights):
         return given
     if isinstance(given, Path):

@@ -1,32 +1,51 @@
-"""A folder that appears only when it is whole, and says what it was made of."""
+"""A folder that appears only when it is complete, and records what it was made of."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 KEY_FILE = "build.json"
 
 
-def is_made(folder: Path, key: str) -> bool:
-    """Whether it is there, and of this key."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What a folder is made of. `key`: a hash of its inputs. `tools`: package -> version.
+
+    A tool that is not installed here has the version None: what it made elsewhere is still good.
+    """
+
+    key: str
+    tools: Mapping[str, str | None] = field(default_factory=dict)
+
+    def agrees_with(self, stored: object) -> bool:
+        """Whether `stored`, the content of a key file, records the same provenance."""
+        if not isinstance(stored, dict) or stored.get("key") != self.key:
+            return False
+        known = stored.get("tools", {})
+        return all(known.get(name) == found for name, found in self.tools.items() if found)
+
+
+def is_made(folder: Path, provenance: Provenance) -> bool:
+    """Whether the folder is there, and has this provenance."""
     try:
-        stored = json.loads((folder / KEY_FILE).read_text())
+        return provenance.agrees_with(json.loads((folder / KEY_FILE).read_text()))
     except (OSError, ValueError):
         return False
-    return bool(stored == {"key": key})
 
 
 @contextmanager
-def made(folder: Path, key: str) -> Iterator[Path]:
-    """An empty folder to be filled, which takes the place of the old one in the end."""
+def made(folder: Path, provenance: Provenance) -> Iterator[Path]:
+    """Yields an empty folder to fill, which replaces the old one at the end."""
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     yield unfinished
-    (unfinished / KEY_FILE).write_text(json.dumps({"key": key}))
+    content = {"key": provenance.key, "tools": dict(provenance.tools)}
+    (unfinished / KEY_FILE).write_text(json.dumps(content))
     shutil.rmtree(folder, ignore_errors=True)
     unfinished.rename(folder)

@@ -1,4 +1,4 @@
-"""YAML that remembers where each value stands, so that an error can name its line."""
+"""YAML that remembers the line of each value, so that an error can name it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import yaml
 
 
 class DuplicateKey(yaml.YAMLError):
-    """A mapping has a key twice, of which YAML would drop the first in silence."""
+    """A mapping has a key twice; plain YAML would silently drop the first."""
 
 
 class MarkedYaml:
     """One document: `data` as plain Python, and the lines of its values.
 
     Raises:
-        yaml.YAMLError: it is no YAML, or a mapping has a key twice.
+        yaml.YAMLError: the text is not YAML, or a mapping has a key twice.
     """
 
     def __init__(self, text: str) -> None:
@@ -26,8 +26,10 @@ class MarkedYaml:
             _refuse_duplicates(self._root)
 
     def line(self, path: Sequence[str | int]) -> int:
-        """Counted from 1. A part of the path that is not in the document is passed over: what is
-        missing has its parent's line, and pydantic puts a union's tag into its paths.
+        """The line of a path, counted from 1.
+
+        Skips parts that the document does not have: a missing key has its parent's line, and
+        pydantic's paths contain the tags of unions.
         """
         line, node = 1, self._root
         for part in path:
@@ -38,7 +40,7 @@ class MarkedYaml:
 
 
 def _child(node: yaml.Node | None, part: str | int) -> tuple[int, yaml.Node] | None:
-    """The line of the key (of the item in a list), and what it holds."""
+    """The line of a key or list item, and its value."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == str(part):

@@ -2,20 +2,25 @@
 # The embedded tritonserver is release 24.10, which has known security bugs: docs/security.md.
 #   docker build -f docker/cpu.Dockerfile -t triton-openai/cpu .
 #   docker run --shm-size=1g -p 127.0.0.1:9000:9000 triton-openai/cpu
+# It serves the demo, and models that are built already (ARTIFACTS_DIR). To build other models in it,
+# add torch, transformers and onnxruntime-genai: docker build --build-arg BUILD_TOOLS=yes …
 # PYTHON_DIGEST pins the base image (sha256:…); docs/security.md says where to get it.
 ARG PYTHON_TAG=3.12-slim-bookworm
 ARG PYTHON_DIGEST
 
 FROM python:${PYTHON_TAG}${PYTHON_DIGEST:+@${PYTHON_DIGEST}} AS build
-ARG TORCH_VERSION=2.13.0
+ARG BUILD_TOOLS
 ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
 WORKDIR /build
-RUN python -m venv /venv && /venv/bin/python -m pip install --no-cache-dir \
-    "torch==${TORCH_VERSION}" --index-url "${TORCH_INDEX_URL}"
-COPY requirements.lock pyproject.toml ./
+COPY requirements.lock requirements-build.lock requirements-torch.txt pyproject.toml ./
 COPY docker/install.py docker/
-RUN /venv/bin/python docker/install.py lock \
-    proxy "embedded tritonserver" "models inside Triton, and build" \
+RUN python -m venv /venv \
+    && /venv/bin/python docker/install.py lock \
+    proxy "embedded tritonserver" "models inside Triton"
+RUN if [ -n "${BUILD_TOOLS}" ]; then \
+    /venv/bin/python -m pip install --no-cache-dir \
+    -r requirements-torch.txt --index-url "${TORCH_INDEX_URL}" \
+    && /venv/bin/python docker/install.py lock "fetching weights" "building models"; fi \
     && /venv/bin/python -m pip uninstall --yes pip
 
 FROM python:${PYTHON_TAG}${PYTHON_DIGEST:+@${PYTHON_DIGEST}}
@@ -33,7 +38,9 @@ ENV PATH=/venv/bin:$PATH \
     ARTIFACTS_DIR=/artifacts
 WORKDIR /app
 COPY --from=build /venv /venv
-COPY models.yaml ./
+COPY models.yaml requirements-build.lock requirements-torch.txt ./
+COPY demo_model/__init__.py demo_model/
+COPY demo_model/shipped demo_model/shipped
 COPY build_engines build_engines
 COPY model_repository model_repository
 COPY proxy proxy

@@ -1,11 +1,11 @@
-"""Installs this project's packages into an image. Run by the Dockerfiles, standard library only.
+"""Installs packages into an image. The Dockerfiles run it; standard library only.
 
-    install.py lock SECTION…   these sections of requirements.lock, exactly
-    install.py beside EXTRA…   pyproject's dependencies and these extras, beside what an image
-                               brings, which stays
+    install.py lock SECTION…   exactly these sections of the lock files
+    install.py beside EXTRA…   the dependencies of pyproject.toml and of these extras, without
+                               replacing a package of the base image
 
-In NVIDIA's container a package that is there already is never replaced: where one does not fit,
-pip ends with the conflict, and so does the image's build.
+Where a package of NVIDIA's container does not fit, pip reports the conflict, and the image's build
+fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==")
 
 
 def sections(lock: str) -> dict[str, list[str]]:
-    """`# heading` -> the pinned packages under it, each on one line with its hashes."""
+    """`# heading` -> the pinned packages below it, each on one line with its hashes."""
     found: dict[str, list[str]] = {}
     heading = ""
     for line in CONTINUED.sub(" ", lock).splitlines():
@@ -43,7 +43,7 @@ def from_lock(lock: str, wanted: Iterable[str]) -> list[str]:
     """
     known = sections(lock)
     if unknown := [name for name in wanted if name not in known]:
-        raise ValueError(f"requirements.lock has no section {unknown[0]!r}, it has {list(known)}")
+        raise ValueError(f"the locks have no section {unknown[0]!r}, they have {list(known)}")
     return [line for name in wanted for line in known[name]]
 
 
@@ -67,12 +67,13 @@ def arguments(mode: str, *names: str) -> list[str]:
         ValueError: there is no such mode, or no such section.
     """
     if mode == "lock":
-        lines = from_lock((ROOT / "requirements.lock").read_text(), names)
+        locks = "\n".join(path.read_text() for path in sorted(ROOT.glob("requirements*.lock")))
+        lines = from_lock(locks, names)
         return ["--no-deps", "--require-hashes", "--requirement", _file(lines)]
     if mode == "beside":
         lines = dependencies((ROOT / "pyproject.toml").read_text(), *names)
         return ["--constraint", _file(installed()), "--requirement", _file(lines)]
-    raise ValueError(f"{mode!r} is no way to install: lock SECTION…, or beside EXTRA…")
+    raise ValueError(f"unknown mode {mode!r}: give lock SECTION…, or beside EXTRA…")
 
 
 def _file(lines: Iterable[str]) -> str:

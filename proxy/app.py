@@ -3,59 +3,61 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from triton_openai.build_engines.models_file import ModelEntry
 from triton_openai.proxy import __version__, configured_limits
-from triton_openai.proxy.access.admission import Admission
 from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
-from triton_openai.proxy.access.concurrency import Concurrency
-from triton_openai.proxy.access.guide_trials import GuideTrials
-from triton_openai.proxy.access.held_log_probs import HeldLogProbs
-from triton_openai.proxy.access.leaving import Leaving
-from triton_openai.proxy.access.products import ProductLimits
+from triton_openai.proxy.access.concurrency import ConcurrencyLimit
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
+from triton_openai.proxy.access.log_prob_budget import LogProbBudget
+from triton_openai.proxy.access.model_concurrency import ModelConcurrency
+from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import dynamo, errors, operations
+from triton_openai.proxy.api import dynamo, errors, monitoring
 from triton_openai.proxy.api.answers.answer import Answers
-from triton_openai.proxy.api.bodies.body import BodyReader
+from triton_openai.proxy.api.application import Application
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.api.direct import Direct
-from triton_openai.proxy.api.hosts import AllowedHosts, Hosts
+from triton_openai.proxy.api.fast_path import FastPath
+from triton_openai.proxy.api.hosts import HostCheck, HostPolicy
 from triton_openai.proxy.api.middleware import (
     BeginsInTurn,
     HeadAsGet,
     RequestContext,
     WithoutLastSlash,
 )
-from triton_openai.proxy.api.openai import routes as openai_routes
-from triton_openai.proxy.api.openai import socket as openai_socket
-from triton_openai.proxy.api.openai.answers import render as openai_render
+from triton_openai.proxy.api.openai import chat_socket as openai_socket
+from triton_openai.proxy.api.openai import openai_routes
+from triton_openai.proxy.api.openai import render_route as openai_render
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
-from triton_openai.proxy.api.openai.asking import Asking
-from triton_openai.proxy.api.openapi.published import published
+from triton_openai.proxy.api.openai.request_builder import RequestBuilder
+from triton_openai.proxy.api.openapi.cached_document import cached_document
 from triton_openai.proxy.api.pages import docs_pages, front_page
-from triton_openai.proxy.api.plain import routes as plain_routes
-from triton_openai.proxy.api.tokens import routes as tokens_routes
+from triton_openai.proxy.api.plain import plain_routes
+from triton_openai.proxy.api.tokens import tokens_routes
 from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.generation.service import Access, Service
+from triton_openai.proxy.generation.composition import Access, composed
+from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.models import policy, readiness
-from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.sandbox import ProcessSandbox
-from triton_openai.proxy.server_tools.http_tools import HttpTools
+from triton_openai.proxy.process_sandbox import ProcessSandbox
+from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 from triton_openai.proxy.settings import Settings, environment
 from triton_openai.proxy.structured.examiner import Examiner
 from triton_openai.proxy.telemetry.loop_lag import LoopLag
 from triton_openai.proxy.telemetry.metrics import Metrics
-from triton_openai.proxy.telemetry.watch import Telemetry
+from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
 from triton_openai.proxy.triton.catalog import TritonCatalog
 from triton_openai.proxy.triton.client import TritonClient
 from triton_openai.proxy.triton.target import Target
@@ -103,38 +105,46 @@ def compose(
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
-    comeback = Comeback(gate)
+    recovery = RecoveryQueue(gate)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
-    service = Service(
+    service = composed(
         registry,
         engine,
-        Telemetry(metrics),
+        TelemetryWatcher(metrics),
         _access(settings, tokenizer, registry, shared),
-        HttpTools(policy.secrets(entries, environment())),
+        HttpToolRunner(policy.secrets(entries, environment())),
         sandbox,
         gate,
-        comeback,
+        recovery,
         limits=configured_limits.time_limits(settings),
         max_resends=settings.max_resends,
     )
-    calls = Concurrency(settings.max_tokenizer_requests, what="tokenizer calls")
-    bounded = BoundedTokenizer(tokenizer, calls)
-    leaving, in_flight = Leaving(), BytesInFlight(settings.max_bodies_bytes)
+    stopping, in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)
-    routers = _adapters(settings, service, registry, bounded, sandbox, leaving, bodies)
-    app = FastAPI(
+    routers = _adapters(settings, service, registry, tokenizer, sandbox, stopping, bodies)
+    app = _application(
+        _layers(settings, metrics, gate, routers),
+        lambda _: _running(engine, catalog, registry, metrics, recovery, sandbox, lag),
+    )
+    app.state.stopping, app.state.in_flight = stopping, in_flight
+    served = (*routers, monitoring.routes(registry, metrics))
+    for router in _with_pages(served, settings, registry):
+        app.include_router(router)
+    return app
+
+
+def _application(
+    layers: list[Middleware], running: Callable[[FastAPI], AbstractAsyncContextManager[None]]
+) -> Application:
+    return Application(
         title=front_page.NAME,
         version=__version__,
         redirect_slashes=False,
         openapi_url=None,  # `pages` serves the document, without a CDN
-        lifespan=lambda _: _running(engine, catalog, registry, metrics, comeback, sandbox, lag),
-        middleware=_middleware(settings, metrics, gate, routers),
+        lifespan=running,
+        layers=layers,
+        exception_handlers={HTTPException: errors.routing_error},
     )
-    app.state.leaving, app.state.in_flight = leaving, in_flight
-    errors.install(app)
-    for router in _with_pages((*routers, operations.routes(registry, metrics)), settings, registry):
-        app.include_router(router)
-    return app
 
 
 def _registry(settings: Settings, entries: Mapping[str, ModelEntry]) -> Registry:
@@ -151,11 +161,11 @@ def _with_pages(
     """With the front page, and the pages that document all of these routes."""
     documented = (*served, front_page.routes(__version__, served))
     return *documented, docs_pages.routes(
-        published(documented, configured_limits.field_limits(settings), registry)
+        cached_document(documented, configured_limits.field_limits(settings), registry)
     )
 
 
-def _middleware(
+def _layers(
     settings: Settings, metrics: Metrics, gate: StartGate, routers: tuple[APIRouter, ...]
 ) -> list[Middleware]:
     """Outermost first."""
@@ -165,8 +175,8 @@ def _middleware(
         Middleware(HeadAsGet),
         Middleware(WithoutLastSlash),
         Middleware(RequestContext, metrics=metrics),
-        Middleware(AllowedHosts, hosts=Hosts(settings.allowed_hosts)),
-        Middleware(Direct, routers=routers),
+        Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
+        Middleware(FastPath, routers=routers),
     ]
 
 
@@ -176,14 +186,14 @@ async def _running(
     catalog: Catalog,
     registry: Registry,
     metrics: Metrics,
-    comeback: Comeback,
+    recovery: RecoveryQueue,
     sandbox: Sandbox,
     lag: LoopLag,
 ) -> AsyncIterator[None]:
     async with engine:
         # before it listens: others may listen with it, and say that they are ready
         await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
-        watching = asyncio.create_task(readiness.watch(catalog, registry, metrics, comeback))
+        watching = asyncio.create_task(readiness.watch(catalog, registry, metrics, recovery))
         with lag.measured():
             yield
         watching.cancel()
@@ -196,34 +206,36 @@ def _adapters(
     registry: Registry,
     tokenizer: Tokenizer,
     sandbox: Sandbox,
-    leaving: Leaving,
+    stopping: asyncio.Event,
     bodies: BodyReader,
 ) -> tuple[APIRouter, ...]:
     """Every protocol over the one service."""
+    calls = ConcurrencyLimit(settings.max_tokenizer_requests, what="tokenizer calls")
+    tokenizer = BoundedTokenizer(tokenizer, calls)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
-    sizes = configured_limits.field_limits(settings)
-    asking = Asking(
+    limits = configured_limits.field_limits(settings)
+    builder = RequestBuilder(
         registry,
-        sizes,
+        limits,
         Examiner(sandbox, configured_limits.guide_limits(settings)),
         Annotator(service, tokenizer),
         reasoning_fields=settings.reasoning_fields,
     )
     socket = openai_socket.routes(
         service,
-        asking,
-        leaving,
+        builder,
+        stopping,
         origins=settings.cors_origins,
-        hosts=Hosts(settings.allowed_hosts),
+        hosts=HostPolicy(settings.allowed_hosts),
         max_requests=settings.max_socket_requests,
         bodies=bodies,
     )
     return (
-        openai_routes.routes(answers, registry, asking, bodies=bodies),
+        openai_routes.routes(answers, registry, builder, bodies=bodies),
         socket,
-        openai_render.routes(service, tokenizer, asking, bodies=bodies),
-        plain_routes.routes(answers, registry, sizes, bodies=bodies),
-        tokens_routes.routes(service, tokenizer, registry, sizes, bodies=bodies),
+        openai_render.routes(service, tokenizer, builder, bodies=bodies),
+        plain_routes.routes(answers, registry, limits, bodies=bodies),
+        tokens_routes.routes(service, tokenizer, registry, limits, bodies=bodies),
         dynamo.routes(registry),
     )
 
@@ -232,12 +244,12 @@ def _access(
     settings: Settings, tokenizer: Tokenizer, registry: Registry, shared: Path | None
 ) -> Access:
     return Access(
-        admission=Admission(
+        concurrency=ModelConcurrency(
             settings.concurrent_requests, per_row=settings.generations_per_row, shared=shared
         ),
-        trials=GuideTrials(tokenizer, epoch=lambda: registry.epoch),
-        held=HeldLogProbs(settings.max_held_log_probs),
-        products=ProductLimits(
+        guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
+        log_prob_budget=LogProbBudget(settings.max_held_log_probs),
+        request_size=RequestSizeLimits(
             copied_bytes=int(settings.max_copied_mb * 1_000_000),
             log_probs=settings.max_log_probs,
         ),

@@ -1,8 +1,8 @@
-"""`triton-openai`: the commands. Each parses settings and leaves the work to `proxy/launch/`.
+"""The command line `triton-openai`: each command parses settings and calls `proxy/launch/`.
 
-An expected failure is one line on stderr (JSON where a model cannot be loaded) and a non-zero exit;
-anything else is our bug and shows its traceback. Heavy imports stand inside the commands, so that
-`--help` is quick.
+An expected failure prints one line to stderr (JSON if a model cannot be loaded) and exits with a
+non-zero status; anything else is our bug and shows its traceback. Heavy imports stand inside the
+commands, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ app = typer.Typer(
 
 
 def _option(text: str, variable: str, default: str) -> Any:
-    """The variable is read by `settings` alone; without it the default holds."""
+    """An option whose help names its environment variable; `settings` alone reads the variable."""
     return typer.Option(help=f"{text} Variable: {variable}.", show_default=default)
 
 
@@ -60,7 +60,10 @@ def _show_version(is_asked: bool) -> None:
 @app.callback(epilog="Every other setting is a variable: see README.md, or proxy/settings.py.")
 def _every_command(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """An OpenAI-compatible front for Triton, and the model repository behind it."""
@@ -77,7 +80,10 @@ def serve(
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
 ) -> None:
-    """Build what is missing, start tritonserver and the proxy."""
+    """Build models that are missing, then start tritonserver and the proxy.
+
+    In a folder without models.yaml, it serves the shipped demo from your own data folder.
+    """
     from triton_openai.proxy.launch import run, start
     from triton_openai.proxy.launch.doctor import machine
     from triton_openai.proxy.launch.triton_server import installation, ports, secret
@@ -94,7 +100,7 @@ def serve(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     ).model_copy(update={"triton_url": None})
-    settings = secret.settled(settings)
+    settings = secret.settled(start.settled(settings, say))
     start.check_secrets(settings)
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
@@ -111,7 +117,7 @@ def triton(
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
 ) -> None:
-    """Build what is missing and run only tritonserver, until Ctrl-C."""
+    """Build models that are missing, then run only tritonserver, until Ctrl-C."""
     from triton_openai.proxy.launch import run, start
     from triton_openai.proxy.launch.triton_server import installation, secret
 
@@ -124,11 +130,11 @@ def triton(
         models_file=models_file,
         artifacts_dir=artifacts_dir,
     )
-    settings, models = start.prepared(settings, say)
+    settings, models = start.prepared(start.settled(settings, say), say)
     if settings.triton_secret is None:
         say(
-            "TRITON_SECRET is not set: a proxy in another process cannot list this Triton's "
-            "models; set it to the same value there and here"
+            "TRITON_SECRET is not set, so a proxy in another process cannot list this Triton's "
+            "models: set it to the same value for both"
         )
     settings = secret.settled(settings)
     _loop(run.triton(settings, installation.server(settings, models), say))
@@ -161,8 +167,8 @@ def proxy(
     ports.check_target(settings.triton_target)
     if settings.triton_url is not None and settings.default_max_tokens is not None:
         raise LaunchError(
-            "DEFAULT_MAX_TOKENS is written into the tokenizer by `build`: set it where the models "
-            "of that Triton are built"
+            "DEFAULT_MAX_TOKENS has no effect here, because `build` writes it into the tokenizer: "
+            "set it where the models of that Triton are built"
         )
     start.check_secrets(settings)
     sock = ports.bind(settings.host, settings.port, "PORT")
@@ -172,39 +178,57 @@ def proxy(
 
 @app.command()
 def build(
-    model: Annotated[list[str] | None, typer.Argument(help="Names; all when none.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Argument(help="Names of models; default: all.")
+    ] = None,
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
-    dry_run: Annotated[bool, typer.Option(help="Only say what would run and be written.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Only print the commands and files; run and write nothing.")
+    ] = False,
     tensorrt_llm: Annotated[
-        str | None, typer.Option(help="With --dry-run: as this version would, installed or not.")
+        str | None,
+        typer.Option(help="With --dry-run: the TensorRT-LLM version to assume, if not installed."),
     ] = None,
 ) -> None:
-    """Turn the weights that models.yaml names into Triton models under artifacts/."""
+    """Build the models of models.yaml: weights -> Triton models under artifacts/."""
     from triton_openai.proxy.launch import building, start
     from triton_openai.proxy.launch.doctor import machine
-    from triton_openai.proxy.launch.triton_server import own_artifacts
+    from triton_openai.proxy.launch.triton_server import own_artifacts, shipped_demo
 
     _warn_of_misspelt_variables()
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
     if tensorrt_llm is not None and not dry_run:
-        raise LaunchError("--tensorrt-llm goes with --dry-run: a build takes the installed one")
+        raise LaunchError("--tensorrt-llm needs --dry-run: a build uses the installed version")
     if dry_run:
+        settings = shipped_demo.settled(settings)
         building.show(settings, start.models(settings), model or (), tensorrt_llm, typer.echo)
         return
-    found, say = start.models(settings), _say("build")
+    say = _say("build")
+    settings = start.settled(settings, say)
+    found = start.models(settings)
     settings = own_artifacts.settled(settings, found, say)
     machine.require(*machine.room(settings))
     building.build(settings, found, model or (), say)
 
 
 @app.command()
+def install_build_tools() -> None:
+    """Install torch, transformers and the others that a build of other models needs."""
+    from triton_openai.proxy.launch.packages import on_demand
+
+    _warn_of_misspelt_variables()
+    on_demand.install_build_tools(_settings(), _say("install-build-tools"))
+
+
+@app.command()
 def models(models_file: Models = None, artifacts_dir: Artifacts = None) -> None:
     """Show the models of models.yaml and whether each is built."""
     from triton_openai.proxy.launch import start, tables
-    from triton_openai.proxy.launch.triton_server import own_artifacts
+    from triton_openai.proxy.launch.triton_server import own_artifacts, shipped_demo
 
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
+    settings = shipped_demo.settled(settings)
     tables.show_models(start.models(settings), own_artifacts.place(settings))
 
 
@@ -215,10 +239,11 @@ def doctor(
     models_file: Models = None,
     artifacts_dir: Artifacts = None,
     only_gpu: Annotated[
-        bool, typer.Option("--gpu", help="Compare TensorRT-LLM, in its container, with ours.")
+        bool,
+        typer.Option("--gpu", help="Only check that the engines support this TensorRT-LLM."),
     ] = False,
 ) -> None:
-    """Check this machine; name each thing that is wrong and how to mend it."""
+    """Check this machine; print each problem and how to fix it."""
     from triton_openai.proxy.launch import tables
     from triton_openai.proxy.launch.doctor import gpu, machine
 
@@ -230,9 +255,9 @@ def doctor(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point."""
-    # Only tritonserver is ever forked, and it needs none of our gRPC; else each fork logs a line.
-    # gRPC reads it when it is imported.
+    """The entry point of the command line and of `python -m`."""
+    # Only tritonserver is ever forked, and it does not use our gRPC. Without this gRPC logs a line
+    # for each fork. gRPC reads the variable when it is imported.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     try:
         app(args=arguments, prog_name="triton-openai")
@@ -248,7 +273,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _settings(**overrides: Any) -> Settings:
-    """Options that were given win over the environment, under each of a variable's names."""
+    """Settings in which options override the environment, both names of a variable."""
     from triton_openai.proxy.settings import OTHER_NAMES, Settings
 
     given = {name: value for name, value in overrides.items() if value is not None}
@@ -257,13 +282,15 @@ def _settings(**overrides: Any) -> Settings:
 
 
 def _warn_of_misspelt_variables() -> None:
-    """A line for each. Their values are not shown: one may be a secret."""
+    """Prints a line for each. Values are not shown, since one may be a secret."""
     from triton_openai.proxy.launch.misspelt_settings import misspelt
     from triton_openai.proxy.settings import Settings, environment
 
     names = [name.upper() for name in Settings.model_fields]
     for name, meant in misspelt(environment(), names):
-        typer.echo(f"warning: {name} is no setting and has no effect: is it {meant}?", err=True)
+        typer.echo(
+            f"warning: {name} is not a setting and has no effect: did you mean {meant}?", err=True
+        )
 
 
 def _loop(work: Coroutine[Any, Any, None]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from triton_openai.proxy.api.bodies.body import BodyLimits
+from triton_openai.proxy.api.bodies.body_reader import BodyLimits
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
-from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.domain.request_limits import RequestLimits
 from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.sandbox import MB, SandboxLimits
+from triton_openai.proxy.process_sandbox import MB, SandboxLimits
 from triton_openai.proxy.settings import Settings
-from triton_openai.proxy.structured.asked import GuideLimits
+from triton_openai.proxy.structured.constraint_request import GuideLimits
 from triton_openai.proxy.structured.schema import SchemaLimits
 
 
@@ -47,9 +47,9 @@ def body_limits(settings: Settings) -> BodyLimits:
     )
 
 
-def field_limits(settings: Settings) -> Limits:
+def field_limits(settings: Settings) -> FieldLimits:
     """Of single fields of OpenAI's bodies."""
-    return Limits(
+    return FieldLimits(
         stops=settings.max_stops,
         messages=settings.max_messages,
         stop_bytes=settings.max_stop_bytes,

@@ -1,1 +1,1 @@
-"""What this project is made of: hashes of its packages, and its bill of materials."""
+"""Tools for maintainers: the hashes in the lock files, and the bill of materials."""

@@ -1,17 +1,17 @@
-"""Writes the SHA-256 of every file that requirements.lock may install into it: `make lock-hashes`.
+"""Writes the SHA-256 of every file that a lock may install into the lock: `make lock-hashes`.
 
-The files are those that the index pip is configured for offers for each pinned version: wheels that
-Python 3.10 to 3.12 can use on glibc Linux, x86-64 and aarch64, and the source distribution where a
-package has no such wheel. pip checks them, because a lock with hashes is checked as a whole.
+The files are those that pip's index has for each pinned version: wheels for Python 3.10 to 3.12 on
+glibc Linux, x86-64 and aarch64, and the source distribution where a package has no such wheel. pip
+verifies the hash of each file that it installs from a lock with hashes.
 
-Uses pip's own reader of indexes, which is internal to it: this runs by hand, never in an install.
+It uses pip's internal reader of indexes, so it runs by hand and in no installation.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -20,7 +20,7 @@ from pip._internal.commands import create_command
 from pip._internal.index.collector import LinkCollector, parse_links
 from pip._internal.models.link import Link
 
-LOCK = Path(__file__).resolve().parents[1] / "requirements.lock"
+LOCKS = sorted(Path(__file__).resolve().parents[1].glob("requirements*.lock"))
 PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]+)")
 PYTHON = re.compile(r"(cp|py)3(10|11|12)?|cp3[2-9]|cp3(10|11|12)")
 PLATFORM = re.compile(r"any|(manylinux\w*|linux)_(x86_64|aarch64)")
@@ -113,19 +113,28 @@ class Index:
                 yield from parse_links(page) if page is not None else ()
 
 
+def hashed(lock: str, links: Callable[[str], Iterable[Link]]) -> str:
+    """The lock with the hashes that the index has now.
+
+    Raises:
+        NoHash: the index has no file, or no SHA-256, for a pin.
+    """
+    lines = []
+    for line in without_hashes(lock):
+        if (pin := PIN.match(line)) is not None:
+            line = with_hashes(line, chosen(pin["name"], pin["version"], links(pin["name"])))
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
-    index, lines = Index(), []
+    index = Index()
     try:
-        for line in without_hashes(LOCK.read_text()):
-            pin = PIN.match(line)
-            if pin is not None:
-                found = chosen(pin["name"], pin["version"], index.links(pin["name"]))
-                line = with_hashes(line, found)
-            lines.append(line)
+        for lock in LOCKS:
+            lock.write_text(hashed(lock.read_text(), index.links))
     except NoHash as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    LOCK.write_text("\n".join(lines) + "\n")
     return 0
 
 

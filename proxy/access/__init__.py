@@ -1,1 +1,1 @@
-"""What a caller may do, and when."""
+"""Limits on what callers may ask for: concurrency, sizes of requests, order of starts."""

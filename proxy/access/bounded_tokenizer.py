@@ -1,19 +1,19 @@
-"""The tokenizer for those who only ask it, in so many calls at once."""
+"""A tokenizer with a limit on simultaneous calls, for routes that tokenize without generating."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from triton_openai.proxy.access.concurrency import Concurrency
+from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
 
 
 class BoundedTokenizer:
-    """A domain.tokenizer.Tokenizer; both verbs raise RateLimited, too."""
+    """Implements domain.tokenizer.Tokenizer; both methods may also raise RateLimited."""
 
-    def __init__(self, tokenizer: Tokenizer, concurrency: Concurrency) -> None:
+    def __init__(self, tokenizer: Tokenizer, concurrency: ConcurrencyLimit) -> None:
         self._tokenizer = tokenizer
         self._concurrency = concurrency
 

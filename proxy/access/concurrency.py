@@ -1,24 +1,31 @@
-"""How many generations may run at once. One more is refused, never queued. Held by the service."""
+"""A limit on how much runs at once: one more is refused, never queued.
+
+Used by the generation service (through `model_concurrency`) and by the tokenizer routes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
-from triton_openai.proxy.access.service_rate import ServiceRate
-from triton_openai.proxy.access.slots import OwnSlots, SharedSlots, Slots
-from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
+from triton_openai.proxy.access.permit_slots import FileSlots, PermitSlots, ProcessSlots
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
+
+REMEMBERED_RETURNS = 64
+UNKNOWN_S = 1.0  # before any permit has been returned
+SHORTEST_S, LONGEST_S = 0.1, 60.0  # OpenAI's SDKs do not retry when they must wait over 120 s
 
 
-class Concurrency:
-    """Permits of one kind.
+class ConcurrencyLimit:
+    """Hands out a fixed number of permits.
 
     Args:
-        limit: None for no limit.
-        shared: a file, for a limit of all processes together.
-        of: what has the limit, in words for the caller.
-        what: what a permit is for, in words for the caller.
+        limit: how many permits there are; None for no limit.
+        shared: a file through which several processes share the permits.
+        of: what has the limit, for the error message.
+        what: what a permit is for, for the error message.
     """
 
     def __init__(
@@ -33,25 +40,28 @@ class Concurrency:
         self._of = of
         self._what = what
         self._slots = None if limit is None else _slots(limit, shared)
-        self._rate = ServiceRate()
-        self.running = 0  # in this process
+        self._rate = PermitRate()
+        self.running = 0  # permits in use in this process
 
-    @contextmanager
-    def permits(self, count: int = 1) -> Iterator[None]:
-        """So many, which live as long as the request's stream.
+    def permits(self, count: int = 1) -> Permits:
+        """Holds `count` permits for the body of the `with`.
 
-        Raises:
-            InvalidRequest: there are never so many.
-            RateLimited: too few are left.
+        Raises, when the `with` begins:
+            InvalidRequest: `count` is more than the limit, so waiting would not help.
+            RateLimited: too few permits are free now.
         """
-        taken = self._take(count)
+        return Permits(self, count)
+
+    def take(self, count: int) -> list[int]:
+        """Takes `count` permits; `give_back` wants the returned slots. Raises as `permits`."""
+        slots = self._take(count)
         self.running += count
-        try:
-            yield
-        finally:
-            self.running -= count
-            self._rate.returned(count)
-            self._give_back(taken)
+        return slots
+
+    def give_back(self, count: int, slots: list[int]) -> None:
+        self.running -= count
+        self._rate.returned(count)
+        self._give_back(slots)
 
     def _take(self, count: int) -> list[int]:
         if self._slots is None or self._limit is None:
@@ -61,7 +71,7 @@ class Concurrency:
                 f"This request is for {count} {self._what} at once (prompts x choices, which "
                 f"count for more with top_logprobs): {self._of} runs at most {self._limit}. Ask "
                 "for fewer.",
-                code="invalid_parameter",
+                code=ErrorCode.INVALID_PARAMETER,
                 param="choices",
             )
         taken: list[int] = []
@@ -72,7 +82,7 @@ class Concurrency:
                 missing = count - len(taken)
                 raise RateLimited(
                     f"{self._of} runs at most {self._limit} {self._what} at once, and all of "
-                    "them are under way. Try again in a moment.",
+                    "them are in use. Try again in a moment.",
                     retry_after_s=self._rate.wait_s(missing),
                 )
             taken.append(slot)
@@ -84,5 +94,45 @@ class Concurrency:
                 self._slots.give_back(slot)
 
 
-def _slots(limit: int, shared: Path | None) -> Slots:
-    return OwnSlots(limit) if shared is None else SharedSlots(limit, shared)
+class Permits:
+    """The permits that one `with` holds: see ConcurrencyLimit.permits."""
+
+    __slots__ = ("_count", "_owner", "_taken")
+
+    def __init__(self, owner: ConcurrencyLimit, count: int) -> None:
+        self._owner = owner
+        self._count = count
+        self._taken: list[int] = []
+
+    def __enter__(self) -> None:
+        self._taken = self._owner.take(self._count)
+
+    def __exit__(self, *_: object) -> None:
+        self._owner.give_back(self._count, self._taken)
+
+
+def _slots(limit: int, shared: Path | None) -> PermitSlots:
+    return ProcessSlots(limit) if shared is None else FileSlots(limit, shared)
+
+
+class PermitRate:
+    """Estimates from the last returns how soon permits will be free again, for Retry-After.
+
+    `clock`: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._returns: deque[tuple[float, int]] = deque(maxlen=REMEMBERED_RETURNS)
+
+    def returned(self, permits: int) -> None:
+        self._returns.append((self._clock(), permits))
+
+    def wait_s(self, permits: int) -> float:
+        """Seconds until `permits` more permits will have been returned, within fixed bounds."""
+        if not self._returns:
+            return UNKNOWN_S
+        since, first = self._returns[0]
+        back = sum(count for _, count in self._returns) - (first if len(self._returns) > 1 else 0)
+        rate = back / max(self._clock() - since, 1e-3)
+        return min(max(permits / rate, SHORTEST_S), LONGEST_S)

@@ -1,7 +1,7 @@
-"""Lets a few begin in each turn of the event loop, so that a burst does not hold up what runs.
+"""Starts only a few requests in each turn of the event loop, so that a burst delays no stream.
 
-A thousand requests that arrive together would otherwise all begin in one turn, which then takes a
-second, and every stream waits for its end.
+A thousand requests that arrive together would otherwise all start in the same turn; it would take
+a second, and every running stream would wait for it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-AT_ONCE = 4  # a request takes about a millisecond until it first waits, a choice a third of that
+AT_ONCE = 4  # a request runs for about 1 ms before it first waits, a choice for a third of that
 
 
 class StartGate:
-    """Belongs to the event loop that first waits at it; those that wait begin in their order."""
+    """Belongs to the event loop that first waits at it. Requests start in the order of arrival."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._at_once = at_once
@@ -22,7 +22,7 @@ class StartGate:
         self._has_next_turn = False
 
     async def wait(self) -> None:
-        """Returns at once where few begin."""
+        """Returns at once while the current turn has places left, else in a later turn."""
         if not self._has_next_turn:
             self._has_next_turn = True
             asyncio.get_running_loop().call_soon(self._next_turn)
@@ -37,7 +37,7 @@ class StartGate:
         left = self._at_once
         while self._waiting and left:
             turn = self._waiting.popleft()
-            if not turn.done():  # it may have been cancelled
+            if not turn.done():  # the waiting task may have been cancelled
                 turn.set_result(None)
                 left -= 1
         self._left = left

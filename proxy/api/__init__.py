@@ -1,1 +1,1 @@
-"""Protocol adapters: the only importer of FastAPI and pydantic. Nothing behind them knows HTTP."""
+"""Protocol adapters. Only this package imports FastAPI and pydantic; nothing below knows HTTP."""

@@ -1,4 +1,4 @@
-"""What clients of NVIDIA Dynamo's front ask for beside OpenAI's API."""
+"""Routes of NVIDIA Dynamo's frontend that are not in OpenAI's API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triton_openai.proxy.models.registry import Registry
 
 
 class ModelNames(BaseModel):
-    """Names by what the models can do."""
+    """Names of models, grouped by what the models can do."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -28,7 +28,7 @@ def routes(registry: Registry) -> APIRouter:
 
     @router.get("/list-models", openapi_extra=LIST_MODELS.extra)
     async def list_models() -> Response:
-        """Names by what they can do, in the shape of Dynamo's own handler (lib/llm, http)."""
+        """Names of models, grouped by what the models can do, as Dynamo's frontend lists them."""
         cards = registry.cards()
         can_chat = [card.name for card in cards if card.facts.chat_template is not None]
         return JSONResponse(

@@ -1,7 +1,7 @@
-"""Which names of this server a Host header may have: the defence against DNS rebinding.
+"""Checks the Host header, as a defence against DNS rebinding.
 
-A web page of an attacker can point its own domain at this server's address; its requests are then
-of the same origin to the browser, but carry the attacker's domain in their Host header.
+An attacker's web page can point its own domain at this server's address. To the browser its
+requests then have the same origin, but their Host header is the attacker's domain.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from functools import lru_cache
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from triton_openai.proxy.api.errors import response_of
-from triton_openai.proxy.domain.errors import RequestError, echoed
+from triton_openai.proxy.domain.errors import ErrorCode, RequestError, echoed
 
-# Names below these are not in the public DNS, so nobody can point one at this server: RFC 6761 and
-# 6762, ICANN's `.internal`, and Kubernetes' services.
+# Names with these suffixes are not in the public DNS, so an attacker cannot point one at this
+# server: RFC 6761 and 6762, ICANN's `.internal`, and Kubernetes' services.
 PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".svc", ".home.arpa")
 ANY = "*"
 
 
-class Hosts:
-    """Allows IP addresses, names that the public DNS cannot have, and `named` ones.
+class HostPolicy:
+    """Allows IP addresses, names that the public DNS cannot have, and the names in `named`.
 
-    Probes, containers and Kubernetes use the former two; a public name has to be in the settings.
+    Probes, containers and Kubernetes use the first two; a public name must be in the settings.
     """
 
     def __init__(self, named: tuple[str, ...]) -> None:
@@ -37,9 +36,9 @@ class Hosts:
         return self.allows_any or self.knows(host)
 
     def is_own_origin(self, origin: str, host: str) -> bool:
-        """Whether a page of `origin` came from this server, by a name that is known to be its.
+        """Whether a page of `origin` came from this server, under a name that we know as ours.
 
-        `ANY` is no such name: an attacker's domain is of the same origin as itself.
+        With `ANY` a name is not known as ours: an attacker's domain has its own page's origin, too.
         """
         return origin.partition("://")[2].lower() == host.lower() and self.knows(host)
 
@@ -50,10 +49,10 @@ class Hosts:
         return _is_address(name)
 
 
-class AllowedHosts:
-    """Pure ASGI middleware for requests and WebSockets."""
+class HostCheck:
+    """ASGI middleware that refuses requests and WebSockets with another Host header."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Hosts) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: HostPolicy) -> None:
         self._app = app
         self._hosts = hosts
 
@@ -70,14 +69,14 @@ class AllowedHosts:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})  # not accepted yet: a 403
             return
-        await response_of(_refusal(HTTPConnection(scope)))(scope, receive, send)
+        raise _refusal(HTTPConnection(scope))
 
 
 def _refusal(connection: HTTPConnection) -> RequestError:
     return RequestError(
         f"The host {echoed(connection.headers['host'])} is not a name of this server: its operator "
         "adds it to ALLOWED_HOSTS.",
-        code="unknown_host",
+        code=ErrorCode.UNKNOWN_HOST,
         param=None,
     )
 

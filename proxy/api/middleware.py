@@ -1,20 +1,22 @@
-"""Around every request, as pure ASGI: HEAD as GET; a path without its last slash; an id for caller
-and log, a count and a log line, the last catch.
+"""ASGI middleware around every request: HEAD, trailing slashes, the start gate, and RequestContext.
+
+`app` lists it in order.
 """
 
 from __future__ import annotations
 
 import re
-import uuid
+from secrets import token_hex
 
 import structlog
+from prometheus_client import Counter
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.domain.errors import in_short
-from triton_openai.proxy.telemetry import line
+from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.loop_lag import name_task
 from triton_openai.proxy.telemetry.metrics import Metrics
 
@@ -22,8 +24,10 @@ USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
 class HeadAsGet:
-    """Monitors ask so whether a server is there. uvicorn leaves the body out: the scope that it
-    made says what was asked."""
+    """Handles HEAD, which monitoring systems send, like GET.
+
+    uvicorn drops the body, because the scope that it made still says HEAD.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -35,7 +39,7 @@ class HeadAsGet:
 
 
 class WithoutLastSlash:
-    """`/v1/models/` is `/v1/models`. A redirect would name the host that the caller calls us by."""
+    """Handles `/v1/models/` like `/v1/models`. A redirect would echo the caller's Host header."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -47,7 +51,7 @@ class WithoutLastSlash:
 
 
 class BeginsInTurn:
-    """Requests that arrive together begin a few at a time; see StartGate. GETs cost little."""
+    """Lets POST requests start through the StartGate. GET requests cost too little to wait."""
 
     def __init__(self, app: ASGIApp, *, gate: StartGate) -> None:
         self._app = app
@@ -60,11 +64,15 @@ class BeginsInTurn:
 
 
 class RequestContext:
-    """`x-request-id`: the caller's own where it is usable, else a new one; on every response."""
+    """Gives each request an id, a count in the metrics, a log line, and a last catch for errors.
+
+    The id is the caller's `x-request-id` if it is usable, else a new one. Every response has it.
+    """
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
+        self._counters: dict[tuple[str, int], Counter] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -75,7 +83,7 @@ class RequestContext:
         structlog.contextvars.bind_contextvars(request_id=request_id.decode())
         name_task(request_id.decode(), path)
         try:
-            with line.written(method=method, path=path):
+            with request_log.RequestLine(method=method, path=path):
                 await self._answer(scope, receive, send, request_id)
         finally:
             structlog.contextvars.unbind_contextvars("request_id")
@@ -94,7 +102,7 @@ class RequestContext:
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
-            return  # it left while its body was read: there is nobody to answer
+            return  # the client disconnected while its body was read
         except Exception as error:
             if has_started:
                 raise
@@ -102,8 +110,12 @@ class RequestContext:
 
     def _count(self, scope: Scope, status: int) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
-        self._metrics.http_responses.labels(route, status).inc()
-        line.add(status=status)
+        counter = self._counters.get((route, status))
+        if counter is None:
+            counter = self._metrics.http_responses.labels(route, status)
+            self._counters[route, status] = counter
+        counter.inc()
+        request_log.add(status=status)
 
 
 def _request_id(scope: Scope) -> bytes:
@@ -114,4 +126,4 @@ def _request_id(scope: Scope) -> bytes:
 
 
 def new_request_id() -> str:
-    return f"req_{uuid.uuid4().hex}"
+    return f"req_{token_hex(16)}"

@@ -20,9 +20,9 @@ class GuideKind(str, Enum):
 class Constraint:
     """`text`: a JSON Schema, regex, EBNF or structural tag; empty for any JSON.
 
-    field: the caller's path of what asked for it, for errors. is_strict: what a grammar cannot
-    hold of it is checked in the answer. unenforced: keywords of a schema that a grammar does not
-    enforce. unchecked: those that the check of an answer passes over, too. check_error: why an
+    field: the path of the caller's field that asks for it, for errors. is_strict: what a grammar
+    cannot enforce is checked in the answer. unenforced: a schema's keywords that a grammar does
+    not enforce. unchecked: those that the check of an answer passes over, too. check_error: why an
     answer cannot be checked, None if it can.
     """
 

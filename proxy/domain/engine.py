@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.model import LoadedModel, ModelCard
+from triton_openai.proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import PromptLimit, Sampling
 from triton_openai.proxy.domain.request_limits import smaller
@@ -18,9 +18,9 @@ class EngineRequest:
     """A request as an engine takes it: text or ids, no messages.
 
     `add_special_tokens`: the tokenizer adds its own BOS and EOS (chat templates write theirs).
-    `wants_log_prob_ids`: log-probabilities tell the ids of their tokens. `plain_spans`: where
-    `text` spells control tokens that are none, see domain.plain_spans. `token_cap`, `prompt_cap`:
-    see GenerationRequest.
+    `wants_log_prob_ids`: log-probabilities have the ids of their tokens. `plain_spans`: where
+    `text` spells control tokens that are plain text, see domain.plain_spans. `token_cap`,
+    `prompt_cap`: see GenerationRequest.
     """
 
     id: str
@@ -43,7 +43,7 @@ class EngineRequest:
     prompt_cap: int | None = None
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
-        """The rest of an answer that goes on behind `text`, of which `tokens` were generated."""
+        """Asks for the rest of an answer that has `text`, for which `tokens` were generated."""
         limit, cap, least = self.max_tokens, self.token_cap, self.sampling.min_tokens
         return replace(
             self,
@@ -59,24 +59,34 @@ class EngineRequest:
         )
 
     @property
-    def asks_for(self) -> frozenset[str]:
-        """The capabilities that a model must have to take it."""
-        alternatives = self.sampling.top_log_probs
-        given = {
-            "log_probs": alternatives,
-            "constraint": self.constraint,
-            "prompt_limit": self.prompt_limit,
-            "echo_prompt": self.echoes_prompt or None,
-            "token_ids": self.wants_token_ids or None,
-            "log_prob_ids": (self.wants_log_prob_ids and alternatives) or None,
-            "priority": self.priority,
-            "cache_salt": self.cache_salt,
-            "lora": self.model.parent,
-            "plain_spans": self.plain_spans or None,
-            "limits": smaller(self.token_cap, self.prompt_cap),
-        }
-        asked = self.sampling.given | {name for name, value in given.items() if value is not None}
-        return asked if alternatives else asked - {"top_log_probs"}
+    def needed_capabilities(self) -> frozenset[str]:
+        """What a model must be capable of to take it."""
+        return frozenset(filter(self.needs, CAPABILITIES))
+
+    def needs(self, capability: str) -> bool:
+        """Whether a model must have this one of CAPABILITIES to take it."""
+        if (is_needed := _NEEDS.get(capability)) is not None:
+            return is_needed(self)
+        return getattr(self.sampling, capability, None) is not None
+
+
+# Of a capability that has not the name of a field of Sampling: whether a request needs it.
+_NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
+    "log_probs": lambda request: request.sampling.top_log_probs is not None,
+    "top_log_probs": lambda request: bool(request.sampling.top_log_probs),
+    "constraint": lambda request: request.constraint is not None,
+    "prompt_limit": lambda request: request.prompt_limit is not None,
+    "echo_prompt": lambda request: request.echoes_prompt,
+    "token_ids": lambda request: request.wants_token_ids,
+    "log_prob_ids": lambda request: (
+        request.wants_log_prob_ids and bool(request.sampling.top_log_probs)
+    ),
+    "priority": lambda request: request.priority is not None,
+    "cache_salt": lambda request: request.cache_salt is not None,
+    "lora": lambda request: request.model.parent is not None,
+    "plain_spans": lambda request: bool(request.plain_spans),
+    "limits": lambda request: smaller(request.token_cap, request.prompt_cap) is not None,
+}
 
 
 class Engine(Protocol):

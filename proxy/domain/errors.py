@@ -1,9 +1,9 @@
-"""The error tree. api/errors.py turns each leaf into its status and body.
+"""The error tree, and the codes that callers see. api/errors.py makes each into a response.
 
 ProxyError
 ├── RequestError             the caller's mistake, 4xx
 │   ├── InvalidRequest       400, with a code and the field
-│   ├── InvalidSchema        422: what should be a JSON Schema is none, or more than is allowed
+│   ├── InvalidSchema        422: a value is not a JSON Schema, or exceeds the limits
 │   ├── SchemaViolation      422: the model's answers break the schema, after all attempts
 │   ├── UnknownModel         404
 │   └── RateLimited          429: too much at once; the same request may pass later
@@ -11,16 +11,72 @@ ProxyError
     ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
     │   ├── GuidePending     503: the request's guide is still being compiled
     │   └── ShuttingDown     503: this server stops, and its time to drain is over
-    ├── DeadlineExceeded     504: the request's time is over
-    ├── EngineStalled        504: the engine said nothing for too long
+    ├── DeadlineExceeded     504: the request took longer than its time limit
+    ├── EngineStalled        504: the engine sent nothing for too long
     └── EngineFailed         500: the engine gave up on the request
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 ECHO_AT_MOST = 200
+
+
+class ErrorType(str, Enum):
+    """The `type` of an error's body, by whose fault it is."""
+
+    INVALID_REQUEST = "invalid_request_error"
+    RATE_LIMIT = "rate_limit_error"
+    SERVER = "server_error"
+
+
+class ErrorCode(str, Enum):
+    """The `code` of an error's body. Each has the HTTP status and the `type` of its response."""
+
+    status: int
+    type: ErrorType
+
+    def __new__(cls, code: str, status: int, type: ErrorType = ErrorType.INVALID_REQUEST) -> Any:
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.status, member.type = status, type
+        return member
+
+    # what the HTTP server refuses, without the application
+    BODY_IN_SMALL_PIECES = "body_in_small_pieces", 400
+    INVALID_HOST = "invalid_host", 400
+    INVALID_HTTP = "invalid_http", 400
+    REQUEST_TIMEOUT = "request_timeout", 408
+    URI_TOO_LONG = "uri_too_long", 414
+    TOO_MANY_PIPELINED = "too_many_pipelined", 429
+    HEADER_FIELDS_TOO_LARGE = "header_fields_too_large", 431
+    # the caller's mistakes
+    DUPLICATE_REQUEST_ID = "duplicate_request_id", 400
+    CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded", 400
+    INVALID_JSON = "invalid_json", 400
+    INVALID_MESSAGES = "invalid_messages", 400
+    INVALID_PARAMETER = "invalid_parameter", 400
+    MISSING_PARAMETER = "missing_parameter", 400
+    UNSUPPORTED_PARAMETER = "unsupported_parameter", 400
+    MODEL_NOT_FOUND = "model_not_found", 404
+    UNKNOWN_URL = "unknown_url", 404
+    METHOD_NOT_ALLOWED = "method_not_allowed", 405
+    REQUEST_TOO_LARGE = "request_too_large", 413
+    UNSUPPORTED_CONTENT_TYPE = "unsupported_content_type", 415
+    UNSUPPORTED_ENCODING = "unsupported_encoding", 415
+    UNKNOWN_HOST = "unknown_host", 421
+    GUIDE_TOO_SLOW = "guide_too_slow", 422
+    INVALID_SCHEMA = "invalid_schema", 422
+    SCHEMA_VIOLATION = "schema_violation", 422
+    # limits, and our own failures
+    QUEUE_FULL = "queue_full", 429, ErrorType.RATE_LIMIT
+    RATE_LIMIT_EXCEEDED = "rate_limit_exceeded", 429, ErrorType.RATE_LIMIT
+    INTERNAL_ERROR = "internal_error", 500, ErrorType.SERVER
+    MODEL_UNAVAILABLE = "model_unavailable", 503, ErrorType.SERVER
+    DEADLINE_EXCEEDED = "deadline_exceeded", 504, ErrorType.SERVER
+    ENGINE_STALLED = "engine_stalled", 504, ErrorType.SERVER
 
 
 class ProxyError(Exception):
@@ -30,7 +86,7 @@ class ProxyError(Exception):
     what another program reported, which may name addresses and files.
     """
 
-    code = "internal_error"
+    code = ErrorCode.INTERNAL_ERROR
     param: str | None = None
 
     def __init__(self, message: str, *, detail: str | None = None) -> None:
@@ -39,12 +95,12 @@ class ProxyError(Exception):
         self.detail = detail
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """To come out of a sandbox as it was raised: subclasses take more than a message."""
+        """Pickles the error, for a sandbox: subclasses take more arguments than a message."""
         return _restored, (type(self), self.message, self.__dict__)
 
 
 class RequestError(ProxyError):
-    def __init__(self, message: str, *, code: str, param: str | None) -> None:
+    def __init__(self, message: str, *, code: ErrorCode, param: str | None) -> None:
         super().__init__(message)
         self.code = code
         self.param = param
@@ -56,28 +112,32 @@ class InvalidRequest(RequestError):
 
 class InvalidSchema(RequestError):
     def __init__(self, message: str, *, param: str) -> None:
-        super().__init__(message, code="invalid_schema", param=param)
+        super().__init__(message, code=ErrorCode.INVALID_SCHEMA, param=param)
 
 
 class SchemaViolation(RequestError):
     def __init__(self, message: str, *, param: str) -> None:
-        super().__init__(message, code="schema_violation", param=param)
+        super().__init__(message, code=ErrorCode.SCHEMA_VIOLATION, param=param)
 
 
 class UnknownModel(RequestError):
     def __init__(self, model: str) -> None:
         super().__init__(
             f"The model {echoed(model)} does not exist. GET /v1/models lists those that do.",
-            code="model_not_found",
+            code=ErrorCode.MODEL_NOT_FOUND,
             param="model",
         )
 
 
 class RateLimited(RequestError):
-    """`retry_after_s`: when the same request may pass."""
+    """`retry_after_s`: when the same request may succeed."""
 
     def __init__(
-        self, message: str, *, retry_after_s: float = 1.0, code: str = "rate_limit_exceeded"
+        self,
+        message: str,
+        *,
+        retry_after_s: float = 1.0,
+        code: ErrorCode = ErrorCode.RATE_LIMIT_EXCEEDED,
     ) -> None:
         super().__init__(message, code=code, param=None)
         self.retry_after_s = retry_after_s
@@ -88,7 +148,7 @@ class ServiceError(ProxyError):
 
 
 class ModelUnavailable(ServiceError):
-    code = "model_unavailable"
+    code = ErrorCode.MODEL_UNAVAILABLE
 
 
 class GuidePending(ModelUnavailable):
@@ -100,11 +160,11 @@ class ShuttingDown(ModelUnavailable):
 
 
 class DeadlineExceeded(ServiceError):
-    code = "deadline_exceeded"
+    code = ErrorCode.DEADLINE_EXCEEDED
 
 
 class EngineStalled(ServiceError):
-    code = "engine_stalled"
+    code = ErrorCode.ENGINE_STALLED
 
 
 class EngineFailed(ServiceError):

@@ -1,4 +1,4 @@
-"""What a client is told of a generation, event by event."""
+"""The events that a client receives of a generation."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class LoggedToken:
 
 @dataclass(slots=True, kw_only=True)
 class Delta:
-    """More of a choice, and of its tokens where they were asked for.
+    """More of a choice, and of its tokens where the caller wants them.
 
     `token_ids` has the end token and the tokens of a stop string too, `log_probs` only tokens of
     what is sent, and behind an echoed prompt the end token. `usage` is the choice's so far, where
-    it was asked for.
+    the caller wants it.
 
-    Nobody changes one; to make it frozen would take twice the time for each.
+    Nothing changes one; to make it frozen would take twice the time for each.
     """
 
     choice: int = 0
@@ -37,7 +37,7 @@ class Delta:
 
 @dataclass(slots=True)
 class TextDelta(Delta):
-    """More of the answer's text; empty where there are only tokens to tell of."""
+    """More of the answer's text; empty where there are only tokens to report."""
 
     text: str
 
@@ -70,7 +70,7 @@ class ToolCallArguments(Delta):
 class ServerToolCalled(Delta):
     """The model called a tool of the proxy's own; `index` counts these of a choice from 0.
 
-    `arguments`: JSON, as the model wrote it. `result`: what the model was told, cut for the client.
+    `arguments`: JSON, as the model wrote it. `result`: what the model got, cut for the client.
     """
 
     index: int
@@ -87,7 +87,7 @@ class Finished:
     """The last event of a choice.
 
     `usage` of all choices adds up to the request's: a prompt is counted with its first choice.
-    `mean_log_prob` is that of its tokens, where log-probabilities were asked for. `timing` is of
+    `mean_log_prob` is that of its tokens, where the caller wants log-probabilities. `timing` is of
     the request so far.
     """
 

@@ -117,6 +117,10 @@ class ModelCard:
     server_tools: ServerTools = field(default_factory=ServerTools)
     limits: RequestLimits = field(default_factory=RequestLimits)
 
+    @property
+    def missing_capabilities(self) -> frozenset[str]:
+        return CAPABILITIES - self.capabilities
+
     def __hash__(self) -> int:
-        """Of little: cards are looked up for each request, and nearly always by identity."""
+        """Cheap on purpose: cards are looked up for every request, almost always by identity."""
         return hash((self.name, self.facts.created))

@@ -1,4 +1,4 @@
-"""What an engine says of a generation: tokens, how it ended, what it cost."""
+"""What an engine reports about a generation: tokens, how it ended, what it cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Alternative:
 
     token_bytes: bytes
     log_prob: float
-    token_id: int | None = None  # where it was asked for
+    token_id: int | None = None  # where the caller wants it
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TokenLogProb:
 
     log_prob: float | None
     top: tuple[Alternative, ...] = ()
-    token_id: int | None = None  # where it was asked for
+    token_id: int | None = None  # where the caller wants it
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class TokenDelta:
     """One engine response: the raw bytes of each new token, in order. Nobody changes one; to make
     it frozen would take twice the time for each.
 
-    `token_ids` and `log_probs` are as many as the tokens, or none where nobody asked for them.
+    `token_ids` and `log_probs` are as many as the tokens, or none where the caller wants none.
     `prompt_tokens` comes with a stream's first delta, and so does `cached_tokens` where the engine
     says how many of them it had computed before, and `queue_s`, how long the request waited for a
     place in the engine; `finish` comes with its last.

@@ -25,11 +25,11 @@ def are_at_end(text: str, spans: bytes) -> bool:
     return at < len(ends) and ends[at] == end
 
 
-def opening(text: str, spans: bytes, begun: str) -> str:
+def opening(text: str, spans: bytes, prefix: str) -> str:
     """The prompt as a parser of its answer reads it: its end says whether reasoning is open.
 
-    Empty where that end, before what the answer has `begun` with, is a caller's control token.
+    Empty where that end, before the answer's `prefix`, is a caller's control token.
     """
-    if spans and are_at_end(text.removesuffix(begun.lstrip()), spans):
+    if spans and are_at_end(text.removesuffix(prefix.lstrip()), spans):
         return ""
     return text

@@ -1,4 +1,4 @@
-"""What a caller asks for, in no protocol's words. Built by the adapters in api/."""
+"""A caller's request, independent of the protocol. Made by the adapters in api/."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Message:
 class ChatPrompt:
     """Rendered with the model's chat template, which writes its own special tokens.
 
-    continues_last: the answer goes on where the last message ends. template_values: what the
-    template may use beside the messages. callers_values: the same, of the caller's own naming.
+    continues_last: the answer continues the last message. template_values: variables of the
+    template besides the messages. callers_values: the same, under names that the caller chose.
     template: the caller's own, in place of the model's.
     """
 
@@ -42,8 +42,8 @@ class ChatPrompt:
     template: str | None = None
 
     @property
-    def begun(self) -> str:
-        """What the answer begins with already."""
+    def answer_prefix(self) -> str:
+        """The first words of the answer, which the prompt ends with; mostly none."""
         return (self.messages[-1].content or "") if self.continues_last else ""
 
 
@@ -85,10 +85,10 @@ class PromptLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """None: not said by the caller; the registry's default holds, then the engine's.
+    """None: not given by the caller; the default is the registry's, then the engine's.
 
     logit_bias: (token id, what is added to its logit). top_log_probs: None for no
-    log-probabilities, else how many alternatives beside each token's own.
+    log-probabilities, else how many alternatives besides each token's own.
     """
 
     temperature: float | None = None
@@ -114,6 +114,8 @@ class Sampling:
 
     def with_defaults(self, defaults: Sampling) -> Sampling:
         """The caller's values where there are any."""
+        if defaults == NO_DEFAULTS:
+            return self
         missing = {
             name: default
             for name in self.__slots__
@@ -122,18 +124,21 @@ class Sampling:
         return replace(self, **missing) if missing else self
 
 
+NO_DEFAULTS = Sampling()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
     """One request for one model. `id` is ours, unique, and is the Triton request id too.
 
     choices: answers to each prompt, the best of `best_of` where that is more. includes_stop: the
-    answer has the stop string or token that ended it. tells_usage: with each piece of text, too.
+    answer has the stop string or token that ended it. reports_usage: with each piece of text, too.
     adds_special_tokens: the tokenizer's own around the prompt; None for what is usual.
-    logs_token_ids: log-probabilities tell the ids of their tokens.
-    calls_in_parallel: more than one call may be in an answer. constraint: what the caller wants
+    logs_token_ids: log-probabilities have the ids of their tokens.
+    calls_in_parallel: an answer may have more than one call. constraint: what the caller wants
     the text to conform to. thinking_budget: tokens of reasoning, at most. offers_server_tools: None
-    to offer those that the model has. priority: a higher one goes first. caller: who asks, as
-    far as that is known; what is limited for each caller is counted under this name.
+    to offer those that the model has. priority: a higher one goes first. caller: the name that
+    limits for each caller count by; empty where it is not known.
     token_cap: new tokens at most where max_tokens is None, whatever the default. prompt_cap: a
     prompt of more tokens is refused.
     """
@@ -152,7 +157,7 @@ class GenerationRequest:
     prompt_limit: PromptLimit | None = None
     logs_token_ids: bool = False
     returns_token_ids: bool = False
-    tells_usage: bool = False
+    reports_usage: bool = False
     skips_special_tokens: bool = True
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
@@ -160,7 +165,7 @@ class GenerationRequest:
     constraint: Constraint | None = None
     thinking_budget: int | None = None
     offers_server_tools: bool | None = None
-    tells_server_calls: bool = False
+    reports_server_calls: bool = False
     priority: int | None = None
     cache_salt: str | None = None
     user: str | None = None
@@ -172,7 +177,7 @@ class GenerationRequest:
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:
-        """What the caller lets the model call."""
+        """The tools that the caller lets the model call."""
         choice = self.tool_choice
         if choice.mode is ToolMode.NONE:
             return ()
@@ -185,7 +190,7 @@ class GenerationRequest:
 
     @property
     def echoes_tokens(self) -> bool:
-        """Whether the engine has to tell the prompt, too, since its text alone is not enough."""
+        """Whether the engine sends the prompt's tokens, because its text is not enough."""
         knows_text = isinstance(self.prompt, TextPrompt) and self.prompt_limit is None
         wants_text = self.sampling.top_log_probs is None and self.max_tokens != 0
         return self.echoes_prompt and not (knows_text and wants_text)
@@ -203,11 +208,12 @@ class GenerationRequest:
     def part(self, index: int) -> GenerationRequest:
         """The request for one of its generations; those of the first prompt come first.
 
-        A given seed becomes seed, seed + 1, … so that candidates differ and can be had again.
+        A given seed becomes seed, seed + 1, … so that candidates differ and can be reproduced.
         """
-        at, number = divmod(index, self.candidates)
-        prompt = self.prompts[at]
-        if self.generations == 1:
+        candidates, prompts = self.candidates, self.prompts
+        at, number = divmod(index, candidates)
+        prompt = prompts[at]
+        if len(prompts) * candidates == 1:
             return self if prompt is self.prompt else replace(self, prompt=prompt)
         return replace(
             self,

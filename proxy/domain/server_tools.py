@@ -11,7 +11,7 @@ from triton_openai.proxy.domain.tools import Tool
 
 
 class CallStatus(str, Enum):
-    """How a call went; all but OK are told to the model as the tool's result, in words."""
+    """How a call went. The model gets all but OK in words, as the tool's result."""
 
     OK = "ok"
     FAILED = "failed"

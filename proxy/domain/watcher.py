@@ -1,12 +1,11 @@
-"""The ports to telemetry, which sees a request's events and its engine streams go by."""
+"""The ports to telemetry, which watches requests and their engine streams."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.events import Events
+from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest
@@ -16,27 +15,25 @@ class StreamWatch(Protocol):
     """Sees the deltas of one engine stream."""
 
     def see(self, delta: TokenDelta) -> None:
-        """Called for every delta, before anything is made of it. Costs less than a microsecond."""
+        """Called with every delta as it arrives. Costs less than a microsecond."""
         ...
 
 
 class RequestWatch(Protocol):
-    """Sees one request."""
+    """Watches one request, which runs as long as the `with`; an exception ends it as failed."""
 
-    def events(self, events: Events) -> Events:
-        """Passes the events on, and counts and times them."""
-        ...
+    def __enter__(self) -> RequestWatch: ...
 
-    def stream(self, asked: EngineRequest) -> StreamWatch:
-        """For one of the engine streams that the events are made of."""
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None: ...
+
+    def stream(self, request: EngineRequest) -> StreamWatch:
+        """For one of the request's engine streams."""
         ...
 
 
 class Watcher(Protocol):
-    def begin(
-        self, request: GenerationRequest, card: ModelCard, delivery: Delivery
-    ) -> RequestWatch:
-        """`delivery` counts the tokens of the request's engine streams."""
+    def begin(self, request: GenerationRequest, card: ModelCard, report: Report) -> RequestWatch:
+        """`report`: the service's, read when the request has ended."""
         ...
 
     def resent(self, card: ModelCard) -> None:

@@ -1,1 +1,1 @@
-"""How a request is generated: one plan, streams of the engine, choices, events."""
+"""How a request is generated: one plan, the engine's streams, choices, events."""

@@ -1,7 +1,8 @@
-"""Generate, check, and try again with the check's words: events in, events out. Called by service.
+"""Checks finished answers, and generates again those that do not conform. Used by `answer_streams`.
 
-Nothing of an answer goes out before it is known to conform; only one that is streamed live, by a
-model whose `stream_mode` is optimistic, goes out as it comes and ends in an error if it does not.
+No event of an answer is passed on before the answer is known to conform, with one exception: an
+answer that is streamed live, by a model whose `stream_mode` is optimistic, is passed on as it comes
+and ends with an error if it does not conform.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from triton_openai.proxy.domain.completion import Answer, fold_choice
-from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.errors import InvalidRequest, SchemaViolation
 from triton_openai.proxy.domain.events import Events, Finished, OutputEvent
+from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.output import Usage
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message
 from triton_openai.proxy.structured.checker import Checker
@@ -21,19 +22,18 @@ from triton_openai.proxy.structured.checks import Check
 
 SEED_STEP = 1000  # more than a request has choices
 
-# (request, whether its prompt counts in usage) -> one choice's events
-Generate = Callable[[GenerationRequest, bool], Events]
+Generate = Callable[[GenerationRequest], Events]  # -> one choice's events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
-    """What one choice's answer must be, and how often it is tried. `caller`: for the checker."""
+    """The attempts at one choice. `caller`: for the checker. `at_most`: attempts."""
 
     check: Check
     checker: Checker
     caller: str
     at_most: int
-    delivery: Delivery
+    report: Report
 
     async def live(self, events: Events) -> Events:
         """One attempt, passed on as it comes.
@@ -41,7 +41,7 @@ class Attempts:
         Raises:
             SchemaViolation: in place of the last event, where the answer does not conform.
         """
-        self.delivery.attempted(1)
+        self._count(1)
         seen: list[OutputEvent] = []
         async with aclosing(events):
             async for event in events:
@@ -52,18 +52,16 @@ class Attempts:
                         raise self._error(violation, attempts=1)
                 yield event
 
-    async def held_back(
-        self, generate: Generate, request: GenerationRequest, *, counts_prompt: bool
-    ) -> Events:
-        """The events of the first answer that conforms; usage is that of all.
+    async def held_back(self, generate: Generate, request: GenerationRequest) -> Events:
+        """The events of the first answer that conforms; usage is that of all attempts.
 
         Raises:
             SchemaViolation: none did.
         """
-        spent, asked, violation = Usage(), request, None
+        spent, attempted, violation = Usage(), request, None
         for number in range(1, self.at_most + 1):
-            self.delivery.attempted(number)
-            events = await self._attempt(generate(asked, counts_prompt or number > 1), number)
+            self._count(number)
+            events = await self._attempt(generate(attempted), number)
             if events is None:
                 break
             answer, finished = fold_choice(events)
@@ -73,11 +71,11 @@ class Attempts:
                     yield _with_spent(event, spent)
                 return
             spent += finished.usage
-            asked = self._again(request, answer, violation, number)
+            attempted = self._next_request(request, answer, violation, number)
         raise self._error(str(violation), attempts=number)
 
     async def _attempt(self, events: Events, number: int) -> list[OutputEvent] | None:
-        """None where the model cannot be asked again, for what was added to the prompt."""
+        """None where a later attempt is refused, because of what was added to the prompt."""
         try:
             async with aclosing(events):
                 return [event async for event in events]
@@ -86,17 +84,17 @@ class Attempts:
                 raise
             return None
 
-    def _again(
+    def _next_request(
         self, request: GenerationRequest, answer: Answer, violation: str, number: int
     ) -> GenerationRequest:
-        """The same with other random numbers, and in a chat with what is wrong."""
+        """The same request with a new seed; in a chat, with the violation appended."""
         sampling, prompt = request.sampling, request.prompt
         if sampling.seed is not None:
             sampling = replace(sampling, seed=sampling.seed + number * SEED_STEP)
         if isinstance(prompt, ChatPrompt) and not prompt.continues_last:
             words = (
                 f"Your answer does not conform: {violation}. Answer again, with nothing but "
-                f"{self.check.wanted}"
+                f"{self.check.requirement}"
             )
             turns = (
                 Message(role="assistant", content=_said(answer)),
@@ -110,6 +108,9 @@ class Attempts:
             sampling=sampling,
             prompt_cap=None,  # the caller's own prompt was let through
         )
+
+    def _count(self, number: int) -> None:
+        self.report.attempts = max(self.report.attempts or 0, number)
 
     async def _violation(self, answer: Answer) -> str | None:
         return await self.checker.violation(self.check, answer, self.caller)

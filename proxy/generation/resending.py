@@ -1,4 +1,6 @@
-"""Sends a request again when Triton dies before its first token. Used by service and generation."""
+"""Sends a request again when Triton dies before its first token. Used by service and
+answer_streams.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import GuidePending, ModelUnavailable
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import TokenDelta
-from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 
-Begun = TypeVar("Begun")
+Result = TypeVar("Result")
 Deltas = AsyncGenerator[TokenDelta, None]
 # (the request, the time of the event loop from which its deadline counts) -> its deltas
 Send = Callable[[EngineRequest, float], Deltas]
@@ -31,22 +33,22 @@ class ResendCounter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resending:
-    """What all requests have in common.
+    """What the streams of all requests share.
 
-    most: how often one stream is sent again; a request that kills Triton each time ends there.
-    whole_s: the time of a request, waiting included.
+    most: how often one stream is sent again, so that a request that kills Triton comes to an end.
+    whole_s: the time limit of a request, waiting included.
     """
 
     registry: Registry
-    comeback: Comeback
+    recovery_queue: RecoveryQueue
     counter: ResendCounter
     most: int
     whole_s: float
 
-    async def begun(
-        self, begin: Callable[[int], Awaitable[Begun]], card: ModelCard, *, since: float
-    ) -> Begun:
-        """What `begin` returns. Calls it again where it loses Triton, once Triton is back.
+    async def retried(
+        self, begin: Callable[[int], Awaitable[Result]], card: ModelCard, *, since: float
+    ) -> Result:
+        """What `begin` returns. Calls it again, once Triton is back, where it loses Triton.
 
         Args:
             begin: gets the number of calls before this one.
@@ -80,7 +82,7 @@ class Resending:
                 detail=lost.detail,
             ) from lost
         left_s = since + self.whole_s - asyncio.get_running_loop().time()
-        if not await self.comeback.wait(max(left_s, 0.0)):
+        if not await self.recovery_queue.wait(max(left_s, 0.0)):
             raise ModelUnavailable(
                 "The model server was lost before the first token of this request, and was not "
                 f"ready again within the request's {self.whole_s:g} seconds. Try again later.",
@@ -94,22 +96,22 @@ class Resending:
 
 
 class ResentStream:
-    """The deltas of one engine request, which may be sent again until the first one is there.
+    """The deltas of one engine request, which may be sent again until the first delta is there.
 
     From then on `__anext__` is the engine stream's own, so that a token costs no more.
 
     Args:
-        try_guide: called before the request is sent again; a Triton that has come back has
-            compiled none yet.
+        try_guide: called before the request is sent again: a Triton that came back has not
+            compiled its guide yet.
     """
 
     def __init__(
-        self, resending: Resending, send: Send, try_guide: TryGuide, asked: EngineRequest
+        self, resending: Resending, send: Send, try_guide: TryGuide, request: EngineRequest
     ) -> None:
         self._resending = resending
         self._send = send
         self._try_guide = try_guide
-        self._asked = asked
+        self._request = request
         self._since = asyncio.get_running_loop().time()
         self._deltas: Deltas | None = None
         self._next: Callable[[], Awaitable[TokenDelta]] = self._first
@@ -125,20 +127,20 @@ class ResentStream:
             await self._deltas.aclose()
 
     async def _first(self) -> TokenDelta:
-        """Raises as `Resending.begun` and the engine do."""
-        delta = await self._resending.begun(self._begin, self._asked.model, since=self._since)
-        assert self._deltas is not None  # it gave the delta
+        """Raises as `Resending.retried` and the engine do."""
+        delta = await self._resending.retried(self._begin, self._request.model, since=self._since)
+        assert self._deltas is not None  # the delta is from there
         self._next = self._deltas.__anext__
         return delta
 
     async def _begin(self, resent: int) -> TokenDelta:
-        """Engines remember stops by request id, and a lost request was stopped: each has its own
-        id.
-        """
-        asked = self._asked
+        """Each request has its own id: engines remember stops by it, and a lost one was stopped."""
+        request = self._request
         if resent:
-            left_s = self._since + asked.timeout_s - asyncio.get_running_loop().time()
-            asked = replace(asked, id=f"{asked.id}-resent{resent}", timeout_s=max(left_s, 0.001))
-            await self._try_guide(asked)
-        self._deltas = self._send(asked, self._since)
+            left_s = self._since + request.timeout_s - asyncio.get_running_loop().time()
+            request = replace(
+                request, id=f"{request.id}-resent{resent}", timeout_s=max(left_s, 0.001)
+            )
+            await self._try_guide(request)
+        self._deltas = self._send(request, self._since)
         return await anext(self._deltas)

@@ -1,4 +1,4 @@
-"""The way of a request, once: prompt, engine, text, stops, events.
+"""The way of a request, once: plan, admission, the engine's streams, events.
 
 Called by the protocol adapters; knows no protocol.
 """
@@ -6,52 +6,23 @@ Called by the protocol adapters; knows no protocol.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, aclosing, nullcontext
 
-from triton_openai.proxy.access.admission import Admission
-from triton_openai.proxy.access.guide_trials import GuideTrials
-from triton_openai.proxy.access.held_log_probs import Held, HeldLogProbs
-from triton_openai.proxy.access.products import ProductLimits, permits
-from triton_openai.proxy.access.request_caps import capped
-from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.domain.delivery import Delivery
-from triton_openai.proxy.domain.engine import Engine, EngineRequest
+from triton_openai.proxy.access.log_prob_budget import LogProbBudget, LogProbShare
+from triton_openai.proxy.access.model_concurrency import ModelConcurrency
+from triton_openai.proxy.access.request_size import permits_needed
+from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.events import Events
+from triton_openai.proxy.domain.generation import Delivery, Generation, Report
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.domain.sandbox import Sandbox
-from triton_openai.proxy.domain.server_tools import ToolRunner
-from triton_openai.proxy.domain.watcher import RequestWatch, Watcher
-from triton_openai.proxy.generation.generation import Generation, Means
-from triton_openai.proxy.generation.preparation import Preparation
-from triton_openai.proxy.generation.resending import Resending
-from triton_openai.proxy.generation.rules import RuleBook
+from triton_openai.proxy.domain.watcher import Watcher
+from triton_openai.proxy.generation.answer_streams import AnswerStreams, Means
+from triton_openai.proxy.generation.plan import Plan
 from triton_openai.proxy.generation.stopwatch import Stopwatch
-from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.models.comeback import Comeback
 from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.server_tools.offer import offered
 from triton_openai.proxy.structured import checks
-from triton_openai.proxy.structured.blame import blamed
-from triton_openai.proxy.structured.checker import Checker
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """What bounds the requests of all callers together, and of each.
-
-    isolates_caches: callers share no cached prefix. hides_cached_tokens: nobody learns how much of
-    a prompt was cached, which shows what others have sent.
-    """
-
-    admission: Admission
-    trials: GuideTrials
-    held: HeldLogProbs
-    products: ProductLimits = field(default_factory=ProductLimits)
-    isolates_caches: bool = False
-    hides_cached_tokens: bool = False
+from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
 
 
 class Service:
@@ -60,113 +31,69 @@ class Service:
     def __init__(
         self,
         registry: Registry,
-        engine: Engine,
         watcher: Watcher,
-        access: Access,
-        tools: ToolRunner,
-        sandbox: Sandbox,
-        gate: StartGate,
-        comeback: Comeback,
-        *,
-        limits: TimeLimits,
-        max_resends: int,
+        concurrency: ModelConcurrency,
+        log_prob_budget: LogProbBudget,
+        means: Means,
     ) -> None:
         self._registry = registry
         self._watcher = watcher
-        self._access = access
-        self._sandbox = sandbox
-        self._rule_book = RuleBook(sandbox)
-        self._limits = limits
-        self._means = Means(
-            engine=engine,
-            tools=tools,
-            checker=Checker(sandbox),
-            gate=gate,
-            limits=limits,
-            resending=Resending(
-                registry=registry,
-                comeback=comeback,
-                counter=watcher,
-                most=max_resends,
-                whole_s=limits.whole_s,
-            ),
-            trials=access.trials,
-            counts_cached=not access.hides_cached_tokens,
-        )
+        self._concurrency = concurrency
+        self._log_prob_budget = log_prob_budget
+        self._means = means
 
-    def generate(self, request: GenerationRequest, delivery: Delivery | None = None) -> Events:
-        """Events that end with one Finished, or raise a ProxyError.
+    def generate(
+        self, request: GenerationRequest, card: ModelCard, delivery: Delivery = Delivery.HELD
+    ) -> Generation:
+        """Events that end with one Finished for each choice, or raise a ProxyError.
+
+        Args:
+            card: of the model that the request names.
 
         Raises:
-            UnknownModel, ModelUnavailable, InvalidRequest: at once.
+            ModelUnavailable: at once.
         """
-        card = self._registry.card(request.model)
-        request = offered(request, card)
-        delivery = delivery or Delivery()
-        watch = self._watcher.begin(request, card, delivery)
-        return watch.events(self._events(request, card, delivery, watch))
+        self._registry.check_available()
+        report = Report(unenforced=checks.unenforced_keywords(request.constraint, card))
+        return Generation(events=self._events(request, card, delivery, report), report=report)
 
-    async def engine_request(self, request: GenerationRequest) -> EngineRequest:
-        """What the engine would get, for those who only want to know. Raises as `generate` does."""
-        card = self._registry.card(request.model)
-        with blamed(request.constraint):
-            request = capped(offered(request, card), card)
-            return await self._preparation(card).engine_request(request)
+    async def engine_requests(
+        self, request: GenerationRequest, card: ModelCard
+    ) -> tuple[EngineRequest, ...]:
+        """What the engine would be sent for each prompt. Raises as a generation does."""
+        self._registry.check_available()
+        return (await self._means.planner.plan(request, card)).engine_requests
 
     async def _events(
-        self,
-        request: GenerationRequest,
-        card: ModelCard,
-        delivery: Delivery,
-        watch: RequestWatch,
+        self, request: GenerationRequest, card: ModelCard, delivery: Delivery, report: Report
     ) -> Events:
-        request = capped(request, card)
-        delivery.unenforced = checks.untold(request.constraint, card)
-        is_held = not delivery.is_live or request.constraint is not None
-        if is_held:
-            request = self._access.products.bounded_log_probs(request, card)
-        stopwatch, count = Stopwatch(), permits(request)
-        with self._access.admission.permits(card, count), self._holding(is_held) as held:
-            first, preparation = request.part(0), self._preparation(card)
-            await self._admit(request, first, preparation)
-            generation = Generation(card, delivery, preparation, held, watch, self._means)
-            async with aclosing(generation.events(request, first)) as events:
-                async for event in events:
-                    yield stopwatch.seen(event)
+        stopwatch = Stopwatch(report)
+        is_held = delivery is Delivery.HELD or request.constraint is not None
+        with self._watcher.begin(request, card, report) as watch:
+            plan = await self._means.planner.plan(request, card, is_held=is_held)
+            admitted = self._concurrency.permits(card, permits_needed(plan.request))
+            with admitted, self._holding(is_held) as held:
+                await self._try_guide(plan)
+                streams = AnswerStreams(plan, delivery, report, watch, held, self._means)
+                async with aclosing(streams.events()) as events:
+                    async for event in events:
+                        yield stopwatch.timed(event)
 
-    @contextmanager
-    def _holding(self, is_held: bool) -> Iterator[Held | None]:
-        if not is_held:
-            yield None
+    def _holding(self, is_held: bool) -> AbstractContextManager[LogProbShare | None]:
+        return self._log_prob_budget.share() if is_held else NOT_HELD
+
+    async def _try_guide(self, plan: Plan) -> None:
+        """Raises as GuidePrecheck does, before anything else of the request is sent."""
+        if not plan.is_guided:
             return
-        with self._access.held.held() as held:
-            yield held
+        request = plan.engine_requests[0]
 
-    def _preparation(self, card: ModelCard) -> Preparation:
-        return Preparation(
-            card,
-            self._sandbox,
-            self._rule_book,
-            timeout_s=self._limits.whole_s,
-            isolates_caches=self._access.isolates_caches,
-        )
-
-    async def _admit(
-        self, request: GenerationRequest, first: GenerationRequest, preparation: Preparation
-    ) -> None:
-        """Refuses what can be refused before anything is generated. `first`: of its parts."""
-        with blamed(request.constraint):
-            asked = await preparation.engine_request(first)
-            texts = [asked.text]
-            for index in range(request.candidates, request.generations, request.candidates):
-                await self._means.gate.wait()
-                texts.append(await preparation.text(request.part(index)))
-            self._access.products.check_copies(request, texts)
-            await self._try_guide(asked, request.caller)
-
-    async def _try_guide(self, asked: EngineRequest, caller: str) -> None:
-        async def tried(_: int) -> None:
-            await self._access.trials.passed(asked, caller)
+        async def try_once(_: int) -> None:
+            await self._means.guide_precheck.check(request, plan.request.caller)
 
         since = asyncio.get_running_loop().time()
-        await self._means.resending.begun(tried, asked.model, since=since)
+        with MappedConstraintErrors(plan.request.constraint):
+            await self._means.resending.retried(try_once, plan.card, since=since)
+
+
+NOT_HELD: AbstractContextManager[None] = nullcontext()

@@ -1,4 +1,4 @@
-"""When things happened in a request's events. Called by service."""
+"""Times a request's events. Used by the service."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ import time
 from dataclasses import replace
 
 from triton_openai.proxy.domain.events import Finished, OutputEvent
+from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.output import Timing
 
 
 class Stopwatch:
-    """Runs from its making on."""
+    """Runs from its making on, and writes into the request's report."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_began", "_report")
+
+    def __init__(self, report: Report) -> None:
         self._began = time.perf_counter()
-        self._first_token_s: float | None = None
+        self._report = report
 
-    def seen(self, event: OutputEvent) -> OutputEvent:
-        """The same event; a Finished tells how long it took."""
-        elapsed_s = time.perf_counter() - self._began
-        if self._first_token_s is None:
-            self._first_token_s = elapsed_s
+    def timed(self, event: OutputEvent) -> OutputEvent:
+        """The same event; a Finished gets its timing."""
+        report = self._report
+        if report.first_event_s is None:
+            report.first_event_s = time.perf_counter() - self._began
         if not isinstance(event, Finished):
             return event
-        timing = Timing(first_token_s=self._first_token_s, total_s=elapsed_s)
-        return replace(event, timing=timing)
+        report.finish = event.reason
+        total_s = time.perf_counter() - self._began
+        return replace(event, timing=Timing(first_token_s=report.first_event_s, total_s=total_s))

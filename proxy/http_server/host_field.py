@@ -7,8 +7,8 @@ meant for another host than we do.
 from __future__ import annotations
 
 import re
-from http import HTTPStatus
 
+from triton_openai.proxy.domain.errors import ErrorCode
 from triton_openai.proxy.http_server.parsing_limits import BoundedParsing
 
 # RFC 3986, 3.2.2 and 3.2.3: a name, an address, an address in brackets; and a port.
@@ -21,7 +21,7 @@ class HostFieldCheck(BoundedParsing):
     def on_headers_complete(self) -> None:
         hosts = [value for name, value in self.headers if name == b"host"]
         if fault := self._fault(hosts):
-            self.stop_parsing(HTTPStatus.BAD_REQUEST, "invalid_host", fault)
+            self.stop_parsing(ErrorCode.INVALID_HOST, fault)
         super().on_headers_complete()
 
     def _fault(self, hosts: list[bytes]) -> str | None:

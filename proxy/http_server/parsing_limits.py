@@ -7,11 +7,10 @@ uvicorn runs Python code for each of them.
 from __future__ import annotations
 
 import json
-from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from triton_openai.proxy.domain.errors import RequestError
+from triton_openai.proxy.domain.errors import ErrorCode, RequestError
 from triton_openai.proxy.http_server.lingering import LingeringClose
 
 HEADERS = {b"content-type": b"application/json", b"connection": b"close"}
@@ -26,9 +25,9 @@ LEAST_PIECE_BYTES = 64  # on average, with more pieces than that
 class TooMuch(Exception):
     """Raised in a callback, stops the parser. uvicorn then calls `send_400_response`."""
 
-    def __init__(self, status: HTTPStatus, code: str, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
-        self.refusal = (status, code, message)
+        self.refusal = (code, message)
 
 
 class BoundedParsing(LingeringClose):
@@ -45,8 +44,7 @@ class BoundedParsing(LingeringClose):
         super().on_url(url)
         if len(self.url) > MOST_URL_BYTES:
             self.stop_parsing(
-                HTTPStatus.REQUEST_URI_TOO_LONG,
-                "uri_too_long",
+                ErrorCode.URI_TOO_LONG,
                 f"The request's target has more than {MOST_URL_BYTES} bytes.",
             )
 
@@ -55,22 +53,19 @@ class BoundedParsing(LingeringClose):
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > MOST_HEAD_BYTES:
             self.stop_parsing(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "header_fields_too_large",
+                ErrorCode.HEADER_FIELDS_TOO_LARGE,
                 f"The request's head has more than {MOST_HEAD_BYTES} bytes.",
             )
         if len(self.headers) > MOST_FIELDS:
             self.stop_parsing(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "header_fields_too_large",
+                ErrorCode.HEADER_FIELDS_TOO_LARGE,
                 f"The request's head has more than {MOST_FIELDS} fields.",
             )
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= MOST_PIPELINED:
             self.stop_parsing(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "too_many_pipelined",
+                ErrorCode.TOO_MANY_PIPELINED,
                 f"More than {MOST_PIPELINED} requests wait on this connection.",
             )
         self._pieces = self._body_bytes = 0
@@ -81,21 +76,20 @@ class BoundedParsing(LingeringClose):
         self._body_bytes += len(body)
         if self._pieces > max(FREE_PIECES, self._body_bytes // LEAST_PIECE_BYTES):
             self.stop_parsing(
-                HTTPStatus.BAD_REQUEST,
-                "body_in_small_pieces",
-                f"The body arrived in more than {FREE_PIECES} pieces of less than "
+                ErrorCode.BODY_IN_SMALL_PIECES,
+                f"The body came in more than {FREE_PIECES} pieces of less than "
                 f"{LEAST_PIECE_BYTES} bytes on average.",
             )
         super().on_body(body)
 
     def send_400_response(self, msg: str) -> None:
         if self._too_much is None:
-            self.refuse(HTTPStatus.BAD_REQUEST, "invalid_http", msg)
+            self.refuse(ErrorCode.INVALID_HTTP, msg)
         else:
             self.refuse(*self._too_much.refusal)
 
-    def stop_parsing(self, status: HTTPStatus, code: str, message: str) -> None:
-        self._too_much = TooMuch(status, code, message)
+    def stop_parsing(self, code: ErrorCode, message: str) -> None:
+        self._too_much = TooMuch(code, message)
         raise self._too_much
 
     @property
@@ -106,8 +100,8 @@ class BoundedParsing(LingeringClose):
             return False
         return cycle.response_started or not cycle.more_body
 
-    def refuse(self, status: HTTPStatus, code: str, message: str) -> None:
-        """Responds without the application; during a response it only closes the connection."""
+    def refuse(self, code: ErrorCode, message: str) -> None:
+        """Answers without the application; behind or amid an answer it only closes."""
         from triton_openai.proxy.api.errors import body_of
 
         if self.is_answering or self.is_lingering:
@@ -117,5 +111,5 @@ class BoundedParsing(LingeringClose):
         head = {**dict(self.server_state.default_headers), **HEADERS}
         fields = b"".join(b"%b: %b\r\n" % field for field in head.items())
         length = b"content-length: %d\r\n\r\n" % len(body)
-        self.transport.write(STATUS_LINE[status] + fields + length + body)
+        self.transport.write(STATUS_LINE[code.status] + fields + length + body)
         self.close_after_response()

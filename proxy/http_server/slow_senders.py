@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from http import HTTPStatus
 
 import structlog
 
+from triton_openai.proxy.domain.errors import ErrorCode
 from triton_openai.proxy.http_server.disconnects import DisconnectDetection
 from triton_openai.proxy.http_server.host_field import HostFieldCheck
 from triton_openai.proxy.http_server.parsing_limits import MOST_HEAD_BYTES
@@ -58,8 +58,7 @@ class SlowSenderLimits(DisconnectDetection, WebSocketUpgradesOnly, HostFieldChec
             self._expect()  # these bytes begin no request, but stopped uvicorn's keep-alive timer
         if self._idle_bytes > MOST_HEAD_BYTES and not self._is_over:
             self.refuse(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "header_fields_too_large",
+                ErrorCode.HEADER_FIELDS_TOO_LARGE,
                 f"The request's head has more than {MOST_HEAD_BYTES} bytes.",
             )
 
@@ -129,8 +128,7 @@ class SlowSenderLimits(DisconnectDetection, WebSocketUpgradesOnly, HostFieldChec
             self.transport.close()  # there is no request, or it has been answered
             return
         self.refuse(
-            HTTPStatus.REQUEST_TIMEOUT,
-            "request_timeout",
+            ErrorCode.REQUEST_TIMEOUT,
             f"The body did not end within {self.body_timeout_s:g} s."
             if body_due < due
             else f"The request is incomplete: nothing for {self.request_timeout_s:g} s.",

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import uvicorn
 
-from triton_openai.proxy.access.leaving import Leaving
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.http_server import descriptors, protocols
 from triton_openai.proxy.http_server.draining import DrainingServer
@@ -88,7 +87,7 @@ async def run(
     intake = source if isinstance(source, Intake) else None
     sockets = [] if isinstance(source, Intake) else _listeners(source)
     server = _Server(_config(app, settings, app.state.in_flight), has_started, intake)
-    relaying = asyncio.create_task(_relay(stop, server, app.state.leaving, say))
+    relaying = asyncio.create_task(_relay(stop, server, app.state.stopping, say))
     try:
         await server.serve(sockets=sockets)
     finally:
@@ -158,10 +157,10 @@ async def _abandon(server: uvicorn.Server) -> None:
         await asyncio.wait_for(server.lifespan.shutdown(), ABANDON_S)
 
 
-async def _relay(stop: Stop, server: uvicorn.Server, leaving: Leaving, say: Say) -> None:
+async def _relay(stop: Stop, server: uvicorn.Server, stopping: asyncio.Event, say: Say) -> None:
     await stop.requested.wait()
     say("stopping: running streams may end (once more to hurry)")
-    leaving.say()
+    stopping.set()
     server.should_exit = True
     await stop.hurried.wait()
     say("hurrying")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from triton_openai.build_engines.models_file import ModelsFile
+from triton_openai.proxy.launch.packages import on_demand
+from triton_openai.proxy.launch.triton_server import container
 from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
 from triton_openai.proxy.processes.signals import children_die_on_signals
 from triton_openai.proxy.settings import Settings
@@ -14,13 +16,20 @@ Say = Callable[[str], None]
 
 
 def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say) -> None:
-    """
+    """Installs the build tools where a model needs them, and builds what is stale.
+
     Raises:
         ModelLoadingFailed: a model cannot be built.
-        LaunchError: a name is unknown.
+        LaunchError: a name is unknown, or the tools cannot be installed.
     """
-    from triton_openai.build_engines.build import build_all
+    from triton_openai.build_engines.build import build_all, needing_tools
 
+    with _errors():
+        needing = needing_tools(models, settings.artifacts_dir, only=only)
+    if needing and container.tritonserver() is None:  # its packages are NVIDIA's: none is replaced
+        needed_by = f"the build of {', '.join(needing)}"
+        on_demand.ensure(on_demand.GUIDES, needed_by, settings, say)
+        on_demand.ensure(on_demand.build_tools(), needed_by, settings, say)
     with _errors(), children_die_on_signals():
         build_all(models, settings.artifacts_dir, only=only, say=say)
 

@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from triton_openai.build_engines.errors import UnservableFolder
+from triton_openai.build_engines.errors import MissingPackage, UnservableFolder
 from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
+from triton_openai.proxy.launch.packages import on_demand
+from triton_openai.proxy.launch.triton_server import container, shipped_demo
 from triton_openai.proxy.models import policy
 from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
 from triton_openai.proxy.settings import Settings, environment
 
 
+def settled(settings: Settings, say: Callable[[str], None]) -> Settings:
+    """Fills in what the settings leave open: the models file, and the name of a single folder.
+
+    The name of an ONNX folder may need the build tools, which are then installed.
+    """
+    settings = shipped_demo.settled(settings)
+    if settings.model_path is None or settings.model_id is not None:
+        return settings
+    with _errors():
+        try:
+            found = policy.models(settings)
+        except MissingPackage:
+            if container.tritonserver() is not None:  # no package of NVIDIA's is replaced
+                raise
+            on_demand.ensure(on_demand.build_tools(), str(settings.model_path), settings, say)
+            found = policy.models(settings)
+    (name,) = found.models
+    return settings.model_copy(update={"model_id": name})
+
+
 def models(settings: Settings) -> ModelsFile:
-    """Raises LaunchError."""
-    try:
+    with _errors():
         return policy.models(settings)
-    except ModelsFileError as error:
-        raise LaunchError(str(error)) from None
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
     except UnservableFolder as error:
         raise ModelLoadingFailed(error.folder, error.reason) from None
+    except (ModelsFileError, MissingPackage) as error:
+        raise LaunchError(str(error)) from None
 
 
 def check_secrets(settings: Settings) -> None:
@@ -40,6 +68,8 @@ def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, 
     found = models(settings)
     settings = own_artifacts.settled(settings, found, say)
     machine.require(*machine.room(settings))
+    if container.tritonserver() is None:
+        on_demand.ensure(on_demand.GUIDES, "an answer that follows a schema", settings, say)
     building.build(settings, found, (), say)
     return settings, found
 

@@ -1,6 +1,6 @@
-"""Which models are served and how: models.yaml, or the one folder that MODEL_PATH names.
+"""Reads which models are served and how, from models.yaml or from the folder in MODEL_PATH.
 
-Asked by `app` for the registry and by the commands for `build`.
+Called by `app` for the registry, and by the command line for `build`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from collections.abc import Mapping
 from triton_openai.build_engines import models_file, one_folder
 from triton_openai.build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
 from triton_openai.proxy.server_tools.arguments import check_schema
-from triton_openai.proxy.server_tools.secrets import Secrets
+from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.syntax import parsers
 
 
 def models(settings: Settings) -> ModelsFile:
-    """With the settings' own defaults where a model has none.
+    """The models, with defaults from the settings for those that set none of their own.
 
     Raises:
-        ModelsFileError: models.yaml cannot be read, or is wrong.
+        ModelsFileError: models.yaml cannot be read, or is invalid.
         UnservableFolder: MODEL_PATH holds no model.
+        MissingPackage: the name of MODEL_PATH's model cannot be derived without the build tools.
     """
     if settings.model_path is not None:
         named = one_folder.models_of(settings.model_path, settings.model_id)
@@ -61,11 +62,11 @@ def _check_server_tools(name: str, entry: ModelEntry) -> None:
             raise ModelsFileError(f"models.{name}.server_tools.{tool}: {error}") from error
 
 
-def secrets(models: Mapping[str, ModelEntry], environment: Mapping[str, str]) -> Secrets:
-    """What the headers of server tools need of the environment.
+def secrets(models: Mapping[str, ModelEntry], environment: Mapping[str, str]) -> HeaderSecrets:
+    """The environment variables that headers of server tools refer to.
 
     Raises:
-        ModelsFileError: a variable is not set, or cannot stand in a header.
+        ModelsFileError: a variable is not set, or is not valid in a header.
     """
     found: dict[str, str] = {}
     for name, entry in models.items():
@@ -75,13 +76,17 @@ def secrets(models: Mapping[str, ModelEntry], environment: Mapping[str, str]) ->
                 if not value or not (value.isascii() and value.isprintable()):
                     raise ModelsFileError(
                         f"models.{name}.server_tools.{tool}.headers: the environment variable "
-                        f"{variable} is not set, or is no text that a header may have"
+                        f"{variable} is not set, or has characters that a header may not have"
                     )
                 found[variable] = value
-    return Secrets(found)
+    return HeaderSecrets(found)
 
 
 def has_models(settings: Settings) -> bool:
-    """A proxy for a remote Triton needs none, unless a file was named: that Triton's facts do."""
+    """Whether the settings name any models.
+
+    A proxy for a remote Triton needs no models file, since Triton itself describes its models; but
+    a file that the operator names must exist.
+    """
     is_named = "models_file" in settings.model_fields_set
     return settings.model_path is not None or is_named or settings.models_file.exists()

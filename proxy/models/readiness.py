@@ -1,7 +1,7 @@
-"""Keeps the registry true: one look at Triton every half second. Started by app.
+"""Keeps the registry up to date by checking Triton every half second. Started by `app`.
 
-What its models are is read anew when Triton comes back, and now and then while it is there: behind
-one address another Triton may answer the next look, with another build.
+The models' facts are read again when Triton comes back, and once in a while in between: behind a
+load balancer the next check may reach another Triton, with another build.
 """
 
 from __future__ import annotations
@@ -12,40 +12,45 @@ from itertools import count
 import structlog
 
 from triton_openai.proxy.domain.engine import Catalog, NotReady
-from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.prompting import control_tokens
 from triton_openai.proxy.telemetry.metrics import Metrics
 
 logger = structlog.get_logger(__name__)
 
-EVERY_S = 0.5
-LOOKS_TO_REREAD = 60
+CHECK_EVERY_S = 0.5
+CHECKS_PER_RELOAD = 60
 
 
-async def watch(catalog: Catalog, registry: Registry, metrics: Metrics, comeback: Comeback) -> None:
-    """Looks until cancelled."""
-    for number in count(1):
-        await look(catalog, registry, comeback, rereads=number % LOOKS_TO_REREAD == 0)
-        metrics.ready.set(registry.why_not_ready is None)
-        await asyncio.sleep(EVERY_S)
-
-
-async def look(
-    catalog: Catalog, registry: Registry, comeback: Comeback, *, rereads: bool = False
+async def watch(
+    catalog: Catalog, registry: Registry, metrics: Metrics, recovery: RecoveryQueue
 ) -> None:
-    """Refreshes the registry. Where Triton is ready, lets those go who waited before."""
-    waiting = comeback.waiting()
-    await refresh(catalog, registry, rereads=rereads)
+    """Checks Triton until cancelled."""
+    for number in count(1):
+        await check(catalog, registry, recovery, reloads=number % CHECKS_PER_RELOAD == 0)
+        metrics.ready.set(registry.why_not_ready is None)
+        await asyncio.sleep(CHECK_EVERY_S)
+
+
+async def check(
+    catalog: Catalog, registry: Registry, recovery: RecoveryQueue, *, reloads: bool = False
+) -> None:
+    """Refreshes the registry; if Triton is ready, releases the requests that wait for it."""
+    waiting = recovery.waiting()
+    await refresh(catalog, registry, reloads=reloads)
     if registry.why_not_ready is None:
-        await comeback.release(waiting)
+        await recovery.release(waiting)
 
 
-async def refresh(catalog: Catalog, registry: Registry, *, rereads: bool = False) -> None:
-    """One look; each change is logged. `rereads`: what the models are, even if all was well."""
+async def refresh(catalog: Catalog, registry: Registry, *, reloads: bool = False) -> None:
+    """Checks Triton once, and logs each change of its state.
+
+    reloads: reads the models' facts even if Triton was ready before.
+    """
     before = registry.why_not_ready
     try:
-        if before is None and not rereads:
+        if before is None and not reloads:
             await catalog.check_ready({card.triton_model for card in registry.cards()})
             return
         loaded = await catalog.load()

@@ -1,4 +1,8 @@
-"""Public name or alias -> ModelCard: facts of what Triton has loaded, policy of models.yaml."""
+"""Maps public names and aliases to model cards.
+
+A card joins the facts of a model that Triton has loaded with the policy in models.yaml. Filled by
+`readiness`, read by the service and the routes.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,10 @@ from triton_openai.proxy.domain.server_tools import ServerTool, ServerTools
 
 
 class Registry:
-    """Cards stay known while Triton is away; `why_not_ready` then gives the reason.
+    """Keeps its cards while Triton is unavailable; `why_not_ready` then gives the reason.
 
-    `policy`: entries by Triton model name. A loaded model without an entry is served as it is.
-    `limits`: of requests to any model; a model's own may be lower.
+    policy: entries by Triton model name. A loaded model without an entry is served with defaults.
+    limits: limits of requests to every model; a model's entry can only lower them.
     """
 
     def __init__(
@@ -35,18 +39,20 @@ class Registry:
         self._cards: tuple[ModelCard, ...] = ()
         self._by_name: dict[str, ModelCard] = {}
         self._why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
-        self.epoch = 0  # how often Triton came with something new, or came back
+        self.epoch = 0  # counts how often the models changed or Triton came back
 
     @property
     def why_not_ready(self) -> NotReady | None:
-        """None when every model can be served."""
+        """None while every model can be served."""
         return self._why_not_ready
 
     def serve(self, loaded: Iterable[LoadedModel]) -> bool:
-        """Triton is ready with these models; whether that is news. Ordered as in models.yaml.
+        """Makes the cards of the models that Triton has ready, in the order of models.yaml.
+
+        Returns whether the models have changed, or Triton has come back, since the last call.
 
         Raises:
-            NotReady: one of them cannot be held to its limits.
+            NotReady: the limits of one of the models cannot be enforced.
         """
         order = {name: position for position, name in enumerate(self._policy)}
         found = sorted(loaded, key=lambda model: (order.get(model.name, len(order)), model.name))
@@ -63,13 +69,13 @@ class Registry:
         return True
 
     def _protects(self, model: LoadedModel) -> bool:
-        """Whether control tokens in callers' texts stay plain text."""
+        """Whether control tokens in callers' texts are tokenized as plain text."""
         entry = self._policy.get(model.name)
         own = None if entry is None else entry.callers_control_tokens
         return (own or self._callers_control_tokens) == "plain"
 
     def suspend(self, reason: NotReady) -> None:
-        """Triton is away, or does not fit."""
+        """Stops serving: Triton is unavailable, or its models do not fit the contract."""
         self._why_not_ready = reason
 
     def cards(self) -> tuple[ModelCard, ...]:
@@ -83,7 +89,7 @@ class Registry:
         return self._cards
 
     def default(self) -> ModelCard:
-        """The first of them, for requests that name no model.
+        """The first model, for requests that name none.
 
         Raises:
             ModelUnavailable: none is known yet.
@@ -91,7 +97,7 @@ class Registry:
         return self.cards()[0]
 
     def known(self, name: str) -> ModelCard:
-        """The card, whether or not Triton is there.
+        """The card of a model, even while Triton is unavailable.
 
         Raises:
             UnknownModel: no model has this name or alias.
@@ -111,9 +117,13 @@ class Registry:
             ModelUnavailable: Triton is not ready.
         """
         card = self.known(name)
+        self.check_available()
+        return card
+
+    def check_available(self) -> None:
+        """Raises ModelUnavailable: Triton is not ready."""
         if self._why_not_ready is not None:
             raise self._unavailable()
-        return card
 
     def _unavailable(self) -> ModelUnavailable:
         category = self._why_not_ready and self._why_not_ready.category
@@ -123,14 +133,14 @@ class Registry:
 def _cards(
     model: LoadedModel, entry: ModelEntry | None, limits: RequestLimits
 ) -> Iterator[ModelCard]:
-    """The model, and its adapters, which are models with all of its policy but the aliases."""
+    """The card of the model and of each of its LoRA adapters, which share all but the aliases."""
     if entry is not None:
         limits = limits.and_also(RequestLimits(**entry.limits.model_dump()))
     if limits.are_the_tokenizers and "limits" not in model.capabilities:
         raise NotReady(
-            f"model {model.name!r} was built before requests had limits, and cannot be held to "
-            "'max_tokens' and 'prompt_tokens': build it again, or take these limits away",
-            "a model cannot be held to its limits",
+            f"model {model.name!r} was built by a version that cannot enforce the limits "
+            "'max_tokens' and 'prompt_tokens': build it again, or remove these limits",
+            "the limits of a model cannot be enforced",
         )
     card = replace(_card(model, entry), limits=limits)
     yield card

@@ -1,7 +1,8 @@
-"""Renders a chat so that it is known which control tokens in the prompt are its callers' words.
+"""Renders a chat, and finds the control tokens in the prompt that come from callers' texts.
 
-Callers' texts are marked where they spell a token, with characters that are in none of them, and
-rendered once more: the marks go wherever the template puts the texts, and are taken out again.
+Where callers' texts spell a token, they are marked with characters that occur nowhere else, and the
+chat is rendered again: the template carries the marks to the places of the texts in the prompt,
+where they are removed. Called by `chat_template`.
 """
 
 from __future__ import annotations
@@ -17,40 +18,45 @@ from itertools import accumulate
 from typing import Any
 
 from triton_openai.proxy.domain import plain_spans
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.prompting.control_tokens import ControlTokens, Patterns, patterns
 
 Context = Mapping[str, Any]
 Write = Callable[[Context], str]
-# Of an assistant's message: what it said itself.
+# The fields of an assistant's message that the model wrote itself.
 OWN_TEXTS = frozenset({"content", "reasoning_content", "reasoning", "thinking"})
 MARKS = range(0xE100, 0xF8FF)  # private use
 
 
 class Placement(Enum):
-    """beside: next to a token, so that a template that looks for the token finds it, and white
-    space at the ends of a text stays at its ends. within: in the token, which no template finds.
+    """Where a mark stands.
+
+    NEXT_TO: next to a token, so that a template that searches for the token still finds it.
+    WITHIN: inside the token, so that no template finds it.
     """
 
-    BESIDE = "beside"
+    NEXT_TO = "next_to"
     WITHIN = "within"
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedPrompt:
-    """plain_spans: as domain.plain_spans packs them."""
+    """plain_spans: the places of callers' tokens, packed by domain.plain_spans."""
 
     text: str
     plain_spans: bytes = b""
 
 
-class LongToMark(Exception):
-    """It takes more time than an event loop has."""
+class TooLongToMark(Exception):
+    """Marking would take more time than the event loop can give."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """before: a token begins here. after: one ends here. amid: no token may span this place."""
+    """The characters that mark callers' tokens.
+
+    before: a token begins here. after: one ends here. amid: no token may span this place.
+    """
 
     before: str
     after: str
@@ -65,20 +71,20 @@ class Marks:
 def protected(
     write: Write, context: Context, control: ControlTokens, *, at_most: int | None = None
 ) -> RenderedPrompt:
-    """What `write` makes of the template's variables, and the callers' control tokens in it.
+    """The prompt that `write` renders, with the places of the callers' control tokens in it.
 
-    Where the template decides by such a token, and marks keep it from that, it takes the token for
-    any other text.
+    A template that branches on a token may not find it because of the marks; it then treats the
+    token like any other text.
 
     Raises:
-        InvalidRequest: of `write`; or the texts use up the characters for marks.
-        LongToMark: the prompt has more than `at_most` characters, and needs marks.
+        InvalidRequest: raised by `write`; or the texts leave no characters free for marks.
+        TooLongToMark: the prompt has more than `at_most` characters, and needs marks.
     """
     text = write(context)
     if not control.in_turns or not _may_hold(context, patterns(control.in_turns)):
         return RenderedPrompt(text)
     if at_most is not None and len(text) > at_most:
-        raise LongToMark
+        raise TooLongToMark
     marks, found = _marks(text, context), patterns(control.in_turns)
     rendered = RenderedPrompt(text)
     for placement in Placement:
@@ -93,7 +99,9 @@ def protected(
 
 
 def _may_hold(context: Context, found: Patterns) -> bool:
-    """Errs on the safe side: schemas of tools are too large to look at each of their texts."""
+    """Whether a text may spell a token. Errs on the safe side for tools, whose schemas are too
+    large to search every text in them.
+    """
     values = [value for key, value in context.items() if key != "messages"]
     for message in context["messages"]:
         for key, value in message.items():
@@ -129,7 +137,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _marks(text: str, context: Context) -> Marks:
-    """Characters that neither the callers' texts nor the template's have."""
+    """Three characters that occur neither in the callers' texts nor in the prompt."""
     used = set(text).union(*map(set, _texts(context)))
     free = (chr(point) for point in MARKS if chr(point) not in used)
     chosen = [character for character, _ in zip(free, range(3), strict=False)]
@@ -137,7 +145,7 @@ def _marks(text: str, context: Context) -> Marks:
         raise InvalidRequest(
             "The messages hold control tokens of the model and nearly all characters for private "
             "use (U+E100 to U+F8FE), so the two cannot be kept apart. Leave out one of them.",
-            code="invalid_messages",
+            code=ErrorCode.INVALID_MESSAGES,
             param="messages",
         )
     return Marks(*chosen)
@@ -157,17 +165,15 @@ def _marked_context(
             key: _each(value, in_answers if is_answer and key in OWN_TEXTS else in_turns)
             for key, value in seen.items()
         }
-        return {
-            **texts,
-            "role": seen["role"],
-        }  # never marked: templates compare it, and build tokens from it
+        # The role is never marked: templates compare it, and build tokens from it.
+        return {**texts, "role": seen["role"]}
 
     values = {key: _each(value, in_turns) for key, value in context.items() if key != "messages"}
     return {**values, "messages": [message(one) for one in context["messages"]]}
 
 
 def _each(value: Any, change: Callable[[str], str]) -> Any:
-    """The value with all of its texts changed, names of members among them."""
+    """The value with all of its texts changed, names of members included."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -197,7 +203,7 @@ def _marked(found: Patterns, placement: Placement, marks: Marks, text: str) -> s
 
 
 def _unescaped(marked: str, text: str, marks: Marks) -> str:
-    """With marks that `tojson(ensure_ascii=true)` has written as JSON does."""
+    """Restores marks that the template's `tojson(ensure_ascii=true)` has escaped."""
     for mark in (marks.before, marks.after, marks.amid):
         escaped = json.dumps(mark)[1:-1]
         if escaped in marked and escaped not in text:
@@ -206,7 +212,7 @@ def _unescaped(marked: str, text: str, marks: Marks) -> str:
 
 
 def _read(marked: str, marks: Marks, found: Patterns) -> RenderedPrompt:
-    """The text without its marks, and the tokens in it that one of them speaks of."""
+    """The text without its marks, and the spans of the tokens that they mark."""
     pieces = marks.pattern.split(marked)
     places = list(accumulate(map(len, pieces[:-1])))
     text = "".join(pieces)
@@ -218,7 +224,7 @@ def _read(marked: str, marks: Marks, found: Patterns) -> RenderedPrompt:
 def _spans(
     text: str, places: list[int], kinds: list[str], marks: Marks, found: Patterns
 ) -> Iterator[tuple[int, int]]:
-    """`places`: of marks of these kinds, in order."""
+    """The tokens that begin, end, or have a mark inside. `places`: of the marks, in order."""
     begins = {place for place, kind in zip(places, kinds, strict=True) if kind == marks.before}
     ends = {place for place, kind in zip(places, kinds, strict=True) if kind == marks.after}
     for token in found.whole.finditer(text):

@@ -1,4 +1,7 @@
-"""The tokens that steer a model, found in texts. Used by callers_text and preparation."""
+"""The tokens that control a model, and the search for them in texts.
+
+Called by `callers_text` and `preparation`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.prompting.word_trie import one_of
 from triton_openai.proxy.syntax import parsers
@@ -16,15 +19,15 @@ from triton_openai.proxy.syntax.reasoning import families as reasoning_families
 from triton_openai.proxy.syntax.tools import families as tool_families
 
 LONG_JSON = 32_768  # characters
-SHORT_START = 3  # characters; fewer are looked for from the other side, at a rest of a token
+SHORT_START = 3  # characters; a shorter begin of a token is found by the rest of the token instead
 
 
 @dataclass(frozen=True, slots=True)
 class ControlTokens:
-    """in_turns: their texts. in_answers: those of them that are no part of an assistant's turn.
+    """The tokens' texts that must stay plain text. in_turns: in all messages but the assistant's.
 
-    An assistant's turn keeps the delimiters of its reasoning and of its tool calls: models write
-    them, clients send them back, and they give no role that the turn does not have.
+    in_answers: in the assistant's messages, which keep the delimiters of reasoning and tool calls:
+    models write them, clients send them back, and they cannot begin another role's message.
     """
 
     in_turns: tuple[str, ...] = ()
@@ -36,7 +39,7 @@ NO_TOKENS = ControlTokens()
 
 @lru_cache(maxsize=64)
 def of_card(card: ModelCard) -> ControlTokens:
-    """Those of a model that keeps them apart from its callers' text."""
+    """The model's control tokens; none for a model that gives callers' texts their effect."""
     if not card.protects_control_tokens:
         return NO_TOKENS
     special = {text.decode() for text in card.facts.special_tokens.values() if text}
@@ -54,8 +57,8 @@ def of_card(card: ModelCard) -> ControlTokens:
 
 
 def _syntax(card: ModelCard) -> Iterator[str]:
-    """The delimiters of reasoning and calls: the card's families', and the template's."""
-    named, facts = parsers.of_card(card), card.facts
+    """The delimiters of reasoning and calls, of the card's families and of the template's."""
+    named, facts = parsers.families_of(card), card.facts
     thinking = {named.reasoning, reasoning_families.from_template(facts.chat_template or "")}
     for name in thinking - {None}:
         family = reasoning_families.family(str(name)).parser_type
@@ -66,19 +69,20 @@ def _syntax(card: ModelCard) -> Iterator[str]:
 
 
 def cannot_be_plain(text: str, spans: bytes, card: ModelCard) -> InvalidRequest:
-    """The refusal of a prompt whose model takes no `plain_spans`."""
+    """The error for a prompt whose model does not have the input `plain_spans`."""
     start, end = memoryview(spans).cast("i")[:2]
     return InvalidRequest(
-        f"The messages or tools hold {text[start:end]!r}, which is a control token of the model "
-        f"{card.name!r}. It was built by an earlier version, and cannot keep it plain text: build "
-        "the model again, or let callers' control tokens be special (CALLERS_CONTROL_TOKENS).",
-        code="unsupported_parameter",
+        f"The messages or tools contain {text[start:end]!r}, which is a control token of the model "
+        f"{card.name!r}. The model was built by an earlier version, which cannot treat it as plain "
+        "text: build the model again, or set CALLERS_CONTROL_TOKENS=special to give callers' "
+        "control tokens their effect.",
+        code=ErrorCode.UNSUPPORTED_PARAMETER,
         param="messages",
     )
 
 
 class Patterns:
-    """What finds some tokens in texts. whole: a token."""
+    """Finds tokens in texts, whole ones and parts at a text's ends. whole: matches a token."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         tokens = [text for text in texts if text]
@@ -90,13 +94,16 @@ class Patterns:
             json.dumps(token, ensure_ascii=False) == f'"{token}"' for token in tokens
         )
         self._json_text = re.compile(rf'"(?:\s|\\[nrtfb])*([^"]{{1,{self._longest}}})')
-        # Pieces: a start that is no rest, a rest that lacks little, what lacks only brackets.
+        # Parts of tokens: begins of at least SHORT_START, ends that lack one or two characters, and
+        # tokens that lack one or two at both ends, such as their brackets.
         self._starts = frozenset(
             token[:at]
             for token in long
             for at in range(min(SHORT_START, len(token) - 1), len(token))
         )
-        self._rests = _Heads(token[at:] for token in long for at in (1, 2) if len(token) > at + 1)
+        self._rests = _Prefixes(
+            token[at:] for token in long for at in (1, 2) if len(token) > at + 1
+        )
         self._inners = frozenset(
             token[left : len(token) - right]
             for token in long
@@ -109,14 +116,14 @@ class Patterns:
         return self.whole.split(text)
 
     def may_be_in(self, text: str) -> bool:
-        """Whether it has a token, or what may become one beside other text."""
+        """Whether it contains a token, or a part that other text may complete."""
         if self._start.search(text):
             return True
         stripped = text.strip()
         return self.begins_amid(stripped) or self.ends_amid(stripped)
 
     def may_be_in_json(self, written: str) -> bool:
-        """As `may_be_in`, for every string of a JSON text. Long JSON counts as holding one."""
+        """Like `may_be_in`, for every string of a JSON text. Always true for long JSON."""
         if len(written) > LONG_JSON or not self._is_same_in_json:
             return True
         if self._start.search(written):
@@ -132,8 +139,8 @@ class Patterns:
         return stripped in self._inners or self._rests.are_at_start(stripped)
 
     def ends_amid(self, stripped: str) -> bool:
-        """Whether a token may end behind the text, as where a template writes `<`, a caller's text
-        and `>`.
+        """Whether a token may end behind the text: a template may write `<`, a caller's text, and
+        `>`.
         """
         if stripped in self._inners:
             return True
@@ -141,8 +148,8 @@ class Patterns:
         return any(last[token.start() :] in self._starts for token in self._start.finditer(last))
 
 
-class _Heads:
-    """Words that texts may start with."""
+class _Prefixes:
+    """A set of words that texts may start with."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words = frozenset(words)
@@ -162,7 +169,7 @@ def patterns(texts: tuple[str, ...]) -> Patterns:
 
 
 def prepare(card: ModelCard) -> None:
-    """Compiles the model's patterns, which takes 0.15 s for 6,000 tokens. For a thread."""
+    """Compiles the model's patterns. Call it in a thread: it takes 0.15 s for 6,000 tokens."""
     control = of_card(card)
     for texts in (control.in_turns, control.in_answers):
         patterns(texts)

@@ -1,24 +1,28 @@
-"""`reasoning_effort: none`, as chat templates of models that think say it. Called by prompting."""
+"""`reasoning_effort: none` in the words of the model's chat template. Called by `chat_template`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.request import ChatPrompt
 
 EFFORT, NONE = "reasoning_effort", "none"
-# Qwen3's, GLM's and Nemotron's name of it; DeepSeek V3.1's, Kimi's and Granite's.
+# The variable's name for Qwen3, GLM and Nemotron; for DeepSeek V3.1, Kimi and Granite.
 SWITCHES = ("enable_thinking", "thinking")
 
 
-def told(prompt: ChatPrompt, variables: Collection[str], *, thinks: bool) -> ChatPrompt:
-    """With values for the template that reads these variables, where it shall keep a model from
-    thinking. Switches that the caller sets by name stay as they are.
+def disable_thinking(prompt: ChatPrompt, variables: Collection[str], *, thinks: bool) -> ChatPrompt:
+    """The prompt, with the values that make its template switch the reasoning off if the caller
+    wants that. Switches that the caller has set by name keep their values.
+
+    Args:
+        variables: those that the template reads.
+        thinks: the model has a reasoning parser.
 
     Raises:
-        InvalidRequest: the model thinks, and its template cannot be told.
+        InvalidRequest: the model reasons, and its template cannot switch that off.
     """
     values = prompt.template_values
     if values.get(EFFORT) != NONE:
@@ -26,9 +30,9 @@ def told(prompt: ChatPrompt, variables: Collection[str], *, thinks: bool) -> Cha
     read = [name for name in (EFFORT, *SWITCHES) if name in variables]
     if thinks and not read:
         raise InvalidRequest(
-            f"The model thinks, and its chat template has no use for {EFFORT!r} to keep it from "
-            "that. Leave it out; 'thinking_token_budget' limits the reasoning.",
-            code="unsupported_parameter",
+            f"The model's chat template cannot switch its reasoning off, so {EFFORT!r} cannot be "
+            f"{NONE!r}. Leave it out; 'thinking_token_budget' limits the reasoning.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=EFFORT,
         )
     kept = {name: value for name, value in values.items() if name != EFFORT or EFFORT in read}

@@ -1,14 +1,14 @@
-"""Filling in the middle: a prefix and a suffix -> the prompt that a model was trained on for it."""
+"""Filling in the middle: prefix and suffix -> the prompt that the models are trained on."""
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import TextPrompt
 
 
 def text_of(prompt: TextPrompt, card: ModelCard) -> str:
-    """Prefix, suffix, then the answer: the order that all families with such tokens know.
+    """The prompt: prefix, suffix, then the answer. All model families support this order.
 
     Raises:
         InvalidRequest: there is a suffix, and the model has no tokens for it.
@@ -19,7 +19,7 @@ def text_of(prompt: TextPrompt, card: ModelCard) -> str:
         raise InvalidRequest(
             f"The model {card.name!r} was not trained to fill in the middle: its tokenizer has no "
             "such tokens. Leave out 'suffix'.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="suffix",
         )
     before_prefix, before_suffix, before_middle = card.facts.infilling

@@ -1,4 +1,4 @@
-"""Many words as one regular expression whose cost does not grow with their number."""
+"""Many words as one regular expression, a trie, whose cost does not grow with their number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ END = ""
 
 
 def one_of(words: Iterable[str]) -> str:
-    """Matches the longest of the words that stand at a place; nothing where there are none."""
+    """The pattern; it matches the longest word at a place, and nothing if there are no words."""
     root: Node = {}
     for word in words:
         node = root
@@ -22,7 +22,9 @@ def one_of(words: Iterable[str]) -> str:
 
 
 def _written(node: Node) -> str:
-    """Runs of characters without a fork are one piece, so that groups nest no deeper than forks."""
+    """The pattern below a node. Characters without a fork are one piece, so that groups nest no
+    deeper than the forks.
+    """
     branches = [_run(character, after) for character, after in node.items() if character != END]
     if not branches:
         return ""

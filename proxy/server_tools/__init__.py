@@ -1,1 +1,1 @@
-"""Tools that the proxy runs itself: offering them, running the model's calls, going on."""
+"""Tools that the proxy runs itself: it offers them, runs the model's calls, and sends results."""

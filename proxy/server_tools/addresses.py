@@ -1,4 +1,4 @@
-"""Where a tool's host is, and whether the proxy may connect to it."""
+"""Resolves the host of a tool, and decides whether the proxy may connect to an address."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import socket
 from collections.abc import Awaitable, Callable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-# (host, port) -> IP addresses, best first; raises OSError where there are none
+# (host, port) -> IP addresses, best first; raises OSError if there are none
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
-# IANA's special-purpose registries, and what clouds serve their metadata on. Written out, because
-# `is_global` differs between Python's releases and counts some of these as global. Anycast and
-# relay ranges (192.88.99.0/24, 192.31.196.0/24, …) lead to whoever announces them nearest.
+# IANA's special-purpose registries, and the addresses of clouds' metadata services. Written out,
+# because `is_global` differs between Python's releases and counts some of these as global. Anycast
+# and relay ranges (192.88.99.0/24, 192.31.196.0/24, …) lead to whoever announces them nearest.
 _NOT_PUBLIC_4 = tuple(
     IPv4Network(network)
     for network in (
@@ -23,7 +23,7 @@ _NOT_PUBLIC_4 = tuple(
         "168.63.129.16/32",  # Azure's virtual host, which a virtual machine always reaches
     )
 )
-# Only 2000::/3 is assigned as global unicast; what is special within it:
+# Only 2000::/3 is assigned as global unicast; these networks in it are not public:
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NOT_PUBLIC_6 = tuple(
     IPv6Network(network)
@@ -34,24 +34,25 @@ _NOT_PUBLIC_6 = tuple(
         *("2620:4f:8000::/48", "2001:4:112::/48"),  # AS112
     )
 )
-# Addresses that stand for an IPv4 one, and the bits to its right. Networks with a prefix of their
-# own for NAT64 cannot be known here.
+# IPv6 addresses whose last 32 bits are an IPv4 address. Operators may choose other prefixes for
+# NAT64, which cannot be recognized here.
 _WELL_KNOWN_NAT64 = IPv6Network("64:ff9b::/96")
 _MAPPED = IPv6Network("::ffff:0:0/96")
-_ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # the interface identifier's first half
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # first half of the interface identifier
 
 
 async def resolved(host: str, port: int) -> list[str]:
-    """As the system resolves it. Raises OSError."""
+    """The host's addresses from the system's resolver. Raises OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def is_public(text: str) -> bool:
-    """Whether an IP address is an ordinary host's on the internet.
+    """Whether an IP address belongs to an ordinary host on the internet.
 
-    An IPv6 address that stands for an IPv4 one is as public as that. One with a zone is not.
+    An IPv4-mapped, NAT64 or ISATAP address is public only if its IPv4 address is. A 6to4 address,
+    or one with a zone, is never public.
     """
     address = ip_address(text)
     if isinstance(address, IPv4Address):

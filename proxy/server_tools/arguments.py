@@ -1,4 +1,4 @@
-"""The arguments that a model wrote for a tool, checked against its schema."""
+"""Parses the arguments that a model wrote for a tool, and checks them against its schema."""
 
 from __future__ import annotations
 
@@ -12,36 +12,40 @@ from triton_openai.proxy.domain.server_tools import ServerTool
 ECHOED_AT_MOST = 300
 
 
-class WrongArguments(ValueError):
-    """The message is for the model: what is wrong, and where."""
+class InvalidArguments(ValueError):
+    """The message tells the model what is wrong, and where."""
 
 
 def check_schema(tool: str, schema: dict[str, Any]) -> None:
-    """Raises ValueError: it is no JSON Schema, or refers to another document."""
+    """Raises ValueError: `schema` is not a JSON Schema, or refers to another document."""
     try:
-        jsonschema_rs.validator_for(schema, retriever=_refuse)
+        jsonschema_rs.validator_for(schema, retriever=_refuse_reference)
     except (jsonschema_rs.ValidationError, ValueError) as error:
         reason = error.message if isinstance(error, jsonschema_rs.ValidationError) else str(error)
-        raise ValueError(f"the parameters of {tool!r} are no JSON Schema: {reason}") from error
+        raise ValueError(f"the parameters of {tool!r} are not a JSON Schema: {reason}") from error
 
 
-def checked(tool: ServerTool, text: str) -> dict[str, Any]:
-    """Raises WrongArguments."""
+def parse_arguments(tool: ServerTool, text: str) -> dict[str, Any]:
+    """The arguments in the JSON text.
+
+    Raises:
+        InvalidArguments: the text is not a JSON object, or breaks the tool's schema.
+    """
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):
-        raise WrongArguments("The arguments are not valid JSON.") from None
+        raise InvalidArguments("The arguments are not valid JSON.") from None
     if not isinstance(arguments, dict):
-        raise WrongArguments("The arguments are not a JSON object.")
-    validator = jsonschema_rs.validator_for(dict(tool.parameters), retriever=_refuse)
+        raise InvalidArguments("The arguments are not a JSON object.")
+    validator = jsonschema_rs.validator_for(dict(tool.parameters), retriever=_refuse_reference)
     for error in validator.iter_errors(arguments):
         where = "".join(f"[{part!r}]" for part in error.instance_path)
-        raise WrongArguments(
+        raise InvalidArguments(
             f"The arguments{where} are wrong: {error.message[:ECHOED_AT_MOST]}. Correct them and "
             "call the tool again."
         )
     return arguments
 
 
-def _refuse(uri: str) -> Any:
+def _refuse_reference(uri: str) -> Any:
     raise ValueError(f"{uri} is another document; only references within the schema are followed")

@@ -1,4 +1,4 @@
-"""Tools behind HTTP endpoints. See domain.server_tools.ToolRunner; made by app."""
+"""Calls tools that are HTTP endpoints. Made by `app`, used by `parallel_calls`."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ import httpx
 
 from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
 from triton_openai.proxy.server_tools.addresses import Resolve, is_public, resolved
-from triton_openai.proxy.server_tools.secrets import Secrets
+from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
 
-ERROR_BODY_TOLD = 500  # characters
+SHOWN_ERROR_CHARS = 500  # of an error's body, to the model
 TEXT_TYPES = ("text/", "application/json", "application/xml", "application/problem+json")
 OUR_HEADERS = {
     "User-Agent": "triton-openai",
     "Accept": "application/json, text/*",
-    "Accept-Encoding": "identity",  # so that what is counted is what is read
+    "Accept-Encoding": "identity",  # a compressed body could be far larger than its bytes
 }
 
 
 class _Failed(Exception):
-    """The call has no result; the text says why, for the model."""
+    """The call failed. `text` tells the model why."""
 
     def __init__(self, status: CallStatus, text: str, response_bytes: int = 0) -> None:
         super().__init__(text)
         self.result = ToolResult(status=status, text=text, response_bytes=response_bytes)
 
 
-class HttpTools:
-    """One connection a call, to an address that was checked: none is kept, none is resolved twice.
+class HttpToolRunner:
+    """Implements domain.server_tools.ToolRunner.
 
-    Environment proxies and redirects are not followed.
+    Each call opens its own connection to an address that was checked: names are not resolved a
+    second time. Proxies from the environment and redirects are not followed.
     """
 
-    def __init__(self, secrets: Secrets, resolve: Resolve = resolved) -> None:
+    def __init__(self, secrets: HeaderSecrets, resolve: Resolve = resolved) -> None:
         self._secrets = secrets
         self._resolve = resolve
         self._tls: ssl.SSLContext | None = None
@@ -59,12 +60,12 @@ class HttpTools:
             result = ToolResult(status=CallStatus.FAILED, text=text)
         return ToolResult(
             status=result.status,
-            text=self._secrets.hidden_in(result.text),
+            text=self._secrets.redact(result.text),
             response_bytes=result.response_bytes,
         )
 
     async def _called(self, tool: ServerTool, arguments: Mapping[str, Any]) -> ToolResult:
-        request = _request(tool, arguments, self._secrets.filled(tool.headers))
+        request = _request(tool, arguments, self._secrets.fill(tool.headers))
         async with (
             await self._client(request.url) as client,
             self._answered(client, tool, request) as response,
@@ -72,15 +73,15 @@ class HttpTools:
             data = await _body(response, tool.max_response_bytes)
         text = data.decode(response.charset_encoding or "utf-8", errors="replace")
         if response.is_redirect:
-            told = f"The tool failed: it redirects ({response.status_code}), which is not followed."
-            raise _Failed(CallStatus.FAILED, told, len(data))
+            why = f"The tool failed: it redirects ({response.status_code}), which is not followed."
+            raise _Failed(CallStatus.FAILED, why, len(data))
         if response.status_code >= 400:
-            told = f"The tool failed with status {response.status_code}: {text[:ERROR_BODY_TOLD]}"
-            raise _Failed(CallStatus.FAILED, told, len(data))
+            why = f"The tool failed with status {response.status_code}: {text[:SHOWN_ERROR_CHARS]}"
+            raise _Failed(CallStatus.FAILED, why, len(data))
         return ToolResult(status=CallStatus.OK, text=text, response_bytes=len(data))
 
     async def _client(self, url: httpx.URL) -> httpx.AsyncClient:
-        """Reading the certificates takes longer than most calls, so it is done once."""
+        """A new client. The certificates are read once, since that takes longer than most calls."""
         if self._tls is None and url.scheme == "https":
             self._tls = await asyncio.to_thread(httpx.create_ssl_context)
         tls = self._tls or self._trusts_nobody
@@ -99,22 +100,22 @@ class HttpTools:
     async def _sent(
         self, client: httpx.AsyncClient, tool: ServerTool, request: httpx.Request
     ) -> httpx.Response:
-        """To the first address that can be connected to."""
+        """The response from the first address that accepts a connection."""
         addresses = await self._addresses(tool, request.url)
         for address in addresses[:-1]:
             try:
-                return await client.send(_to(address, request), stream=True)
+                return await client.send(_pinned_to(address, request), stream=True)
             except httpx.ConnectError:
                 continue
-        return await client.send(_to(addresses[-1], request), stream=True)
+        return await client.send(_pinned_to(addresses[-1], request), stream=True)
 
     async def _addresses(self, tool: ServerTool, url: httpx.URL) -> list[str]:
-        """All of the host's; one that may not be gone to spoils the rest."""
+        """The host's addresses. Raises _Failed: one of them is private, so none is used."""
         port = url.port or (443 if url.scheme == "https" else 80)
         addresses = await self._resolve(url.host, port)
         if not tool.allows_private_addresses and not all(map(is_public, addresses)):
-            told = "The tool cannot be reached: its address is not a public one."
-            raise _Failed(CallStatus.REFUSED_ADDRESS, told)
+            why = "The tool cannot be reached: its address is not a public one."
+            raise _Failed(CallStatus.REFUSED_ADDRESS, why)
         return addresses
 
 
@@ -129,7 +130,7 @@ def _request(
 
 
 def _query(arguments: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
-    """null is left out, as nothing that was given."""
+    """The arguments as query parameters; those that are null are left out."""
     for name, value in arguments.items():
         if isinstance(value, (dict, list)):
             raise _Failed(
@@ -139,8 +140,8 @@ def _query(arguments: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def _to(address: str, request: httpx.Request) -> httpx.Request:
-    """The same request to this address; Host, SNI and the certificate's name stay the host's."""
+def _pinned_to(address: str, request: httpx.Request) -> httpx.Request:
+    """The same request to this address, with the host's name in Host, SNI and certificate check."""
     pinned = httpx.Request(
         request.method,
         request.url.copy_with(host=address),
@@ -161,7 +162,7 @@ def _is_address(host: str) -> bool:
 
 
 async def _body(response: httpx.Response, most: int) -> bytes:
-    """Raises _Failed: it is too large, encoded, or neither text nor JSON."""
+    """The response's body. Raises _Failed: it is too large, compressed, or not text or JSON."""
     kind = response.headers.get("content-type", "text/plain").lower()
     if response.headers.get("content-encoding", "identity").lower() != "identity":
         raise _Failed(CallStatus.FAILED, "The tool failed: its answer is compressed.")
@@ -171,6 +172,6 @@ async def _body(response: httpx.Response, most: int) -> bytes:
     async for chunk in response.aiter_raw():
         data += chunk
         if len(data) > most:
-            told = f"The tool failed: its answer is larger than {most} bytes."
-            raise _Failed(CallStatus.TOO_LARGE, told, len(data))
+            why = f"The tool failed: its answer is larger than {most} bytes."
+            raise _Failed(CallStatus.TOO_LARGE, why, len(data))
     return bytes(data)

@@ -1,1 +1,1 @@
-"""What an answer must look like: asked for, checked, given to the engine, and checked again."""
+"""Constraints on the form of answers: callers' requests for them, and checks of answers."""

@@ -1,6 +1,6 @@
 """Checks finished answers in a sandbox, since a check compiles a caller's schema.
 
-Used by `attempts`.
+Called by `attempts`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from weakref import WeakValueDictionary
 from triton_openai.proxy.domain.completion import Answer
 from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
 from triton_openai.proxy.structured.checks import Check
-from triton_openai.proxy.structured.examiner import too_costly
+from triton_openai.proxy.structured.constraint_errors import too_costly
 
 
 class Checker:
-    """The answers of one caller wait here for each other: many choices finish at the same time,
-    and a sandbox refuses a caller with many calls waiting.
+    """Checks one answer of a caller at a time: many choices finish together, and the sandbox
+    refuses a caller that has many calls waiting.
     """
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -25,16 +25,16 @@ class Checker:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def violation(self, check: Check, answer: Answer, caller: str) -> str | None:
-        """What is wrong with the answer; None where it conforms.
+        """What is wrong with the answer; None if it conforms.
 
         Raises:
-            InvalidSchema: it takes too much time or memory to check.
+            InvalidSchema: the check takes too much time or memory.
             RateLimited: as the sandbox.
         """
         bare = replace(answer, reasoning="", server_calls=(), log_probs=(), token_ids=())
         turn = self._turns.setdefault(caller, asyncio.Lock())
         async with turn:
             try:
-                return await self._sandbox.run(caller, check.of, bare)
+                return await self._sandbox.run(caller, check.violation, bare)
             except TooCostly as error:
                 raise too_costly(check.field, error, is_schema=True) from error

@@ -1,6 +1,6 @@
-"""Whether a finished answer conforms, for what no grammar has held it to.
+"""Checks of a finished answer, for constraints that no grammar has enforced.
 
-A Check is data: `of` compiles what the caller wrote, so it is for a sandbox, see `checker`.
+A Check is data. `violation` compiles what the caller wrote, so `checker` runs it in a sandbox.
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ import orjson
 
 from triton_openai.proxy.domain.completion import Answer
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import InvalidRequest, in_short
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, in_short
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import FinishReason
-from triton_openai.proxy.structured.unfolding import unfolding
+from triton_openai.proxy.structured.references import unfolding
 
-TOLD_AT_MOST = 3  # violations, to the model and to the caller
+VIOLATIONS_AT_MOST = 3  # in one message, to the model and to the caller
 CHECKED_KINDS = (GuideKind.JSON, GuideKind.JSON_SCHEMA, GuideKind.REGEX)
 _ANY_JSON = {"type": ["object", "array"]}
 
 
 class Check(Protocol):
-    """Picklable. `of`: what is wrong with an answer, None where it conforms.
+    """Picklable. field: the path of the constraint in the request body.
 
-    field: the caller's path of what is checked. wanted: the same, in words for the model.
+    requirement: the constraint in words, for the model. violation: what is wrong with an answer,
+    None if it conforms.
     """
 
     @property
     def field(self) -> str: ...
 
     @property
-    def wanted(self) -> str: ...
+    def requirement(self) -> str: ...
 
-    def of(self, answer: Answer) -> str | None: ...
+    def violation(self, answer: Answer) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextCheck:
-    """Of an answer's text."""
+    """Checks an answer's text."""
 
     constraint: Constraint
 
@@ -51,7 +52,7 @@ class TextCheck:
         return self.constraint.field
 
     @property
-    def wanted(self) -> str:
+    def requirement(self) -> str:
         match self.constraint.kind:
             case GuideKind.REGEX:
                 return f"text that this regular expression matches in full: {self.constraint.text}"
@@ -60,14 +61,14 @@ class TextCheck:
             case _:
                 return f"JSON that conforms to this JSON Schema: {self.constraint.text}"
 
-    def of(self, answer: Answer) -> str | None:
-        """An answer cut off by the token limit, and one of calls, is not to blame."""
+    def violation(self, answer: Answer) -> str | None:
+        """Answers that the token limit cut off, or that hold calls only, are not checked."""
         if answer.reason is FinishReason.LENGTH or (answer.calls and not answer.text.strip()):
             return None
         match self.constraint.kind:
             case GuideKind.REGEX:
                 return _violation(
-                    compiled_regex(self.constraint.text), answer.text, tells_where=True
+                    compiled_regex(self.constraint.text), answer.text, with_places=True
                 )
             case GuideKind.JSON:
                 return schema_violation(_ANY_JSON, answer.text)
@@ -75,36 +76,36 @@ class TextCheck:
                 return schema_violation(json.loads(self.constraint.text), answer.text)
 
 
-def guided(constraint: Constraint | None, card: ModelCard) -> Constraint | None:
-    """What of it the engine is given: all, or nothing where the answer is checked instead."""
+def engine_constraint(constraint: Constraint | None, card: ModelCard) -> Constraint | None:
+    """The constraint that the engine enforces; None where the answer is checked instead."""
     if constraint is None or "constraint" in card.capabilities:
         return constraint
     return None if constraint.kind in CHECKED_KINDS else constraint
 
 
 def check_of(constraint: Constraint | None, card: ModelCard) -> Check | None:
-    """None where the engine holds the answer to all of it, or nobody asks for more.
+    """The check of the answer's text; None where the engine enforces all that the caller requires.
 
     Raises:
-        InvalidRequest: an answer must be checked, and cannot be.
+        InvalidRequest: an answer must be checked, and no check knows the constraint.
     """
     if constraint is None or constraint.kind not in CHECKED_KINDS:
         return None
-    is_guided = "constraint" in card.capabilities
+    is_enforced = "constraint" in card.capabilities
     has_more = set(constraint.unenforced) - set(constraint.unchecked)
-    if is_guided and not (constraint.is_strict and has_more):
+    if is_enforced and not (constraint.is_strict and has_more):
         return None
     if constraint.check_error is not None:
         raise InvalidRequest(
             f"Invalid value for '{constraint.field}': {constraint.check_error}",
-            code="invalid_parameter",
+            code=ErrorCode.INVALID_PARAMETER,
             param=constraint.field,
         )
     return TextCheck(constraint=constraint)
 
 
-def untold(constraint: Constraint | None, card: ModelCard) -> tuple[str, ...]:
-    """Keywords of a schema that nothing holds the answer to."""
+def unenforced_keywords(constraint: Constraint | None, card: ModelCard) -> tuple[str, ...]:
+    """Keywords of the schema that neither the engine nor a check of the answer enforces."""
     if constraint is None or constraint.kind is not GuideKind.JSON_SCHEMA:
         return ()
     if "constraint" not in card.capabilities or constraint.is_strict:
@@ -113,22 +114,24 @@ def untold(constraint: Constraint | None, card: ModelCard) -> tuple[str, ...]:
 
 
 def schema_violation(schema: Any, text: str) -> str | None:
-    """What is wrong with a text that should be JSON for `schema`, with the path of each value."""
+    """What is wrong with a text that should be JSON for `schema`, with the path of each wrong
+    value; None if it conforms.
+    """
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         return f"it is not JSON: {error}"
-    # of a recursive schema the errors would be more than memory holds
-    return _violation(compiled(schema), value, tells_where=not unfolding(schema).is_recursive)
+    # a recursive schema has more errors than fit into memory
+    return _violation(compiled(schema), value, with_places=not unfolding(schema).is_recursive)
 
 
 def compiled(schema: Any) -> jsonschema_rs.Validator:
-    """Raises ValueError: it is no schema."""
+    """Raises ValueError: it is not a valid schema."""
     return jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
 
 
 def compiled_regex(pattern: str) -> jsonschema_rs.Validator:
-    """Raises ValueError: it is no regular expression for a check."""
+    """Raises ValueError: the check's dialect does not have this regular expression."""
     return compiled(_regex_schema(pattern))
 
 
@@ -136,12 +139,12 @@ def _regex_schema(pattern: str) -> dict[str, str]:
     return {"type": "string", "pattern": f"^(?:{pattern})$"}
 
 
-def _violation(validator: jsonschema_rs.Validator, value: Any, *, tells_where: bool) -> str | None:
+def _violation(validator: jsonschema_rs.Validator, value: Any, *, with_places: bool) -> str | None:
     if validator.is_valid(value):
         return None
-    if not tells_where:
+    if not with_places:
         return "at $: it does not conform to the schema"
-    errors = islice(validator.iter_errors(value), TOLD_AT_MOST)
+    errors = islice(validator.iter_errors(value), VIOLATIONS_AT_MOST)
     return "; ".join(f"at {_path(error)}: {in_short(error.message)}" for error in errors)
 
 

@@ -1,4 +1,4 @@
-"""Examines what callers send to constrain answers: in a sandbox, and once for equal values.
+"""Examines callers' constraints and tools: in a sandbox, and equal values only once.
 
 Called by the adapters in api/. Agents send the same tools and schemas with every request.
 """
@@ -10,23 +10,28 @@ from dataclasses import replace
 from sys import getsizeof
 
 from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
 from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
 from triton_openai.proxy.domain.tools import Tool
-from triton_openai.proxy.structured.asked import Asked, Form, GuideLimits, constraint, tool_facts
-from triton_openai.proxy.structured.blame import TOOLS
+from triton_openai.proxy.structured.constraint_errors import TOOLS_FIELD, too_costly
+from triton_openai.proxy.structured.constraint_request import (
+    ConstraintRequest,
+    Form,
+    GuideLimits,
+    constraint_of,
+    unenforced_by_tool,
+)
 from triton_openai.proxy.structured.recent import Recent, fingerprint, serialized
 from triton_openai.proxy.structured.schema import too_long
 
 RECENT_BYTES = 8_000_000
 _OBJECTS = (Form.SCHEMA, Form.STRUCTURAL_TAG)
-# `serialized` needs 5 bytes for a number or an empty string, of which JSON needs 2 at least.
+# `serialized` writes 5 bytes for a number or an empty string, JSON at least 2.
 _SERIALIZED_PER_JSON = 3
 
 
 class Examiner:
-    """Both verbs raise InvalidRequest and InvalidSchema with the caller's field, and RateLimited
-    as the sandbox does.
+    """Both methods raise InvalidRequest and InvalidSchema, which name the caller's field, and
+    RateLimited as the sandbox does.
     """
 
     def __init__(self, sandbox: Sandbox, limits: GuideLimits) -> None:
@@ -37,49 +42,47 @@ class Examiner:
         )
         self._unenforced: Recent[bytes, tuple[str, ...]] = Recent(RECENT_BYTES)
 
-    async def constraint(self, asked: Asked, caller: str) -> Constraint:
-        """What the engine is given, and what is known of it."""
-        self._limits.check(asked)
-        if asked.form is Form.JSON_OBJECT:
-            return constraint(asked, self._limits)
-        most = self._limits.schemas.size_bytes
-        if asked.form in _OBJECTS and len(serialized(asked.value)) > _SERIALIZED_PER_JSON * most:
-            raise too_long(asked.field, most)
-        key = fingerprint([asked.form.name, asked.field, asked.is_strict, asked.value])
+    async def constraint(self, request: ConstraintRequest, caller: str) -> Constraint:
+        """The constraint for the engine, with the facts that later checks need."""
+        self._limits.check(request)
+        if request.form is Form.JSON_OBJECT:
+            return constraint_of(request, self._limits)
+        if request.form in _OBJECTS:
+            self._check_size(request)
+        key = fingerprint([request.form.name, request.field, request.is_strict, request.value])
         found = self._constraints.get(key)
         if found is None:
             try:
-                found = await self._sandbox.run(caller, constraint, asked, self._limits)
+                found = await self._sandbox.run(caller, constraint_of, request, self._limits)
             except TooCostly as error:
-                raise too_costly(asked.field, error, is_schema=asked.form is Form.SCHEMA) from error
+                is_schema = request.form is Form.SCHEMA
+                raise too_costly(request.field, error, is_schema=is_schema) from error
             self._constraints.keep(key, found)
         return found
 
     async def tools(self, tools: Sequence[Tool], caller: str) -> tuple[Tool, ...]:
-        """The tools with what is known of their parameters."""
+        """The tools, each with the keywords of its schema that a grammar does not enforce."""
         keys = {at: _key(tool) for at, tool in enumerate(tools) if tool.parameters is not None}
         known = {at: self._unenforced.get(key) for at, key in keys.items()}
-        if new := [at for at, found in known.items() if found is None]:
+        if new := [at for at, one in known.items() if one is None]:
             schemas = [(_path(at), tools[at].parameters) for at in new]
             try:
-                facts = await self._sandbox.run(caller, tool_facts, schemas, self._limits.schemas)
+                found = await self._sandbox.run(
+                    caller, unenforced_by_tool, schemas, self._limits.schemas
+                )
             except TooCostly as error:
-                path = schemas[0][0] if len(schemas) == 1 else TOOLS
+                path = schemas[0][0] if len(schemas) == 1 else TOOLS_FIELD
                 raise too_costly(path, error, is_schema=True) from error
-            for at, unenforced in zip(new, facts, strict=True):
+            for at, unenforced in zip(new, found, strict=True):
                 known[at] = unenforced
                 self._unenforced.keep(keys[at], unenforced)
         return tuple(replace(tool, unenforced=known.get(at) or ()) for at, tool in enumerate(tools))
 
-
-def too_costly(field: str, error: TooCostly, *, is_schema: bool) -> InvalidRequest | InvalidSchema:
-    """The caller's mistake, as far as a server can tell."""
-    reason = f"{error}; make it smaller or simpler."
-    if is_schema:
-        return InvalidSchema(f"Invalid schema for '{field}': {reason}", param=field)
-    return InvalidRequest(
-        f"Invalid value for '{field}': {reason}", code="invalid_parameter", param=field
-    )
+    def _check_size(self, request: ConstraintRequest) -> None:
+        """Refuses a value that must be too large, without the cost of writing it as JSON."""
+        most = self._limits.schemas.size_bytes
+        if len(serialized(request.value)) > _SERIALIZED_PER_JSON * most:
+            raise too_long(request.field, most)
 
 
 def _key(tool: Tool) -> bytes:

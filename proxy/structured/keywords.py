@@ -1,7 +1,7 @@
-"""Which keywords of a JSON Schema the engine's grammar does not hold.
+"""The keywords of a JSON Schema that the engine's grammar does not enforce.
 
-Found by experiment with xgrammar 0.2.8; docs/guided_decoding.md lists the same, and tests compare
-both with what the grammar lets through.
+Found by experiment with xgrammar 0.2.8. docs/guided_decoding.md lists the same, and tests compare
+both with what the grammar permits.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import jsonschema_rs
 
-from triton_openai.proxy.structured.disjoint import are_disjoint
+from triton_openai.proxy.structured.disjoint_branches import are_disjoint
 from triton_openai.proxy.structured.schema_tree import Schema, is_pointer, schemas
 
 _ANNOTATIONS = ("contentEncoding", "contentMediaType", "contentSchema")
-# Nothing of them is enforced, wherever they stand.
+# Never enforced, wherever they stand.
 IGNORED = (
     *("uniqueItems", "not", "if", "dependentRequired", "dependentSchemas", "dependencies"),
     *("$dynamicRef", "$recursiveRef", "contains", "minContains", "maxContains"),
@@ -28,10 +28,10 @@ FORMATS = frozenset(
         "relative-json-pointer",
     }
 )
-_SILENT = (("uniqueItems", False),)
-# What the check of an answer knows beside them.
+_WITHOUT_EFFECT = (("uniqueItems", False),)
+# Further formats that the check of an answer knows.
 _CHECKED_FORMATS = frozenset({"regex", "idn-email", "idn-hostname", "iri", "iri-reference"})
-# Where one of these stands, it alone counts; the first of them, where there are several.
+# Where a schema has one of these, the grammar ignores all else; of several, the first counts.
 _ALONE = ("$ref", "const", "enum", "anyOf", "oneOf", "allOf")
 _TYPED = frozenset(
     {
@@ -43,31 +43,31 @@ _TYPED = frozenset(
     }
 )
 _ASSERTIONS = _TYPED | {"type", *_ALONE}
-# What makes a schema without a type one of objects, or of arrays.
+# With one of these, a schema without a type is one of objects, or of arrays.
 _MEANS_A_TYPE = frozenset({"properties", "additionalProperties", "items", "prefixItems"})
 _MORE = ("additionalProperties", "unevaluatedProperties")
-# A pattern that may match a control character, which JSON has no place for, or has an escape that
-# xgrammar takes for the letter itself.
+# A pattern that may match a control character, which JSON strings cannot contain, or that has an
+# escape which xgrammar reads as the letter itself.
 _LOOSE = re.compile(r"(?<!\\)(?:\\\\)*(?:\.|\[\^|\\[sSDW]|\\[Az]|\\x\{)")
 _LOOSE_IN_CLASS = re.compile(r"\\[sSDW]")
-# What a string has as an escape only, quotation marks and backslashes with it, written raw.
+# Characters that JSON strings contain only as escapes, quotation marks and backslashes included.
 _RAW = re.compile(
     r"[\"\x00-\x1f]|\\(?:[\\nrtfv0c]|x(?:[01][0-9a-fA-F]|22|5[cC])|u00(?:[01][0-9a-fA-F]|22|5[cC]))"
 )
-# A class that is not closed ends with the pattern: else each of its brackets would be tried.
+# An unclosed class ends with the pattern: otherwise the search would start at each of its brackets.
 _ESCAPE_OR_CLASS = re.compile(r"\\.|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)", re.DOTALL)
-# Passed over: a look at what is around, and an anchor that is not at the edge of a branch.
-_PASSED_OVER = re.compile(r"\(\?<?[=!]|(?<!^)(?<![|(])(?<!\(\?:)\^|\$(?![|)]|$)")
+# The grammar ignores look-around, and an anchor that is not at the edge of a branch.
+_IGNORED_PARTS = re.compile(r"\(\?<?[=!]|(?<!^)(?<![|(])(?<!\(\?:)\^|\$(?![|)]|$)")
 
 
 def unenforced(schema: Schema) -> tuple[str, ...]:
-    """Their names, each once; what a schema has elsewhere may enforce them all the same."""
+    """Their names, each once. Another part of the schema may enforce them all the same."""
     found = [name for one in schemas(schema) for name in _loose(one, schema)]
     return tuple(dict.fromkeys(found))
 
 
 def uncheckable(schema: Schema) -> tuple[str, ...]:
-    """Of all keywords those that the check of an answer passes over, too."""
+    """The keywords that neither the grammar nor the check of an answer enforces."""
     found = [name for one in schemas(schema) for name in _ANNOTATIONS if name in one]
     if any(one.get("format", "uuid") not in FORMATS | _CHECKED_FORMATS for one in schemas(schema)):
         found.append("format")
@@ -75,10 +75,12 @@ def uncheckable(schema: Schema) -> tuple[str, ...]:
 
 
 def _loose(one: Schema, root: Schema) -> Iterator[str]:
-    yield from (name for name in IGNORED if name in one and (name, one[name]) not in _SILENT)
+    yield from (
+        name for name in IGNORED if name in one and (name, one[name]) not in _WITHOUT_EFFECT
+    )
     alone = next((name for name in _ALONE if name in one), None)
     if alone is not None:
-        yield from _beside(alone, one)
+        yield from _next_to(alone, one)
     match alone:
         case "$ref" if not is_pointer(one["$ref"]):
             yield "$ref"
@@ -90,8 +92,10 @@ def _loose(one: Schema, root: Schema) -> Iterator[str]:
             yield from _loose_of_type(one)
 
 
-def _beside(alone: str, one: Schema) -> Iterator[str]:
-    """The other assertions; a `type` that all values of an enum have says nothing."""
+def _next_to(alone: str, one: Schema) -> Iterator[str]:
+    """The assertions next to the keyword that counts alone, except a `type` that all listed values
+    have.
+    """
     for name in one:
         if name == alone or name not in _ASSERTIONS:
             continue
@@ -117,7 +121,7 @@ def _loose_of_type(one: Schema) -> Iterator[str]:
         yield from (name for name in ("minLength", "maxLength") if name in one)
     if "pattern" in one and (has_format or _is_loose(one["pattern"])):
         yield "pattern"
-    if "patternProperties" in one and _is_told_otherwise(one):
+    if "patternProperties" in one and _has_competing_rules(one):
         yield "patternProperties"
     if "format" in one and one["format"] not in FORMATS:
         yield "format"
@@ -127,24 +131,24 @@ def _loose_of_type(one: Schema) -> Iterator[str]:
 
 def _is_loose(pattern: str) -> bool:
     plain = _ESCAPE_OR_CLASS.sub("x", pattern)
-    return any((is_wide(pattern), _RAW.search(pattern), _PASSED_OVER.search(plain)))
+    return any((is_wide(pattern), _RAW.search(pattern), _IGNORED_PARTS.search(plain)))
 
 
 def is_wide(pattern: str) -> bool:
-    """Whether it may match what JSON has no place for in a string, see `_LOOSE`."""
+    """Whether it may match characters that a JSON string cannot contain, see `_LOOSE`."""
     in_classes = (piece[at:] for piece in pattern.split("]") if (at := piece.find("[")) >= 0)
     return bool(_LOOSE.search(pattern)) or any(map(_LOOSE_IN_CLASS.search, in_classes))
 
 
 def _is_half_open(one: Schema) -> bool:
-    """An integer with a bound below, or above, and not both."""
+    """Whether an integer has a lower or an upper bound, but not both."""
     below, above = {"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}
     return bool(below & set(one)) is not bool(above & set(one))
 
 
-def _is_told_otherwise(one: Schema) -> bool:
-    """Beside listed properties, one of them or a name that a pattern describes may come as another
-    of these rules has it.
+def _has_competing_rules(one: Schema) -> bool:
+    """Whether the grammar may apply the wrong rule to a property: that of a listed property, of a
+    pattern, or for all further properties.
     """
     patterns = one["patternProperties"]
     if any(map(_is_loose, patterns)):

@@ -1,4 +1,4 @@
-"""A caller's JSON Schema: is it one, is it small enough, do its references lead somewhere."""
+"""Checks of a caller's JSON Schema: its validity, its size, its references."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import jsonschema_rs
 
 from triton_openai.proxy.domain.errors import InvalidSchema, echoed, in_short
+from triton_openai.proxy.structured.references import References, unfolding
 from triton_openai.proxy.structured.schema_tree import REFERENCES, in_place, schemas
-from triton_openai.proxy.structured.unfolding import References, unfolding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaLimits:
-    """Of one schema: its size as JSON, its depth in levels of JSON, its properties in all.
+    """For one schema. size_bytes: as JSON. depth: in levels of JSON. properties: in total.
 
-    unfolded: schemas, each counted as often as it is referred to.
+    unfolded: the number of schemas in it, each counted as often as it is referred to.
     """
 
     size_bytes: int = 256_000
@@ -29,11 +29,15 @@ class SchemaLimits:
 
 
 def checked(value: Any, field: str, limits: SchemaLimits) -> str:
-    """The schema as JSON. `value`: a schema, or the text of one; `field`: the caller's path of it.
+    """The schema as JSON text.
+
+    Args:
+        value: a schema, or its text.
+        field: its path in the request body, for errors.
 
     Raises:
-        InvalidSchema: it is no JSON Schema, a reference leads nowhere, out of the document or
-            only to itself, or it is more than `limits` allows.
+        InvalidSchema: it is not a JSON Schema; a reference leads nowhere, out of the document, or
+            only to itself; or it exceeds `limits`.
     """
     schema = parsed(value, field)
     text = as_json(schema, field)
@@ -56,10 +60,10 @@ def _check(schema: Any, field: str, limits: SchemaLimits) -> None:
 
 
 def parsed(value: Any, field: str) -> Any:
-    """A JSON object that may be given as text.
+    """The JSON object that `value` is, or that it is the text of.
 
     Raises:
-        InvalidSchema: it is not one.
+        InvalidSchema: it is not a JSON object.
     """
     if isinstance(value, str):
         try:
@@ -72,7 +76,7 @@ def parsed(value: Any, field: str) -> Any:
 
 
 def as_json(value: Any, field: str) -> str:
-    """Raises InvalidSchema: it has a number that is none, or half a character (`\\ud800`)."""
+    """Raises InvalidSchema: it has NaN, an infinity, or half a surrogate pair (`\\ud800`)."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -82,7 +86,7 @@ def as_json(value: Any, field: str) -> str:
 
 
 def check_depth(schema: Any, field: str, limit: int) -> None:
-    """Raises InvalidSchema: arrays and objects are nested more than `limit` deep."""
+    """Raises InvalidSchema: arrays and objects are nested more than `limit` levels deep."""
     level, depth = [schema], 0
     while level:
         depth += 1
@@ -97,7 +101,7 @@ def check_depth(schema: Any, field: str, limit: int) -> None:
 
 
 def _check_meta(schema: Any, field: str) -> None:
-    """Against the draft that it names, 2020-12 where it names none."""
+    """Checks it against the draft that it names, or 2020-12."""
     try:
         jsonschema_rs.validator_for(schema, retriever=_refuse)
     except jsonschema_rs.ValidationError as error:
@@ -112,7 +116,7 @@ def _refuse(uri: str) -> Any:
 
 
 def _check_references(schema: Any, field: str) -> None:
-    """Followed are JSON pointers and anchors; an inner $id would change what they mean."""
+    """Permits JSON pointers and anchors; refuses an inner $id, which would change their meaning."""
     references = References(schema)
     for one in schemas(schema):
         if one is not schema and "$id" in one:
@@ -123,7 +127,7 @@ def _check_references(schema: Any, field: str) -> None:
 
 
 def _check_circles(schema: Any, field: str) -> None:
-    """A reference that leads to itself without a step into the value describes nothing."""
+    """Refuses a reference that leads to itself without a step into the value."""
     references = References(schema)
     graph: dict[int, list[int]] = {}
     by_id = {id(one): one for one in schemas(schema)}

@@ -1,4 +1,4 @@
-"""A JSON Schema as a tree of schemas: which of its values are schemas, and where they stand."""
+"""A JSON Schema as a tree of schemas: which of its values are schemas themselves."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Schema = Mapping[str, Any]
 DEFINITIONS = ("$defs", "definitions")
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
-_SAYS_NOTHING = frozenset({"title", "description", "default", "examples", *DEFINITIONS})
-_MOST_STEPS = 16  # of references, which may lead in a circle
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples", *DEFINITIONS})
+_MOST_STEPS = 16  # references may form a circle
 
 _ONE = frozenset(
     {
@@ -24,14 +24,14 @@ _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _MAPS = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "dependencies", *DEFINITIONS}
 )
-# They speak of the same value as the schema that they stand in.
+# Their schemas apply to the same value as the schema that contains them.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 
 
 def schemas(root: Any) -> Iterator[Schema]:
-    """All schemas of a schema, itself first; `true` and `false` are left out.
+    """All schemas within a schema, itself first, except `true` and `false`.
 
-    A pointer may lead to where no keyword says that a schema stands: `#/components/User`.
+    Pointers are followed: they may lead to schemas below no known keyword (`#/components/User`).
     """
     waiting, seen = [root], set()
     while waiting:
@@ -45,7 +45,7 @@ def schemas(root: Any) -> Iterator[Schema]:
 
 
 def below(schema: Schema) -> Iterator[tuple[str, Any]]:
-    """(keyword, schema) of the schemas that stand directly in it."""
+    """(keyword, schema) for each of its direct subschemas."""
     for keyword, value in schema.items():
         if keyword in _MAPS and isinstance(value, Mapping):
             yield from ((keyword, one) for one in value.values())
@@ -56,7 +56,7 @@ def below(schema: Schema) -> Iterator[tuple[str, Any]]:
 
 
 def in_place(schema: Schema) -> list[Any]:
-    """The schemas directly in it that speak of the same value."""
+    """Its direct subschemas that apply to the same value."""
     return [one for keyword, one in below(schema) if keyword in _IN_PLACE]
 
 
@@ -66,7 +66,7 @@ def is_pointer(reference: Any) -> bool:
 
 
 def resolved(root: Any, reference: str) -> Any:
-    """What a `$ref` of `#` or `#/…` leads to; None where another `$id` is meant."""
+    """What a `$ref` of `#` or `#/…` leads to; None if it leads nowhere."""
     found = root
     for part in reference.removeprefix("#").split("/")[1:]:
         key = _decoded(part)
@@ -78,13 +78,13 @@ def resolved(root: Any, reference: str) -> Any:
 
 
 def followed(schema: Any, root: Any) -> Schema:
-    """What stands for a schema that is a `$ref` or an `allOf` of one; {} for what is no mapping."""
+    """The schema behind a `$ref` or an `allOf` of one; {} for anything that is not an object."""
     for _ in range(_MOST_STEPS):
         if not isinstance(schema, Mapping):
             break
         if is_pointer(schema.get("$ref")):
             schema = resolved(root, schema["$ref"])
-        elif set(schema) - _SAYS_NOTHING == {"allOf"} and len(schema["allOf"]) == 1:
+        elif set(schema) - _ANNOTATIONS == {"allOf"} and len(schema["allOf"]) == 1:
             schema = schema["allOf"][0]
         else:
             break

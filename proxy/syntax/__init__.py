@@ -1,1 +1,1 @@
-"""The text that models write: reasoning and tool calls, read by parsers, enforced by guides."""
+"""The syntax of answers: parsers read reasoning and tool calls, guides enforce them."""

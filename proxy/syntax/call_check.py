@@ -1,4 +1,4 @@
-"""Whether the calls of a finished answer are those that were asked for."""
+"""The check that a finished answer contains the calls that the request requires."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 from triton_openai.proxy.domain.completion import Answer
 from triton_openai.proxy.domain.output import FinishReason
 from triton_openai.proxy.domain.tools import Tool, ToolCall
-from triton_openai.proxy.structured.blame import TOOLS
 from triton_openai.proxy.structured.checks import schema_violation
-from triton_openai.proxy.syntax.tools.tool_guides import schemas_of
+from triton_openai.proxy.structured.constraint_errors import TOOLS_FIELD
+from triton_openai.proxy.syntax.tools.call_guides import argument_schemas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCheck:
-    """See checks.Check. `schemas`: by tool, of the arguments that must conform."""
+    """A checks.Check. `schemas`: of the arguments that must conform, by the tool's name."""
 
     must_call: bool
     schemas: Mapping[str, Any]
-    field: str = TOOLS
+    field: str = TOOLS_FIELD
 
     @property
-    def wanted(self) -> str:
+    def requirement(self) -> str:
         listed = json.dumps(self.schemas, ensure_ascii=False)
         calls = "at least one call" if self.must_call else "calls"
         return f"{calls} whose arguments conform to these JSON Schemas: {listed}"
 
-    def of(self, answer: Answer) -> str | None:
+    def violation(self, answer: Answer) -> str | None:
         if answer.reason is FinishReason.LENGTH:
             return None
         if self.must_call and not answer.calls:
@@ -45,5 +45,5 @@ class CallCheck:
 
 
 def call_check(tools: Sequence[Tool], *, must_call: bool) -> CallCheck:
-    """`tools`: those whose arguments must conform."""
-    return CallCheck(must_call=must_call, schemas=schemas_of(tools))
+    """`tools`: those whose arguments must conform to their schemas."""
+    return CallCheck(must_call=must_call, schemas=argument_schemas(tools))

@@ -1,10 +1,9 @@
-"""Builds guides in a sandbox, and once for equal orders. Used by `rules`."""
+"""Builds guides in a sandbox, and those of equal orders only once. Called by `generation`."""
 
 from __future__ import annotations
 
 from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
-from triton_openai.proxy.structured.blame import TOOLS
-from triton_openai.proxy.structured.examiner import too_costly
+from triton_openai.proxy.structured.constraint_errors import TOOLS_FIELD, too_costly
 from triton_openai.proxy.structured.recent import Recent, fingerprint
 from triton_openai.proxy.syntax.guides import GuideOrder, Guides, guides_of
 
@@ -22,11 +21,11 @@ class GuideBuilder:
         )
 
     async def guides(self, order: GuideOrder, caller: str) -> Guides:
-        """As `guides_of`.
+        """Like `guides_of`.
 
         Raises:
-            InvalidRequest: also where it takes too much time or memory.
-            RateLimited: as the sandbox.
+            InvalidRequest: also where building them takes too much time or memory.
+            RateLimited: the caller has too many calls waiting for the sandbox.
         """
         if order.is_plain:
             return guides_of(order)
@@ -36,14 +35,14 @@ class GuideBuilder:
             try:
                 found = await self._sandbox.run(caller, guides_of, order)
             except TooCostly as error:
-                field = TOOLS if order.constraint is None else order.constraint.field
+                field = TOOLS_FIELD if order.constraint is None else order.constraint.field
                 raise too_costly(field, error, is_schema=False) from error
             self._recent.keep(key, found)
         return found
 
 
 def _key(order: GuideOrder) -> Key:
-    """Equal for orders that have equal guides."""
+    """Orders with equal keys have equal guides."""
     constraint = order.constraint
     parts = [
         [(one.name, one.is_strict, one.parameters and dict(one.parameters)) for one in order.tools],

@@ -1,4 +1,4 @@
-"""Text of an answer -> reasoning, text and tool calls: the parsers in their order."""
+"""The text of an answer -> reasoning, text and tool calls: one parser behind the other."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from triton_openai.proxy.syntax.tools.parser import ToolParser
 
 
 class OutputParser:
-    """Reasoning is taken out first; calls are looked for in the rest.
+    """The reasoning parser comes first; the tool parser reads the text that it leaves.
 
-    most_calls: what comes after so many is dropped, and `has_all` says that no more is wanted.
+    Args:
+        most_calls: text after this number of calls is dropped, and the answer `has_all`.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class OutputParser:
 
     @property
     def has_all(self) -> bool:
+        """Whether the answer has as many calls as it may have, so that the engine can stop."""
         if self._tools is None or self._most_calls is None:
             return False
         calls = self._tools.calls
@@ -47,26 +49,26 @@ class OutputParser:
 
     def push(self, text: str) -> list[AnyDelta]:
         if self._reasoning is None:
-            return self._called([TextDelta(text)])
-        return self._called(self._reasoning.push(text))
+            return self._with_calls([TextDelta(text)])
+        return self._with_calls(self._reasoning.push(text))
 
     def flush(self, *, has_ended: bool = False) -> list[AnyDelta]:
-        """The rest. has_ended: by the model itself, not by a limit or a stop string."""
-        events = self._called([] if self._reasoning is None else self._reasoning.flush())
+        """The last events. has_ended: the model ended the answer, not a limit or a stop string."""
+        events = self._with_calls([] if self._reasoning is None else self._reasoning.flush())
         if self._tools is not None:
-            events += self._wanted(self._tools.flush(has_ended=has_ended))
+            events += self._up_to_last_call(self._tools.flush(has_ended=has_ended))
         return events
 
     def reason(self, finish: FinishReason, *, is_named: bool) -> FinishReason:
-        """Why the answer ended. A call is one that is whole; where a function was named, to call it
-        is just to stop.
+        """The finish reason for the client: `tool_calls` if the answer has a complete call, unless
+        the request named the function to call, for which OpenAI's is `stop`.
         """
         has_calls = self._tools is not None and self._tools.calls > 0 and not self._tools.is_cut
         if finish is FinishReason.STOP and has_calls and not is_named:
             return FinishReason.TOOL_CALLS
         return finish
 
-    def _called(self, events: list[ReasoningEvent]) -> list[AnyDelta]:
+    def _with_calls(self, events: list[ReasoningEvent]) -> list[AnyDelta]:
         if self._tools is None:
             return [*events]
         found: list[AnyDelta] = []
@@ -76,17 +78,17 @@ class OutputParser:
             if isinstance(event, ReasoningDelta):
                 found.append(event)
             else:
-                found += self._wanted(self._tools.push(event.text))
+                found += self._up_to_last_call(self._tools.push(event.text))
         return found
 
-    def _wanted(self, events: list[ToolEvent]) -> list[ToolEvent]:
-        """Without what comes after the last call that may be made."""
+    def _up_to_last_call(self, events: list[ToolEvent]) -> list[ToolEvent]:
+        """The events without those that come after the last permitted call."""
         if self._is_over:
             return []
         if self._most_calls is None or not self.has_all:
             return events
         self._is_over = True
-        wanted, last = [], self._most_calls - 1
+        kept, last = [], self._most_calls - 1
         has_begun = False
         for event in events:
             if isinstance(event, (ToolCallStarted, ToolCallArguments)):
@@ -95,5 +97,5 @@ class OutputParser:
                 has_begun = has_begun or event.index == last
             elif has_begun:
                 break
-            wanted.append(event)
-        return wanted
+            kept.append(event)
+        return kept

@@ -1,4 +1,7 @@
-"""Which parsers a model's answers go through, and the parser of one answer. Called by service."""
+"""The parsers that a model's answers go through, and the parser for one answer.
+
+Called by `generation`, and wherever a model's syntax matters: policy, prompting, the model list.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
 from triton_openai.proxy.domain.tools import ToolMode
 from triton_openai.proxy.syntax.output_parser import OutputParser
 from triton_openai.proxy.syntax.reasoning import families as reasoning_families
-from triton_openai.proxy.syntax.reasoning.families import Family as ReasoningFamily
+from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
 from triton_openai.proxy.syntax.tools import families as tool_families
-from triton_openai.proxy.syntax.tools.families import Family as ToolFamily
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 from triton_openai.proxy.syntax.tools.parser import ToolParser
 
 AUTO, NONE = "auto", "none"
@@ -22,7 +25,7 @@ AUTO, NONE = "auto", "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardParsers:
-    """Names of a model's families, None where it has none."""
+    """The names of a model's families; None where it has none."""
 
     tools: str | None
     reasoning: str | None
@@ -37,24 +40,24 @@ class CardParsers:
 
 
 @lru_cache(maxsize=64)
-def of_card(card: ModelCard) -> CardParsers:
-    """As models.yaml says, or as the chat template shows."""
+def families_of(card: ModelCard) -> CardParsers:
+    """Those that models.yaml names; for `auto`, those that the chat template shows."""
     template = card.facts.chat_template or ""
-    of_tools = card.facts.tool_template or template
+    tool_template = card.facts.tool_template or template
     return CardParsers(
-        tools=_settled(card.tool_parser, tool_families.from_template(of_tools)),
-        reasoning=_settled(card.reasoning_parser, reasoning_families.from_template(template)),
+        tools=_chosen(card.tool_parser, tool_families.from_template(tool_template)),
+        reasoning=_chosen(card.reasoning_parser, reasoning_families.from_template(template)),
     )
 
 
-def _settled(named: str, found: str | None) -> str | None:
+def _chosen(named: str, found: str | None) -> str | None:
     if named == AUTO:
         return found
     return None if named == NONE else named
 
 
 def check_names(tools: str, reasoning: str) -> None:
-    """Raises KeyError: a parser of this name is not there."""
+    """Raises KeyError: no parser has one of the names."""
     if tools not in (AUTO, NONE):
         tool_families.family(tools)
     if reasoning not in (AUTO, NONE):
@@ -65,12 +68,12 @@ def looks_for_calls(request: GenerationRequest) -> bool:
     return bool(request.tools) and request.tool_choice.mode is not ToolMode.NONE
 
 
-def check(request: GenerationRequest, card: ModelCard) -> None:
-    """Raises InvalidRequest: nobody would find the model's reasoning."""
-    if request.thinking_budget is not None and of_card(card).reasoning is None:
+def check_thinking_budget(request: GenerationRequest, card: ModelCard) -> None:
+    """Raises InvalidRequest: without a reasoning parser the proxy cannot find the reasoning."""
+    if request.thinking_budget is not None and families_of(card).reasoning is None:
         raise InvalidRequest(
             f"The model {card.name!r} has no reasoning parser, so there is nothing to limit.",
-            code="unsupported_parameter",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
             param="thinking_token_budget",
         )
 
@@ -78,10 +81,15 @@ def check(request: GenerationRequest, card: ModelCard) -> None:
 def parser_of(
     request: GenerationRequest, card: ModelCard, prompt: str, tool_family: str | None
 ) -> OutputParser | None:
-    """For one answer to a chat whose rendered prompt is `prompt`; None: all of it is text."""
+    """The parser for one answer; None where the whole answer is text.
+
+    Args:
+        prompt: the rendered prompt.
+        tool_family: the name of the family whose parser reads calls; None to read none.
+    """
     if not isinstance(request.prompt, ChatPrompt):
         return None
-    families = of_card(card)
+    families = families_of(card)
     tools = None if tool_family is None else tool_families.family(tool_family)
     if tools is None and families.reasoning_family is None:
         return None
@@ -89,7 +97,7 @@ def parser_of(
     if families.reasoning_family is not None:
         reasoning = families.reasoning_family.parser_type.behind(
             prompt,
-            request.prompt.begun,
+            request.prompt.answer_prefix,
             tool_starts=() if tools is None else tools.parser_type.clear_starts(),
         )
     return OutputParser(
@@ -104,8 +112,10 @@ def _tool_parser(family: ToolFamily, request: GenerationRequest) -> ToolParser:
     return family.make(tools, only_known=request.tool_choice.allowed is not None)
 
 
-def visible_specials(request: GenerationRequest, card: ModelCard) -> Mapping[int, bytes]:
-    """Special tokens whose text is needed: all where the caller wants them, else the syntax's."""
+def visible_special_tokens(request: GenerationRequest, card: ModelCard) -> Mapping[int, bytes]:
+    """The special tokens that answers show as text: all if the caller wants them, otherwise those
+    of the syntax, which the parsers need.
+    """
     if not request.skips_special_tokens:
         return card.facts.special_tokens
     if not isinstance(request.prompt, ChatPrompt):
@@ -115,7 +125,7 @@ def visible_specials(request: GenerationRequest, card: ModelCard) -> Mapping[int
 
 @lru_cache(maxsize=128)
 def _syntax_specials(card: ModelCard, with_tools: bool) -> Mapping[int, bytes]:
-    families = of_card(card)
+    families = families_of(card)
     marks: list[str] = []
     if with_tools and families.tool_family is not None:
         marks += families.tool_family.parser_type.marks()
@@ -129,5 +139,5 @@ def _syntax_specials(card: ModelCard, with_tools: bool) -> Mapping[int, bytes]:
 
 
 def _is_in(text: str, marks: Iterable[str]) -> bool:
-    """Whether the token is a mark of the syntax or a part of one."""
+    """Whether the token is a mark of the syntax, or a part of one."""
     return bool(text) and any(text in mark for mark in marks)

@@ -1,4 +1,4 @@
-"""Marks that are special tokens: a guide has no text for them, so it names their ids."""
+"""Special tokens in guides: the engine gives them no text, so a guide must name their ids."""
 
 from __future__ import annotations
 
@@ -9,26 +9,35 @@ from functools import lru_cache
 from typing import Any
 
 from triton_openai.proxy.domain.constraint import Constraint
-from triton_openai.proxy.structured.structural_tags import Format, guide
+from triton_openai.proxy.structured.tag_formats import (
+    Format,
+    const_string,
+    sequence,
+    structural_tag,
+    tag,
+)
 
-_EMPTY: Format = {"type": "const_string", "value": ""}
+_EMPTY = const_string("")
 
 
-class Untranslatable(ValueError):
-    """A place that takes text alone has a special token."""
+class InexpressibleTokens(ValueError):
+    """The guide has a special token in a place where xgrammar takes text only."""
 
 
-def in_tokens(constraint: Constraint, special_tokens: Mapping[int, bytes]) -> Constraint:
-    """A structural tag of ours, its strings cut at special tokens. `special_tokens`: text by id.
+def with_token_ids(constraint: Constraint, special_tokens: Mapping[int, bytes]) -> Constraint:
+    """The structural tag, with every special token in its strings replaced by the token's id.
+
+    Args:
+        special_tokens: their texts by id.
 
     Raises:
-        Untranslatable: free text would go on from something that begins with a special token.
+        InexpressibleTokens: a trigger consists of a special token and further text.
     """
     ids = {text.decode(): token for token, text in special_tokens.items() if text}
     if not ids or not _pattern(tuple(ids)).search(constraint.text):
         return constraint
     translated = _Tokens(ids).translated(json.loads(constraint.text)["format"])
-    return guide(translated, constraint.field)
+    return structural_tag(translated, constraint.field)
 
 
 @lru_cache(maxsize=8)
@@ -38,6 +47,8 @@ def _pattern(texts: tuple[str, ...]) -> re.Pattern[str]:
 
 
 class _Tokens:
+    """Translates formats; the special tokens are split out of all of their strings."""
+
     def __init__(self, ids: Mapping[str, int]) -> None:
         self._ids = ids
         self._mark = _pattern(tuple(ids))
@@ -62,30 +73,28 @@ class _Tokens:
 
     def _pieces(self, text: str) -> list[Format]:
         return [
-            {"type": "token", "token": self._ids[part]}
-            if part in self._ids
-            else {"type": "const_string", "value": part}
+            {"type": "token", "token": self._ids[part]} if part in self._ids else const_string(part)
             for part in self._mark.split(text)
             if part
         ]
 
     def _tag(self, given: Format) -> Format:
-        """Free text in it ends where the first piece of its end comes."""
+        """Free text in a tag ends at the first piece of the tag's end."""
         begin, end = self._pieces(given["begin"]), self._pieces(given["end"])
         content = self.translated(given["content"])
         if content["type"] == "any_text" and end:
             first, *end = end
-            content = {"type": "tag", "begin": "", "content": content, "end": _mark(first)}
             if first["type"] == "token":
-                content["content"] = {"type": "any_tokens", "exclude_tokens": [first["token"]]}
+                content = {"type": "any_tokens", "exclude_tokens": [first["token"]]}
+            content = tag("", content, _mark(first))
         return _sequence([*begin, content, *end])
 
     def _begun(self, given: Format) -> Format:
-        """A tag that stays one: its begin and its end are one piece each."""
+        """A tag that remains a tag: its begin and its end are one piece each."""
         first, *begin = self._pieces(given["begin"])
         *ends, last = self._pieces(given["end"]) or [_EMPTY]
         content = _sequence([*begin, self.translated(given["content"]), *ends])
-        return {"type": "tag", "begin": _mark(first), "content": content, "end": _mark(last)}
+        return tag(_mark(first), content, _mark(last))
 
     def _triggered(self, given: Format) -> Format:
         triggers = [self._pieces(trigger) for trigger in given["triggers"]]
@@ -95,7 +104,7 @@ class _Tokens:
             ids = [one[0]["token"] for one in triggers]
             return {"type": "token_triggered_tags", "trigger_tokens": ids, "tags": tags, **rest}
         if any(one["type"] == "token" for trigger in triggers for one in trigger):
-            raise Untranslatable(f"{given['triggers']} begins with a special token, and goes on")
+            raise InexpressibleTokens(f"{given['triggers']} has text next to a special token")
         return {**given, "tags": tags}
 
 
@@ -104,4 +113,4 @@ def _mark(piece: Format) -> Any:
 
 
 def _sequence(elements: list[Format]) -> Format:
-    return {"type": "sequence", "elements": elements or [_EMPTY]}
+    return sequence(*(elements or [_EMPTY]))

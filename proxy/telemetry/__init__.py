@@ -1,1 +1,1 @@
-"""What can be seen of the proxy: logs and metrics. Imports domain only."""
+"""Logs and metrics of the proxy. Imports domain only."""

@@ -1,4 +1,4 @@
-"""Logs to stderr, one line an event: JSON, or readable text."""
+"""Configures logging to stderr: one line for each event, as JSON or as readable text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import structlog
 
 
 def configure(level: str, form: str) -> None:
-    """`form` is "json", "text", or "auto": text on a terminal. Takes in what libraries log.
+    """Configures the logs of this project and of its libraries.
 
-    Our own events do not pass `logging`, which takes longer than the rest of their way.
+    `form` is "json", "text", or "auto", which is text on a terminal and JSON elsewhere. Our own
+    events bypass the `logging` module, because it costs more than all the rest of a log call.
     """
     if form == "auto":
         form = "text" if sys.stderr.isatty() else "json"
@@ -38,16 +39,18 @@ def configure(level: str, form: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(number),
         cache_logger_on_first_use=True,
     )
+    _take_over_logging(shared, structlog.processors.JSONRenderer() if is_json else text, number)
+
+
+def _take_over_logging(shared: list[Any], renderer: Any, level: int) -> None:
+    """Writes what libraries log through `logging` in the same form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.JSONRenderer() if is_json else text,
-            ],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(number)
+    root.setLevel(level)

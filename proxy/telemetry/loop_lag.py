@@ -1,7 +1,7 @@
-"""Measures how late the event loop runs its timers, and finds the request that held it up.
+"""Measures how late the event loop runs its timers, and finds the request that blocked it.
 
-Run by `app`. A thread looks at what runs while the loop is late: Python hands it the interpreter
-within 5 ms, or as soon as a call into C that holds the interpreter has returned.
+Run by `app`. A thread takes a stack sample while the loop is late. Python lets that thread run
+within 5 ms, or as soon as a C function that holds the GIL has returned.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PREFIX = "request "
 
 
 def name_task(request_id: str, path: str) -> None:
-    """Marks the running task as the request's. A warning then names it."""
+    """Gives the running task the name of its request, which a warning then shows."""
     if (task := asyncio.current_task()) is not None:
         task.set_name(f"{PREFIX}{request_id} {path}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What ran while the loop was late. `beat`: the number of the beat that was due."""
+    """The stack of the loop's thread while the loop was late. `beat`: the beat that was due."""
 
     beat: int
     task: str | None
@@ -43,7 +43,7 @@ class Sample:
 
 
 class LoopLag:
-    """`warn_s`: a lag from which on a line is logged, at most one a second."""
+    """`warn_s`: the lag above which a warning is logged, at most once a second."""
 
     def __init__(self, histogram: Histogram, *, warn_s: float) -> None:
         self._histogram = histogram
@@ -103,7 +103,7 @@ class LoopLag:
         self._next_log, self._unlogged = now + LOG_EVERY_S, 0
 
     def _watch(self, loop: asyncio.AbstractEventLoop, loop_thread: int) -> None:
-        """In a thread of its own. One sample for each late beat, taken as early as possible."""
+        """Runs in its own thread. Takes one sample for each late beat, as early as possible."""
         while not self._stopped.wait(self._warn_s):
             beat = self._beats
             is_late = time.monotonic() - self._due >= self._warn_s / 2
@@ -128,7 +128,10 @@ def _stack(frame: FrameType | None) -> Iterator[str]:
 
 
 def _culprit(sample: Sample | None) -> dict[str, Any]:
-    """Fields of the log line. Without a task it was a callback, such as the HTTP parser's."""
+    """Fields of the warning that name what blocked the loop.
+
+    A sample without a task was taken in a callback, such as the HTTP parser's.
+    """
     if sample is None:
         return {}
     fields: dict[str, Any] = {"frames": sample.stack}

@@ -15,7 +15,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from triton_openai.proxy.telemetry.pace import GAP_BUCKETS_S
+from triton_openai.proxy.telemetry.stream_latency import GAP_BUCKETS_S
 
 TTFT_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 QUEUE_BUCKETS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -24,10 +24,10 @@ DURATION_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 30
 
 
 class Metrics:
-    """`outcome` is a finish reason, an error code, or `abandoned` (the client left).
+    """The label `outcome` is a finish reason, an error code, or `abandoned` (client disconnected).
 
-    shared: the folder in which processes that count together keep their counts; prometheus_client
-    wants it in PROMETHEUS_MULTIPROC_DIR, too, when it is imported.
+    shared: a folder in which several processes keep their counts, to expose them as one.
+    prometheus_client also needs it in PROMETHEUS_MULTIPROC_DIR, before it is imported.
     """
 
     def __init__(self, shared: Path | None = None) -> None:
@@ -48,12 +48,12 @@ class Metrics:
         )
         self.resent = self._counter(
             "proxy_requests_resent",
-            "Streams sent to Triton again, which died before their first token",
+            "Streams that failed before their first token and were sent to Triton again",
             "model",
         )
         self.active = Gauge(
             "proxy_requests_active",
-            "Generation requests under way",
+            "Generation requests in progress",
             ("model",),
             registry=self.registry,
             multiprocess_mode="livesum",
@@ -65,7 +65,7 @@ class Metrics:
         )
         self.cached_tokens = self._counter(
             "proxy_cached_prompt_tokens",
-            "Prompt tokens that the engine had computed before",
+            "Prompt tokens that the engine took from its prefix cache",
             "model",
         )
         self.completion_tokens = self._counter(
@@ -95,22 +95,22 @@ class Metrics:
         )
         self.queue = self._histogram(
             "proxy_queue_time_seconds",
-            "A stream's wait for a row of the engine, where the engine reports it",
+            "Time that a stream waited for a row of the engine, if the engine reports it",
             QUEUE_BUCKETS_S,
         )
         self.gaps = self._histogram(
             "proxy_inter_token_latency_seconds",
-            "From one response of an engine stream to its next; each has a token or more",
+            "Time between two responses of an engine stream; each has at least one token",
             GAP_BUCKETS_S,
         )
         self.token_time = self._histogram(
             "proxy_time_per_output_token_seconds",
-            "A stream's mean time of a token behind its first response",
+            "Mean time of a stream's tokens after its first response",
             GAP_BUCKETS_S,
         )
 
     def exposed(self) -> bytes:
-        """As Prometheus reads them; of all processes where there are several."""
+        """The metrics of all processes, in Prometheus' text format."""
         if self._shared is None:
             return generate_latest(self.registry)
         registry = CollectorRegistry()
@@ -125,9 +125,9 @@ class Metrics:
 
 
 def observe_counts(histogram: Histogram, counts: Sequence[int], total: float) -> None:
-    """Adds values that are counted already, by the histogram's own buckets.
+    """Adds values that are already counted for each of the histogram's buckets.
 
-    prometheus_client takes values only one by one, which costs a microsecond each.
+    prometheus_client itself takes values only one by one, which costs a microsecond each.
     """
     histogram._sum.inc(total)
     for bucket, count in zip(histogram._buckets, counts, strict=True):

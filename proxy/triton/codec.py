@@ -94,10 +94,11 @@ def _message(
     message = service_pb2.ModelInferRequest(model_name=model, id=request.id)
     for row in inputs:
         value = row.value(request)
-        if value is not None:
-            raw, elements = _raw(row.datatype, value)
-            message.inputs.add(name=row.name, datatype=row.datatype, shape=(1, elements))
-            message.raw_input_contents.append(raw)
+        if value is None or value == ():
+            continue
+        raw, elements = _raw(row.datatype, value)
+        message.inputs.add(name=row.name, datatype=row.datatype, shape=(1, elements))
+        message.raw_input_contents.append(raw)
     return message
 
 

@@ -11,6 +11,7 @@ from triton_openai.proxy.domain.errors import (
     ECHO_AT_MOST,
     DeadlineExceeded,
     EngineFailed,
+    ErrorCode,
     GuidePending,
     InvalidRequest,
     ModelUnavailable,
@@ -24,14 +25,6 @@ NOT_LOADED = re.compile(
 )
 # from Triton's queue policy, and from TensorRT-LLM's executor behind the C++ backend
 QUEUE_FULL = re.compile(r"maximum queue size", re.IGNORECASE)
-
-# The codes of refusals by our own tokenizer and engine.
-REFUSALS = frozenset(
-    {
-        *("invalid_parameter", "context_length_exceeded", "guide_pending"),
-        *("guide_too_slow", "queue_full", "deadline_exceeded"),
-    }
-)
 LONGEST_REFUSAL = 2_000  # characters
 UNAVAILABLE = "The model is not available at present."
 FAILED = "The model server failed."
@@ -62,7 +55,8 @@ def error_of_message(message: str) -> ProxyError:
         return refusal
     if QUEUE_FULL.search(message):
         return RateLimited(
-            "The queue of this model is full. Send the request again later.", code="queue_full"
+            "The queue of this model is full. Send the request again later.",
+            code=ErrorCode.QUEUE_FULL,
         )
     if NOT_LOADED.search(message):
         return ModelUnavailable(UNAVAILABLE, detail=message)
@@ -75,19 +69,30 @@ def malformed(reason: str) -> EngineFailed:
 
 
 def _refusal(message: str) -> ProxyError | None:
-    """`in ensemble 'demo', {"code": …, "param": …, "message": …}`"""
+    """What our own tokenizer or engine refuses a request with; None for any other message.
+
+    `in ensemble 'demo', {"code": …, "param": …, "message": …}`
+    """
     try:
         fields = json.loads(message[message.index("{") :])
         code, reason = fields["code"], str(fields["message"])[:LONGEST_REFUSAL]
         param = fields["param"]
-        if code not in REFUSALS or not isinstance(param, (str, type(None))):
-            return None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if code == "queue_full":
-        return RateLimited(reason, code=code)
-    if code == "deadline_exceeded":
-        return DeadlineExceeded(TOO_LONG)
-    if code == "guide_pending":
-        return GuidePending(f"Too much is asked for at once: {reason}.")
-    return InvalidRequest(reason, code=code, param=param and param[:ECHO_AT_MOST])
+    if not isinstance(param, (str, type(None))):
+        return None
+    match code:
+        case "guide_pending":
+            return GuidePending(f"Too much is asked for at once: {reason}.")
+        case ErrorCode.QUEUE_FULL:
+            return RateLimited(reason, code=ErrorCode.QUEUE_FULL)
+        case ErrorCode.DEADLINE_EXCEEDED:
+            return DeadlineExceeded(TOO_LONG)
+        case (
+            ErrorCode.INVALID_PARAMETER
+            | ErrorCode.CONTEXT_LENGTH_EXCEEDED
+            | ErrorCode.GUIDE_TOO_SLOW
+        ):
+            field = param and param[:ECHO_AT_MOST]
+            return InvalidRequest(reason, code=ErrorCode[code.upper()], param=field)
+    return None

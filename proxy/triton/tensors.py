@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Literal
 
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.model import ModelCard, ModelFacts
@@ -24,7 +25,9 @@ Value = str | bytes | float | Sequence[int] | Sequence[float] | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class InputTensor:
-    """An input of shape [1, elements]. value: None leaves it out.
+    """An input and where its value comes from; None and () leave it out. Shape [1, elements].
+
+    `value`: an attrgetter where that is enough: it costs half of a lambda, for each request.
 
     capability: what a model that declares it can do (domain.model); None if it is required.
     """
@@ -46,13 +49,8 @@ class OutputTensor:
 
 
 def _sampling(name: str, datatype: Datatype) -> InputTensor:
-    """The field of Sampling with this name; an empty list is left out."""
-
-    def value(request: EngineRequest) -> Any:
-        given = getattr(request.sampling, name)
-        return None if given == () else given
-
-    return InputTensor(name, datatype, value, name)
+    """A field of Sampling under its own name."""
+    return InputTensor(name, datatype, attrgetter(f"sampling.{name}"), name)
 
 
 def _bias(request: EngineRequest, index: int) -> Sequence[float] | None:
@@ -124,11 +122,11 @@ TOP_IDS = OutputTensor(
 TOP_TEXT = OutputTensor("top_log_prob_text", "BYTES", _wants_alternatives, "top_log_probs")
 
 INPUTS = (
-    InputTensor("text_input", "BYTES", lambda r: r.text),
+    InputTensor("text_input", "BYTES", attrgetter("text")),
     InputTensor("plain_spans", "INT32", lambda r: r.plain_spans or None, "plain_spans"),
-    InputTensor("input_ids", "INT32", lambda r: r.token_ids),
-    InputTensor("add_special_tokens", "BOOL", lambda r: r.add_special_tokens),
-    InputTensor("max_tokens", "INT32", lambda r: r.max_tokens),
+    InputTensor("input_ids", "INT32", attrgetter("token_ids")),
+    InputTensor("add_special_tokens", "BOOL", attrgetter("add_special_tokens")),
+    InputTensor("max_tokens", "INT32", attrgetter("max_tokens")),
     InputTensor("echo_prompt", "BOOL", lambda r: r.echoes_prompt or None, "echo_prompt"),
     InputTensor("truncate_prompt_tokens", "INT32", _prompt_limit, "prompt_limit"),
     InputTensor("truncate_keeps_start", "BOOL", _keeps_start, "prompt_limit"),
@@ -153,11 +151,11 @@ INPUTS = (
     ),
     InputTensor("guided_decoding_guide_type", "BYTES", lambda r: _guide(r)[0], "constraint"),
     InputTensor("guided_decoding_guide", "BYTES", lambda r: _guide(r)[1], "constraint"),
-    InputTensor("priority", "INT32", lambda r: r.priority, "priority"),
-    InputTensor("cache_salt", "BYTES", lambda r: r.cache_salt, "cache_salt"),
+    InputTensor("priority", "INT32", attrgetter("priority"), "priority"),
+    InputTensor("cache_salt", "BYTES", attrgetter("cache_salt"), "cache_salt"),
     InputTensor("lora_name", "BYTES", lambda r: _adapter(r.model), "lora"),
-    InputTensor("default_max_tokens", "INT32", lambda r: r.token_cap, "limits"),
-    InputTensor("max_prompt_tokens", "INT32", lambda r: r.prompt_cap, "limits"),
+    InputTensor("default_max_tokens", "INT32", attrgetter("token_cap"), "limits"),
+    InputTensor("max_prompt_tokens", "INT32", attrgetter("prompt_cap"), "limits"),
     InputTensor("timeout_ms", "INT32", _timeout_ms, "deadline"),
 )
 OUTPUTS = (

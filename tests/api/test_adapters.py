@@ -82,7 +82,7 @@ def test_the_fields_of_others_say_where_the_name_goes(client, field):
     body = {"model": "demo", "prompt": "hi", field: "sql"}
     error = client.post("/v1/completions", json=body).json()["error"]
     assert (error["code"], error["param"]) == ("unsupported_parameter", field)
-    assert "in 'model', as /v1/models lists them" in error["message"]
+    assert "in 'model', as /v1/models lists it" in error["message"]
 
 
 def test_a_triton_whose_ensemble_cannot_carry_the_name_is_not_asked(serve, engine):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.api.test_errors import error_of
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.api.bodies.refused_fields import WHAT_TO_DO
+from triton_openai.proxy.api.bodies.unsupported_fields import ADVICE
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HI = '"model": "demo", "messages": [{"role": "user", "content": "hi"}]'
@@ -137,7 +137,7 @@ def test_the_number_of_tools_and_their_bytes_are_settings(serve, limit):
 def test_fields_of_other_servers_are_refused_with_what_to_do_instead(serve, path):
     client = serve(ScriptedEngine())
     body = GOOD if path == CHAT else {"model": "demo", "prompt": "x"}
-    for name in (name for name in WHAT_TO_DO if "." not in name):
+    for name in (name for name in ADVICE if "." not in name):
         error = error_of(client.post(path, json={**body, name: 1}))
         assert (error["code"], error["param"]) == ("unsupported_parameter", name)
-        assert error["message"].endswith(WHAT_TO_DO[name])
+        assert error["message"].endswith(ADVICE[name])

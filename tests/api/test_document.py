@@ -15,13 +15,11 @@ from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.fixtures import parameter_table
 from tests.fixtures.own_document import OwnDocument
 from tests.fixtures.stack import ROOT
-from triton_openai.proxy.api.errors import STATUS_BY_CODE
-from triton_openai.proxy.api.openai.requests.bodies import (
-    ChatCompletionBody,
-    CompletionBody,
-    RequestBody,
-)
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
+from triton_openai.proxy.api.openai.requests.field_types import RequestBody
 from triton_openai.proxy.api.openai.requests.nvext import NvExt
+from triton_openai.proxy.domain.errors import ErrorCode
 
 TEMPLATE = (
     "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"
@@ -175,7 +173,7 @@ def test_the_shipped_words_are_those_of_the_tables():
 def test_every_error_status_is_documented(serve):
     _, own = open_document(serve, ScriptedEngine())
     chat = own.document["paths"]["/v1/chat/completions"]["post"]["responses"]
-    assert {str(status) for status in (400, 405, 500, *STATUS_BY_CODE.values())} <= chat.keys()
+    assert {str(code.status) for code in ErrorCode} <= chat.keys()
     for status, headers in (("429", "retry-after"), ("503", "retry-after-ms"), ("405", "allow")):
         assert {headers, "x-request-id"} <= chat[status]["headers"].keys()
 

@@ -11,6 +11,7 @@ from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from triton_openai.proxy.domain.errors import (
     DeadlineExceeded,
     EngineFailed,
+    ErrorCode,
     InvalidRequest,
     ModelUnavailable,
 )
@@ -76,7 +77,7 @@ def test_a_wrong_base_url_or_api_is_told_where_the_right_one_is(serve, path):
     ("raised", "status", "kind", "code", "param"),
     [
         (
-            InvalidRequest("too long", code="context_length_exceeded", param="prompt"),
+            InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt"),
             400,
             "invalid_request_error",
             "context_length_exceeded",
@@ -120,7 +121,7 @@ def test_an_error_after_the_first_token_is_an_event_then_done(serve, raised):
     ],
 )
 def test_the_token_limit_is_named_as_the_caller_named_it(serve, path, body, param):
-    raised = InvalidRequest("too many", code="context_length_exceeded", param="max_tokens")
+    raised = InvalidRequest("too many", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="max_tokens")
     response = serve(ScriptedEngine(error=raised)).post(path, json=body)
     assert error_of(response)["param"] == param
 

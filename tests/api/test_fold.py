@@ -10,6 +10,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from tests.api.test_parameters import CHAT, CHAT_BODY, TEXT, TEXT_BODY, SeededEngine, events
+from tests.fixtures.examples import examples
 
 
 def folded(chunks: list[dict], path: str) -> dict:
@@ -66,9 +67,7 @@ TEXT_FIELDS = {
 @pytest.mark.parametrize(
     ("path", "body", "more"), [(CHAT, CHAT_BODY, CHAT_FIELDS), (TEXT, TEXT_BODY, TEXT_FIELDS)]
 )
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 @given(data=st.data())
 def test_the_stream_folds_to_the_whole_body_field_by_field(serve, path, body, more, data):
     fields = data.draw(st.fixed_dictionaries({}, optional=FIELDS | more))
@@ -116,9 +115,8 @@ def told(whole: dict) -> list[tuple]:
 
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    deadline=None,
     derandomize=True,
-    max_examples=60,
+    max_examples=examples(60),
 )
 @given(fields=st.fixed_dictionaries({}, optional=FIELDS | CHAT_FIELDS))
 def test_openais_own_stream_of_a_chat_adds_up_to_the_whole(serve, fields):
@@ -137,9 +135,8 @@ def test_openais_own_stream_of_a_chat_adds_up_to_the_whole(serve, fields):
 
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    deadline=None,
     derandomize=True,
-    max_examples=60,
+    max_examples=examples(60),
 )
 @given(
     fields=st.fixed_dictionaries(

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.examples import examples
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -109,9 +110,7 @@ def test_usage_is_null_but_in_a_last_chunk_of_its_own(serve, path, body):
 
 
 @BOTH
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40))
 @given(
     text=st.text(),
     reason=st.sampled_from(FinishReason),

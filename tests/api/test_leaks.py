@@ -20,7 +20,7 @@ NASTY = (
     "ipv4:10.1.2.3:8001: connection refused; unix:/run/triton.sock; [fe80::1]:8001"
 )
 SIGNS = re.compile(
-    r"shm|traceback|/(opt|dev|run|models|home)\b|\.py\b|\d+\.\d+\.\d+\.\d+|fe80|:8001|line \d",
+    r"shm|traceback|/(opt|dev|run|models|home)\b|\.py\b|\d+\.\d+\.\d+\.\d+|fe80::|:8001|line \d",
     re.IGNORECASE,
 )
 ERRORS = {
@@ -51,16 +51,23 @@ def said(response) -> str:
 @pytest.mark.parametrize("has_begun", [False, True])
 def test_no_answer_has_what_triton_reports(serve, path, body, has_begun):
     engine = ScriptedEngine(deltas("ab", None) if has_begun else [])
-    client = serve(engine)
+    client = serve(engine, max_resends=0)
     for name, engine.error in ERRORS.items():
         response = client.post(path, json=body)
         assert "error" in response.text, name
         assert not SIGNS.search(said(response)), (name, response.text)
 
 
+def test_no_error_after_all_resends_has_it(serve):
+    engine = ScriptedEngine(error=error_of_status(grpc.StatusCode.UNAVAILABLE, NASTY))
+    response = serve(engine, max_resends=1).post(CHAT, json=GOOD)
+    assert len(engine.requests) == 2
+    assert not SIGNS.search(said(response)), response.text
+
+
 def test_no_message_of_a_socket_has_it_either(serve):
     engine = ScriptedEngine(deltas("ab", None))
-    with serve(engine).websocket_connect(SOCKET) as socket:
+    with serve(engine, max_resends=0).websocket_connect(SOCKET) as socket:
         for name, engine.error in ERRORS.items():
             socket.send_json(GOOD)
             while (message := socket.receive_json()).get("type") != "error":

@@ -86,7 +86,7 @@ def test_without_limits_nothing_is_sent(serve):
     serve(engine).post(CHAT, json=CHAT_BODY)
     (asked,) = engine.requests
     assert (asked.max_tokens, asked.token_cap, asked.prompt_cap) == (None, None, None)
-    assert "limits" not in asked.asks_for
+    assert "limits" not in asked.needed_capabilities
 
 
 def test_a_socket_obeys_them(serve):
@@ -135,7 +135,7 @@ def test_a_model_whose_tokenizer_knows_no_limits_is_not_served_without_them(serv
     assert serve(ScriptedEngine(), catalog, **counts).get("/health/ready").status_code == 200
     response = serve(ScriptedEngine(), catalog, max_prompt_tokens=40).get("/health/ready")
     assert response.status_code == 503
-    assert "held to its limits" in response.text
+    assert "limits of a model cannot be enforced" in response.text
 
 
 def test_an_answer_with_log_probabilities_stays_below_the_limit(serve):

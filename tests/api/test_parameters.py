@@ -90,7 +90,7 @@ def test_what_says_nothing_sends_nothing(serve):
     nothing = ["tools", "seed", "top_k", "logit_bias", "n", "response_format", "anything"]
     body = {**CHAT_BODY, **dict.fromkeys(nothing), "bad_words": [], "stop_token_ids": []}
     assert serve(engine).post(CHAT, json=body).status_code == 200
-    assert engine.requests[0].asks_for == frozenset()
+    assert engine.requests[0].needed_capabilities == frozenset()
 
 
 def test_the_sdks_own_dump_of_an_answer_may_be_sent_back(serve):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
-from triton_openai.proxy.domain.errors import EngineFailed, InvalidRequest
+from triton_openai.proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest
 
 JSON, STREAM, SSE = "/chat/json", "/chat/stream", "/chat/sse"
 BODY = {"messages": [{"role": "user", "content": "hi"}]}
@@ -85,7 +85,7 @@ def test_a_bad_request_is_a_status_with_the_usual_body(serve, path, body, status
 
 @ALL
 def test_an_error_before_the_first_token_is_a_status(serve, path):
-    raised = InvalidRequest("too long", code="context_length_exceeded", param="prompt")
+    raised = InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt")
     response = serve(ScriptedEngine(error=raised)).post(path, json=BODY)
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "messages"

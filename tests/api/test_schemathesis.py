@@ -14,6 +14,7 @@ from schemathesis import GenerationMode
 from tests.api.test_parameters import logged
 from tests.doubles.engine import ScriptedEngine
 from tests.fixtures import openai_api
+from tests.fixtures.examples import examples
 
 RESPONSES = {
     "/chat/completions": ("CreateChatCompletionResponse", "CreateChatCompletionStreamResponse"),
@@ -57,16 +58,16 @@ class Judge:
             self._whole.validate(response.json())
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", GenerationMode)
 @pytest.mark.parametrize("path", RESPONSES)
 def test_every_answer_is_documented(serve, path, mode):
     client, judge = serve(ScriptedEngine(logged("ab"))), Judge(path)
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples(EXAMPLES),
         derandomize=True,
         database=None,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )
     @given(case=operation(path).as_strategy(generation_mode=mode))

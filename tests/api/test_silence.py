@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 
 CHAT, SSE, STREAM, WHOLE = "/v1/chat/completions", "/chat/sse", "/chat/stream", "/chat/json"
 MESSAGES = {"messages": [{"role": "user", "content": "hi"}]}
@@ -33,7 +33,7 @@ def test_a_lively_stream_gets_none(serve, path):
 
 
 def test_an_error_after_a_comment_is_an_event_in_the_callers_words(serve):
-    raised = InvalidRequest("too long", code="context_length_exceeded", param="prompt")
+    raised = InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt")
     engine = ScriptedEngine(error=raised, pause_s=0.05)
     response = serve(engine, keep_alive_s=0.02).post(CHAT, json=BODIES[CHAT])
     assert response.status_code == 200

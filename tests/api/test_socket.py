@@ -8,7 +8,7 @@ import pytest
 from starlette.websockets import WebSocketDisconnect
 
 from tests.doubles.engine import ScriptedEngine, deltas
-from triton_openai.proxy.domain.errors import EngineFailed, InvalidRequest
+from triton_openai.proxy.domain.errors import EngineFailed, ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 
 PATH = "/v1/chat/completions/ws"
@@ -179,7 +179,7 @@ def test_a_refused_request_is_told_by_its_id(serve):
         (EngineFailed("it broke"), "internal_error", None),
         (RuntimeError("secret"), "internal_error", None),
         (
-            InvalidRequest("long", code="context_length_exceeded", param="prompt"),
+            InvalidRequest("long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt"),
             "context_length_exceeded",
             "messages",
         ),

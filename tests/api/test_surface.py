@@ -13,11 +13,12 @@ import pytest
 import yaml
 
 from tests.api.test_errors import error_of
+from tests.api.test_parameter_table import ROWS
 from tests.api.test_parameters import CHAT, TEXT, logged
-from tests.api.test_readme import ROWS
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine
 from tests.fixtures import openai_api
-from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody, CompletionBody
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.domain.model import LoadedModel
 from triton_openai.proxy.domain.output import FinishReason
 

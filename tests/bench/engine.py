@@ -23,7 +23,6 @@ import numpy.typing as npt
 sys.path.append(str(Path(__file__).parents[2] / "model_repository" / "engine" / "1"))
 
 from port import Guide
-
 from tests.bench.engine_ways import Arrival, GenaiEngine, OurEngine
 from tests.bench.plot import draw_bars
 from tests.fixtures.random_model import make

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from guide_compiler import GuideCompiler
-from onnx_decoder import OnnxDecoder
-from onnx_runtime import OnnxRuntime
-from port import GenerationInput, Guide, Job, SamplingParams
-from scheduler import Limits
 
+from guides.compiler import GuideCompiler
+from onnx_cpu.decoder import OnnxDecoder
+from onnx_cpu.runtime import OnnxRuntime
+from onnx_cpu.scheduler import SchedulerConfig
+from port import GenerationInput, Guide, Job, SamplingParams
 from tests.doubles.sink import KeptTokens
 
 
@@ -62,9 +62,9 @@ class OurEngine:
         decoder = OnnxDecoder(
             artifacts / "engine", threads=threads, rows=rows + 1, context_length=1024
         )
-        limits = Limits(rows=rows, step_tokens=512, kv_bytes=2_000_000_000)
+        config = SchedulerConfig(rows=rows, step_tokens=512, kv_bytes=2_000_000_000)
         guides = GuideCompiler(artifacts / "guide.json", cache_bytes=100_000_000, threads=1)
-        self.runtime = OnnxRuntime(decoder, guides, limits, end_ids=frozenset())
+        self.runtime = OnnxRuntime(decoder, guides, config, end_ids=frozenset())
 
     def run(self, arrivals: list[Arrival], guide: Guide | None = None) -> Outcome:
         outcome = Outcome([arrival.moment for arrival in arrivals])

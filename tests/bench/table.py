@@ -48,17 +48,21 @@ def of(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    report = json.loads((ROOT / "bench" / "front.json").read_text())
-    if len(sys.argv) == 1:
-        sys.stdout.write(of(report) + "\n")
-        return
-    file = Path(sys.argv[1])
+def put(report: dict[str, Any], file: Path) -> None:
+    """Replaces what stands between the marks of a page."""
     before, _, rest = file.read_text().partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
         raise SystemExit(f"{file} has no place for figures: {BEGIN} … {END}")
     file.write_text(f"{before}{BEGIN}\n{of(report)}\n{END}{after}")
+
+
+def main() -> None:
+    report = json.loads((ROOT / "bench" / "front.json").read_text())
+    if len(sys.argv) == 1:
+        sys.stdout.write(of(report) + "\n")
+    else:
+        put(report, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""OpenAI's SDKs as people have them, each in a folder of its own, against one running stack."""
+"""OpenAI's SDKs as people have them, each in a folder of its own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.conftest import ARTIFACTS, models_file, stack, start
-
-__all__ = ["models_file", "stack", "start"]  # fixtures
+from tests.fixtures.running import ARTIFACTS
 
 HERE = Path(__file__).parent
 SDKS = ARTIFACTS / "sdks"

@@ -18,7 +18,9 @@ CPP_LACKS = {
     *("timeout_ms", "finish_reason", "num_cached_tokens", "queue_time_us"),
     *("top_log_probs", "top_log_prob_ids", "top_log_prob_text"),
 }
-USED = re.compile(r'(?:get_input_tensor_by_name|_scalar)\(request, "(\w+)"\)|Tensor\(\s*"(\w+)"')
+# What reads an input tensor by its name, in the Python models.
+READ = "get_input_tensor_by_name|_?scalar|_?elements|_optional_elements|_text|_integer|_limit"
+USED = re.compile(rf'\b(?:{READ})\((?:request, )?"(\w+)"\)|Tensor\(\s*"(\w+)"')
 
 
 def declared(config: ModelConfig) -> dict[str, tuple[int, tuple[int, ...]]]:
@@ -48,7 +50,7 @@ def test_a_model_uses_all_declared_tensors_and_no_other(role):
     if role != "engine":
         config = triton_models.config_of(role, "tensorrt_llm")
     folder = Path(triton_models.TEMPLATES, role, "1")
-    source = "\n".join(path.read_text() for path in folder.glob("*.py"))
+    source = "\n".join(path.read_text() for path in folder.rglob("*.py"))
     quoted = set(re.findall(r'"(\w+)"', source))
     declared = {row.name for row in [*config.input, *config.output]}
     assert declared <= quoted

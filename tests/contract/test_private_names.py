@@ -22,15 +22,15 @@ SOURCES = [
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 # Python documents these all the same.
-DOCUMENTED = {"os._exit", "sys._current_frames"}
+DOCUMENTED = {"os._exit", "sys._current_frames", "member._value_"}
 ENGINE = "model_repository/engine/1"
 ALLOWED = {
     # adds values by the bucket; prometheus_client takes them one by one only
     "proxy/telemetry/metrics.py": {"_buckets", "_sum"},
     # engine plans have no public loader, and the queues' lengths no public name
-    f"{ENGINE}/trtllm_library.py": {"_executor", "_tensorrt_engine"},
+    f"{ENGINE}/trtllm/library.py": {"_executor", "_tensorrt_engine"},
     # token ids for bad words; the public field takes texts
-    f"{ENGINE}/trtllm_sampling.py": {"_bad_word_ids"},
+    f"{ENGINE}/trtllm/sampling_params.py": {"_bad_word_ids"},
     # of its own class, which a base class of ours gives it
     "proxy/syntax/reasoning/parser.py": {"_reader"},
     # see proxy/http_server/uvicorn_private.py

@@ -2,85 +2,35 @@
 
 from __future__ import annotations
 
-import ipaddress
-import json
 import math
 import re
 import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 
-from tests.deploy.places import DOCKER, MANIFESTS, ROOT, documents, find, is_known, objects
+from tests.deploy.manifests import (
+    KUBERNETES,
+    OLDEST,
+    OVERLAYS,
+    VERSION,
+    containers,
+    literals,
+    name_of,
+    of_kind,
+    pod_templates,
+    pods,
+    rendered,
+    validate,
+)
+from tests.deploy.places import DOCKER, MANIFESTS, ROOT, documents, find, is_known
 from triton_openai.proxy.settings import Settings
 
-KUBERNETES = DOCKER / "kubernetes"
-VERSION = "1.33"
-OLDEST = "1.30"  # by docs/runbook.md
-OVERLAYS = ("single-node", "multi-node")
-GROUP_SCHEMA = json.loads(Path(__file__).with_name("leaderworkerset.schema.json").read_text())
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
-
-
-def rendered(overlay: str) -> list[dict[str, Any]]:
-    command = ["kubectl", "kustomize", KUBERNETES / overlay]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return list(yaml.safe_load_all(result.stdout))
-
-
-def validate(thing: dict[str, Any], version: str = VERSION) -> None:
-    """Strict: a field that Kubernetes does not know is an error."""
-    if thing["kind"] != "LeaderWorkerSet":
-        kubernetes_validate.validate(thing, version, strict=True)
-        return
-    jsonschema.validate(thing, GROUP_SCHEMA)
-    for template in pod_templates(thing):
-        named = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}}
-        kubernetes_validate.validate({**named, "template": template}, version, strict=True)
-
-
-def pod_templates(thing: dict[str, Any]) -> list[dict[str, Any]]:
-    spec = thing.get("spec", {})
-    group = spec.get("leaderWorkerTemplate", {})
-    found = (spec.get("template"), group.get("leaderTemplate"), group.get("workerTemplate"))
-    return [template for template in found if template]
-
-
-def pods() -> list[dict[str, Any]]:
-    return [template for thing in objects() for template in pod_templates(thing)]
-
-
-def containers() -> list[dict[str, Any]]:
-    """With those that run before."""
-    return [container for pod in pods() for container in containers_of(pod)]
-
-
-def containers_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
-
-
-def of_kind(kind: str) -> list[dict[str, Any]]:
-    return [thing for thing in objects() if thing["kind"] == kind]
-
-
-def name_of(pod: dict[str, Any]) -> str:
-    return pod["metadata"]["labels"]["app.kubernetes.io/name"]
-
-
-def literals() -> dict[str, dict[str, str]]:
-    """Settings by the ConfigMap that kustomize makes of them."""
-    [base] = documents(KUBERNETES / "base" / "kustomization.yaml")
-    return {
-        each["name"]: dict(line.split("=", 1) for line in each["literals"])
-        for each in base["configMapGenerator"]
-    }
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -91,7 +41,7 @@ def test_each_manifest_is_valid(path, version):
 
 
 def test_the_runbook_states_the_oldest_version():
-    assert f"Kubernetes {OLDEST} or later" in (ROOT / "docs/runbook.md").read_text()
+    assert f"Kubernetes {OLDEST} or later" in (ROOT / "docs/operations.md").read_text()
 
 
 @pytest.mark.parametrize(("pods", "evicted"), [(1, 0), (2, 1), (3, 1), (4, 2)])
@@ -234,112 +184,10 @@ def test_a_load_is_given_up_no_sooner_than_its_pod():
         assert int(given["TRITON_START_TIMEOUT_S"]) == allowed
 
 
-def test_no_pod_runs_as_root_or_gains_rights():
-    for pod in pods():
-        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
-        assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in containers_of(pod):
-            context = container["securityContext"]
-            assert context["allowPrivilegeEscalation"] is False
-            assert context["capabilities"] == {"drop": ["ALL"]}
-            assert context["readOnlyRootFilesystem"] is True
-
-
-def test_a_pod_with_a_read_only_root_has_places_to_write_to():
-    for pod in pods():
-        volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
-        for container in containers_of(pod):
-            mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
-            wanted = {"/tmp"}
-            if name_of(pod) != "proxy":
-                home = re.search(r"\sHOME=(/\S+)", (DOCKER / "triton.Dockerfile").read_text())[1]
-                wanted |= {"/artifacts", "/dev/shm", home}
-            assert wanted <= set(mounts)
-            for path in wanted - {"/artifacts"}:
-                assert "sizeLimit" in volumes[mounts[path]["name"]]["emptyDir"]
-
-
 def test_every_container_has_a_memory_limit():
     assert containers()
     for container in containers():
         assert re.fullmatch(r"\d+[MG]i", container["resources"]["limits"]["memory"])
-
-
-def test_only_the_build_has_the_hubs_token():
-    for pod in pods():
-        for container in containers_of(pod):
-            names = [each["name"] for each in container.get("env", [])]
-            assert ("HF_TOKEN" in names) is (container["name"] == "build")
-        inits = [each["name"] for each in pod["spec"].get("initContainers", [])]
-        serves = any("readinessProbe" in each for each in pod["spec"]["containers"])
-        assert inits == (["build"] if serves and name_of(pod) == "triton" else [])
-
-
-def test_triton_and_the_proxy_have_the_same_secret():
-    holders = [
-        (name_of(pod), each["valueFrom"]["secretKeyRef"])
-        for pod in pods()
-        for container in containers_of(pod)
-        for each in container.get("env", [])
-        if each["name"] == "TRITON_SECRET"
-    ]
-    assert {name for name, _ in holders} == {"proxy", "triton"}
-    assert all(reference == {"name": "triton", "key": "secret"} for _, reference in holders)
-
-
-def policies_for(pod: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        each["spec"]
-        for each in of_kind("NetworkPolicy")
-        if each["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
-    ]
-
-
-def test_every_pod_has_an_egress_policy_that_names_its_ports():
-    for pod in pods():
-        policies = policies_for(pod)
-        assert any("Egress" in each["policyTypes"] for each in policies), name_of(pod)
-        rules = [rule for each in policies for rule in each.get("egress", [])]
-        for rule in rules:
-            assert rule["to"], "a rule without it would open everything"
-            to_group = "triton-openai/group" in str(rule["to"])
-            assert to_group or rule["ports"]
-
-
-def test_triton_reaches_weights_on_the_internet_and_nothing_private():
-    [policy] = [e for e in of_kind("NetworkPolicy") if e["metadata"]["name"] == "triton-weights"]
-    [rule] = policy["spec"]["egress"]
-    assert rule["ports"] == [{"port": 443}]
-    closed = [ipaddress.ip_network(each) for each in rule["to"][0]["ipBlock"]["except"]]
-    for address in ("10.1.2.3", "172.20.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1"):
-        assert any(ipaddress.ip_address(address) in network for network in closed)
-
-
-def test_the_leader_may_run_commands_in_its_workers_only():
-    """By name: LeaderWorkerSet calls a worker `NAME-GROUP-WORKER`."""
-    [role] = of_kind("Role")
-    [group] = of_kind("LeaderWorkerSet")
-    spec = group["spec"]
-    surge = spec["rolloutStrategy"]["rollingUpdateConfiguration"]["maxSurge"]
-    workers = {
-        f"{group['metadata']['name']}-{replica}-{worker}"
-        for replica in range(spec["replicas"] + surge)
-        for worker in range(1, spec["leaderWorkerTemplate"]["size"])
-    }
-    rules = {rule["resources"][0]: rule for rule in role["rules"]}
-    assert set(rules) == {"pods", "pods/exec"}
-    assert all(set(rule["resourceNames"]) == workers for rule in rules.values())
-    assert rules["pods/exec"]["verbs"] == ["create"]
-    assert set(rules["pods"]["verbs"]) == {"get", "list", "watch"}
-    assert not of_kind("ClusterRole")
-
-
-def test_only_a_leader_may_reach_into_pods():
-    for pod in pods():
-        account = pod["spec"].get("serviceAccountName")
-        leads = pod["spec"]["containers"][0].get("command") == ["lead"]
-        assert (account == "triton-leader") is leads
-        assert account or pod["spec"]["automountServiceAccountToken"] is False
 
 
 @pytest.mark.parametrize("kind", ["Service", "PodDisruptionBudget", "NetworkPolicy"])

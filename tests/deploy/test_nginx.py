@@ -8,7 +8,7 @@ import crossplane
 import pytest
 
 from tests.deploy.places import DOCKER
-from triton_openai.proxy.api.openai import socket
+from triton_openai.proxy.api.openai import chat_socket
 from triton_openai.proxy.settings import Settings
 
 CONFIG = DOCKER / "nginx" / "nginx.conf"
@@ -100,7 +100,7 @@ def test_requests_are_taken_over_tls_only(server):
 
 
 def test_the_websockets_are_upgraded(server):
-    headers = [each["args"] for each in block(server, socket.PATH)]
+    headers = [each["args"] for each in block(server, chat_socket.PATH)]
     assert ["Upgrade", "$http_upgrade"] in headers
     assert ["Connection", "upgrade"] in headers
 

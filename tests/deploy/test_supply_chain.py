@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import re
-import subprocess
-import sys
-from importlib import metadata
 
 import pytest
 from packaging.utils import canonicalize_name
 from pip._internal.models.link import Link
 
-from supply_chain import lock_hashes, sbom
-from tests.deploy.places import ROOT
+from supply_chain import lock_hashes
 
-LOCK = ROOT / "requirements.lock"
-has_cyclonedx = importlib.util.find_spec("cyclonedx_py") is not None
+each_lock = pytest.mark.parametrize("lock", lock_hashes.LOCKS, ids=lambda path: path.name)
 DIGESTS = ["a" * 64, "b" * 64, "c" * 64]
 
 
@@ -78,8 +71,9 @@ def test_a_file_without_a_sha256_and_a_version_without_a_file_are_errors():
         lock_hashes.chosen("x", "1.0", links("x-1.0-py3-none-any.whl", algorithm="md5"))
 
 
-def test_writing_hashes_anew_changes_nothing_but_hashes():
-    text = LOCK.read_text()
+@each_lock
+def test_writing_hashes_anew_changes_nothing_but_hashes(lock):
+    text = lock.read_text()
     lines = lock_hashes.without_hashes(text)
     assert "--hash" not in "\n".join(lines)
     hashes = re.findall(r"--hash=sha256:([0-9a-f]{64})", text)
@@ -98,30 +92,23 @@ def test_writing_hashes_anew_changes_nothing_but_hashes():
     assert "\n".join(made) + "\n" == text
 
 
-def test_no_file_names_a_package_index():
-    assert not re.search(r"https?://", LOCK.read_text())
+def test_each_pin_of_a_lock_gets_its_hashes():
+    found = {"x": links("x-1.0-py3-none-any.whl"), "y": links("a", "y-2.0.tar.gz")}
+    hashed = lock_hashes.hashed("# both\nx==1.0 \\\n    --hash=sha256:old\n\ny==2.0\n", found.get)
+    x, y = (f" \\\n    --hash=sha256:{digest}\n" for digest in DIGESTS[:2])
+    assert hashed == f"# both\nx==1.0{x}\ny==2.0{y}"
 
 
-@pytest.mark.skipif(not has_cyclonedx, reason="cyclonedx-bom of requirements.lock is not installed")
-def test_the_bill_of_materials_has_every_package_and_is_valid(tmp_path):
-    file = tmp_path / "folder" / "sbom.json"
-    command = [sys.executable, "-m", "supply_chain.sbom", str(file)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    bill = json.loads(file.read_text())
-    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", sbom.VERSION)
-    assert bill["metadata"]["component"]["name"] == "triton-openai"
-    found = {canonicalize_name(each["name"]): each for each in bill["components"]}
-    there = {canonicalize_name(each.name) for each in metadata.distributions()}
-    assert there - {"triton-openai"} <= set(found)
-    assert found["fastapi"]["version"] == metadata.version("fastapi")
-    assert found["fastapi"]["licenses"]
-    assert str(ROOT) not in file.read_text()
+def test_no_package_is_pinned_in_two_locks():
+    names = [
+        canonicalize_name(name)
+        for lock in lock_hashes.LOCKS
+        if lock.name != "requirements-docs.lock"  # an environment of its own
+        for name in {found["name"] for found in lock_hashes.PIN.finditer(lock.read_text())}
+    ]
+    assert len(names) == len({*names})
 
 
-@pytest.mark.skipif(not has_cyclonedx, reason="cyclonedx-bom of requirements.lock is not installed")
-def test_equal_environments_have_equal_bills(tmp_path):
-    files = [tmp_path / name for name in ("one.json", "two.json")]
-    for file in files:
-        assert sbom.main(file) == 0
-    assert files[0].read_bytes() == files[1].read_bytes()
+@each_lock
+def test_no_file_names_a_package_index(lock):
+    assert not re.search(r"https?://", lock.read_text())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from kv_rows import KvRows, KvShape
+
+from onnx_cpu.kv_rows import KvRows, KvShape
 
 
 class TableDecoder:

@@ -78,7 +78,7 @@ class ScriptedEngine:
                 await asyncio.Event().wait()
             if self.error:
                 await self._pause()
-                raise self.error
+                raise self.error.with_traceback(None)  # else each raise makes it longer
             is_done = True
         finally:
             self.closed_early += not is_done

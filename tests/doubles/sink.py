@@ -20,7 +20,7 @@ class KeptTokens:
         self.message = self.code = ""
         self.is_over = threading.Event()
         self.is_gone = False
-        self._after = after
+        self.after = after
         self._over = over
 
     def started(self, cached_tokens, *, is_late=False) -> None:
@@ -40,7 +40,7 @@ class KeptTokens:
         assert self.cached_tokens is not None
         self.ids.append(token.id)
         self.tokens.append(token)
-        self._after(len(self.ids))
+        self.after(len(self.ids))
         if finish is not None:
             self._finish(finish)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.tokenizer import AdmittedPrompt
 
@@ -21,10 +21,12 @@ class ByteTokenizer:
         room = request.model.facts.context_length - len(ids)
         asked, default = request.max_tokens, request.token_cap or DEFAULT_MAX_TOKENS
         if len(ids) > (request.prompt_cap or len(ids)):
-            raise InvalidRequest("over limit", code="context_length_exceeded", param="prompt")
+            raise InvalidRequest(
+                "over limit", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt"
+            )
         if room < 1 or (asked or 0) > room:
             param = "prompt" if room < 1 else "max_tokens"
-            raise InvalidRequest("too long", code="context_length_exceeded", param=param)
+            raise InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param=param)
         return AdmittedPrompt(ids=ids, max_tokens=asked or min(default, room))
 
     async def token_bytes(self, model: ModelCard, ids: Sequence[int]) -> tuple[bytes, ...]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from admission import CUT_MARGIN_TOKENS, Admission, Limits, Refusal
 from hypothesis import given
 from hypothesis import strategies as st
+
+from admission import CUT_MARGIN_TOKENS, Admission, OperatorLimits
+from refusal import Refusal
 
 ADMISSION = Admission(context_length=16, vocab_size=100)
 
@@ -18,25 +20,25 @@ def test_what_fits_is_admitted_and_nothing_else(prompt_tokens, max_tokens):
     fits = room >= 1 and (max_tokens is None or 1 <= max_tokens <= room)
     if fits:
         expected = room if max_tokens is None else max_tokens
-        assert ADMISSION.output_len([1] * prompt_tokens, max_tokens) == expected
+        assert ADMISSION.new_tokens(prompt_tokens, max_tokens) == expected
     else:
         with pytest.raises(Refusal):
-            ADMISSION.output_len([1] * prompt_tokens, max_tokens)
+            ADMISSION.new_tokens(prompt_tokens, max_tokens)
 
 
-def test_none_may_be_asked_for_where_the_prompt_is_told_again():
-    assert ADMISSION.output_len([1] * 16, 0, may_be_none=True) == 0
+def test_max_tokens_may_be_0_if_the_prompt_is_echoed():
+    assert ADMISSION.new_tokens(16, 0, may_be_none=True) == 0
     for tokens, max_tokens in ((17, 0), (16, 1), (16, None)):
         with pytest.raises(Refusal):
-            ADMISSION.output_len([1] * tokens, max_tokens, may_be_none=True)
+            ADMISSION.new_tokens(tokens, max_tokens, may_be_none=True)
 
 
 @given(st.integers(1, 15), st.integers(1, 40))
 def test_a_default_is_cut_to_what_the_context_leaves(prompt_tokens, default):
     admission = Admission(context_length=16, vocab_size=100, default_max_tokens=default)
     room = 16 - prompt_tokens
-    assert admission.output_len([1] * prompt_tokens, None) == min(default, room)
-    assert admission.output_len([1] * prompt_tokens, room) == room
+    assert admission.new_tokens(prompt_tokens, None) == min(default, room)
+    assert admission.new_tokens(prompt_tokens, room) == room
 
 
 @pytest.mark.parametrize(
@@ -50,10 +52,10 @@ def test_a_default_is_cut_to_what_the_context_leaves(prompt_tokens, default):
 )
 def test_a_refusal_says_what_and_how_to_mend_it(prompt_tokens, max_tokens, code, param, said):
     with pytest.raises(Refusal) as caught:
-        ADMISSION.output_len([1] * prompt_tokens, max_tokens)
-    told = json.loads(caught.value.as_json())
-    assert (told["code"], told["param"]) == (code, param)
-    assert said in told["message"]
+        ADMISSION.new_tokens(prompt_tokens, max_tokens)
+    refusal = json.loads(caught.value.as_json())
+    assert (refusal["code"], refusal["param"]) == (code, param)
+    assert said in refusal["message"]
 
 
 def test_a_start_that_cannot_fit_is_refused_a_doubtful_one_is_not():
@@ -63,9 +65,9 @@ def test_a_start_that_cannot_fit_is_refused_a_doubtful_one_is_not():
 
 
 def test_ids_outside_the_vocabulary_are_named():
-    assert ADMISSION.checked_ids([0, 99]) == [0, 99]
+    ADMISSION.check_ids([0, 99])
     with pytest.raises(Refusal, match="token id 100 at position 1"):
-        ADMISSION.checked_ids([5, 100])
+        ADMISSION.check_ids([5, 100])
 
 
 @pytest.mark.parametrize(
@@ -79,36 +81,36 @@ def test_a_prompt_may_be_cut_to_what_leaves_room_for_the_answer(max_tokens, defa
 @given(st.integers(1, 15), st.none() | st.integers(1, 40), st.integers(1, 40))
 def test_a_limit_cuts_the_default_and_nothing_that_was_asked_for(prompt_tokens, default, limit):
     admission = Admission(context_length=16, vocab_size=100, default_max_tokens=default)
-    limits, ids, room = Limits(default_max_tokens=limit), [1] * prompt_tokens, 16 - prompt_tokens
+    limits, room = OperatorLimits(default_max_tokens=limit), 16 - prompt_tokens
     expected = min(room, limit) if default is None else min(room, limit, default)
-    assert admission.output_len(ids, None, limits) == expected
-    assert admission.output_len(ids, room, limits) == room
+    assert admission.new_tokens(prompt_tokens, None, limits) == expected
+    assert admission.new_tokens(prompt_tokens, room, limits) == room
 
 
 def test_a_prompt_over_the_limit_is_refused_by_its_exact_count():
-    limits = Limits(prompt_tokens=10)
+    limits = OperatorLimits(prompt_tokens=10)
     ADMISSION.check_prompt(10, limits)
-    ADMISSION.check_prompt(16, Limits())
+    ADMISSION.check_prompt(16, OperatorLimits())
     with pytest.raises(Refusal, match=r"at most 10 tokens .* has 11\. Shorten") as caught:
         ADMISSION.check_prompt(11, limits)
     assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "prompt")
 
 
 def test_the_start_of_a_long_prompt_is_measured_by_the_lower_limit():
-    limits = Limits(prompt_tokens=10)
+    limits = OperatorLimits(prompt_tokens=10)
     ADMISSION.check_start(10 + CUT_MARGIN_TOKENS, limits)
     with pytest.raises(Refusal, match=r"at most 10 tokens .* has more than 10"):
         ADMISSION.check_start(11 + CUT_MARGIN_TOKENS, limits)
     with pytest.raises(Refusal, match="context length is 16"):
-        ADMISSION.check_start(17 + CUT_MARGIN_TOKENS, Limits(prompt_tokens=99))
+        ADMISSION.check_start(17 + CUT_MARGIN_TOKENS, OperatorLimits(prompt_tokens=99))
 
 
 @pytest.mark.parametrize(
     ("limits", "room"),
     [
-        (Limits(prompt_tokens=4), 4),
-        (Limits(prompt_tokens=99), 15),
-        (Limits(default_max_tokens=6), 10),
+        (OperatorLimits(prompt_tokens=4), 4),
+        (OperatorLimits(prompt_tokens=99), 15),
+        (OperatorLimits(default_max_tokens=6), 10),
     ],
 )
 def test_a_prompt_is_cut_to_its_limit_where_that_is_less_than_the_room(limits, room):

@@ -6,11 +6,12 @@ import random
 import time
 
 import pytest
-from admission import Refusal
-from bad_words import BadWords
 from hypothesis import given
 from hypothesis import strategies as st
-from word_list import CHARACTERS_AT_MOST, TOKENS_AT_MOST, word_list
+
+from bad_words_list import CHARACTERS_AT_MOST, TOKENS_AT_MOST, bad_words_list
+from refusal import Refusal
+from sampling.bad_words import BadWords
 
 VOCAB_SIZE = 50
 STEPS = 200
@@ -64,10 +65,12 @@ def test_a_step_is_cheap_whatever_the_words(words):
 
 def test_words_that_are_too_long_all_together_are_refused_before_they_are_tokenized():
     with pytest.raises(Refusal, match=f"65537 characters: at most {CHARACTERS_AT_MOST}") as caught:
-        word_list(["a" * (CHARACTERS_AT_MOST + 1)], lambda word: pytest.fail("it was tokenized"))
+        bad_words_list(
+            ["a" * (CHARACTERS_AT_MOST + 1)], lambda word: pytest.fail("it was tokenized")
+        )
     assert caught.value.param == "bad_words"
 
 
 def test_words_of_too_many_tokens_are_refused_by_name():
     with pytest.raises(Refusal, match=f"{2 * 8193} tokens.*at most {TOKENS_AT_MOST}"):
-        word_list(["ab"], lambda word: [len(word)] * 8193)
+        bad_words_list(["ab"], lambda word: [len(word)] * 8193)

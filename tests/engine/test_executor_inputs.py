@@ -1,18 +1,20 @@
-"""A request in the terms of TensorRT-LLM's C++ backend; the whole way is in tests/trtllm."""
+"""A request in the terms of TensorRT-LLM's C++ backend; whole: tests/server/tensorrt_llm."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from admission import Refusal
-from executor_inputs import BANNED, ExecutorInputs
-from log_prob_tail import newest
 
+from executor_inputs import BANNED, ExecutorInputs
+from refusal import Refusal
+from tests.fixtures import triton_python_model
+
+newest = triton_python_model.load("detokenizer").newest_log_probs
 INPUTS = ExecutorInputs(end_ids=(2, 5), logits_size=50)
 
 
 def of(**given):
-    return INPUTS.of(lambda name: list(given.get(name, ())), 7)
+    return INPUTS.of(lambda name: list(given.get(name, ())), prompt_tokens=7)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def test_one_end_token_and_the_others_as_stop_words(given, end_id, stops):
 
 
 def test_a_model_without_end_tokens_ends_nowhere():
-    tensors = ExecutorInputs(end_ids=(), logits_size=5).of(lambda _: [], 1)
+    tensors = ExecutorInputs(end_ids=(), logits_size=5).of(lambda _: [], prompt_tokens=1)
     assert tensors["end_id"].tolist() == [[-1]]
     assert tensors["stop_words_list"].shape == (1, 2, 0)
 
@@ -57,10 +59,11 @@ def test_more_of_the_likeliest_tokens_than_its_kernels_take_are_refused():
     inputs = ExecutorInputs(end_ids=(2,), logits_size=5000)
 
     def top_k(given: int) -> int:
-        return inputs.of(lambda name: [given] if name == "top_k" else [], 7)["runtime_top_k"].item()
+        tensors = inputs.of(lambda name: [given] if name == "top_k" else [], prompt_tokens=7)
+        return tensors["runtime_top_k"].item()
 
     assert (top_k(1024), top_k(5000)) == (1024, 0), "the whole vocabulary is all"
-    with pytest.raises(Refusal, match="top_k is 1025: the backend takes 1024 at most"):
+    with pytest.raises(Refusal, match="top_k is 1025: the backend accepts at most 1024"):
         top_k(1025)
 
 
@@ -95,12 +98,13 @@ def test_what_it_cannot_do_is_refused_by_name(given, param):
 
 def test_min_tokens_holds_back_the_only_end_token():
     only = ExecutorInputs(end_ids=(2,), logits_size=5)
-    assert only.of(lambda name: [3] if name == "min_tokens" else [], 1)["end_id"].item() == 2
+    tensors = only.of(lambda name: [3] if name == "min_tokens" else [], prompt_tokens=1)
+    assert tensors["end_id"].item() == 2
 
 
 def test_an_end_token_of_the_models_own_may_be_outside_the_logits():
     inputs = ExecutorInputs(end_ids=(2, 70), logits_size=50)
-    tensors = inputs.of(lambda name: [70] if name == "stop_token_ids" else [], 1)
+    tensors = inputs.of(lambda name: [70] if name == "stop_token_ids" else [], prompt_tokens=1)
     assert tensors["stop_words_list"].tolist() == [[[70], [1]]]
 
 
@@ -113,5 +117,5 @@ def test_the_newest_log_probs_are_the_last_ones(so_far, tokens):
 
 
 def test_fewer_log_probs_than_tokens_are_an_error():
-    with pytest.raises(ValueError, match="1 log-probabilities came to 2 tokens"):
+    with pytest.raises(ValueError, match="sent 1 log-probabilities for 2 tokens"):
         newest(np.zeros((1, 1, 1), np.float32), 2)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from grammar_library import KNOWN_VERSION
-from guide_compiler import GuideCompiler, GuideError
-from guide_mask import GuideMask
-from guide_state import GuideBroken, GuideState
-from port import Guide
 
+from grammars.xgrammar_loader import KNOWN_VERSION
+from guides.compiler import GuideCompiler, GuideError
+from guides.mask import GuideMask
+from guides.state import GuideBroken, GuideState
+from port import Guide
 from tests.fixtures.guide_info import VOCAB_SIZE, allowed_ids, filled, walk
 from tests.fixtures.stack import HANG_S, eventually
 
@@ -106,7 +106,7 @@ def test_whatever_is_sampled_under_the_mask_conforms(guide, is_right, compiler, 
 
 
 def _is_ready(mask: GuideMask, states: list) -> bool:
-    return not mask.late(states)
+    return not mask.late_rows(states)
 
 
 def test_threads_fill_a_batch_as_its_rows_one_by_one_and_free_rows_are_all_ones(
@@ -135,9 +135,10 @@ def test_threads_fill_a_batch_as_its_rows_one_by_one_and_free_rows_are_all_ones(
 
 def test_without_a_guide_there_is_no_mask_and_xgrammar_is_not_imported():
     code = (
-        "import sys, guide_compiler, guide_mask, pathlib\n"
-        "c = guide_compiler.GuideCompiler(pathlib.Path('none'), cache_bytes=1, threads=1)\n"
-        "assert guide_mask.GuideMask(100, threads=1).of([None, None]) is None\n"
+        "import sys, pathlib\n"
+        "from guides import compiler, mask\n"
+        "c = compiler.GuideCompiler(pathlib.Path('none'), cache_bytes=1, threads=1)\n"
+        "assert mask.GuideMask(100, threads=1).of([None, None]) is None\n"
         "c.close()\n"
         "assert not {'torch', 'xgrammar'} & set(sys.modules)\n"
     )
@@ -146,9 +147,10 @@ def test_without_a_guide_there_is_no_mask_and_xgrammar_is_not_imported():
 
 def test_the_first_guide_imports_xgrammar_and_neither_torch_nor_transformers(vocabulary):
     code = (
-        "import sys, guide_compiler, pathlib, port\n"
+        "import sys, pathlib, port\n"
+        "from guides import compiler\n"
         f"info = pathlib.Path({str(vocabulary.info_file)!r})\n"
-        "c = guide_compiler.GuideCompiler(info, cache_bytes=1, threads=1)\n"
+        "c = compiler.GuideCompiler(info, cache_bytes=1, threads=1)\n"
         'c.compile(port.Guide(\'structural_tag\', \'{"type": "structural_tag", '
         '"format": {"type": "regex", "pattern": "a+"}}\')).result()\n'
         "c.close()\n"
@@ -256,7 +258,8 @@ def test_a_guide_that_cannot_be_compiled_says_why(guide, said, compiler):
 def test_the_first_guide_holds_up_no_other_thread(vocabulary):
     """Import and compile, with a thread beside it that wants to run every millisecond."""
     code = (
-        "import json, pathlib, threading, time, guide_compiler, port, numpy\n"
+        "import json, pathlib, threading, time, port, numpy\n"
+        "from guides import compiler\n"
         "gaps, over = [], threading.Event()\n"
         "def tick():\n"
         "    last = time.process_time()\n"
@@ -268,7 +271,7 @@ def test_the_first_guide_holds_up_no_other_thread(vocabulary):
         "ticking = threading.Thread(target=tick)\n"
         "ticking.start()\n"
         f"info = pathlib.Path({str(vocabulary.info_file)!r})\n"
-        "c = guide_compiler.GuideCompiler(info, cache_bytes=1, threads=1)\n"
+        "c = compiler.GuideCompiler(info, cache_bytes=1, threads=1)\n"
         "hard = json.dumps({'enum': [f'value {i}' for i in range(4000)]})\n"
         "c.compile(port.Guide('json_schema', hard)).result()\n"
         "over.set(), ticking.join(), c.close()\n"

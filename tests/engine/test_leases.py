@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from leases import Leases
-from outbox import Outbox
-from tests.models.test_outbox import Sender
 
+from leases import Leases
+from response_writer import ResponseWriter
+from tests.doubles.response_sender import Sender
 from tests.fixtures.stack import eventually
 
 
@@ -18,18 +18,18 @@ def held():
 
 
 @pytest.fixture
-def outbox(held):
-    made = Outbox(held, responses_per_s=50, hold_s=0.2)
+def writer(held):
+    made = ResponseWriter(held, responses_per_s=50, hold_s=0.2)
     yield made
     made.close()
 
 
-def test_streams_of_a_lease_whose_client_is_gone_are_abandoned_and_no_others(held, outbox):
+def test_streams_of_a_lease_whose_client_is_gone_are_abandoned_and_no_others(held, writer):
     client, other = Sender(), Sender()
     assert held.hold("a", client) is None
     assert held.hold("b", other) is None
-    lost = [outbox.open(Sender(), 1, "a") for _ in range(3)]
-    kept = [outbox.open(Sender(), 1, lease) for lease in ("b", "", "unknown")]
+    lost = [writer.open(Sender(), 1, "a") for _ in range(3)]
+    kept = [writer.open(Sender(), 1, lease) for lease in ("b", "", "unknown")]
     client.is_gone = True
     eventually(lambda: all(stream.is_abandoned() for stream in lost), 10, "they are abandoned")
     assert not any(stream.is_abandoned() for stream in kept)
@@ -37,7 +37,7 @@ def test_streams_of_a_lease_whose_client_is_gone_are_abandoned_and_no_others(hel
     assert not other.sent
 
 
-def test_a_lease_that_is_over_is_remembered_for_requests_that_come_late(held, outbox):
+def test_a_lease_that_is_over_is_remembered_for_requests_that_come_late(held, writer):
     client = Sender()
     held.hold("a", client)
     assert not held.is_over("a")
@@ -52,23 +52,23 @@ def test_a_lease_is_refused_without_a_name_twice_and_beyond_the_most():
     held = Leases(most=2)
     assert "request id" in held.hold("", Sender())
     assert held.hold("a", Sender()) is None
-    assert "already" in held.hold("a", Sender())
+    assert "is open" in held.hold("a", Sender())
     assert held.hold("b", Sender()) is None
-    assert "2 leases are held already" in held.hold("c", Sender())
+    assert "2 leases are open" in held.hold("c", Sender())
 
 
-def test_many_leases_are_looked_at_in_turns():
-    held = Leases(looks=2)
+def test_many_leases_are_checked_in_turns():
+    held = Leases(checks=2)
     senders = {str(number): Sender() for number in range(5)}
     for name, sender in senders.items():
         held.hold(name, sender)
         sender.is_gone = True
-    assert [held.look() for _ in range(4)] == [{"0", "1"}, {"2", "3"}, {"4"}, set()]
+    assert [held.check() for _ in range(4)] == [{"0", "1"}, {"2", "3"}, {"4"}, set()]
 
 
-def test_a_stream_ends_at_its_deadline_with_an_error_that_says_so(outbox):
+def test_a_stream_ends_at_its_deadline_with_an_error_that_says_so(writer):
     sender, other = Sender(), Sender()
-    late, in_time = outbox.open(sender, 1), outbox.open(other, 1)
+    late, in_time = writer.open(sender, 1), writer.open(other, 1)
     late.end_after(0.01)
     in_time.end_after(600)
     eventually(late.is_abandoned, 10, "it is late")
@@ -76,4 +76,4 @@ def test_a_stream_ends_at_its_deadline_with_an_error_that_says_so(outbox):
     late.cancelled()  # as a runtime does with what is abandoned
     assert sender.is_over.wait(10)
     assert json.loads(str(sender.sent[0][2]))["code"] == "deadline_exceeded"
-    eventually(lambda: outbox.totals["cancelled"] == 1, 10, "it is counted")
+    eventually(lambda: writer.totals["cancelled"] == 1, 10, "it is counted")

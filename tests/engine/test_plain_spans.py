@@ -6,20 +6,22 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-import plain_spans
 import pytest
-from admission import Refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_spans import PlainSpans
-from prompt_cut import PromptCut
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
+from plain_spans.encoder import PlainSpans
+from plain_spans.word_trie import one_of
+from prompt_truncation import PromptTruncation
+from refusal import Refusal
 from tests.fixtures import phi_folder, random_model
+from tests.fixtures.examples import examples
+from triton_openai.proxy.prompting.word_trie import one_of as proxys_one_of
 
 ROOT = Path(__file__).parents[2]
-DEMO = ROOT / "build_engines" / "demo" / "model" / "tokenizer.json"
+DEMO = ROOT / "demo_model" / "shipped" / "tokenizer.json"
 
 
 def demo() -> Tokenizer:
@@ -115,6 +117,7 @@ def test_what_a_span_spells_is_plain_text_and_the_rest_is_special(kind):
         assert inner.lstrip() == f"a{token}b"
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_mix_has_the_ids_of_its_text_without_that_token_in_the_vocabulary(kind):
     """Real tokens come as ever, in their order; between them the text is what was written."""
@@ -123,7 +126,7 @@ def test_any_mix_has_the_ids_of_its_text_without_that_token_in_the_vocabulary(ki
     special = {original.token_to_id(token): token for token in tokens}
     piece = st.tuples(st.sampled_from([*tokens, "ab", " a", "hi ", "<", "|"]), st.booleans())
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150))
     @given(st.lists(piece, min_size=1, max_size=8))
     def holds(pieces: list[tuple[str, bool]]) -> None:
         pieces = [(text, is_callers and text in tokens) for text, is_callers in pieces]
@@ -138,6 +141,7 @@ def test_any_mix_has_the_ids_of_its_text_without_that_token_in_the_vocabulary(ki
     holds()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_other_texts_keep_their_ids(kind):
     """With a tokenizer that has encoded spans before."""
@@ -146,7 +150,7 @@ def test_all_other_texts_keep_their_ids(kind):
     words = st.sampled_from([*added(untouched(kind)), "ab", " ", "\n", "héllo"])
     texts = st.one_of(st.text(), st.lists(words).map("".join))
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200))
     @given(texts)
     def holds(text: str) -> None:
         for special in (False, True):
@@ -191,9 +195,9 @@ def test_a_cut_prompt_has_the_ids_that_a_cut_of_all_its_ids_has(keeps_start):
     starts = [at for at in range(len(text)) if text.startswith("<|im_end|> one", at)]
     numbers = [number for at in starts for number in (at, at + len("<|im_end|>"))]
     whole = spans.encode(text, numbers, lambda text: tokenizer.encode(text).ids)
-    cut = PromptCut(tokens=100, keeps_start=keeps_start)
+    truncation = PromptTruncation(tokens=100, keeps_start=keeps_start)
     kept = spans.encode(
-        text, numbers, lambda text: cut.of_text(tokenizer, text, add_special_tokens=False)
+        text, numbers, lambda text: truncation.of_text(tokenizer, text, add_special_tokens=False)
     )
     assert kept == (whole[:100] if keeps_start else whole[-100:])
 
@@ -238,6 +242,6 @@ def test_the_cost_grows_with_the_text_alone():
     assert seen == [len(text)]
 
 
-def test_the_proxy_and_the_tokenizer_find_tokens_alike():
-    ours = Path(plain_spans.__file__).with_name("word_trie.py")
-    assert ours.read_text() == (ROOT / "proxy" / "prompting" / "word_trie.py").read_text()
+@given(st.lists(st.text(alphabet="<|ab>.*", max_size=6), max_size=12))
+def test_the_proxy_and_the_tokenizer_find_tokens_alike(words):
+    assert one_of(words) == proxys_one_of(words)

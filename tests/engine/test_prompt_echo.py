@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from leases import Leases
-from outbox import Outbox
-from port import SamplingParams, Token, TokenLogProbs
-from tests.models.test_outbox import Sender
 
+from leases import Leases
+from port import SamplingParams, Token, TokenLogProbs
+from response_writer import ResponseWriter
+from tests.doubles.response_sender import Sender
 from tests.fixtures.stack import eventually
 from tests.fixtures.stepped_scheduler import CONTEXT, GREEDY, Bench, decoder, prompt
 
@@ -86,7 +86,7 @@ def test_a_sequence_that_gives_way_is_scored_once(folder):
     bench = Bench(folder, rows=1, step_tokens=32, stall_s=1e-6)
     ids = prompt(150)
     job = bench.add(ids, max_tokens=5, sampling=LOGGED, echoes_prompt=True)
-    bench.steps_until(lambda: next(iter(bench.scheduler._roster)).computed > 0)
+    bench.steps_until(lambda: bench.scheduler.stats.prefill_tokens)
     bench.add(prompt(20, 1), max_tokens=3, priority=1)
     bench.add(ids, max_tokens=3, priority=1)  # its blocks come into the cache meanwhile
     bench.run()
@@ -106,8 +106,8 @@ def test_log_probs_of_the_answer_are_those_of_the_same_tokens_in_a_prompt(folder
 
 
 def test_the_first_response_begins_with_the_prompt():
-    outbox, sender = Outbox(Leases(), responses_per_s=50, hold_s=0.2), Sender()
-    stream = outbox.open(sender, 2)
+    writer, sender = ResponseWriter(Leases(), responses_per_s=50, hold_s=0.2), Sender()
+    stream = writer.open(sender, 2)
     first = TokenLogProbs(math.nan, ((-1, -math.inf),))
     echoed = [Token(5, first), Token(6, TokenLogProbs(-1.0, ((6, -1.0),)))]
     stream.started(0)
@@ -119,14 +119,14 @@ def test_the_first_response_begins_with_the_prompt():
     assert tensors["output_log_probs"].shape == (1, 1, 3)
     assert tensors["top_log_prob_ids"].ravel().tolist() == [-1, 6, 7]
     assert tensors["num_input_tokens"].ravel().tolist() == [2]
-    assert outbox.totals["generated_tokens"] == 1
+    assert writer.totals["generated_tokens"] == 1
     alone = Sender()
-    outbox.open(alone, 2).echo(echoed, "length")
+    writer.open(alone, 2).echo(echoed, "length")
     eventually(alone.is_over.is_set, 5, "it is sent")
     ((_, tensors, _, _),) = alone.sent
     assert tensors["output_ids"].ravel().tolist() == [5, 6]
     assert tensors["finish_reason"].ravel().tolist() == [b"length"]
-    outbox.close()
+    writer.close()
 
 
 def test_scores_are_of_the_untouched_logits(folder):

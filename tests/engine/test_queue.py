@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from port import SamplingParams
 
+from port import SamplingParams
 from tests.fixtures.stepped_scheduler import Bench, prompt
 
 STEPS = 60

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
+
 from port import SamplingParams, Token
-from sampler_state import SamplerState
-from sampling import SamplingFailed, sample
+from sampling.sampler import SamplingFailed, sample
+from sampling.state import SamplerState
 
 SHARES = [0.5, 0.3, 0.15, 0.05]
 VOCAB = len(SHARES)

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from port import SamplingParams, Token
-from sampler_state import SamplerState
-from sampling import SamplingFailed, sample
-from tests.models.sampling_reference import Case, distribution, drawn, log_softmax
+from sampling.sampler import SamplingFailed, sample
+from sampling.state import SamplerState
+from tests.engine.sampling_reference import Case, distribution, drawn, log_softmax
+from tests.fixtures.examples import examples
 
 SLACK = 1e-5
 
@@ -115,7 +117,7 @@ def check(case: Case, answer: Token | SamplingFailed) -> None:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(batches(), st.sampled_from([0, 0, 3, 70]))
 def test_each_row_of_a_mixed_batch_is_what_the_definitions_say(cases, padding):
     answers = sample(matrix(cases, padding), [state(case) for case in cases], mask(cases, padding))
@@ -123,7 +125,7 @@ def test_each_row_of_a_mixed_batch_is_what_the_definitions_say(cases, padding):
         check(case, answer)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(batches())
 def test_a_row_gives_the_same_token_and_log_probs_alone_as_in_a_batch(cases):
     together = sample(matrix(cases, 0), [state(case) for case in cases], mask(cases, 0))
@@ -132,7 +134,7 @@ def test_a_row_gives_the_same_token_and_log_probs_alone_as_in_a_batch(cases):
         assert str(alone) == str(answer)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(batches())
 def test_a_batch_of_one_kind_is_what_the_definitions_say(cases):
     """Every row with the first one's parameters: the paths without any row left out."""

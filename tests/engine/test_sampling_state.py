@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from port import BadParameter, SamplingParams
-from sampler_state import SamplerState
-from sampling import sample
+from sampling.penalties import SeenTokens
+from sampling.sampler import sample
+from sampling.state import SamplerState
 
 VOCAB = 50
 END = frozenset({2})
@@ -83,11 +85,11 @@ def test_another_state_fed_the_same_tokens_goes_on_the_same_way():
 
 
 def test_many_tokens_are_counted_right():
-    own = SamplerState(SamplingParams(repetition_penalty=2), [7, 7, 900], END, 1000)
+    seen = SeenTokens([7, 7, 900])
     for token in range(1000):
-        own.append(token)
-    own.append(5)
-    counts = dict(zip(own.seen.ids.tolist(), own.seen.counts.tolist(), strict=True))
+        seen.append(token)
+    seen.append(5)
+    counts = dict(zip(seen.ids.tolist(), seen.counts.tolist(), strict=True))
     assert counts == {token: 2 if token == 5 else 1 for token in range(1000)}
 
 

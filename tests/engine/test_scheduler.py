@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from port import Guide, SamplingParams
 
+from port import Guide, SamplingParams
+from tests.fixtures.examples import examples
 from tests.fixtures.stepped_scheduler import ROWS, Bench, decoder, prompt
 
 
@@ -42,7 +43,7 @@ arrivals = st.lists(
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(arrivals=arrivals, kv_tokens=st.sampled_from([250, 600, 10_000]))
 def test_every_batch_gives_each_request_the_oracles_tokens(artifacts, family, arrivals, kv_tokens):
     bench = Bench(artifacts / family, kv_tokens=kv_tokens)
@@ -57,7 +58,7 @@ def test_every_batch_gives_each_request_the_oracles_tokens(artifacts, family, ar
                 if count >= leaves_after:
                     job.is_cancelled = True
 
-            job.sink._after = leave
+            job.sink.after = leave
             job.is_cancelled = leaves_after == 0
     bench.run()
     for job in bench.jobs:

@@ -1,4 +1,4 @@
-"""The scripted runtime: what it says, how it ends, at what pace; and how the outbox joins it."""
+"""The scripted runtime: what it says, how it ends, at what pace; and how the writer joins it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import time
 from collections import Counter
 
 import pytest
-from leases import Leases
-from outbox import Outbox
-from port import GenerationInput, Guide, Job, SamplingParams
-from script import Script
-from scripted_runtime import ScriptedRuntime
-from tests.models.test_outbox import Sender
 
+from leases import Leases
+from port import GenerationInput, Guide, Job, SamplingParams
+from response_writer import ResponseWriter
+from scripted.runtime import ScriptedRuntime
+from scripted.script import Script
+from tests.doubles.response_sender import Sender
 from tests.doubles.sink import KeptTokens
-from tests.fixtures.scripted import WEIGHTS
+from tests.fixtures.demo_folder import BUILT, FOLDER, TRAINED
 from tests.fixtures.stack import eventually
 from triton_openai.build_engines import scripted_build
+from triton_openai.build_engines.models_file import ScriptedEntry
 
 END = 9
 ANSWER = {"after": [], "ids": [1, 2, 3, END]}
@@ -132,14 +133,14 @@ class Timed:
 def test_no_token_is_held_for_long_nor_the_first_or_last_at_all(play, streams, hold_s):
     """Paced at 6 ms: all leave at once where they are few, and are joined where they are many."""
     runtime = play(repeats=True, step_ms=6)
-    outbox = Outbox(Leases(), responses_per_s=2000, hold_s=0.025)
+    writer = ResponseWriter(Leases(), responses_per_s=2000, hold_s=0.025)
     senders, sinks = [Sender() for _ in range(streams)], []
     for number, sender in enumerate(senders):
-        sinks.append(Timed(outbox.open(sender, 1)))
+        sinks.append(Timed(writer.open(sender, 1)))
         job = GenerationInput(prompt_ids=[1], max_tokens=100)
         runtime.submit(Job(f"{number}", job, sinks[-1]))
     assert all(sender.is_over.wait(20) for sender in senders)
-    outbox.close()
+    writer.close()
     held, ends = [], []
     for sender, sink in zip(senders, sinks, strict=True):
         counts = [len(ids) for ids in sender.ids]
@@ -158,11 +159,19 @@ def typical_most(values: list[float]) -> float:
     return sorted(values)[int(0.9 * len(values))]
 
 
-def test_a_script_is_built_from_words(tmp_path):
+@pytest.mark.parametrize("files", [TRAINED | BUILT, TRAINED], ids=["shipped", "tables are made"])
+def test_a_script_is_built_from_words(tmp_path, files):
+    weights, built = tmp_path / "weights", tmp_path / "m"
+    weights.mkdir()
+    for name in files:
+        (weights / name).symlink_to(FOLDER / name)
     options = {"text": "Hello!", "after": {"</think>\n\n": "Yes."}}
-    scripted_build.make(str(WEIGHTS), str(tmp_path), 1000, options)
-    stored = json.loads((tmp_path / "script.json").read_text())
-    facts = json.loads((tmp_path / "facts.json").read_text())
+    given = {"runtime": "scripted", "context_length": 1000, "scripted": options}
+    entry = ScriptedEntry.model_validate({"weights": weights, **given})
+    scripted_build.build("m", entry, tmp_path, print)
+    assert scripted_build.is_built("m", entry, tmp_path)
+    stored = json.loads((built / "script.json").read_text())
+    facts = json.loads((built / "facts.json").read_text())
     special, usual = stored["parts"]
     assert Counter(part["ids"][-1] for part in (special, usual)) == {facts["end_ids"][0]: 2}
     assert usual["after"] == []

@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass, field
 
 import pytest
-from guide_compiler import GuideCompiler
-from port import GenerationInput, Guide, Job, SamplingParams
-from scheduler import Limits, Scheduler
-from slow_guides import REMEMBER_AT_MOST, REMEMBER_S, SlowGuides
 
+from guides.compiler import GuideCompiler
+from guides.slow_guides import REMEMBER_AT_MOST, REMEMBER_S, SlowGuides
+from onnx_cpu.scheduler import Scheduler, SchedulerConfig
+from port import GenerationInput, Guide, Job, SamplingParams
 from tests.doubles.decoder import TableDecoder
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.guide_info import VOCAB_SIZE
@@ -47,9 +47,11 @@ class Batch:
 
     def __post_init__(self) -> None:
         decoder = TableDecoder(VOCAB_SIZE, rows=ROWS + 1, likes=self.likes)
-        limits = Limits(rows=ROWS, step_tokens=64, kv_bytes=10_000 * decoder.kv.shape.token_bytes)
+        config = SchedulerConfig(
+            rows=ROWS, step_tokens=64, kv_bytes=10_000 * decoder.kv.shape.token_bytes
+        )
         self.scheduler = Scheduler(
-            decoder, self.compiler, limits, end_ids=frozenset(), ended=lambda job: None
+            decoder, self.compiler, config, end_ids=frozenset(), ended=lambda job: None
         )
 
     def add(self, guide: Guide | None = None, max_tokens: int = 3000) -> KeptTokens:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from tests.fixtures.examples import examples
 from tests.fixtures.random_model import byte_level_tokenizer, sentencepiece_tokenizer
 from triton_openai.build_engines.errors import BuildError
 from triton_openai.build_engines.tokenizer_tables import (
@@ -50,8 +51,9 @@ def test_every_token_passes_the_builds_own_check(tokenizer, table):
         check(backend, broken, strips=strips)
 
 
+@pytest.mark.hypothesis
 def test_any_text_comes_back_token_by_token(tokenizer, table):
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300))
     @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\u2581")))
     def comes_back(text: str) -> None:
         backend = tokenizer.backend_tokenizer

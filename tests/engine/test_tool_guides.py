@@ -6,19 +6,19 @@ import json
 
 import numpy as np
 import pytest
-from guide_compiler import GuideCompiler
-from guide_mask import GuideMask
-from guide_state import GuideState
-from port import Guide
 from xgrammar import GrammarMatcher
 
+from guides.compiler import GuideCompiler
+from guides.mask import GuideMask
+from guides.state import GuideState
+from port import Guide
 from tests.fixtures.guide_info import VOCAB_SIZE, walk
 from tests.fixtures.tool_calls import AUTO, OPTIONAL, REQUIRED, TOOLS, assert_conform, read
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
-from triton_openai.proxy.syntax.reasoning.reasoning_guides import after_reasoning
+from triton_openai.proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
+from triton_openai.proxy.syntax.tools.call_guides import FALLBACK_FAMILY, call_guide
 from triton_openai.proxy.syntax.tools.families import FAMILIES
-from triton_openai.proxy.syntax.tools.tool_guides import JSON_LIST, tool_constraint
 
 WALKS = 12
 
@@ -40,7 +40,7 @@ def answers(guide, compiler, vocabulary, seed: int = 0) -> list[str]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_whatever_is_written_under_required_is_calls_that_conform(family, compiler, vocabulary):
-    guide = tool_constraint(family, TOOLS, REQUIRED, in_parallel=True)
+    guide = call_guide(family, TOOLS, REQUIRED, in_parallel=True)
     texts = answers(guide, compiler, vocabulary)
     assert len(texts) >= WALKS // 4
     assert guide.family == family
@@ -56,14 +56,14 @@ def test_whatever_is_written_under_required_is_calls_that_conform(family, compil
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_not_in_parallel_is_exactly_one_call(family, compiler, vocabulary):
-    guide = tool_constraint(family, TOOLS[1:], REQUIRED, in_parallel=False)
+    guide = call_guide(family, TOOLS[1:], REQUIRED, in_parallel=False)
     for text in answers(guide, compiler, vocabulary):
         assert len(read(guide.family, text)[1]) == 1, text
 
 
 def test_a_named_tool_is_the_only_one(compiler, vocabulary):
     choice = ToolChoice(mode=ToolMode.REQUIRED, allowed=("set",), is_named=True)
-    guide = tool_constraint("hermes", TOOLS, choice, in_parallel=False)
+    guide = call_guide("hermes", TOOLS, choice, in_parallel=False)
     for text in answers(guide, compiler, vocabulary):
         assert [name for name, _ in read("hermes", text)[1]] == ["set"]
 
@@ -77,7 +77,7 @@ def accepts(guide, compiler, text: str) -> bool:
 
 
 def test_with_auto_text_is_free_and_calls_conform_as_soon_as_they_begin(compiler):
-    guide = tool_constraint("hermes", TOOLS, AUTO, in_parallel=True)
+    guide = call_guide("hermes", TOOLS, AUTO, in_parallel=True)
     call = '<tool_call>\n{"name": "set", "arguments": {"a": 1}}\n</tool_call>'
     assert accepts(guide, compiler, "Just text, with <tags> and {braces}.")
     assert accepts(guide, compiler, f"First this: {call}")
@@ -87,7 +87,7 @@ def test_with_auto_text_is_free_and_calls_conform_as_soon_as_they_begin(compiler
 
 
 def test_with_auto_and_one_call_nothing_follows_it(compiler):
-    guide = tool_constraint("hermes", TOOLS, AUTO, in_parallel=False)
+    guide = call_guide("hermes", TOOLS, AUTO, in_parallel=False)
     call = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
     assert accepts(guide, compiler, f"So: {call}")
     assert not accepts(guide, compiler, call + call)
@@ -98,8 +98,8 @@ PYTHONIC = {"pythonic", "llama4_pythonic"}
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - PYTHONIC))
 def test_with_auto_a_call_as_required_writes_it_may_follow_text(family, compiler, vocabulary):
-    required = tool_constraint(family, TOOLS, REQUIRED, in_parallel=False)
-    auto = tool_constraint(family, TOOLS, AUTO, in_parallel=False)
+    required = call_guide(family, TOOLS, REQUIRED, in_parallel=False)
+    auto = call_guide(family, TOOLS, AUTO, in_parallel=False)
     assert accepts(auto, compiler, "Only text.\n")
     for text in answers(required, compiler, vocabulary)[:4]:
         assert accepts(auto, compiler, f"Text first.\n{text}"), text
@@ -107,16 +107,16 @@ def test_with_auto_a_call_as_required_writes_it_may_follow_text(family, compiler
 
 @pytest.mark.parametrize("family", PYTHONIC)
 def test_a_bracket_in_free_text_begins_no_call(family):
-    assert tool_constraint(family, TOOLS, AUTO, in_parallel=True) is None
+    assert call_guide(family, TOOLS, AUTO, in_parallel=True) is None
 
 
 def test_the_model_is_free_where_it_need_not_call_and_nothing_is_strict():
     loose = [Tool(name="set", parameters=OPTIONAL)]
-    assert tool_constraint("hermes", loose, AUTO, in_parallel=True) is None
+    assert call_guide("hermes", loose, AUTO, in_parallel=True) is None
     none = ToolChoice(mode=ToolMode.NONE)
-    assert tool_constraint("hermes", TOOLS, none, in_parallel=True) is None
+    assert call_guide("hermes", TOOLS, none, in_parallel=True) is None
     only_ping = ToolChoice(allowed=("ping",))
-    assert tool_constraint("hermes", TOOLS, only_ping, in_parallel=True) is None
+    assert call_guide("hermes", TOOLS, only_ping, in_parallel=True) is None
 
 
 UNSAYABLE = {
@@ -133,11 +133,11 @@ UNSAYABLE = {
 @pytest.mark.parametrize("family", UNSAYABLE)
 def test_what_a_syntax_cannot_say_is_a_list_of_objects(family, compiler, vocabulary):
     tools = [Tool(name="f", parameters=UNSAYABLE[family], is_strict=True)]
-    guide = tool_constraint(family, tools, REQUIRED, in_parallel=True)
-    assert guide.family == JSON_LIST
+    guide = call_guide(family, tools, REQUIRED, in_parallel=True)
+    assert guide.family == FALLBACK_FAMILY
     for text in answers(guide, compiler, vocabulary):
         assert {"name", "parameters"} == set(json.loads(text)[0])
-    assert tool_constraint(family, tools, AUTO, in_parallel=True) is None
+    assert call_guide(family, tools, AUTO, in_parallel=True) is None
 
 
 TYPED = ("qwen3_coder", "qwen3_xml", "glm45", "minimax_m2", "deepseek_v32")
@@ -155,8 +155,8 @@ TYPED = ("qwen3_coder", "qwen3_xml", "glm45", "minimax_m2", "deepseek_v32")
 def test_a_string_is_one_of_those_that_are_listed(family, listed, wanted, compiler, vocabulary):
     schema = {"type": "object", "properties": {"a": {"type": "string", **listed}}}
     tools = [Tool(name="f", parameters=schema | {"required": ["a"]}, is_strict=True)]
-    guide = tool_constraint(family, tools, REQUIRED, in_parallel=False)
-    assert guide.family == (JSON_LIST if wanted is None else family)
+    guide = call_guide(family, tools, REQUIRED, in_parallel=False)
+    assert guide.family == (FALLBACK_FAMILY if wanted is None else family)
     for text in answers(guide, compiler, vocabulary):
         [(_, arguments)] = read(guide.family, text, {"f": schema})[1]
         assert json.loads(arguments) == {"a": wanted}
@@ -172,7 +172,7 @@ def test_a_string_may_be_described_elsewhere(family, kind, compiler, vocabulary)
         "$defs": {"Code": {"type": "string", "enum": ["12"]}},
     }
     tools = [Tool(name="f", parameters=schema, is_strict=True)]
-    guide = tool_constraint(family, tools, REQUIRED, in_parallel=False)
+    guide = call_guide(family, tools, REQUIRED, in_parallel=False)
     assert guide.family == family
     for text in answers(guide, compiler, vocabulary):
         [(_, arguments)] = read(family, text, {"f": schema})[1]
@@ -184,7 +184,10 @@ def test_a_string_may_be_described_elsewhere(family, kind, compiler, vocabulary)
 
 @pytest.mark.parametrize("begin", ["", "<think>"])
 def test_a_schema_begins_where_the_reasoning_ends(begin, compiler):
-    guide = after_reasoning(Constraint(GuideKind.JSON_SCHEMA, '{"enum": [1]}'), begin, "</think>")
+    constraint = Constraint(GuideKind.JSON_SCHEMA, '{"enum": [1]}')
+    syntax = ReasoningSyntax(begin="<think>", end="</think>")
+    is_begun = not begin
+    guide = syntax.in_reasoning(constraint) if is_begun else syntax.before_reasoning(constraint)
     assert accepts(guide, compiler, f"{begin}{{free}} text, 2 < 3</think>\n\n1")
     assert not accepts(guide, compiler, f"{begin}free text</think>2")
     assert not accepts(guide, compiler, f"{begin}free text")
@@ -205,6 +208,7 @@ def test_a_schema_begins_where_the_reasoning_ends(begin, compiler):
     ],
 )
 def test_every_kind_of_constraint_may_follow_reasoning(kind, text, answer, compiler):
-    guide = after_reasoning(Constraint(kind, text), "", "</think>")
+    syntax = ReasoningSyntax(begin="<think>", end="</think>")
+    guide = syntax.in_reasoning(Constraint(kind, text))
     assert accepts(guide, compiler, f"thought</think>{answer}")
     assert not accepts(guide, compiler, f"thought</think>{answer}?")

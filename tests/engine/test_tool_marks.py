@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from guide_compiler import GuideCompiler
-from guide_mask import GuideMask
-from guide_state import GuideState
-from port import Guide
 
+from guides.compiler import GuideCompiler
+from guides.mask import GuideMask
+from guides.state import GuideState
+from port import Guide
 from tests.fixtures.guide_info import CLOSING, walk
 from tests.fixtures.tool_calls import AUTO, REQUIRED, TOOLS, assert_conform, read
 from triton_openai.build_engines.tokenizer_tables import guide_info
 from triton_openai.proxy.domain.tools import ToolChoice
-from triton_openai.proxy.syntax.special_tokens import Untranslatable, in_tokens
-from triton_openai.proxy.syntax.tools.tool_guides import tool_constraint
+from triton_openai.proxy.syntax.special_tokens import InexpressibleTokens, with_token_ids
+from triton_openai.proxy.syntax.tools.call_guides import call_guide
 
 WALKS = 12
 MARKS = {
@@ -54,9 +54,9 @@ class SpecialVocabulary:
 def special_walks(family: str, choice: ToolChoice, folder) -> list[str]:
     vocabulary = SpecialVocabulary(folder, MARKS[family])
     compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=1)
-    guide = tool_constraint(family, TOOLS[1:], choice, in_parallel=True)
+    guide = call_guide(family, TOOLS[1:], choice, in_parallel=True)
     specials = {token: mark.encode() for token, mark in vocabulary.special.items()}
-    constraint = in_tokens(guide.constraint, specials)
+    constraint = with_token_ids(guide.constraint, specials)
     compiled = compiler.compile(Guide(constraint.kind.value, constraint.text)).result()
     random, mask = np.random.default_rng(0), GuideMask(len(vocabulary.table), threads=1)
     walks = [walk(GuideState(compiled), mask, vocabulary, random) for _ in range(WALKS)]
@@ -82,11 +82,11 @@ def test_with_auto_a_special_token_begins_the_calls(family, tmp_path):
 
 
 def test_free_text_cannot_go_on_from_half_of_a_beginning():
-    guide = tool_constraint("harmony", TOOLS, AUTO, in_parallel=True)
-    with pytest.raises(Untranslatable, match="special token"):
-        in_tokens(guide.constraint, {5: b"<|channel|>"})
+    guide = call_guide("harmony", TOOLS, AUTO, in_parallel=True)
+    with pytest.raises(InexpressibleTokens, match="special token"):
+        with_token_ids(guide.constraint, {5: b"<|channel|>"})
 
 
 def test_without_special_tokens_in_it_a_guide_stays_as_it_is():
-    guide = tool_constraint("hermes", TOOLS, REQUIRED, in_parallel=True)
-    assert in_tokens(guide.constraint, {5: b"<|im_end|>", 6: b""}) is guide.constraint
+    guide = call_guide("hermes", TOOLS, REQUIRED, in_parallel=True)
+    assert with_token_ids(guide.constraint, {5: b"<|im_end|>", 6: b""}) is guide.constraint

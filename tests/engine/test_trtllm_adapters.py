@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from trtllm_library import StartFailed
 
-from tests.fixtures.trtllm_runtime import PARAMETERS, PROMPT, generate
+from tests.fixtures.trtllm_runtime import PARAMETERS, PROMPT, executor, generate
+from trtllm.library import StartFailed
 
 ARGUMENTS = json.loads(PARAMETERS["llm_args"]) | {
     "lora_config": {"lora_target_modules": ["attn_q"]}
@@ -24,18 +24,18 @@ def told(tmp_path):
     return {"llm_args": json.dumps(ARGUMENTS), "lora_adapters": adapters}
 
 
-def named(running):
+def named():
     """Of each request that reached TensorRT-LLM, its adapter's name, id and folder's name."""
     return [
         one and (one.name, one.adapter_id, one.path.rpartition("/")[2])
-        for one in running._llm._executor.adapters
+        for one in executor().adapters
     ]
 
 
 def test_a_request_names_its_adapter_and_others_none(runtime, told):
     running = runtime(**told)
     answers = [generate(running, lora_name=name).ids[:3] for name in ("sql", "poet", "", "sql")]
-    assert named(running) == [("sql", 2, "sql"), ("poet", 1, "poet"), None, ("sql", 2, "sql")]
+    assert named() == [("sql", 2, "sql"), ("poet", 1, "poet"), None, ("sql", 2, "sql")]
     assert answers == [[7, 8, 9], [6, 7, 8], PROMPT, [7, 8, 9]]
 
 
@@ -43,7 +43,7 @@ def test_an_id_is_the_same_wherever_an_adapter_stands_in_the_file(runtime, told)
     turned = dict(reversed(json.loads(told["lora_adapters"]).items()))
     running = runtime(**{**told, "lora_adapters": json.dumps(turned)})
     generate(running, lora_name="sql")
-    assert named(running) == [("sql", 2, "sql")]
+    assert named() == [("sql", 2, "sql")]
 
 
 def test_no_adapter_finds_what_another_or_the_model_left_in_the_cache(runtime, told):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
-from trtllm_library import Library
 
 from triton_openai.build_engines.gpu import llm_args
 from triton_openai.build_engines.gpu.options import GpuOptions
+from trtllm.library import Library
 
 FOLDERS = {"weights": Path("/w"), "draft": Path("/d")}
 

@@ -9,13 +9,14 @@ import time
 from random import Random
 
 import pytest
-from port import GenerationInput, Job
-from trtllm_library import Library, StartFailed
-from trtllm_runtime import STATS_EVERY_S
+from tensorrt_llm import LLM
 
+from port import GenerationInput, Job
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.stack import eventually
-from tests.fixtures.trtllm_runtime import PROMPT, generate, sent
+from tests.fixtures.trtllm_runtime import PROMPT, executor, generate, sent
+from trtllm.iteration_stats import COLLECT_EVERY_S
+from trtllm.library import Library, StartFailed
 
 
 def test_tokens_come_to_the_limit(runtime):
@@ -30,7 +31,7 @@ def test_a_prompt_is_told_again_before_the_answer_or_alone(runtime):
     assert (sink.ids, sink.end) == ([5, 6, 7, 5, 6], "length")
     alone = generate(running, echoes_prompt=True, max_tokens=0)
     assert ([token.id for token in alone.echoed], alone.ids, alone.end) == (PROMPT, [], "length")
-    assert len(sent(running)) == 1
+    assert len(sent()) == 1
 
 
 def test_several_tokens_a_response_and_a_last_one_without_any(runtime):
@@ -54,7 +55,7 @@ def test_a_cancel_ends_the_job_and_tells_tensorrt_llm(runtime):
     assert running.cancel("r")
     assert sink.is_over.wait(10)
     assert sink.end == "cancelled"
-    eventually(lambda: not running._llm._executor._running, 10, "it is aborted there")
+    eventually(lambda: not executor().running, 10, "it is aborted there")
     eventually(lambda: not running.cancel("r"), 10, "it is forgotten")
 
 
@@ -102,8 +103,8 @@ def test_a_crashed_executor_ends_all_jobs_and_says_so_once(runtime):
 
 def test_an_executor_that_went_while_nobody_asked_is_noticed(runtime):
     died = threading.Event()
-    running = runtime(died=lambda reason: died.set())
-    running._llm._executor.shutdown()
+    runtime(died=lambda reason: died.set())
+    executor().shutdown()
     assert died.wait(2)
 
 
@@ -118,8 +119,8 @@ def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wa
 
     running = runtime({"step_s": 10}, died=die)
     sink = generate(running, max_tokens=10, wait=False)
-    eventually(lambda: sent(running), 2, "it runs")
-    running._llm._executor._error_queue.put(RuntimeError("MPI worker of rank 1 was killed"))
+    eventually(sent, 2, "it runs")
+    executor()._error_queue.put(RuntimeError("MPI worker of rank 1 was killed"))
     assert died.wait(2)
     assert deaths == ["TensorRT-LLM's executor has ended: MPI worker of rank 1 was killed"]
     assert (sink.end, sink.message) == ("failed", deaths[0])
@@ -131,7 +132,7 @@ def test_a_close_ends_what_runs(runtime):
     eventually(lambda: sink.ids, 10, "it runs")
     running.close()
     assert sink.end == "cancelled"
-    assert running._llm._executor is None
+    assert executor() is None
     running.close = lambda: None
 
 
@@ -147,9 +148,9 @@ def test_many_requests_of_which_half_are_cancelled_leave_nothing_behind(runtime)
     for sink in sinks:
         assert sink.is_over.wait(10)
         assert sink.end in ("length", "cancelled")
-    eventually(lambda: not running._jobs, 10, "all are forgotten")
-    assert not running._tasks
-    assert not running._llm._executor._running
+    ids = [str(number) for number in range(len(sinks))]
+    eventually(lambda: not any(map(running.cancel, ids)), 10, "all are forgotten")
+    assert not executor().running
     assert {sink.end for sink in sinks} == {"length", "cancelled"}
 
 
@@ -174,8 +175,8 @@ def test_its_statistics_go_on_in_a_long_answer(runtime):
 def test_no_statistics_are_asked_for_before_the_first_request(runtime):
     """Upstream complains of that in the log, each time."""
     running = runtime(llm_args=json.dumps({"enable_iter_perf_stats": True}))
-    time.sleep(STATS_EVERY_S + 0.1)
-    assert running._llm.complaints == []
+    time.sleep(COLLECT_EVERY_S + 0.1)
+    assert LLM.latest.complaints == []
     generate(running)
     eventually(lambda: running.stats.decode_steps, 5, "iterations are counted")
 

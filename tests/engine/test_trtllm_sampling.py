@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from port import Guide, SamplingParams
-from trtllm_results import UNLIKELY
 
+from port import Guide, SamplingParams
 from tests.fixtures.trtllm_runtime import GREEDY, PROMPT, generate, sent
+from trtllm.results import UNLIKELY
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,9 @@ def test_all_of_several_end_tokens_end_and_are_in_the_output(runtime):
     ignoring = SamplingParams(temperature=0, ignore_eos=True)
     assert generate(running, ignoring).ids == [5, 3, 9, 5, 3]
     held_back = SamplingParams(temperature=0, min_tokens=2)
-    assert "min_tokens: TensorRT-LLM holds back" in generate(running, held_back).message
+    assert (
+        "min_tokens: TensorRT-LLM supports min_tokens only" in generate(running, held_back).message
+    )
 
 
 @pytest.mark.parametrize("log_probs", [None, 0])
@@ -43,19 +45,19 @@ def test_an_end_token_that_is_not_in_the_output_ends_it_too(runtime, log_probs):
 def test_more_of_the_likeliest_tokens_than_its_kernels_take_are_refused(runtime):
     running = runtime(logits_size="5000")
     assert (
-        "top_k is 1025: TensorRT-LLM takes 1024"
+        "top_k is 1025: TensorRT-LLM accepts at most 1024"
         in generate(running, SamplingParams(top_k=1025)).message
     )
     generate(running, SamplingParams(top_k=1024))
     generate(running, SamplingParams(top_k=5000))  # all of them
-    assert [params.top_k for _, params, _ in sent(running)] == [1024, 0]
+    assert [params.top_k for _, params, _ in sent()] == [1024, 0]
 
 
 def test_min_tokens_does_not_hold_back_a_stop_token_and_says_so(runtime):
     stop = SamplingParams(
         temperature=0, min_tokens=2, ignore_eos=True, stop_token_ids=frozenset({5})
     )
-    assert "min_tokens: TensorRT-LLM holds back" in generate(runtime(), stop).message
+    assert "min_tokens: TensorRT-LLM supports min_tokens only" in generate(runtime(), stop).message
 
 
 def test_what_is_said_reaches_tensorrt_llm_under_its_names(runtime):
@@ -73,7 +75,7 @@ def test_what_is_said_reaches_tensorrt_llm_under_its_names(runtime):
         min_tokens=2,
     )
     generate(running, sampling, cache_salt="tenant")
-    ((prompt, params, salt),) = sent(running)
+    ((prompt, params, salt),) = sent()
     assert (prompt, salt) == (PROMPT, "tenant")
     assert (params.temperature, params.top_k, params.top_p, params.min_p) == (0.7, 4, 0.9, 0.1)
     assert (params.seed, params.min_tokens, params.end_id) == (11, 2, 2)
@@ -88,7 +90,7 @@ def test_where_nothing_is_said_it_samples_and_with_a_seed_of_its_own(runtime):
     running = runtime()
     generate(running, SamplingParams())
     generate(running, SamplingParams())
-    (_, first, _), (_, second, _) = sent(running)
+    (_, first, _), (_, second, _) = sent()
     assert not first.is_greedy()
     assert (first.temperature, first.top_k, first.top_p) == (1.0, 0, 1.0)
     assert first.seed != second.seed
@@ -101,7 +103,7 @@ def test_where_nothing_is_said_it_samples_and_with_a_seed_of_its_own(runtime):
 def test_greedy_is_asked_for_as_top_k_1(runtime, sampling):
     running = runtime()
     generate(running, sampling)
-    assert sent(running)[0][1].is_greedy()
+    assert sent()[0][1].is_greedy()
 
 
 def test_bias_and_allowed_tokens(runtime):
@@ -127,27 +129,30 @@ def test_a_token_that_is_not_among_the_likely_ones_is_told_as_openai_tells_it(ru
     assert sink.tokens[0].log_probs.top == ((6, -1.5),)
     missing = generate(running, SamplingParams(log_probs=2), max_tokens=1)
     assert missing.end == "failed"
-    assert "1 alternatives of 2" in missing.message
+    assert "1 alternatives, not 2" in missing.message
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"priority": 3}, "priority: TensorRT-LLM 1.2.1 has no priority"),
+        ({"priority": 3}, "priority: TensorRT-LLM 1.2.1 does not support priority"),
         ({"sampling": SamplingParams(logit_bias=((100, 1.0),))}, "logit_bias names token 100"),
         (
             {"sampling": SamplingParams(stop_token_ids=frozenset({100}))},
             "stop_token_ids names token",
         ),
         ({"sampling": SamplingParams(allowed_token_ids=(-1,))}, "allowed_token_ids names token -1"),
-        ({"echoes_prompt": True, "sampling": SamplingParams(log_probs=0)}, "echo_prompt: the log-"),
+        (
+            {"echoes_prompt": True, "sampling": SamplingParams(log_probs=0)},
+            "echo_prompt: TensorRT-LLM does not",
+        ),
         ({"prompt": [5] * 9000}, "prompt: The sum of prompt length"),
         (
             {
                 "guide": Guide("regex", "a"),
                 "sampling": SamplingParams(temperature=0, allowed_token_ids=(5,)),
             },
-            "cannot be combined",
+            "cannot combine",
         ),
     ],
 )
@@ -156,7 +161,7 @@ def test_what_cannot_be_done_is_refused_by_name(runtime, more, message):
     sink = generate(running, **more)
     assert sink.end == "refused"
     assert message in sink.message
-    assert not sent(running)
+    assert not sent()
 
 
 @pytest.mark.parametrize(
@@ -186,13 +191,13 @@ def test_a_guide_that_would_be_ignored_is_refused(runtime, parameters, guide, me
 def test_each_kind_of_guide_has_its_field(runtime, guide, field, value):
     running = runtime({"ignores_guides": True})
     generate(running, guide=guide)
-    guided = sent(running)[0][1].guided_decoding
+    guided = sent()[0][1].guided_decoding
     assert guided.given() == [field]
     assert getattr(guided, field) == value
 
 
 def test_a_higher_priority_is_a_higher_number_between_0_and_1():
-    from trtllm_sampling import unit_priority
+    from trtllm.sampling_params import unit_priority
 
     numbers = [unit_priority(priority) for priority in (-1000, -1, 0, 1, 2, 1000)]
     assert numbers == sorted(set(numbers))

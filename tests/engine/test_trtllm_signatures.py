@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 import tensorrt_llm
-import trtllm_sampling
-from trtllm_library import Library
 
+from port import GenerationInput, Guide, SamplingParams
 from triton_openai.build_engines.upstream.signatures import Signatures
+from trtllm.library import Library
+from trtllm.lora_adapters import LoraAdapters
+from trtllm.sampling_params import SamplingTranslator
 
 KNOWN = Signatures.read()
-ENGINE = Path(trtllm_sampling.__file__).parent
+ALL_OF_IT = SamplingParams(
+    temperature=0.5,
+    top_k=3,
+    top_p=0.9,
+    min_p=0.1,
+    seed=1,
+    repetition_penalty=1.1,
+    presence_penalty=0.1,
+    frequency_penalty=0.1,
+    logit_bias=((7, 1.0),),
+    bad_words=((8, 9),),
+    min_tokens=2,
+    log_probs=2,
+)
 
 
 def test_the_stand_in_is_as_the_facts_say():
@@ -29,13 +42,28 @@ def test_the_facts_know_all_that_is_used():
 
 
 def test_the_facts_have_every_parameter_that_the_runtime_sends():
-    """By the source: keyword arguments of the call, and the tables beside it."""
-    source = inspect.getsource(trtllm_sampling)
-    call = source[source.index("sampling_params(\n") : source.index("params.bad = ")]
-    sent = set(re.findall(r"^ {12}(\w+)=", call, re.MULTILINE))
-    sent |= {"bad", "temperature", "top_k", "top_p", *trtllm_sampling.NEUTRAL}
-    assert sent == KNOWN.used["tensorrt_llm:SamplingParams"]
-    assert Library.load("pytorch").takes == KNOWN.known["tensorrt_llm:LLM.generate_async"]
+    sent: set[str] = set()
+
+    def recorded(**arguments):
+        sent.update(arguments)
+        return tensorrt_llm.SamplingParams(**arguments)
+
+    library = Library.load("pytorch")
+    translator = SamplingTranslator(
+        library=replace(library, sampling_params=recorded),
+        adapters=LoraAdapters({}),
+        backend="pytorch",
+        end_ids=(2,),
+        logits_size=100,
+        has_guides=True,
+    )
+    params = translator.translate(
+        GenerationInput(prompt_ids=[5], max_tokens=9, sampling=ALL_OF_IT, guide=Guide("regex", "a"))
+    )
+    assert params.bad == []  # set when the object is made: it has no place in the arguments
+    sent.remove("prompt_ignore_length")  # sent only to versions that have it
+    assert sent | {"bad"} == KNOWN.used["tensorrt_llm:SamplingParams"]
+    assert library.generate_arguments == KNOWN.known["tensorrt_llm:LLM.generate_async"]
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from tritonclient.grpc import service_pb2_grpc
 from tritonclient.utils import deserialize_bytes_tensor
 
 from tests.doubles.engine import FACTS
+from tests.fixtures.running import ROWS
 from tests.fixtures.stack import eventually
-from tests.server.conftest import ROWS
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.model import ModelCard

@@ -42,14 +42,6 @@ def assert_ends_with_error(lines: Iterator[str], code: str) -> None:
     assert done == "data: [DONE]"
 
 
-@pytest.fixture(scope="module")
-def victim(start) -> Stack:
-    """A stack of its own, since these tests break it."""
-    stack = start("serve")
-    stack.wait_ready(within_s=110)
-    return stack
-
-
 @pytest.mark.parametrize("killed", ["tritonserver", "endless_engine", "demo_detokenizer"])
 def test_a_killed_process_is_told_restarted_and_recovered_from(victim, killed):
     with httpx.Client(timeout=HANG_S) as client:

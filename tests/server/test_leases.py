@@ -11,20 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from tests.fixtures.stack import Stack, eventually
+from tests.fixtures.stack import HANG_S, Stack, eventually
 from tests.server.test_triton_direct import Stream
 
 STREAMS = 20
 FREE_WITHIN_S = 5.0
-LONG = {"prompt": "abc", "max_tokens": 3000, "ignore_eos": True, "temperature": 0, "stream": True}
+LONG = {"prompt": "abc", "max_tokens": 4000, "ignore_eos": True, "temperature": 0, "stream": True}
 
 
-def finish_reason(stack: Stack, model: str, max_tokens: int = 3000) -> str | None:
+def finish_reason(stack: Stack, model: str, max_tokens: int = 4000) -> str | None:
     """Of a whole stream; None where it was cut."""
     body, found = {**LONG, "model": model, "max_tokens": max_tokens}, None
     url = f"{stack.url}/v1/completions"
     try:
-        with httpx.stream("POST", url, json=body, timeout=60) as response:
+        with httpx.stream("POST", url, json=body, timeout=HANG_S) as response:
             for line in response.iter_lines():
                 if line.startswith("data: {"):
                     (choice,) = json.loads(line.removeprefix("data: "))["choices"]
@@ -48,29 +48,40 @@ def beside(stack: Stack, start, **settings: object) -> Stack:
     return proxy
 
 
-@pytest.mark.parametrize("transport", ["lean", "grpc"])
-@pytest.mark.parametrize("model", ["endless", "steady"])
-def test_kill_9_of_a_proxy_under_20_streams_frees_the_engine(request, start, model, transport):
-    stack = request.getfixturevalue("stack" if model == "endless" else "scripted_stack")
+def assert_kill_9_frees_the_engine(stack: Stack, start, model: str, transport: str) -> None:
+    """Where the machine is so slow that streams end before all have begun, fewer are cut."""
     doomed = beside(stack, start, TRITON_TRANSPORT=transport)
-    before = stack.settled_engine(model)
+    before, begun = stack.settled_engine(model), stack.begun(model)
     with ThreadPoolExecutor(STREAMS) as pool:
         streams = [pool.submit(finish_reason, doomed, model) for _ in range(STREAMS)]
-        eventually(lambda: busy(stack, model)[-1] == STREAMS, 30, "all are at the engine")
+        eventually(lambda: stack.begun(model) == begun + STREAMS, 30, "all are at the engine")
         doomed.process.kill()
         eventually(lambda: not any(busy(stack, model)), FREE_WITHIN_S, "rows and queue are free")
-        assert [one.result() for one in streams] == [None] * STREAMS
+        ends = [one.result() for one in streams]
     after = stack.settled_engine(model)
-    assert after["requests_cancelled"] - before["requests_cancelled"] == STREAMS
+    cancelled = after["requests_cancelled"] - before["requests_cancelled"]
+    assert 0 < cancelled <= ends.count(None)
+    assert after["requests_finished"] - before["requests_finished"] == STREAMS - cancelled
     assert after["generated_tokens"] - before["generated_tokens"] < STREAMS * LONG["max_tokens"]
+
+
+@pytest.mark.parametrize("transport", ["lean", "grpc"])
+def test_kill_9_of_a_proxy_under_20_streams_frees_the_engine(stack, start, transport):
+    assert_kill_9_frees_the_engine(stack, start, "endless", transport)
+
+
+@pytest.mark.parametrize("transport", ["lean", "grpc"])
+def test_kill_9_of_a_proxy_frees_a_scripted_engine(scripted_stack, start, transport):
+    assert_kill_9_frees_the_engine(scripted_stack, start, "steady", transport)
 
 
 def test_the_streams_of_another_proxy_go_on(scripted_stack, start):
     doomed = beside(scripted_stack, start)
     with ThreadPoolExecutor(8) as pool:
+        begun = scripted_stack.begun("steady")
         lost = [pool.submit(finish_reason, doomed, "steady") for _ in range(4)]
         kept = [pool.submit(finish_reason, scripted_stack, "steady", 500) for _ in range(4)]
-        eventually(lambda: busy(scripted_stack, "steady")[-1] == 8, 30, "all are at the engine")
+        eventually(lambda: scripted_stack.begun("steady") == begun + 8, 30, "all are there")
         doomed.process.kill()
         assert [one.result() for one in kept] == ["length"] * 4
         assert [one.result() for one in lost] == [None] * 4
@@ -79,8 +90,9 @@ def test_the_streams_of_another_proxy_go_on(scripted_stack, start):
 def test_a_proxy_that_stands_still_for_two_seconds_keeps_its_streams(scripted_stack, start):
     slow = beside(scripted_stack, start)
     with ThreadPoolExecutor(4) as pool:
+        begun = scripted_stack.begun("steady")
         streams = [pool.submit(finish_reason, slow, "steady", 1000) for _ in range(4)]
-        eventually(lambda: busy(scripted_stack, "steady")[-1] == 4, 30, "all are at the engine")
+        eventually(lambda: scripted_stack.begun("steady") == begun + 4, 30, "all are there")
         slow.process.send_signal(signal.SIGSTOP)
         time.sleep(2)
         slow.process.send_signal(signal.SIGCONT)
@@ -120,7 +132,7 @@ def test_a_lease_is_refused_where_its_id_is_held_already(stack, direct):
             input_ids=("INT32", [0]), request_output_len=("INT32", [0]), lease=("BOOL", [True]),
         )  # fmt: skip
     _, error = direct.messages.get(timeout=10)
-    assert "held already" in str(error)
+    assert "is open" in str(error)
 
 
 def test_the_engine_ends_a_request_at_its_deadline_also_one_that_waits(stack, direct):

@@ -15,8 +15,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from tests.fixtures.running import ROWS
 from tests.fixtures.stack import HANG_S, Stack, eventually
-from tests.server.conftest import ROWS
 
 MORE_TOKENS = 500  # a third of a second, for an engine that does nothing else
 TRIES = 3

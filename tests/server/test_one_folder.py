@@ -14,8 +14,8 @@ import openai
 import pytest
 
 from tests.fixtures import phi_folder
+from tests.fixtures.running import ARTIFACTS
 from tests.fixtures.stack import Stack, eventually, free_port
-from tests.server.conftest import ARTIFACTS
 
 NAME = "phi-3.5-mini"
 MESSAGES = [{"role": "user", "content": "Hello!"}]

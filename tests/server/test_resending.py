@@ -8,36 +8,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import httpx
 import pytest
-import yaml
 
-from tests.fixtures.scripted import scripted
-from tests.fixtures.stack import Stack, eventually
+from tests.fixtures.running import ROWS
+from tests.fixtures.stack import HANG_S, Stack, eventually
 
-ROWS, WAITING = 2, 6
+WAITING = 6
 RESENT = "proxy_requests_resent_total"
 LONG = {"model": "endless", "prompt": "abc", "max_tokens": 4000, "temperature": 0, "stream": True}
 SHORT = {**LONG, "max_tokens": 3, "stream": False}
 
 
-@pytest.fixture(scope="module")
-def victim(start, models_file) -> Stack:
-    """A model with few rows, and one whose engine dies of every request."""
-    endless = yaml.safe_load(models_file.read_text())["models"]["endless"]
-    models = {
-        "endless": {**endless, "onnx": {"threads": 1, "max_rows": ROWS}},
-        "poison": scripted(dies_after=0),
-    }
-    folder = models_file.parent / "resending"
-    folder.mkdir(exist_ok=True)
-    path = folder / "models.yaml"
-    path.write_text(yaml.safe_dump({"models": models}))
-    stack = start("serve", MODELS_FILE=path, ARTIFACTS_DIR=folder)
-    stack.wait_ready(within_s=240)
-    return stack
-
-
 def complete(stack: Stack, **fields: object) -> httpx.Response:
-    return httpx.post(f"{stack.url}/v1/completions", json={**SHORT, **fields}, timeout=120)
+    return httpx.post(f"{stack.url}/v1/completions", json={**SHORT, **fields}, timeout=HANG_S)
 
 
 def counted(stack: Stack, metric: str, model: str) -> float:
@@ -86,7 +68,7 @@ def test_requests_without_a_token_finish_and_those_with_one_fail(
 ):
     expected = complete(victim).json()["choices"]
     before = counted(victim, RESENT, "endless")
-    with httpx.Client(timeout=60) as client, ThreadPoolExecutor(WAITING) as pool:
+    with httpx.Client(timeout=HANG_S) as client, ThreadPoolExecutor(WAITING) as pool:
         running, waiting = streams(client, victim), without_a_token(pool, victim)
         end(victim)
         answers = [request.result() for request in waiting]
@@ -99,13 +81,14 @@ def test_requests_without_a_token_finish_and_those_with_one_fail(
     assert counted(victim, RESENT, "endless") - before == WAITING
 
 
-def test_a_request_that_kills_triton_each_time_ends(victim: Stack):
+def test_a_request_that_kills_triton_each_time_ends(scripted_stack: Stack):
     def deaths() -> int:
-        return victim.log.read_text().count("tritonserver died")
+        return scripted_stack.log.read_text().count("tritonserver died")
 
     before = deaths()
-    refused = complete(victim, model="poison")
+    refused = complete(scripted_stack, model="poison")
     assert refused.status_code == 503
     assert "lost 3 times before the first token" in refused.json()["error"]["message"]
-    eventually(lambda: complete(victim).status_code == 200, 60, "recovered")
+    recovered = {"model": "steady", "max_tokens": 3}
+    eventually(lambda: complete(scripted_stack, **recovered).status_code == 200, 60, "recovered")
     assert deaths() - before == 3

@@ -106,37 +106,29 @@ def test_http_is_restricted_as_a_whole(stack, path):
     assert answer.status_code == 200
 
 
-@pytest.fixture(scope="module")
-def own_secret(start) -> Stack:
-    """Workers and Triton of a launcher that made its secret, with HTTP at its default: off."""
-    started = start("serve", WORKERS=2, TRITON_SECRET=None, TRITON_HTTP_PORT=None)
-    started.wait_ready(within_s=110)
-    return started
-
-
-def test_a_launchers_own_secret_reaches_its_workers_and_no_log(own_secret):
+def test_a_launchers_own_secret_reaches_its_workers_and_no_log(fresh):
     """Ready: each worker has read the index with it."""
-    options = " ".join(own_secret.tritonserver().cmdline())
+    options = " ".join(fresh.tritonserver().cmdline())
     [secret] = re.findall(rf":{RESTRICTED_KEY}=(\S+)", options)
     assert len(secret) >= 40
-    assert secret not in own_secret.log.read_text()
-    for log in (own_secret.artifacts / "triton").glob("tritonserver.log*"):
+    assert secret not in fresh.log.read_text()
+    for log in (fresh.artifacts / "triton").glob("tritonserver.log*"):
         assert secret not in log.read_text()
     for process in [
-        own_secret.process,
-        *own_secret.descendants("triton_openai.proxy.http_server.worker"),
+        fresh.process,
+        *fresh.descendants("triton_openai.proxy.http_server.worker"),
     ]:
         assert secret not in " ".join(psutil.Process(process.pid).environ().values())
         assert secret not in " ".join(psutil.Process(process.pid).cmdline())
 
 
-def test_triton_listens_on_grpc_and_metrics_only(own_secret):
+def test_triton_listens_on_grpc_and_metrics_only(fresh):
     listening = {
         connection.laddr.port
-        for connection in own_secret.tritonserver().net_connections()
+        for connection in fresh.tritonserver().net_connections()
         if connection.status == psutil.CONN_LISTEN
     }
-    assert listening == {own_secret.triton_grpc_port, own_secret.triton_metrics_port}
+    assert listening == {fresh.triton_grpc_port, fresh.triton_metrics_port}
 
 
 def test_a_proxy_without_the_secret_says_what_is_missing(stack, start):

@@ -10,8 +10,8 @@ import time
 import psutil
 
 from tests.bench import sse_load
+from tests.fixtures.running import PATIENCE_S
 from tests.fixtures.stack import HANG_S, Stack, eventually
-from tests.server.conftest import PATIENCE_S
 
 TOKENS = 100_000
 # So many bytes a token that a stream is more than all buffers on the way hold, however many of its

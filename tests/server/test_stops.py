@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.fixtures.running import ARTIFACTS, Start
 from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import ROOT
-from tests.server.conftest import ARTIFACTS, Start
 from triton_openai.proxy.launch.triton_server import run_folder, wheel
 
 # In the stub's place; notes the exit status and the model (128 and the signal's number more).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import Annotated, Literal
@@ -51,22 +50,23 @@ def slow_schema(least: int) -> dict[str, object]:
 
 
 def test_slow_guides_hold_up_nobody_else(stack):
-    """As many at once as the tokenizer has instances; ten others are served before they end."""
+    """As many at once as the tokenizer has instances; others are served before they end."""
 
     def ask(path: str = "", **fields: object) -> httpx.Response:
         body = {"model": "demo", "messages": ASKED, "max_tokens": 5, **fields}
         return httpx.post(f"{stack.url}/v1/chat/completions{path}", json=body, timeout=HANG_S)
 
+    served = 0
     with ThreadPoolExecutor(2) as pool:
         slow = [
             pool.submit(ask, path, guided_json=slow_schema(200 + i))
             for i, path in enumerate(("", "/render"))
         ]
-        time.sleep(0.5)
-        others = [ask() for _ in range(10)]
-        assert not any(one.done() for one in slow)
+        while not any(one.done() for one in slow):
+            assert ask().status_code == 200
+            served += 1
         refused = [one.result().json()["error"] for one in slow]
-    assert {got.status_code for got in others} == {200}
+    assert served > 3, "some may have come before the slow ones"
     assert {(error["param"], error["code"]) for error in refused} == {
         ("guided_json", "invalid_schema")
     }

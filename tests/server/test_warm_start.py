@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import httpx
 import psutil
-import pytest
 
+from tests.fixtures.running import SANDBOX_PROCESSES, WORKERS
 from tests.fixtures.stack import HANG_S, Stack, eventually
 
-INSTANCES, SANDBOX_PROCESSES, WORKERS = 2, 2, 2
+INSTANCES = 2
 MODELS = ("demo", "endless")
 GUIDED = {
     "messages": [{"role": "user", "content": "Hello!"}],
@@ -21,14 +21,6 @@ GUIDED = {
         "json_schema": {"name": "answer", "schema": {"type": "object", "required": ["a"]}},
     },
 }
-
-
-@pytest.fixture(scope="module")
-def fresh(start) -> Stack:
-    """A stack that has had no request yet."""
-    stack = start("serve", WORKERS=WORKERS, SANDBOX_PROCESSES=SANDBOX_PROCESSES)
-    stack.wait_ready()
-    return stack
 
 
 def libraries(stack: Stack) -> dict[int, set[str]]:
@@ -64,7 +56,7 @@ def ask_with_a_guide(stack: Stack) -> None:
 
 def sandboxes(stack: Stack) -> tuple[int, int]:
     """Of the tokenizers, and of the proxy's workers."""
-    ours = stack.descendants("sandbox_main.py")
+    ours = stack.descendants("guide_check.sandbox_child")
     return len(ours), len(stack.descendants("anyio.to_process"))
 
 

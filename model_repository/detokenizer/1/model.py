@@ -1,11 +1,11 @@
 """Triton model `detokenizer`: token ids -> the raw bytes of each token, and of each alternative.
 
-Stateless: joining bytes to text across chunks is the client's, which holds the stream's state.
+Stateless: the client holds the stream's state, and joins the bytes of several responses to text.
 """
 
 from __future__ import annotations
 
-import asyncio  # noqa: F401  Triton's stub imports it, at the first request if nobody has
+import asyncio  # noqa: F401  otherwise Triton's stub imports it during the first request
 import json
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
-from log_prob_tail import newest
+
 from token_bytes import TokenBytes
 
 
 class TritonPythonModel:
-    """Looks each id up in the table that `build` made from the tokenizer."""
+    """Looks up each id in the table that `build` made from the tokenizer."""
 
     def initialize(self, args: dict[str, str]) -> None:
         config = json.loads(args["model_config"])
@@ -39,11 +39,23 @@ class TritonPythonModel:
             tensors.append(pb_utils.Tensor("top_log_prob_text", self._texts(top.as_numpy())))
         log_probs = pb_utils.get_input_tensor_by_name(request, "output_log_probs")
         if log_probs is not None:
-            tail = newest(log_probs.as_numpy(), ids.size)
-            tensors.append(pb_utils.Tensor("new_log_probs", tail))
+            newest = newest_log_probs(log_probs.as_numpy(), ids.size)
+            tensors.append(pb_utils.Tensor("new_log_probs", newest))
         return pb_utils.InferenceResponse(tensors)
 
     def _texts(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.object_]:
         texts = np.empty(ids.size, dtype=np.object_)
         texts[:] = self._table.lookup(ids.ravel().tolist())
         return texts.reshape(ids.shape)
+
+
+def newest_log_probs(log_probs: npt.NDArray[np.float32], tokens: int) -> npt.NDArray[np.float32]:
+    """Cuts the response's own log-probabilities, the last ones, from those of the whole stream.
+
+    TensorRT-LLM's C++ backend sends [1, 1, tokens so far] each time. Returns [1, 1, tokens]. Raises
+    ValueError if there are fewer.
+    """
+    so_far = log_probs.ravel()
+    if len(so_far) < tokens:
+        raise ValueError(f"TensorRT-LLM sent {len(so_far)} log-probabilities for {tokens} tokens")
+    return so_far[len(so_far) - tokens :].reshape(1, 1, tokens)

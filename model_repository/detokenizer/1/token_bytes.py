@@ -1,6 +1,6 @@
-"""The table token id -> raw bytes, as one blob with offsets on disk and a list in memory.
+"""The table token id -> raw bytes: one blob with offsets on disk, a list in memory.
 
-Written by build_engines/tokenizer_tables.py, read by the detokenizer.
+build_engines/tokenizer_tables.py writes it, the detokenizer reads it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class TokenBytes:
-    """Bytes of each token; an id outside the vocabulary has none."""
+    """The bytes of each token; an id outside the vocabulary has none."""
 
     def __init__(self, table: list[bytes]) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""The jobs of a runtime that works in a thread of its own: they arrive, and are cancelled by id."""
+"""Hands jobs to a runtime that works in a thread of its own, and cancels them by request id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from port import Job
 
 
 class Inbox:
-    """`changed` is notified of what arrives and of closing; hold it to wait, or to look at both."""
+    """Notifies `changed` when a job arrives and when the inbox closes.
+
+    Hold `changed` to wait for it, or to read both flags at once.
+    """
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -28,7 +31,7 @@ class Inbox:
             self.changed.notify()
 
     def cancel(self, request_id: str) -> bool:
-        """Whether there is such a job; it says itself that it is cancelled."""
+        """Flags the id's jobs, which the runtime then ends; returns whether there are any."""
         with self.changed:
             jobs = self._by_id.get(request_id, [])
             for job in jobs:
@@ -41,13 +44,13 @@ class Inbox:
             self.changed.notify()
 
     def take(self, at_most: int | None = None) -> list[Job]:
-        """What has arrived since the last time, the first ones if there are more than that."""
+        """Removes and returns the jobs that have arrived, oldest first, `at_most` of them."""
         with self.changed:
             count = len(self._arrived) if at_most is None else min(at_most, len(self._arrived))
             return [self._arrived.popleft() for _ in range(count)]
 
     def forget(self, job: Job) -> None:
-        """It has ended."""
+        """The job has ended."""
         with self.changed:
             jobs = self._by_id[job.request_id]
             jobs.remove(job)

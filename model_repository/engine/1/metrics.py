@@ -1,15 +1,15 @@
-"""Which numbers of the engine operators see, and under which names."""
+"""The metrics of the engine: their names, their descriptions and where their values come from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from counters import Counters
-from outbox import Outbox
+from metric_reporter import MetricReporter
+from response_writer import ResponseWriter
 from stats import Stats
 
-# name: (description, key of Outbox.totals)
+# name: (description, key of ResponseWriter.totals)
 TOTALS = {
     "engine_prompt_tokens": ("Prompt tokens of admitted requests", "prompt_tokens"),
     "engine_generated_tokens": ("Tokens generated", "generated_tokens"),
@@ -29,7 +29,7 @@ STATS_TOTALS = {
     "engine_decode_seconds": ("Time in decoding and sampling", "decode_seconds"),
     "engine_cached_tokens": ("Prompt tokens taken from the cache", "cached_tokens"),
     "engine_prefix_hits": ("Prompts whose beginning was cached", "prefix_hits"),
-    "engine_prefix_misses": ("Prompts of which nothing was cached", "prefix_misses"),
+    "engine_prefix_misses": ("Prompts whose beginning was not cached", "prefix_misses"),
     "engine_prefix_evictions": ("Cached blocks evicted", "evicted_blocks"),
     "engine_preemptions": ("Rows taken from a running request", "preemptions"),
 }
@@ -37,24 +37,24 @@ STATS_NOW = {
     "engine_rows_prefilling": ("Rows in prefill", "rows_prefilling"),
     "engine_rows_decoding": ("Rows in the decode batch", "rows_decoding"),
     "engine_requests_waiting": ("Requests without a row", "waiting"),
-    "engine_kv_row_bytes": ("KV cache of the rows at work", "kv_row_bytes"),
+    "engine_kv_row_bytes": ("KV cache of the rows in use", "kv_row_bytes"),
     "engine_kv_cached_bytes": ("KV cache kept for later prompts", "kv_cached_bytes"),
 }
 
 
-def add_all(counters: Counters, outbox: Outbox, stats: Stats) -> None:
+def add_all(reporter: MetricReporter, writer: ResponseWriter, stats: Stats) -> None:
     def total(key: str) -> Callable[[], float]:
-        return lambda: outbox.totals[key]
+        return lambda: writer.totals[key]
 
     for name, (description, key) in TOTALS.items():
-        counters.add("COUNTER", name, description, total(key))
+        reporter.add("COUNTER", name, description, total(key))
     for name, (description, field) in STATS_TOTALS.items():
-        counters.add("COUNTER", name, description, partial(getattr, stats, field))
+        reporter.add("COUNTER", name, description, partial(getattr, stats, field))
     for name, (description, field) in STATS_NOW.items():
-        counters.add("GAUGE", name, description, partial(getattr, stats, field))
-    counters.add(
+        reporter.add("GAUGE", name, description, partial(getattr, stats, field))
+    reporter.add(
         "GAUGE",
         "engine_requests_unfinished",
         "Requests waiting or running",
-        lambda: outbox.unfinished,
+        lambda: writer.unfinished,
     )

@@ -1,81 +1,52 @@
 """Triton model `engine`: input_ids -> a decoupled stream of output_ids.
 
-The shell: it turns Triton requests into jobs for a runtime and the runtime's tokens into Triton
-responses. `stop=true` with a request id ends that request, also one that has not arrived yet;
-`lease=true` is held open, see leases.
+The shell: it turns Triton requests into a runtime's jobs, and the runtime's tokens into Triton
+responses. A request with `stop=true` ends the request of the same id, even if that one has not
+arrived yet; a request with `lease=true` stays open, see leases.py.
 """
 
 from __future__ import annotations
 
-import asyncio  # noqa: F401  Triton's stub imports it, at the first request if nobody has
+import asyncio  # noqa: F401  otherwise Triton's stub imports it during the first request
 import json
 import logging
 import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import metrics
 import triton_python_backend_utils as pb_utils
-from counters import Counters
-from early_stops import EarlyStops
-from leases import Leases
-from outbox import Outbox
-from port import INVALID_PARAMETER, QUEUE_FULL, BadParameter, Job, Runtime
-from request_tensors import generation_input, lease, prompt_tokens, scalar, timeout_s
 
-# How long a thread waits before it demands the GIL. The onnx runtime's decode loop gives it up for
-# a fraction of a millisecond at a time, too short for a sleeping thread to take it: with Python's
-# 5 ms the sending thread starved behind a small model, and a hundred tokens left at once.
-GIL_PATIENCE_S = 0.00002
+import metrics
+from leases import Leases
+from metric_reporter import MetricReporter
+from port import INVALID_PARAMETER, QUEUE_FULL, BadParameter, Job
+from recent_ids import RecentIds
+from request_tensors import generation_input, lease_id, prompt_tokens, scalar, timeout_s
+from response_writer import ResponseWriter
+from runtimes import RUNTIMES
 
 logger = logging.getLogger(__name__)
 
-Died = Callable[[str], None]
-
-
-def _onnx(parameters: dict[str, str], artifacts: Path, _: Died) -> Runtime:
-    from onnx_runtime import OnnxRuntime
-
-    sys.setswitchinterval(GIL_PATIENCE_S)
-    return OnnxRuntime.load(artifacts, parameters)
-
-
-def _scripted(parameters: dict[str, str], artifacts: Path, _: Died) -> Runtime:
-    from scripted_runtime import ScriptedRuntime
-
-    return ScriptedRuntime.load(artifacts)
-
-
-def _tensorrt_llm(parameters: dict[str, str], artifacts: Path, died: Died) -> Runtime:
-    from trtllm_runtime import TrtllmRuntime
-
-    return TrtllmRuntime.load(artifacts, parameters, died)
-
-
-RUNTIMES = {"onnx": _onnx, "scripted": _scripted, "tensorrt_llm": _tensorrt_llm}
-
 
 class TritonPythonModel:
-    """One instance a model; the runtime does its own batching."""
+    """One instance a model, because the runtime does the batching."""
 
     def initialize(self, args: dict[str, str]) -> None:
         config = json.loads(args["model_config"])
         parameters = {k: v["string_value"] for k, v in config["parameters"].items()}
         artifacts = Path(args["model_repository"], parameters["artifacts_dir"])
-        self._early_stops = EarlyStops()
+        self._stopped_early = RecentIds()
         self._leases = Leases()
-        self._outbox = Outbox(
+        self._writer = ResponseWriter(
             self._leases,
             responses_per_s=float(parameters["responses_per_s"]),
             hold_s=float(parameters["hold_ms"]) / 1000,
         )
         self._most_unfinished = int(parameters["max_unfinished"])
         self._runtime = RUNTIMES[parameters["runtime"]](parameters, artifacts, self._die)
-        self._counters = Counters(pb_utils, parameters["public_name"])
-        metrics.add_all(self._counters, self._outbox, self._runtime.stats)
-        self._counters.start()
+        self._reporter = MetricReporter(pb_utils, parameters["public_name"])
+        metrics.add_all(self._reporter, self._writer, self._runtime.stats)
+        self._reporter.start()
 
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
@@ -85,53 +56,53 @@ class TritonPythonModel:
                     flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
                 )
             elif scalar(request, "lease"):
-                self._hold(request)
+                self._hold_lease(request)
             else:
                 self._start(request)
 
     def finalize(self) -> None:
         self._runtime.close()
-        self._outbox.close()
-        self._counters.close()
+        self._writer.close()
+        self._reporter.close()
 
     def _start(self, request: Any) -> None:
         request_id = request.request_id()
-        if self._outbox.unfinished >= self._most_unfinished:
-            self._outbox.reject(request.get_response_sender(), QUEUE_FULL, self._queue_is_full())
+        if self._writer.unfinished >= self._most_unfinished:
+            self._writer.reject(request.get_response_sender(), QUEUE_FULL, self._queue_is_full())
             return
-        held_by = lease(request)
-        stream = self._outbox.open(request.get_response_sender(), prompt_tokens(request), held_by)
+        lease = lease_id(request)
+        stream = self._writer.open(request.get_response_sender(), prompt_tokens(request), lease)
         try:
             stream.end_after(timeout_s(request))
             job = Job(request_id, generation_input(request), stream)
         except BadParameter as error:
             stream.refuse(error.param, str(error))
             return
-        if self._early_stops.take(request_id) or self._leases.is_over(held_by):
+        if self._stopped_early.take(request_id) or self._leases.is_over(lease):
             stream.cancelled()
             return
         self._runtime.submit(job)
 
-    def _hold(self, request: Any) -> None:
+    def _hold_lease(self, request: Any) -> None:
         sender = request.get_response_sender()
         if (reason := self._leases.hold(request.request_id(), sender)) is not None:
-            self._outbox.reject(sender, INVALID_PARAMETER, reason)
+            self._writer.reject(sender, INVALID_PARAMETER, reason)
 
     def _queue_is_full(self) -> str:
         return (
-            f"The queue of this model is full: {self._most_unfinished} requests are at work or "
-            "waiting, and no more are taken. Send the request again later."
+            f"The queue of this model is full: {self._most_unfinished} requests are running or "
+            "waiting, and the engine accepts no more. Send the request again later."
         )
 
     def _stop(self, request_id: str) -> None:
         if request_id and not self._runtime.cancel(request_id):
-            self._early_stops.add(request_id)
+            self._stopped_early.add(request_id)
 
     def _die(self, reason: str) -> None:
-        """A runtime that cannot go on takes the process with it, after the last responses.
+        """Ends the process, after the last responses, for a runtime that cannot recover.
 
-        Triton then says that the model is not ready, and whoever watches the process starts anew.
+        Triton then reports that the model is not ready, and its supervisor starts it again.
         """
         logger.critical("the engine ends: %s", reason)
-        self._outbox.close()
+        self._writer.close()
         os._exit(1)

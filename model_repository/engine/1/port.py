@@ -1,6 +1,7 @@
-"""What stands between the engine shell (model.py) and a runtime.
+"""The port between the engine's shell (model.py) and its runtimes.
 
-A runtime takes jobs and feeds each job's sink; the shell knows Triton, the runtime does not.
+A runtime takes jobs and writes each job's tokens to the job's sink. The shell knows Triton, a
+runtime does not.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ GUIDE_KINDS: tuple[GuideKind, ...] = (
     "structural_tag",
 )
 TOP_LOG_PROBS_AT_MOST = 20
-# Codes of refusals, which the proxy turns into the API's error.
+# Codes of refusals; the proxy turns them into API errors.
 INVALID_PARAMETER, GUIDE_TOO_SLOW, QUEUE_FULL = "invalid_parameter", "guide_too_slow", "queue_full"
 DEADLINE_EXCEEDED = "deadline_exceeded"
 
 
 class BadParameter(ValueError):
-    """A value that a caller sent is out of its range; `param` is the tensor's name."""
+    """A request's value is out of range; `param` is the name of its tensor."""
 
     def __init__(self, param: str, message: str) -> None:
         super().__init__(message)
@@ -36,12 +37,13 @@ class BadParameter(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """How the next token is chosen. The defaults change nothing.
+    """How to choose the next token. The defaults leave the model's distribution unchanged.
 
-    temperature: 0 is greedy. top_k: 0 keeps all. seed: None draws a random one.
-    logit_bias: (token id, what is added to its logit). allowed_token_ids: no other is chosen.
-    bad_words: token id sequences that are never completed. min_tokens: no end before so many.
-    log_probs: None for none, else how many alternatives beside the sampled token's own (0 to 20).
+    temperature: 0 is greedy. top_k: 0 keeps all tokens. seed: None draws a random seed.
+    logit_bias: (token id, number to add to its logit). allowed_token_ids: the only ids to choose
+    from. bad_words: sequences of token ids that must never be completed. min_tokens: the least
+    number of output tokens. log_probs: None for no log-probabilities, else the number of
+    alternatives to report with the sampled token (0 to 20).
     """
 
     temperature: float = 1.0
@@ -81,7 +83,7 @@ def _check(param: str, value: float, least: float = -math.inf, most: float = mat
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """What the output must conform to. `text` is empty for kind "json" (any JSON)."""
+    """What the output must conform to. `text` is empty for kind "json", which means any JSON."""
 
     kind: GuideKind
     text: str
@@ -99,12 +101,14 @@ class Guide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationInput:
-    """One prompt and how to continue it. `max_tokens` new tokens at most; 0 with an echo alone.
+    """One prompt and how to continue it.
 
-    echoes_prompt: its own tokens come first, with log-probabilities where `sampling` wants them.
-    priority: a higher one goes first, and takes the row of a lower one when all are taken.
-    cache_salt: only requests of the same salt share cached keys and values.
-    lora_name: of the adapter that answers; empty for the model itself.
+    max_tokens: new tokens at most; 0 is allowed if `echoes_prompt`.
+    echoes_prompt: report the prompt's tokens first, with their log-probabilities if `sampling`
+    wants log-probabilities.
+    priority: the highest goes first, and takes the row of a lower one if all rows are taken.
+    cache_salt: requests share cached keys and values only if their salts are equal.
+    lora_name: the LoRA adapter to use; empty for the model without an adapter.
     """
 
     prompt_ids: list[int]
@@ -119,10 +123,10 @@ class GenerationInput:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogProbs:
-    """Natural logarithms, of the model's own distribution: before any penalty, bias or guide.
+    """Natural logarithms of the model's own probabilities, before any penalty, bias or guide.
 
-    A prompt's first token has NaN, and -1 and -inf for alternatives: nothing comes before it.
-    `top` is the most likely tokens, best first, as (token id, log-probability).
+    `top` holds the most likely tokens, best first, as (token id, log-probability). The first
+    token of a prompt follows nothing: it has NaN, and alternatives of id -1 with -inf.
     """
 
     sampled: float
@@ -131,48 +135,48 @@ class TokenLogProbs:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One generated token; `log_probs` where the job asked for them."""
+    """One token; it has `log_probs` if the job wants them."""
 
     id: int
     log_probs: TokenLogProbs | None = None
 
 
 class TokenSink(Protocol):
-    """Where one job's tokens go. Called from the runtime's own thread, never after an end."""
+    """Receives one job's tokens. The runtime calls it from its own thread, never after an end."""
 
     def started(self, cached_tokens: int, *, is_late: bool = False) -> None:
-        """Prefill begins; so many of the prompt's tokens come from the cache. Called once.
+        """Prefill begins; `cached_tokens` of the prompt come from the cache. Called once.
 
         is_late: prefill began earlier, at a time that the runtime does not know.
         """
 
     def echo(self, tokens: list[Token], finish: FinishReason | None) -> None:
-        """The prompt's own, once, before the first new one; with a finish reason that is all."""
+        """The prompt's tokens, once, before the first new token; a finish reason ends the job."""
 
     def token(self, token: Token, finish: FinishReason | None) -> None:
-        """A new token; with a finish reason it is the last one."""
+        """A new token; a finish reason says that it is the last one."""
 
     def finished(self, finish: FinishReason) -> None:
-        """The job ends without one more token."""
+        """The job ends without another token."""
 
     def refuse(self, param: str, message: str, *, code: str = INVALID_PARAMETER) -> None:
-        """The job ends because of what the caller asked for."""
+        """The job ends because of a value in the request."""
 
     def fail(self, message: str) -> None:
-        """The job ends with an error of ours."""
+        """The job ends because of an error in the server."""
 
     def cancelled(self) -> None:
-        """The job ends because someone asked for it."""
+        """The job ends because it was cancelled."""
 
     def is_behind(self) -> bool:
-        """Whether tokens that it was given have not been sent yet."""
+        """Whether some tokens that it received have not been sent yet."""
 
     def is_abandoned(self) -> bool:
-        """Whether the caller has gone. Cheap: it is asked at every step."""
+        """Whether the client has disconnected. Cheap, because runtimes call it at every step."""
 
 
 class Job:
-    """A generation under way: input, sink, and the flag that ends it at the next step."""
+    """One running generation: its input, its sink, and the flag that ends it at the next step."""
 
     __slots__ = ("input", "is_cancelled", "request_id", "sink")
 
@@ -184,16 +188,17 @@ class Job:
 
 
 class Runtime(Protocol):
-    """Generates tokens. `submit` returns at once."""
+    """Generates the tokens of many jobs at once. runtimes.py lists the implementations."""
 
-    def submit(self, job: Job) -> None: ...
+    def submit(self, job: Job) -> None:
+        """Returns at once."""
 
     def cancel(self, request_id: str) -> bool:
-        """Ends every waiting or running job of that id; whether there was one."""
+        """Ends every waiting or running job with that id; returns whether there was one."""
 
     def close(self) -> None:
         """Ends all jobs and frees the model."""
 
     @property
     def stats(self) -> Stats:
-        """Its numbers, of which those that it has no notion of stay 0."""
+        """Its counters. A counter that the runtime does not have stays 0."""

@@ -1,4 +1,4 @@
-"""A Triton request of the engine -> GenerationInput, and a refusal where a value is wrong."""
+"""A Triton request of the engine -> GenerationInput. Raises BadParameter for a wrong value."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
+
 from port import BadParameter, GenerationInput, Guide, SamplingParams
 
-# SamplingParams' field -> tensor, where the value is one element taken as it is.
+# Field of SamplingParams -> tensor, for parameters whose value is the tensor's one element.
 SCALARS = {
     "temperature": "temperature",
     "top_k": "runtime_top_k",
@@ -42,11 +43,15 @@ def generation_input(request: Any) -> GenerationInput:
     )
 
 
+def prompt_tokens(request: Any) -> int:
+    return int(_elements(request, "input_ids").size)
+
+
 def timeout_s(request: Any) -> float | None:
-    """How long the request may take from now on; None where it does not say.
+    """How long the request may take from now on; None for no timeout.
 
     Raises:
-        port.BadParameter: no time at all.
+        port.BadParameter: the timeout is below one millisecond.
     """
     timeout_ms = scalar(request, "timeout_ms")
     if timeout_ms is not None and timeout_ms < 1:
@@ -54,15 +59,16 @@ def timeout_s(request: Any) -> float | None:
     return None if timeout_ms is None else timeout_ms / 1000
 
 
-def lease(request: Any) -> str:
-    """The lease that it runs under, see leases; empty for none. Of its parameters, which Triton
-    copies to every step of an ensemble.
+def lease_id(request: Any) -> str:
+    """The id of the request's lease, see leases.py; empty if it has none.
+
+    It is a request parameter, because Triton copies these to every step of an ensemble.
     """
     return str(json.loads(request.parameters() or "{}").get("lease", ""))
 
 
 def scalar(request: Any, name: str) -> Any:
-    """The one element of a tensor as a Python value, None where it was not sent."""
+    """The one element of a tensor as a Python value; None if the request lacks the tensor."""
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return None if tensor is None else tensor.as_numpy().ravel()[0].item()
 
@@ -89,7 +95,7 @@ def _log_probs(request: Any) -> int | None:
 
 
 def _words(flat: npt.NDArray[np.int32]) -> tuple[tuple[int, ...], ...]:
-    """TensorRT-LLM's word lists, [2, n]: all ids joined, then where each word ends, then -1."""
+    """Reads TensorRT-LLM's word list [2, n]: all ids joined, then where each word ends, then -1."""
     ids, ends = flat.reshape(2, -1).tolist()
     starts = [0, *ends]
     return tuple(
@@ -105,7 +111,3 @@ def _text(request: Any, name: str) -> str:
 def _elements(request: Any, name: str) -> npt.NDArray[Any]:
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return np.empty(0, np.int32) if tensor is None else tensor.as_numpy().ravel()
-
-
-def prompt_tokens(request: Any) -> int:
-    return int(_elements(request, "input_ids").size)

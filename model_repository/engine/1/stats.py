@@ -1,17 +1,13 @@
-"""What the engine counts of itself. Written by the decode loop, read by `counters`."""
+"""The counters of a running engine. The runtime writes them, metric_reporter.py reads them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from roster import Roster
 
 
 @dataclass(slots=True)
 class Stats:
-    """Totals since the start, but for the last five, which are of now."""
+    """Totals since the start; the last five fields are the current values."""
 
     prefill_steps: int = 0
     prefill_tokens: int = 0
@@ -40,11 +36,8 @@ class Stats:
         self.decode_tokens += rows
         self.decode_seconds += seconds
 
-    def present(self, roster: Roster, token_bytes: int) -> None:
-        """What is of now."""
-        self.evicted_blocks = roster.cache.evicted_blocks
-        self.rows_prefilling = len(roster.batch.prefilling)
-        self.rows_decoding = len(roster.batch.decoding)
-        self.waiting = len(roster.waiting)
-        self.kv_row_bytes = sum(one.computed for one in roster.batch.running) * token_bytes
-        self.kv_cached_bytes = roster.cache.used_bytes
+    def looked_up(self, cached_tokens: int) -> None:
+        """Counts the lookup of a new prompt in the prefix cache, which found `cached_tokens`."""
+        self.cached_tokens += cached_tokens
+        self.prefix_hits += cached_tokens > 0
+        self.prefix_misses += cached_tokens == 0

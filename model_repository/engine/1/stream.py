@@ -1,4 +1,4 @@
-"""One request's responses: a runtime's sink on one side, Triton's response sender on the other."""
+"""One request's responses: collects a runtime's tokens and sends them through Triton."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
+
 from port import DEADLINE_EXCEEDED, INVALID_PARAMETER, FinishReason, Token
 
 End = Literal["finished", "cancelled", "failed", "refused"]
 ECHO_AT_ONCE = 64  # tokens of an echoed prompt in a response
 INT32_MOST = 2**31 - 1
+LATE = {
+    "code": DEADLINE_EXCEEDED,
+    "param": None,
+    "message": "The request's timeout_ms has passed.",
+}
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 class Stream:
-    """A port.TokenSink. `post` is called when there is something to send, and when it ends.
+    """A port.TokenSink. It calls `post` when it has something to send, and when it ends.
 
-    `lease`: the one that it runs under, if any.
+    `lease`: the id of its lease, see leases.py; empty for none.
     """
 
     def __init__(
@@ -43,15 +49,15 @@ class Stream:
         self._deadline = math.inf
         self._is_late = False
         self.lease = lease
-        self.is_gone = False  # the caller
-        self.sent_at: float | None = None  # the last response; set by the sending thread
+        self.is_gone = False  # the client has disconnected, or the stream must end for it
+        self.sent_at: float | None = None  # the last response; set by the response writer
 
     def end_after(self, timeout_s: float | None) -> None:
-        """From now on. The outbox looks for those that are late."""
+        """Sets the deadline, counted from now. The response writer checks deadlines."""
         if timeout_s is not None:
             self._deadline = time.monotonic() + timeout_s
 
-    # the runtime's side
+    # called by the runtime's thread
 
     def started(self, cached_tokens: int, *, is_late: bool = False) -> None:
         self._first["num_cached_tokens"] = cached_tokens
@@ -60,7 +66,7 @@ class Stream:
             self._first["queue_time_us"] = min(round(waited_us), INT32_MOST)
 
     def echo(self, tokens: list[Token], finish: FinishReason | None) -> None:
-        """They leave with the first new token."""
+        """Keeps them, to send them with the first new token."""
         with self._lock:
             self._echoed = tokens
             if finish is None:
@@ -93,12 +99,7 @@ class Stream:
         if not self._is_late:
             self._close("cancelled")
             return
-        late = {
-            "code": DEADLINE_EXCEEDED,
-            "param": None,
-            "message": "The request's timeout_ms has passed.",
-        }
-        self._close("cancelled", json.dumps(late), pb_utils.TritonError.CANCELLED)
+        self._close("cancelled", json.dumps(LATE), pb_utils.TritonError.CANCELLED)
 
     def is_behind(self) -> bool:
         return self._is_posted
@@ -114,24 +115,24 @@ class Stream:
             self._is_posted = True
         self._post(self)
 
-    # the sending thread's side
+    # called by the response writer's thread
 
     @property
     def is_urgent(self) -> bool:
-        """The first response and the last are never held back."""
+        """Whether its next response is the first or the last one, which never wait."""
         return self.sent_at is None or self._end is not None
 
-    def look(self) -> None:
-        """Asks Triton whether the caller has gone."""
+    def check_client(self) -> None:
+        """Asks Triton whether the client has disconnected."""
         self.is_gone = self.is_gone or bool(self._sender.is_cancelled())
 
-    def end_if_late(self, now: float) -> None:
-        """The runtime then ends it as one whose caller has gone."""
+    def check_deadline(self, now: float) -> None:
+        """Past its deadline, the runtime ends the stream as if the client had disconnected."""
         if now >= self._deadline:
             self._is_late = self.is_gone = True
 
     def send(self) -> tuple[int, End | None]:
-        """Sends all that is there as one response; how many tokens, and how it ended if it did."""
+        """Sends all tokens as one response; returns their number, and how the stream ended."""
         with self._lock:
             if not self._is_posted:
                 return 0, None
@@ -151,7 +152,7 @@ class Stream:
         return len(tokens), end
 
     def _send_echo(self, tokens: list[Token]) -> None:
-        """In pieces: whoever reads one with log-probabilities needs some milliseconds for it."""
+        """In pieces, because a reader needs some milliseconds for one with log-probabilities."""
         for start in range(0, len(tokens), ECHO_AT_ONCE):
             self._sender.send(self._response(tokens[start : start + ECHO_AT_ONCE], None), flags=0)
 
@@ -172,7 +173,7 @@ class Stream:
 
 
 def _log_probs(tokens: list[Token]) -> dict[str, npt.NDArray[Any]]:
-    """output_log_probs [1, 1, tokens]; the alternatives [1, tokens, top], where there are any."""
+    """output_log_probs [1, 1, tokens]; if there are alternatives, those as [1, tokens, top]."""
     found = [token.log_probs for token in tokens if token.log_probs is not None]
     arrays: dict[str, npt.NDArray[Any]] = {
         "output_log_probs": np.array([[[one.sampled for one in found]]], dtype=np.float32)

@@ -1,1 +1,1 @@
-"""Responses: events -> bytes on the connection, as SSE, NDJSON or one JSON body."""
+"""Responses: events -> bytes on the connection, as SSE, JSON lines or one JSON body."""

@@ -1,11 +1,12 @@
-"""Bytes of request bodies that this process holds before they are parsed, over all connections.
+"""Bounds the bytes of all request bodies that this process holds and has not parsed yet.
 
-When there is no room left, the body that has been arriving for the longest time is cut off: a
-client that sends slowly on purpose loses its place to those that send at full speed.
+When the bound is reached, the body that has been arriving for the longest time is cut off: a
+client that sends slowly on purpose loses its place to clients that send at full speed.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -26,13 +27,13 @@ class BytesInFlight:
         self._arriving: dict[ArrivingBody, None] = {}  # oldest first
 
     def arriving(self, cut_off: Callable[[], None]) -> ArrivingBody:
-        """`cut_off`: called when others need this body's room; then it holds none any more."""
+        """Registers a body. `cut_off`: called when its room has been given to other bodies."""
         body = ArrivingBody(self, cut_off)
         self._arriving[body] = None
         return body
 
     def _add(self, body: ArrivingBody, count: int) -> None:
-        """Raises RateLimited: there is no other body to cut off."""
+        """Raises RateLimited: there is no room, and no other body to cut off."""
         self.bytes += count
         body.bytes += count
         while self.bytes > self._most:
@@ -54,7 +55,7 @@ class BytesInFlight:
 
 
 class ArrivingBody:
-    """One body or message. Closed by whoever opened it, however it ends."""
+    """One body or message. Its reader must close it, however it ends."""
 
     def __init__(self, flight: BytesInFlight, cut_off: Callable[[], None]) -> None:
         self.bytes = 0
@@ -62,15 +63,45 @@ class ArrivingBody:
         self._flight = flight
 
     def add(self, count: int) -> None:
-        """Raises RateLimited: there is no room for `count` bytes more."""
+        """Counts more received bytes. Raises RateLimited: there is no room for them."""
         self._flight._add(self, count)
 
     def complete(self) -> None:
-        """It has arrived: it keeps its room until it is closed, and is not cut off any more."""
+        """Marks the body as received: it keeps its room until closed, and cannot be cut off."""
         self._flight._complete(self)
 
     def close(self) -> None:
         self._flight._release(self)
+
+
+class CutOff:
+    """Ends the `with` of the task that made it when the body's room is needed for others.
+
+    Raises:
+        RateLimited: in place of the cancellation.
+    """
+
+    __slots__ = ("_is_cut", "_task")
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._is_cut = False
+
+    def cancel(self) -> None:
+        self._is_cut = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not self._is_cut or not isinstance(error, asyncio.CancelledError):
+            return
+        task = self._task
+        if task is not None and hasattr(task, "uncancel") and task.uncancel():
+            return  # others have cancelled the task, too: Python 3.11 counts them
+        raise no_room() from None
 
 
 def no_room() -> RateLimited:

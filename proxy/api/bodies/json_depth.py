@@ -1,4 +1,4 @@
-"""How deep a JSON text nests, found before it is parsed and in linear time."""
+"""Measures how deep a JSON text nests, in linear time and without parsing it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STEPS = {ord("["): 1, ord("]"): -1}
 
 
 def exceeds(data: bytes, most: int) -> bool:
-    """Whether more than `most` arrays and objects are open at once.
+    """Whether arrays and objects nest more than `most` levels deep.
 
     The result is meaningless for invalid JSON; the parser reports that.
     """
@@ -21,7 +21,7 @@ def exceeds(data: bytes, most: int) -> bool:
 
 
 def outside_strings(data: bytes) -> bytes:
-    """The text with one quotation mark in the place of each string.
+    """The text with each string replaced by one quotation mark.
 
     A byte is outside of strings when an even number of unescaped quotation marks precedes it.
     """

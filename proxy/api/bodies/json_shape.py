@@ -1,7 +1,7 @@
-"""What a JSON text will cost to parse, counted before it is parsed. Called by `body`.
+"""Estimates from a JSON text's structure what it costs to parse, before it is parsed.
 
-Every count is a whole pass in C over the bytes: a regular expression's match for each of a million
-strings would take a second and half a gigabyte.
+Called by `body_reader`. Every count is one pass in C over the bytes; a regular expression that
+matches each of a million strings would take a second and half a gigabyte.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 from triton_openai.proxy.api.bodies import json_depth
 
-# A text within all of these takes less than 5 ms to parse and check, most of it for arrays and
-# objects: pydantic needs 10 µs for a message or a tool.
+# A text within all of these limits takes less than 5 ms to parse and check, most of it for arrays
+# and objects: pydantic needs 10 µs for a message or a tool.
 CHEAP_BYTES = 256_000
 CHEAP_ESCAPES = 10_000
 CHEAP_QUOTES = 3_000
-CHEAP_MARKS = 4_000  # commas and opening brackets; arguments of tool calls are JSON in a string
+CHEAP_MARKS = 4_000  # commas and opening brackets, also inside strings: call arguments are JSON
 CHEAP_CONTAINERS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonLimits:
-    """Limits of one text. strings: includes keys. values: list items and object members."""
+    """Limits of one text. strings: with keys. values: array items and object members."""
 
     depth: int = 100
     containers: int = 25_000
@@ -30,7 +30,7 @@ class JsonLimits:
 
 
 def is_cheap(data: bytes) -> bool:
-    """Whether the text may be parsed on the event loop. Works for invalid JSON, too."""
+    """Whether the text is cheap enough for the event loop. Invalid JSON is judged as well."""
     if len(data) > CHEAP_BYTES:
         return False
     openings = data.count(b"[") + data.count(b"{")
@@ -45,7 +45,7 @@ def is_cheap(data: bytes) -> bool:
 
 
 def fault(data: bytes, limits: JsonLimits) -> str | None:
-    """What the text has too much of; None where it is within the limits.
+    """Why the text is over the limits, as the end of a sentence; None if it is within them.
 
     The result is meaningless for invalid JSON; the parser reports that.
     """
@@ -55,7 +55,7 @@ def fault(data: bytes, limits: JsonLimits) -> str | None:
         return f"has {containers} arrays and objects, at most {limits.containers} are allowed"
     if (values := outside.count(b",") + containers) > limits.values:
         return f"has about {values} values, at most {limits.values} are allowed"
-    # outside_strings leaves one mark for each string
+    # outside_strings leaves one quotation mark for each string
     if (strings := outside.count(b'"')) > limits.strings:
         return f"has {strings} strings and keys, at most {limits.strings} are allowed"
     if json_depth.exceeds(data, limits.depth):

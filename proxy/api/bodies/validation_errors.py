@@ -1,4 +1,4 @@
-"""pydantic's errors -> the caller's. Called by `body`."""
+"""Turns pydantic's validation errors into an InvalidRequest. Called by `body_reader`."""
 
 from __future__ import annotations
 
@@ -6,38 +6,45 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from triton_openai.proxy.api.bodies.refused_fields import WHAT_TO_DO
-from triton_openai.proxy.domain.errors import ECHO_AT_MOST, InvalidRequest, echoed
+from triton_openai.proxy.api.bodies.unsupported_fields import ADVICE
+from triton_openai.proxy.domain.errors import ECHO_AT_MOST, ErrorCode, InvalidRequest, echoed
 
 LISTED_AT_MOST = 10
 
 
 class FieldError(ValueError):
-    """What a validator raises when the fault is one field's.
+    """The error that our validators raise.
 
-    A model's validator names it in `param` and in the message, a field's own has None.
+    param: path of the field that is wrong, which the message names as well. None in a validator of
+    that field itself: the path is then pydantic's.
     """
 
-    def __init__(self, param: str | None, message: str, *, code: str = "invalid_parameter") -> None:
+    def __init__(
+        self,
+        param: str | None,
+        message: str,
+        *,
+        code: ErrorCode = ErrorCode.INVALID_PARAMETER,
+    ) -> None:
         super().__init__(message)
         self.param = param
         self.code = code
 
 
 def refusal(error: ValidationError) -> InvalidRequest:
-    """The first problem gives code and param; at most ten are told."""
+    """The first problem gives code and param; the message lists at most ten."""
     problems = error.errors(include_url=False)
     first = problems[0]
     if first["type"] == "json_invalid":
         reason = first["ctx"]["error"]
         return InvalidRequest(
-            f"The body is not valid JSON: {reason}", code="invalid_json", param=None
+            f"The body is not valid JSON: {reason}", code=ErrorCode.INVALID_JSON, param=None
         )
-    told = [_told(problem) for problem in problems[:LISTED_AT_MOST]]
+    listed = [_described(problem) for problem in problems[:LISTED_AT_MOST]]
     if len(problems) > LISTED_AT_MOST:
-        told.append(f"and {len(problems) - LISTED_AT_MOST} more")
+        listed.append(f"and {len(problems) - LISTED_AT_MOST} more")
     path = _param(first)
-    return InvalidRequest("; ".join(told), code=_code(first, path), param=path or None)
+    return InvalidRequest("; ".join(listed), code=_code(first, path), param=path or None)
 
 
 def _param(problem: Any) -> str:
@@ -46,7 +53,7 @@ def _param(problem: Any) -> str:
     return named or _path(problem["loc"])
 
 
-def _told(problem: Any) -> str:
+def _described(problem: Any) -> str:
     path = _path(problem["loc"])
     raised = problem.get("ctx", {}).get("error")
     if isinstance(raised, FieldError) and raised.param is not None:
@@ -55,25 +62,24 @@ def _told(problem: Any) -> str:
         case "missing":
             return f"Missing required parameter: '{path}'"
         case "extra_forbidden":
-            told = f"Unsupported parameter: '{path}' is not supported by this server"
-            return f"{told}: {WHAT_TO_DO[path]}" if path in WHAT_TO_DO else told
+            refused = f"Unsupported parameter: '{path}' is not supported by this server"
+            return f"{refused}: {ADVICE[path]}" if path in ADVICE else refused
         case _:
             reason = problem["msg"].removeprefix("Value error, ")
             value = echoed(problem["input"])
             return f"Invalid value for '{path or 'body'}': {reason} (given: {value})"
 
 
-def _code(problem: Any, path: str) -> str:
+def _code(problem: Any, path: str) -> ErrorCode:
     kind, raised = problem["type"], problem.get("ctx", {}).get("error")
     if isinstance(raised, FieldError):
         return raised.code
     if kind == "extra_forbidden":
-        return "unsupported_parameter"
+        return ErrorCode.UNSUPPORTED_PARAMETER
     if path.startswith("messages"):
-        return (
-            "missing_parameter" if (kind, path) == ("missing", "messages") else "invalid_messages"
-        )
-    return "missing_parameter" if kind == "missing" else "invalid_parameter"
+        is_missing = (kind, path) == ("missing", "messages")
+        return ErrorCode.MISSING_PARAMETER if is_missing else ErrorCode.INVALID_MESSAGES
+    return ErrorCode.MISSING_PARAMETER if kind == "missing" else ErrorCode.INVALID_PARAMETER
 
 
 def _path(location: tuple[int | str, ...]) -> str:

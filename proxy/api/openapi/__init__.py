@@ -1,1 +1,1 @@
-"""The OpenAPI document."""
+"""Makes the OpenAPI document."""

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the routes' `Operation`s. Called by `app`, once."""
+"""Makes the OpenAPI document from the `Operation`s of the routes. Called by `cached_document`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ INFO: Json = {
     "info": {
         "title": "triton-openai",
         "version": "0.1.0",
-        "description": "An OpenAI-compatible front for NVIDIA Triton. `null` is the same as not "
-        "giving a field; a field that is not listed is refused by its name.",
+        "description": "An OpenAI-compatible front for NVIDIA Triton. A field that is `null` is "
+        "the same as one that is not given; a field that is not listed here is refused by name.",
     }
 }
 HEADERS: Json = {
@@ -59,7 +59,7 @@ HEADERS: Json = {
         "schema": {"type": "integer", "minimum": 1},
     },
     "x-unenforced-keywords": {
-        "description": "Keywords of the caller's schema that the answer was not held to.",
+        "description": "Keywords of the caller's schema that were not enforced on the answer.",
         "schema": {"type": "string"},
     },
 }
@@ -72,11 +72,13 @@ ERRORS = {
     405: "The route has no such method",
     408: "The body was not complete in time",
     413: "The body is too large",
+    414: "The request's target is too long",
     415: "The body is compressed, or a web page sent it with another type than JSON",
     421: "The Host header is not a name of this server",
     422: "A schema, a grammar or a regular expression cannot be used, or the answer does not "
     "conform to it",
     429: "Too many requests at once",
+    431: "The request's head is too large",
     500: "The server failed",
     503: "The model cannot be reached now",
     504: "The answer took too long",
@@ -84,9 +86,9 @@ ERRORS = {
 
 
 def as_json(routers: Iterable[APIRouter], adjust: Iterable[Adjust]) -> bytes:
-    """The whole document. Takes tens of milliseconds.
+    """The whole document, which takes tens of milliseconds.
 
-    `adjust`: each changes the schemas, which it gets by name, to what settings and tables say.
+    `adjust`: functions that change the schemas in place; they get them by name.
     """
     routes = [route for router in routers for route in router.routes]
     documented = [one for one in routes if isinstance(one, APIRoute) and one.include_in_schema]
@@ -148,7 +150,7 @@ def _content(media: str, content: Content) -> Json:
 
 
 def _event(body: type[BaseModel]) -> Json:
-    """Describes one event of a stream, as tools read the schema of this media type."""
+    """The schema of one server-sent event, as tools understand it for this media type."""
     values = [_reference(body), _reference(ErrorBody)]
     data = [
         {"const": "[DONE]", "description": "The end of the stream."},
@@ -180,7 +182,7 @@ def _reference(model: type[BaseModel]) -> Json:
 
 
 class _Bare(GenerateJsonSchema):
-    """pydantic's schemas without titles and defaults of null, which say nothing."""
+    """Generates pydantic's schemas without titles and null defaults, which carry no information."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -203,15 +205,15 @@ def _schemas(specs: Iterable[Operation]) -> Json:
     schemas: Json = made["$defs"]
     for schema in schemas.values():
         schema.pop("title", None)
-        _mend(schema)
+        _correct(schema)
     return dict(sorted(schemas.items()))
 
 
-def _mend(schema: Any) -> None:
-    """pydantic calls a dict's length that of a text, and lets other keys than its own pass."""
+def _correct(schema: Any) -> None:
+    """Corrects what pydantic writes for a dict: its size, and the pattern of its keys."""
     if isinstance(schema, list):
         for one in schema:
-            _mend(one)
+            _correct(one)
     if not isinstance(schema, dict):
         return
     if schema.get("type") == "object":
@@ -221,4 +223,4 @@ def _mend(schema: Any) -> None:
             ((pattern, values),) = schema.pop("patternProperties").items()
             schema |= {"propertyNames": {"pattern": pattern}, "additionalProperties": values}
     for one in schema.values():
-        _mend(one)
+        _correct(one)

@@ -1,7 +1,7 @@
-"""What the OpenAPI document says about one route, besides its path, method and docstring.
+"""The description of one route for the OpenAPI document, besides path, method and docstring.
 
-The routes state it in `openapi_extra`; `document` reads it there. Nothing here is used while a
-request is served: routes read bodies with a `BodyReader` and render answers themselves.
+Routes put an Operation into `openapi_extra`, where `document` reads it. Requests do not use it:
+routes read bodies with a BodyReader and render answers themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 JSON, EVENTS, TEXT = "application/json", "text/event-stream", "text/plain"
 KEY = "operation"
 # Statuses of all routes: no such route or model, wrong method, unknown host, a bug.
-ANY_ROUTE = (404, 405, 421, 500)
+ANY_ROUTE = (404, 405, 414, 421, 431, 500)
 # Those of a body that is read and checked, and of what is done with it.
 BODY = (400, 408, 413, 415, 429, 503)
 GENERATION = (*BODY, 422, 504)
@@ -44,8 +44,8 @@ class ErrorBody(BaseModel):
 class Content:
     """A successful answer in one media type.
 
-    `body`: a whole answer, an event's data, or a line; `is_lines`: the answer is lines of JSON,
-    which OpenAPI cannot describe.
+    body: the model of the whole answer, of an event's data, or of a line; None for plain text.
+    is_lines: the answer is lines of JSON, which OpenAPI cannot describe.
     """
 
     body: type[BaseModel] | None
@@ -55,7 +55,12 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """`gives`: by media type. `requests`: examples of bodies, by name. `headers`: of the answer."""
+    """A route's description.
+
+    gives: the successful answer in each media type. takes: the model of the body. requests:
+    examples of bodies by name. errors: statuses besides ANY_ROUTE. headers: names of the answer's
+    headers.
+    """
 
     tag: str
     gives: Mapping[str, Content]
@@ -66,7 +71,7 @@ class Operation:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """`openapi_extra` of a route."""
+        """The value for a route's `openapi_extra`."""
         return {KEY: self}
 
     @property

@@ -1,7 +1,7 @@
 """GET /openapi.json, and the two pages that show it: /docs and /redoc.
 
-The pages' files are part of the package (`page_files/README.md`), and their
-Content-Security-Policy keeps the browser from loading anything from another host.
+The pages' files are part of this package (`page_files/README.md`). Their Content-Security-Policy
+keeps the browser from loading anything from another host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'{styles}; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# Redoc adds two style elements: an empty one, which it fills by CSSOM, and one of a library in it.
+# Redoc adds two style elements: an empty one, filled through CSSOM, and one of a bundled library.
 REDOC_STYLES = (
     "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
     "'sha256-QMIg+bpjm3JdElJ388KYke01izlUW0UoNOeKjpMxdgc='",
@@ -40,7 +40,7 @@ FILE_HEADERS = {"Cache-Control": "max-age=3600", "X-Content-Type-Options": "nosn
 
 
 def routes(document: Callable[[], bytes]) -> APIRouter:
-    """`document`: makes the OpenAPI document as JSON, which may take tenths of a second."""
+    """`document` makes the OpenAPI document as JSON, which may take tenths of a second."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/openapi.json")

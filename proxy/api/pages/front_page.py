@@ -1,4 +1,4 @@
-"""What somebody finds who opens the server's address, or the base URL of its API, in a browser."""
+"""Routes that describe this server: its address, the API's base URL, and its version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Version(BaseModel):
 
 
 class Base(Version):
-    """`endpoints`: such as `GET /v1/models`."""
+    """`endpoints`: entries like `GET /v1/models`."""
 
     name: str
     endpoints: list[str]
@@ -41,7 +41,7 @@ VERSION = Operation(tag=TAG, gives={JSON: Content(body=Version, example={"versio
 
 
 def routes(version: str, routers: Iterable[APIRouter]) -> APIRouter:
-    """`routers`: those of the server, whose routes are listed."""
+    """`routers`: the server's routers, whose routes the page lists."""
     router, endpoints = APIRouter(), _endpoints(routers)
     whole = {"name": NAME, "version": version, **_PAGES, "endpoints": endpoints}
     base = {"name": NAME, "version": version, "endpoints": [e for e in endpoints if " /v1/" in e]}
@@ -65,7 +65,7 @@ def routes(version: str, routers: Iterable[APIRouter]) -> APIRouter:
 
 
 def _endpoints(routers: Iterable[APIRouter]) -> list[str]:
-    """Such as `GET /v1/models`."""
+    """Entries like `GET /v1/models`."""
     return sorted(
         f"{method} {route.path}"
         for router in routers

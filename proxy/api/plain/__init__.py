@@ -1,1 +1,1 @@
-"""The plain dialect: /chat/json, /chat/stream (newline-delimited JSON) and /chat/sse."""
+"""The plain chat protocol: /chat/json, /chat/stream (newline-delimited JSON) and /chat/sse."""

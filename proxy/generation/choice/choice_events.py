@@ -1,4 +1,7 @@
-"""What one choice tells: what was found, and of its tokens beside it. Called by choice."""
+"""Builds one choice's output events from text, or what a parser found in it, and log-probabilities.
+
+Called by `choice`.
+"""
 
 from __future__ import annotations
 
@@ -13,29 +16,29 @@ from triton_openai.proxy.domain.events import (
 )
 from triton_openai.proxy.domain.output import FinishReason
 from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.generation.choice.usage_counter import Tally
+from triton_openai.proxy.generation.choice.usage_counter import UsageCounter
 
 
 class ChoiceEvents:
-    """`tally` is the choice's, and goes on counting."""
+    """`counter`: the choice's, read for each event that reports usage."""
 
-    def __init__(self, request: GenerationRequest, index: int, tally: Tally) -> None:
+    def __init__(self, request: GenerationRequest, index: int, counter: UsageCounter) -> None:
         self._index = index
-        self._tally = tally
-        self._tells_usage = request.tells_usage
-        self._tells_ids = request.returns_token_ids
+        self._counter = counter
+        self._reports_usage = request.reports_usage
+        self._returns_ids = request.returns_token_ids
         self._logs = request.sampling.top_log_probs is not None
-        self._untold: list[LoggedToken] = []
-        self._untold_ids: tuple[int, ...] = ()
+        self._unsent: list[LoggedToken] = []
+        self._unsent_ids: tuple[int, ...] = ()
 
     def of_text(
         self, text: str, logged: list[LoggedToken], ids: tuple[int, ...]
     ) -> list[OutputEvent]:
-        """Where all of it is text. `ids`: of the tokens taken, where they were asked for."""
-        ids = ids if self._tells_ids else ()
+        """Without a parser: all of it is text. `ids`: of the tokens taken, if they are returned."""
+        ids = ids if self._returns_ids else ()
         if not (text or logged or ids):
             return []
-        usage = self._tally.usage if self._tells_usage else None
+        usage = self._counter.usage if self._reports_usage else None
         return [
             TextDelta(text, choice=self._index, log_probs=tuple(logged), token_ids=ids, usage=usage)
         ]
@@ -48,20 +51,21 @@ class ChoiceEvents:
         *,
         is_last: bool,
     ) -> list[OutputEvent]:
-        """What the parser found, the first with what there is to tell of the tokens so far."""
-        self._untold += logged
-        self._untold_ids += ids if self._tells_ids else ()
+        """What the parser found; the first event has the log-probabilities and ids of all tokens so
+        far."""
+        self._unsent += logged
+        self._unsent_ids += ids if self._returns_ids else ()
         if not found:
-            if not is_last or not (self._untold or self._untold_ids):
+            if not is_last or not (self._unsent or self._unsent_ids):
                 return []
             found = [TextDelta("")]
-        usage = self._tally.usage if self._tells_usage else None
+        usage = self._counter.usage if self._reports_usage else None
         first, *others = [replace(delta, choice=self._index, usage=usage) for delta in found]
-        tokens, self._untold = tuple(self._untold), []
-        ids, self._untold_ids = self._untold_ids, ()
+        tokens, self._unsent = tuple(self._unsent), []
+        ids, self._unsent_ids = self._unsent_ids, ()
         return [replace(first, log_probs=tokens, token_ids=ids), *others]
 
     def finished(self, reason: FinishReason) -> Finished:
-        mean = self._tally.mean_log_prob if self._logs else None
-        usage = self._tally.usage
+        mean = self._counter.mean_log_prob if self._logs else None
+        usage = self._counter.usage
         return Finished(reason=reason, usage=usage, choice=self._index, mean_log_prob=mean)

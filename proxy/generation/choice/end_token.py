@@ -1,4 +1,4 @@
-"""The token that ended an answer, where it is no part of the text. Called by choice."""
+"""The token that ended an answer, where it is no part of the text. Called by `choice`."""
 
 from __future__ import annotations
 

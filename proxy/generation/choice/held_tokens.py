@@ -1,4 +1,4 @@
-"""Tokens with log-probabilities on their way out, beside the text they are part of."""
+"""Holds tokens with log-probabilities until their text may be sent. Used by `choice`."""
 
 from __future__ import annotations
 

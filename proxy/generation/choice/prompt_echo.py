@@ -1,4 +1,4 @@
-"""The prompt in front of its answer, where the caller wants it there. Used by choice."""
+"""Puts the prompt before its answer, for a caller that asked to echo it. Used by `choice`."""
 
 from __future__ import annotations
 

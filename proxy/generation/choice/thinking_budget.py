@@ -1,38 +1,39 @@
-"""How long a model may think before it answers. Used by choice."""
+"""Limits how long a model thinks before it answers. Used by `choice`."""
 
 from __future__ import annotations
 
-from triton_openai.proxy.generation.choice.usage_counter import Tally
+from triton_openai.proxy.generation.choice.usage_counter import UsageCounter
 from triton_openai.proxy.syntax.output_parser import OutputParser
 
 
-class Thought:
-    """`budget`: in tokens; None, or no parser that finds reasoning, is no bound.
+class ThinkingBudget:
+    """`budget`: in tokens; None for no limit. Without a parser that finds reasoning there is none.
 
-    With a bound the answer's raw bytes are kept, for the prompt that it goes on behind.
+    With a limit the answer's raw bytes are kept, for the prompt of its continuation.
     """
 
-    __slots__ = ("_budget", "_parser", "_raw", "_tally")
+    __slots__ = ("_budget", "_counter", "_parser", "_raw")
 
-    def __init__(self, budget: int | None, parser: OutputParser | None, tally: Tally) -> None:
+    def __init__(
+        self, budget: int | None, parser: OutputParser | None, counter: UsageCounter
+    ) -> None:
         self._budget = budget
         self._parser = parser
-        self._tally = tally
+        self._counter = counter
         self._raw = bytearray()
 
     def keep(self, data: bytes) -> None:
         """One more token of the answer."""
-        if self._budget is not None:
-            self._raw += data
+        self._raw += data
 
     @property
-    def is_enough(self) -> bool:
+    def is_spent(self) -> bool:
         """Whether the budget is spent, and the model still thinks."""
         if self._budget is None or self._parser is None:
             return False
-        return self._parser.is_thinking and self._tally.reasoning >= self._budget
+        return self._parser.is_thinking and self._counter.reasoning >= self._budget
 
     def ended(self, closing: str) -> str:
-        """All of the answer so far, as the model would have written it with this end."""
+        """The text of the whole answer so far, which `closing` ends."""
         self.keep(closing.encode())
         return self._raw.decode(errors="replace")

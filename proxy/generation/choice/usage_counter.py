@@ -5,9 +5,10 @@ from __future__ import annotations
 from triton_openai.proxy.domain.output import TokenDelta, Usage
 
 
-class Tally:
-    """counts_prompt: the prompt is counted with this choice. counts_cached: and what of it was
-    cached."""
+class UsageCounter:
+    """counts_prompt: this choice's usage includes the prompt. counts_cached: and how much of it was
+    cached.
+    """
 
     __slots__ = (
         *("_cached", "_counts_cached", "_counts_prompt", "_log_prob_sum", "_prompt"),
@@ -23,14 +24,14 @@ class Tally:
         self.tokens = 0
         self.reasoning = 0
 
-    def prompt(self, delta: TokenDelta) -> None:
-        """`delta` is the first of the choice, which says how long the prompt was."""
+    def count_prompt(self, delta: TokenDelta) -> None:
+        """`delta`: the first of the choice, which has the number of the prompt's tokens."""
         if self._counts_prompt:
             self._prompt = delta.prompt_tokens or 0
         if self._counts_cached:
             self._cached = delta.cached_tokens or 0
 
-    def log_prob(self, value: float | None) -> None:
+    def count_log_prob(self, value: float | None) -> None:
         self._log_prob_sum += value or 0.0
 
     @property

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from triton_openai.proxy.launch.packages.on_demand import PackageSet
 from triton_openai.proxy.launch.triton_server import ports
 from triton_openai.proxy.launch.triton_server.command import LOOPBACK
 from triton_openai.proxy.launch.triton_server.libpython import LibPython
@@ -39,7 +40,8 @@ def python(version: tuple[int, int]) -> Check:
         ok=PYTHONS[0] <= version <= PYTHONS[1],
         detail=f"Python {version[0]}.{version[1]} at {sys.executable}",
         remedy="the embedded tritonserver needs Python 3.10 to 3.12: "
-        "make clean, then make serve PYTHON=python3.11",
+        "make an environment with one of them; in a clone, make clean and "
+        "make serve PYTHON=python3.11",
     )
 
 
@@ -91,12 +93,38 @@ def tritonserver(wheel: Wheel) -> Check:
         name="tritonserver",
         ok=not missing,
         detail=f"{missing[0]} does not exist" if missing else str(wheel.tritonserver),
-        remedy=f"pip install nvidia-pytriton==0.7.0 (it must have a stub for {wheel.python})",
+        remedy="pip install 'triton-openai[embedded]' (nvidia-pytriton 0.7.0 must have a stub for "
+        f"{wheel.python})",
     )
 
 
 def installed(path: Path) -> Check:
     return Check(name="tritonserver", ok=True, detail=f"{path} (installed on this machine)")
+
+
+def packages(missing: Sequence[str]) -> Check:
+    """The packages that the Python models inside the embedded tritonserver import."""
+    return Check(
+        name="packages",
+        ok=not missing,
+        detail=f"{', '.join(missing)} not installed in {sys.prefix}"
+        if missing
+        else f"all that the models inside Triton import, in {sys.prefix}",
+        remedy="pip install 'triton-openai[embedded]'",
+    )
+
+
+def on_demand(wanted: PackageSet, remedy: str, *, is_needed: bool, is_forbidden: bool) -> Check:
+    """Packages that are installed when first needed. `is_needed`: every start needs them."""
+    missing = "not installed, and INSTALL_PACKAGES is never"
+    if not is_forbidden:
+        missing = "not installed yet; installed when first needed"
+    return Check(
+        name="guides" if is_needed else "build tools",
+        ok=wanted.is_installed or not (is_needed and is_forbidden),
+        detail=f"{wanted.name}: {'installed' if wanted.is_installed else missing}",
+        remedy=f"run {remedy}",
+    )
 
 
 def bash(path: str | None) -> Check:

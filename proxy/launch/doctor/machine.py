@@ -8,15 +8,26 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 
-from triton_openai.build_engines.errors import UnservableFolder
+from triton_openai.build_engines.errors import MissingPackage, UnservableFolder
 from triton_openai.build_engines.models_file import ModelsFileError
 from triton_openai.build_engines.weights import LocalFolder
 from triton_openai.proxy.launch.doctor import checks, own_server, proxy_only
 from triton_openai.proxy.launch.doctor.checks import Check
-from triton_openai.proxy.launch.triton_server import container, libpython, own_artifacts, shm, wheel
+from triton_openai.proxy.launch.packages import on_demand
+from triton_openai.proxy.launch.triton_server import (
+    container,
+    libpython,
+    own_artifacts,
+    shipped_demo,
+    shm,
+    wheel,
+)
 from triton_openai.proxy.models import policy
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
+
+# Beside xgrammar, see on_demand.
+INSIDE_TRITON = ("onnxruntime", "tokenizers", "apache-tvm-ffi", "packaging")
 
 
 def runtime() -> list[Check]:
@@ -31,9 +42,21 @@ def runtime() -> list[Check]:
         checks.libpython(
             libpython.find(files.python, libpython.usual_folders()), version=files.python
         ),
-        checks.numpy(_version("numpy")),
         checks.tritonserver(files),
+        checks.numpy(_version("numpy")),
+        checks.packages([name for name in INSIDE_TRITON if _version(name) is None]),
         checks.bash(shutil.which("bash")),
+    ]
+
+
+def late_packages(settings: Settings) -> list[Check]:
+    """The packages that are installed when first needed."""
+    is_forbidden = settings.install_packages == "never"
+    return [
+        checks.on_demand(
+            wanted, wanted.by_hand(settings), is_needed=is_needed, is_forbidden=is_forbidden
+        )
+        for wanted, is_needed in ((on_demand.GUIDES, True), (on_demand.build_tools(), False))
     ]
 
 
@@ -65,7 +88,7 @@ def models(settings: Settings) -> list[Check]:
     source = settings.model_path or settings.models_file
     try:
         entries = policy.models(settings).models
-    except (ModelsFileError, UnservableFolder) as error:
+    except (ModelsFileError, UnservableFolder, MissingPackage) as error:
         return [checks.models(name, str(error), ok=False)]
     found = [
         checks.weights(name, entry.weights.path)
@@ -79,10 +102,12 @@ def everything(settings: Settings) -> list[Check]:
     """For `doctor`. An installation of the proxy alone gets only the checks that it needs."""
     if proxy_only.is_all(container.tritonserver(), wheel.installed(), _version):
         return [*_proxy_only(settings)]
+    settings = shipped_demo.settled(settings)
     chosen = own_artifacts.place(settings)
     found = settings.model_copy(update={"artifacts_dir": chosen})
     other = [] if found == settings else [checks.build_folder(settings.artifacts_dir, chosen)]
-    return [*runtime(), *other, *room(found), *_ports(settings), *models(settings)]
+    late = [] if container.tritonserver() else late_packages(settings)
+    return [*runtime(), *late, *other, *room(found), *_ports(settings), *models(settings)]
 
 
 def _ports(settings: Settings) -> list[Check]:

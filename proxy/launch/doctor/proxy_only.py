@@ -55,7 +55,7 @@ def packages(version: Version) -> Check:
         name="packages",
         ok=not missing,
         detail=f"{', '.join(missing)} not installed" if missing else "all are installed",
-        remedy="install the packages of the section `proxy` of requirements.lock",
+        remedy="pip install triton-openai, or the section `proxy` of requirements.lock",
     )
 
 

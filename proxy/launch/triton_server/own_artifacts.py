@@ -43,7 +43,7 @@ def place(settings: Settings) -> Path:
         return artifacts
     whole = artifacts.resolve()
     mark = hashlib.sha256(bytes(whole)).hexdigest()[:8]
-    return _data_folder() / f"{whole.parent.name}-{mark}"
+    return data_folder() / f"{whole.parent.name}-{mark}"
 
 
 def link(models: ModelsFile, theirs: Path, own: Path) -> list[str]:
@@ -89,7 +89,7 @@ def _is_writable(artifacts: Path) -> bool:
     return all(os.access(folder, os.W_OK | os.X_OK) for folder in folders)
 
 
-def _data_folder() -> Path:
+def data_folder() -> Path:
     """According to the XDG Base Directory Specification."""
     given = environment().get("XDG_DATA_HOME", "")
     data = Path(given) if given.startswith("/") else Path.home() / ".local" / "share"

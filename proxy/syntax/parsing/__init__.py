@@ -1,1 +1,1 @@
-"""Text that arrives in pieces, read as if it were whole: the ground under tools and reasoning."""
+"""Reading text that arrives in pieces; shared by the parsers of tool calls and of reasoning."""

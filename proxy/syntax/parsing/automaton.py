@@ -1,6 +1,7 @@
-"""Aho-Corasick over a caller's strings: memory linear in them, constant work per character read.
+"""Aho-Corasick over a caller's stop strings: memory linear in them, constant work per character.
 
-Built once for equal marks and shared, since the choices of a request search for the same ones.
+Equal marks share one automaton, since all choices of a request search for the same ones. Called by
+`generation.choice.stop_matcher`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ _CODE_POINTS = 21  # bits
 
 
 class Automaton:
-    """Nodes are numbers; ROOT is where nothing of a mark has been read.
+    """Nodes are numbers; at ROOT the end of the text begins no mark.
 
-    depth: by node, characters at the end of the text that begin a mark. complete: by node, the
+    depth: by node, how many characters at the end of the text begin a mark. complete: by node, the
     length of the longest mark that the text ends with, 0 for none.
     """
 
@@ -34,10 +35,10 @@ class Automaton:
         self._link()
 
     def read(self, node: int, text: str) -> tuple[int, int]:
-        """Reads `text`, up to the first mark to be complete.
+        """Reads `text` up to the end of the first mark.
 
         Returns:
-            The node behind it, and how many characters were read.
+            The node reached, and how many characters were read.
         """
         at, end = 0, len(text)
         while at < end:

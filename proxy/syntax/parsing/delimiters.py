@@ -1,5 +1,6 @@
-"""The marks of a parser's syntax in a stream of text: where the first one stands, and what may
-still become one. A caller's strings are for `automaton`.
+"""Finds the marks of a parser's syntax in a stream of text, whole ones and begun ones.
+
+For a few marks of ours; `automaton` is for a caller's many strings.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from collections.abc import Sequence
 
 
 class Delimiters:
-    """A set of marks. Of marks that begin at the same place the longest counts.
+    """A set of marks. Where several begin at the same place, the longest counts.
 
-    `first` is the same for every cut only if no mark stands inside another but at its end.
+    `first` gives the same for every cut of the text only if a mark that is contained in another one
+    stands at its end.
     """
 
     __slots__ = ("_begin", "_longest", "_marks", "_pattern")
@@ -29,7 +31,7 @@ class Delimiters:
         return self._pattern.search(text, start)
 
     def possible_start(self, text: str, start: int) -> int:
-        """Length of the longest end of `text[start:]` that begins a mark."""
+        """The length of the longest end of `text[start:]` that begins a mark."""
         at = max(start, len(text) - self._longest + 1)
         while found := self._begin.search(text, at):
             tail = text[found.start() :]

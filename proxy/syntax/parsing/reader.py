@@ -1,7 +1,7 @@
-"""A pull reader over text that is pushed: grammars read on, and pause where the text ends.
+"""A reader that parsers pull from while text is pushed into it.
 
-A grammar is a generator (`Steps`) that yields where it needs more text. Every decision hangs on
-characters, never on where a piece ended, so the result is the same for every way of cutting.
+A grammar is a generator (`Steps`) that yields when it needs more text. Every decision depends on
+characters, never on where a piece ended, so the result is the same for every cut of the text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class Reader:
-    """Holds only what is not decided yet: at most a delimiter's length between pushes."""
+    """Holds only undecided text: at most a delimiter's length between pushes."""
 
     __slots__ = ("_at", "_buffer", "_is_closed", "_record")
 
@@ -43,34 +43,34 @@ class Reader:
         return self._at < len(self._buffer)
 
     def record(self) -> None:
-        """From here on keep what is taken, in case it must be given back."""
+        """Keeps the text that is taken from here on, in case it must be emitted after all."""
         self._record = []
 
     def recorded(self) -> str:
-        """What was taken since `record`; recording ends."""
+        """The text taken since `record`; recording ends."""
         parts, self._record = self._record or [], None
         return "".join(parts)
 
     def take(self, length: int) -> str:
-        """Takes characters that were seen by `look`."""
+        """Takes characters that `look` has returned before."""
         return self._take_to(self._at + length)
 
     def rest(self) -> str:
-        """Takes whatever is there."""
+        """Takes all text that has been fed."""
         return self._take_to(len(self._buffer))
 
     def look(self, length: int) -> Steps[str]:
-        """The next characters, not taken; fewer than `length` only at the end of the text."""
+        """The next characters, without taking them; fewer than `length` only at the text's end."""
         while len(self._buffer) - self._at < length and not self._is_closed:
             yield
         return self._buffer[self._at : self._at + length]
 
     def peek(self) -> Steps[str]:
-        """The next character, not taken; "" at the end of the text."""
+        """The next character, without taking it; "" at the end of the text."""
         return (yield from self.look(1))
 
     def accept(self, literal: str) -> Steps[bool]:
-        """Takes `literal` if it comes next; waits only as long as it can."""
+        """Takes `literal` if it comes next; waits only while it still may."""
         while True:
             if self._buffer.startswith(literal, self._at):
                 self._take_to(self._at + len(literal))
@@ -81,11 +81,11 @@ class Reader:
             yield
 
     def may_end_in(self, literal: str) -> bool:
-        """Whether the text ended, with nothing left or the begin of `literal`."""
+        """Whether the text has ended, and what is left of it is empty or begins `literal`."""
         return self._is_closed and literal.startswith(self._buffer[self._at :])
 
     def accept_end(self, literal: str) -> Steps[bool]:
-        """Takes `literal` if it comes next, or as much of it as the end of the text leaves."""
+        """Takes `literal` if it comes next, or the part of it that the text ends with."""
         if (yield from self.accept(literal)):
             return True
         rest = self._buffer[self._at :] if self._is_closed else ""
@@ -95,37 +95,38 @@ class Reader:
         return False
 
     def until(
-        self, delimiters: Delimiters, pass_on: PassOn, *, leaves_half: bool = False
+        self, delimiters: Delimiters, pass_on: PassOn, *, leaves_partial: bool = False
     ) -> Steps[str]:
-        """Takes text up to the first delimiter, which it leaves and names; "" at the end.
+        """Takes text up to the first delimiter, which it returns but does not take.
 
-        Half a delimiter at the end is text, unless `leaves_half`.
+        At the end of the text it returns "". The begin of a delimiter there is text, unless
+        `leaves_partial`.
         """
         while True:
             found = delimiters.first(self._buffer, self._at)
             if found:
-                self._hand(found.start(), pass_on)
+                self._pass(found.start(), pass_on)
                 return found.group()
             held = delimiters.possible_start(self._buffer, self._at)
-            if self._is_closed and not leaves_half:
+            if self._is_closed and not leaves_partial:
                 held = 0
-            self._hand(len(self._buffer) - held, pass_on)
+            self._pass(len(self._buffer) - held, pass_on)
             if self._is_closed:
                 return ""
             yield
 
     def span(self, run: re.Pattern[str], pass_on: PassOn) -> Steps[None]:
-        """Takes the longest run that `run` (a starred character class) matches."""
+        """Takes the longest match of `run`, which is a starred character class."""
         while True:
             match = run.match(self._buffer, self._at)
             if match:
-                self._hand(match.end(), pass_on)
+                self._pass(match.end(), pass_on)
             if self._at < len(self._buffer) or self._is_closed:
                 return
             yield
 
     def word(self, run: re.Pattern[str]) -> Steps[str]:
-        """The run that `span` takes, whole."""
+        """What `span` takes, as one string."""
         parts: list[str] = []
         yield from self.span(run, parts.append)
         return "".join(parts)
@@ -134,7 +135,7 @@ class Reader:
         """Takes white space."""
         return (yield from self.word(_SPACE))
 
-    def _hand(self, end: int, pass_on: PassOn) -> None:
+    def _pass(self, end: int, pass_on: PassOn) -> None:
         if end > self._at:
             pass_on(self._take_to(end))
 

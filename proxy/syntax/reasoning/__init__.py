@@ -1,1 +1,1 @@
-"""Reasoning parsers, the same shape as tools: text in any cut -> what is thought, what is said."""
+"""Families of reasoning syntax, one a file: the parser, and the marks that guides need."""

@@ -1,65 +1,51 @@
-"""Families of reasoning syntax by name."""
+"""All families of reasoning syntax by name: our own, and those of installed packages.
+
+To add a family, write its file and give it a row here.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import NamedTuple
+from triton_openai.proxy.syntax.parsing.plugins import has_marks, plugin
+from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
+from triton_openai.proxy.syntax.reasoning.gemma4 import GEMMA4
+from triton_openai.proxy.syntax.reasoning.granite import GRANITE
+from triton_openai.proxy.syntax.reasoning.harmony import HARMONY
+from triton_openai.proxy.syntax.reasoning.mistral import MISTRAL
+from triton_openai.proxy.syntax.reasoning.think import THINK
 
-from triton_openai.proxy.syntax.parsing.plugins import marked, own_parser
-from triton_openai.proxy.syntax.reasoning.parser import ReasoningParser
-
-
-class Family(NamedTuple):
-    """Where a family's parser stands; imported when it is asked for."""
-
-    module: str
-    parser: str
-
-    @property
-    def parser_type(self) -> type[ReasoningParser]:
-        found: type[ReasoningParser] = getattr(import_module(self.module), self.parser)
-        return found
-
-
-# Parsers of the user's own: entry points of this group, a ReasoningParser each.
+# Entry points of users' packages: each is a ReasoningFamily, or a ReasoningParser alone.
 ENTRY_POINTS = "triton_openai.reasoning_parsers"
 
-_THINK = Family("triton_openai.proxy.syntax.reasoning.think", "ThinkParser")
-
-FAMILIES: dict[str, Family] = {
-    "deepseek_r1": _THINK,
-    "qwen3": _THINK,
-    "glm45": _THINK,
-    "kimi": _THINK,
-    "nemotron": _THINK,
-    "minimax": _THINK,
-    "granite": Family("triton_openai.proxy.syntax.reasoning.granite", "GraniteParser"),
-    "harmony": Family("triton_openai.proxy.syntax.reasoning.harmony", "HarmonyParser"),
-    "mistral": Family("triton_openai.proxy.syntax.reasoning.mistral", "MistralParser"),
-    "gemma4": Family("triton_openai.proxy.syntax.reasoning.gemma4", "Gemma4Parser"),
+# A chat template belongs to the first family whose marks it contains: families whose marks occur
+# in the templates of others, too, stand behind those. Of equal ones the first gives the name.
+FAMILIES: dict[str, ReasoningFamily] = {
+    "harmony": HARMONY,
+    "gemma4": GEMMA4,
+    "mistral": MISTRAL,
+    "granite": GRANITE,
+    "qwen3": THINK,
+    "deepseek_r1": THINK,
+    "glm45": THINK,
+    "kimi": THINK,
+    "nemotron": THINK,
+    "minimax": THINK,
 }
 
-# What a template must hold, all of it, for a family; the first that fits counts.
-_TEMPLATE_MARKS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("harmony", ("<|channel|>", "analysis")),
-    ("gemma4", ("<|channel>", "thought")),
-    ("mistral", ("[THINK]",)),
-    ("granite", ("Here is my thought process",)),
-    ("qwen3", ("<think>",)),
-    ("qwen3", ("</think>",)),
-)
 
-
-def family(name: str) -> Family:
+def family(name: str) -> ReasoningFamily:
     """One of ours, or of an installed package.
 
     Raises:
-        KeyError: there is none of this name; the message lists them.
+        KeyError: no family has this name; the message lists those that exist.
     """
     found = FAMILIES.get(name)
-    return Family(*own_parser(ENTRY_POINTS, name, FAMILIES)) if found is None else found
+    if found is not None:
+        return found
+    offered = plugin(ENTRY_POINTS, name, tuple(FAMILIES))
+    return offered if isinstance(offered, ReasoningFamily) else ReasoningFamily(parser_type=offered)
 
 
 def from_template(chat_template: str) -> str | None:
-    """The family whose marks a chat template holds; None if it shows none that we know."""
-    return marked(chat_template, _TEMPLATE_MARKS)
+    """The name of the family whose marks a chat template contains; None if it shows none."""
+    names = (name for name, one in FAMILIES.items() if has_marks(chat_template, one.template_marks))
+    return next(names, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
 from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning
 
 
@@ -17,3 +18,6 @@ class Gemma4Parser(TaggedReasoning):
     @classmethod
     def opens_in(cls, prompt_tail: str) -> bool:
         return super().opens_in(prompt_tail.rstrip().removesuffix("thought"))
+
+
+GEMMA4 = ReasoningFamily(parser_type=Gemma4Parser, template_marks=(("<|channel>", "thought"),))

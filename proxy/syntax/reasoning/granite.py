@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
 from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning
 
 
@@ -15,3 +16,8 @@ class GraniteParser(TaggedReasoning):
     @classmethod
     def opens_in(cls, prompt_tail: str) -> bool:
         return prompt_tail.rstrip().endswith("<think>")
+
+
+GRANITE = ReasoningFamily(
+    parser_type=GraniteParser, template_marks=(("Here is my thought process",),)
+)

@@ -1,9 +1,10 @@
-"""gpt-oss: channel `analysis` is thought, `final` and preambles are text, calls pass untouched."""
+"""gpt-oss: the channel `analysis` is reasoning, `final` and preambles are text."""
 
 from __future__ import annotations
 
 from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
 from triton_openai.proxy.syntax.reasoning.parser import ReasoningParser
 
 _MESSAGE = "<|message|>"
@@ -14,8 +15,9 @@ _BODY_MARKS = Delimiters([*_HEADS, *_ENDS])
 
 
 class HarmonyParser(ReasoningParser):
-    """Messages of a header and a body; a tool parser, if there is one, reads those with a
-    recipient."""
+    """Each message has a header and a body. Calls, whose header names a recipient, pass unchanged
+    to the tool parser if there is one.
+    """
 
     starts = ("<|channel|>analysis<|message|>",)
     ends = _ENDS
@@ -25,10 +27,10 @@ class HarmonyParser(ReasoningParser):
 
     def _parse(self) -> Steps[None]:
         if self._is_inside:
-            yield from self._thought()
+            yield from self._reasoning()
         elif (yield from self._reader.look(4)) == " to=":
             yield from self._message("")
-        while mark := (yield from self._reader.until(_BODY_MARKS, self._say)):
+        while mark := (yield from self._reader.until(_BODY_MARKS, self._emit_text)):
             if mark in _ENDS:
                 self._reader.take(len(mark))
             else:
@@ -41,27 +43,30 @@ class HarmonyParser(ReasoningParser):
         head = "".join(parts)
         is_call = "to=" in head and bool(self._tool_starts)
         if mark != _MESSAGE:
-            # Cut off, or no message: only a call's header is worth something.
-            self._say(head if mark or is_call else "")
+            # Cut off, or not a message: of the headers only a call's is kept at the end.
+            self._emit_text(head if mark or is_call else "")
             return
         self._reader.take(len(mark))
         if is_call:
-            self._say(head + _MESSAGE)
+            self._emit_text(head + _MESSAGE)
             yield from self._call_body()
         elif "analysis" in head:
-            yield from self._thought()
+            yield from self._reasoning()
 
     def _call_body(self) -> Steps[None]:
-        mark = yield from self._reader.until(_BODY_MARKS, self._say)
+        mark = yield from self._reader.until(_BODY_MARKS, self._emit_text)
         if mark in _ENDS:
-            self._say(self._reader.take(len(mark)))
+            self._emit_text(self._reader.take(len(mark)))
 
-    def _thought(self) -> Steps[None]:
+    def _reasoning(self) -> Steps[None]:
         self.is_thinking = True
-        self._begin_thought()
-        mark = yield from self._reader.until(_BODY_MARKS, self._think, leaves_half=True)
+        self._begin_reasoning()
+        mark = yield from self._reader.until(_BODY_MARKS, self._emit_reasoning, leaves_partial=True)
         self.is_thinking = False
         if mark in _ENDS:
             self._reader.take(len(mark))
         elif not mark:
-            self._think(self._reader.rest())
+            self._emit_reasoning(self._reader.rest())
+
+
+HARMONY = ReasoningFamily(parser_type=HarmonyParser, template_marks=(("<|channel|>", "analysis"),))

@@ -1,14 +1,18 @@
-"""Magistral: `[THINK]…[/THINK]`, special tokens both."""
+"""Magistral: `[THINK]…[/THINK]`, which are special tokens."""
 
 from __future__ import annotations
 
+from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
 from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning
 
 
 class MistralParser(TaggedReasoning):
-    """The tags count wherever they stand."""
+    """The tags count anywhere in the text."""
 
     starts = ("[THINK]",)
     ends = ("[/THINK]",)
     closing = "[/THINK]"
     is_anywhere = True
+
+
+MISTRAL = ReasoningFamily(parser_type=MistralParser, template_marks=(("[THINK]",),))

@@ -1,4 +1,4 @@
-"""The frame of every reasoning parser, and the one for reasoning between two tags."""
+"""The base of every reasoning parser, and the base of those with a tag at either end."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from typing_extensions import Self
 
 from triton_openai.proxy.domain.events import ReasoningDelta, ReasoningEvent, TextDelta
 from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
-from triton_openai.proxy.syntax.parsing.parser import PushParser
+from triton_openai.proxy.syntax.parsing.push_parser import PushParser
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
 
 
 class ReasoningParser(PushParser[ReasoningEvent]):
-    """Text of an answer -> reasoning and the rest; `is_thinking` while it is reasoning.
+    """Splits an answer into reasoning and text; `is_thinking` while the model reasons.
 
-    White space at the borders of reasoning belongs to the syntax. What comes out as text is for
-    the tool parser, delimiters of calls included.
+    White space around the reasoning belongs to the syntax. The text goes on to the tool parser, so
+    it still contains the delimiters of calls.
 
     Args:
-        is_inside: the prompt opened the reasoning already, see `opens_in`.
-        tool_starts: what opens a call or a section of calls, and no text has; it ends reasoning
-            left open.
+        is_inside: the prompt has opened the reasoning already, see `opens_in`.
+        tool_starts: marks that open tool calls and never occur in text; they end a reasoning that
+            the model left open.
     """
 
     starts: ClassVar[tuple[str, ...]] = ()
     ends: ClassVar[tuple[str, ...]] = ()
-    # What ends the reasoning where somebody else than the model has to.
+    # What the proxy writes to end the reasoning in the model's place.
     closing: ClassVar[str] = ""
-    # What stands between reasoning and text.
+    # What the model writes between the reasoning and the text.
     before_answer: ClassVar[str] = ""
-    # Further marks of the syntax, where they may be special tokens.
+    # Further marks of the syntax, in case they are special tokens.
     inner_marks: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *, is_inside: bool = False, tool_starts: Sequence[str] = ()) -> None:
@@ -43,37 +44,46 @@ class ReasoningParser(PushParser[ReasoningEvent]):
 
     @classmethod
     def marks(cls) -> tuple[str, ...]:
-        """What may be special tokens of the model, which the parser must see."""
+        """All marks of the syntax: special tokens among them must reach the parser as text."""
         return (*cls.starts, *cls.ends, *cls.inner_marks)
 
     @classmethod
     def end_of_thought(cls) -> str:
-        """What the model writes to end it."""
+        """What the model writes to end the reasoning."""
         return cls.closing.strip().removesuffix(cls.before_answer)
 
     @classmethod
+    def syntax(cls) -> ReasoningSyntax:
+        """The marks that guides need."""
+        return ReasoningSyntax(
+            begin=cls.starts[0], end=cls.end_of_thought(), before_answer=cls.before_answer
+        )
+
+    @classmethod
     def opens_in(cls, prompt_tail: str) -> bool:
-        """Whether a prompt that ends so has opened the reasoning."""
+        """Whether a prompt with this end has opened the reasoning."""
         return prompt_tail.rstrip().endswith(cls.starts)
 
     @classmethod
     def behind(cls, prompt: str, begun: str = "", *, tool_starts: Sequence[str] = ()) -> Self:
-        """Of what follows a prompt that ends with `begun`, the first words of the answer."""
+        """A parser for what follows the prompt. `begun`: the answer's first words, if the prompt
+        ends with them.
+        """
         before = prompt.removesuffix(begun.lstrip())
         parser = cls(is_inside=cls.opens_in(before), tool_starts=tool_starts)
         parser.push(begun.rstrip())
-        parser._reader.rest()  # half a mark, which the caller has already
+        parser._reader.rest()  # a partial mark: the caller has it already
         return parser
 
-    def _say(self, text: str) -> None:
-        self._outbox.delta("text", TextDelta, text)
+    def _emit_text(self, text: str) -> None:
+        self._events.delta("text", TextDelta, text)
 
-    def _begin_thought(self) -> None:
+    def _begin_reasoning(self) -> None:
         self._blank = None
 
-    def _think(self, text: str) -> None:
-        """White space waits for what follows it, so that none is left at the end; at the begin it
-        is dropped.
+    def _emit_reasoning(self, text: str) -> None:
+        """Emits reasoning without the white space at its begin and its end: white space waits
+        until more reasoning follows it.
         """
         if self._blank is None:
             text = text.lstrip()
@@ -82,18 +92,18 @@ class ReasoningParser(PushParser[ReasoningEvent]):
             self._blank = []
         kept = text.rstrip()
         if kept:
-            self._outbox.delta("thought", ReasoningDelta, "".join(self._blank) + kept)
+            self._events.delta("thought", ReasoningDelta, "".join(self._blank) + kept)
             self._blank = [text[len(text.rstrip()) :]]
         else:
             self._blank.append(text)
 
 
 class TaggedReasoning(ReasoningParser):
-    """Reasoning first, between a start and an end."""
+    """Reasoning between a start and an end tag, before the text."""
 
-    # Tags that are special tokens stand for themselves wherever they come.
+    # Whether the tags count in the middle of the text, too: they do where they are special tokens.
     is_anywhere: ClassVar[bool] = False
-    # A word that the start tag carries.
+    # A word behind the start tag, which belongs to it.
     label: ClassVar[str] = ""
 
     def _parse(self) -> Steps[None]:
@@ -101,8 +111,8 @@ class TaggedReasoning(ReasoningParser):
         marks = Delimiters(self.starts if self.is_anywhere else ())
         while True:
             if is_inside:
-                yield from self._thought()
-            if not (yield from self._reader.until(marks, self._say)):
+                yield from self._reasoning()
+            if not (yield from self._reader.until(marks, self._emit_text)):
                 return
             is_inside = yield from self._starts()
 
@@ -110,7 +120,7 @@ class TaggedReasoning(ReasoningParser):
         gap = yield from self._reader.space()
         if (yield from self._starts()):
             return True
-        self._say(gap)
+        self._emit_text(gap)
         return False
 
     def _starts(self) -> Steps[bool]:
@@ -119,21 +129,21 @@ class TaggedReasoning(ReasoningParser):
                 return True
         return False
 
-    def _thought(self) -> Steps[None]:
-        """To the end tag and the white space behind it, or to the start of a call."""
+    def _reasoning(self) -> Steps[None]:
+        """Reads up to the end tag and the white space behind it, or up to the start of a call."""
         self.is_thinking = True
         yield from self._reader.space()
-        yield from self._starts()  # some models repeat what the prompt opened
+        yield from self._starts()  # some models repeat the tag that the prompt ends with
         if self.label:
             yield from self._reader.accept(self.label)
         yield from self._reader.space()
-        self._begin_thought()
+        self._begin_reasoning()
         mark = yield from self._reader.until(
-            Delimiters([*self.ends, *self._tool_starts]), self._think, leaves_half=True
+            Delimiters([*self.ends, *self._tool_starts]), self._emit_reasoning, leaves_partial=True
         )
         self.is_thinking = False
         if mark in self.ends:
             self._reader.take(len(mark))
             yield from self._reader.space()
         elif not mark:
-            self._think(self._reader.rest())
+            self._emit_reasoning(self._reader.rest())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from triton_openai.proxy.syntax.reasoning.family import ReasoningFamily
 from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning
 
 
 class ThinkParser(TaggedReasoning):
-    """Only at the start: a `<think>` in the answer is text. Kimi-VL has triangles for brackets."""
+    """Only at the start: a `<think>` in the answer is text. Kimi-VL has triangles as brackets."""
 
     starts = ("<think>", "◁think▷")
     ends = ("</think>", "◁/think▷")
     closing = "\n</think>\n\n"
+
+
+THINK = ReasoningFamily(parser_type=ThinkParser, template_marks=(("<think>",), ("</think>",)))

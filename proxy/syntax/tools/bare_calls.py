@@ -1,4 +1,4 @@
-"""Families whose calls need no delimiter: a bracket anywhere in the text may begin one."""
+"""The base of families whose calls need no marks: any bracket in the text may begin a call."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from triton_openai.proxy.syntax.parsing.reader import Steps
 from triton_openai.proxy.syntax.tools.parser import ToolParser
 
 _BLANKS = re.compile(r"\s+(?=\s)")
-# What stands before a bracket that is a part of something else: code, a quotation, or JSON, where
-# it follows a bracket, a comma behind a value, or the colon behind a key. A line begins anew.
+# Text before a bracket that belongs to something else: to code, to a quotation, or to JSON, where
+# it follows a bracket, a comma behind a value, or the colon behind a key. A new line ends all.
 _INSIDE = re.compile(
     r"""(?:[A-Za-z0-9_"'`)\]\\]|(?:[(\[{=]|["'}\]0-9][^\S\n]?,|["'][^\S\n]?:)[^\S\n]?)\Z"""
 )
-_SEEN_BEFORE = 4  # characters, which is as far as _INSIDE looks
+_SEEN_BEFORE = 4  # characters that _INSIDE looks at
 
 
 class BareCalls(ToolParser):
-    """A bare call must name a known tool, and break off as soon as it is clear that it is none."""
+    """A bare call must name a known tool, and turns into text as soon as it breaks."""
 
     # The characters that a bare call begins with.
     openings: ClassVar[str] = "{["
     weak_starts: ClassVar[tuple[str, ...]] = ("",)
-    # The end of the text so far, of white space only the last.
+    # The end of the text so far, with each run of white space shortened to its last character.
     _before = ""
 
     def _parse(self) -> Steps[None]:
@@ -42,19 +42,19 @@ class BareCalls(ToolParser):
                 yield from self._section(start)
                 return
         if _INSIDE.search(self._before):
-            self._say(self._reader.take(1))
+            self._emit_text(self._reader.take(1))
         else:
             yield from self._section("")
 
     @property
-    def _may_promise(self) -> bool:
+    def _may_start(self) -> bool:
         is_known = not self._is_bare or not self._tools or self._name in self._tools
-        return is_known and super()._may_promise
+        return is_known and super()._may_start
 
     def _section(self, start: str) -> Steps[None]:
         self._is_bare = start in self.weak_starts
         yield from super()._section(start)
 
-    def _say(self, text: str) -> None:
+    def _emit_text(self, text: str) -> None:
         self._before = _BLANKS.sub("", self._before + text)[-_SEEN_BEFORE:]
-        super()._say(text)
+        super()._emit_text(text)

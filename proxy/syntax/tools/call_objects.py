@@ -1,7 +1,7 @@
-"""Families that write calls as JSON objects: `{"name": …, "arguments": {…}}`, alone or in a list.
+"""The base of families that write calls as JSON objects: `{"name": …, "arguments": {…}}`.
 
-Keys come in any order; arguments may be a string that holds JSON; other keys are passed over. Small
-models write a call as tools are described to them, too: the name as `function`, or all of it in it.
+Keys come in any order, arguments may be a string that holds JSON, and other keys are ignored. Small
+models imitate the tools' own descriptions: `function` instead of `name`, or around the whole call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _QUOTES = "\"'"
 
 
 class CallObjects(ToolParser):
-    """A start, an object or a list of objects, an end."""
+    """A start, then one object, several, or a list of them, then an end."""
 
     _is_list = False
 
@@ -55,12 +55,12 @@ class CallObjects(ToolParser):
         if not (yield from self._reader.accept("{")):
             raise Broken
         waiting = yield from self._entries()
-        if not self._is_promised:
+        if not self._has_started:
             self._call_with("".join(waiting) or "{}")
-        self._done()
+        self._end_call()
 
     def _entries(self, *, is_inner: bool = False) -> Steps[list[str]]:
-        """Up to the end of the object. Returns arguments that came before the name."""
+        """Reads to the end of the object. Returns the arguments that came before the name."""
         yield from self._reader.space()
         waiting: list[str] = []
         while not (yield from self._reader.accept("}")):
@@ -87,7 +87,7 @@ class CallObjects(ToolParser):
         return key
 
     def _word(self) -> Steps[str]:
-        """A key or a name: a quoted word, so that what is no call is seen to be none at once."""
+        """A key or a name. Only a quoted word, so that an object that is no call breaks at once."""
         quote = yield from self._reader.peek()
         if not quote:
             raise CutOff
@@ -120,16 +120,16 @@ class CallObjects(ToolParser):
         char = yield from self._reader.peek()
         if char != "{":
             parts.append((yield from self._boxed_arguments()))
-        elif self._name and not self._is_promised:
+        elif self._name and not self._has_started:
             self._call_with("")
-            yield from Literal(self._reader, self._argue).read()
-            self._done()
+            yield from Literal(self._reader, self._emit_arguments).read()
+            self._end_call()
         else:
             yield from Literal(self._reader, parts.append).read()
         return parts
 
     def _boxed_arguments(self) -> Steps[str]:
-        """Arguments as a string that holds JSON, or nothing; or null."""
+        """Arguments as a string that holds JSON or is blank, or as null."""
         if (yield from self._reader.accept("null")):
             return "{}"
         text = yield from self._string()
@@ -139,9 +139,9 @@ class CallObjects(ToolParser):
         return found
 
     def _call_with(self, arguments: str) -> None:
-        self._promise()
-        self._argue(arguments)
+        self._start_call()
+        self._emit_arguments(arguments)
 
 
 def _drop(text: str) -> None:
-    """For values that nobody wants."""
+    """Discards the values of other keys."""

@@ -1,4 +1,4 @@
-"""A tool-call parser's events: text, and the one call that is being written."""
+"""The events of a tool-call parser: text, and the call that the model is writing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triton_openai.proxy.domain.events import (
     ToolCallStarted,
     ToolEvent,
 )
-from triton_openai.proxy.syntax.parsing.parser import PushParser
+from triton_openai.proxy.syntax.parsing.push_parser import PushParser
 from triton_openai.proxy.syntax.tools.errors import Broken
 from triton_openai.proxy.syntax.tools.ids import NewId
 
@@ -21,9 +21,9 @@ Tools = Mapping[str, Mapping[str, Any]]
 
 
 class CallWriter(PushParser[ToolEvent]):
-    """A call is promised (ToolCallStarted) when it is clear that it is one.
+    """A call starts (ToolCallStarted) as soon as it is certain to be one; `calls` counts those.
 
-    What was taken before that can be given back as text. `calls` counts the promised ones.
+    Until then the text taken for it can still be emitted as text.
     """
 
     def __init__(self, tools: Tools | None, new_id: NewId, *, only_known: bool) -> None:
@@ -33,75 +33,76 @@ class CallWriter(PushParser[ToolEvent]):
         self._new_id = new_id
         self._blank: list[str] | None = []
         self.calls = 0
-        self._begin_call()
+        self._reset_call()
 
-    def _begin_call(self) -> None:
+    def _reset_call(self) -> None:
         self._name = ""
-        self._is_promised = False
+        self._has_started = False
         self._is_open = False
-        self._members = 0
+        self._argument_count = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether a call's arguments are being written."""
+        """Whether the model is writing the arguments of a call."""
         return self._is_open
 
     @property
-    def _may_promise(self) -> bool:
+    def _may_start(self) -> bool:
         is_known = not self._only_known or not self._tools or self._name in self._tools
         return bool(self._name) and is_known
 
-    def _promise(self) -> None:
-        """The call to `_name` starts, if it has not yet.
+    def _start_call(self) -> None:
+        """Starts the call to `_name`, if it has not started yet.
 
         Raises:
-            Broken: there is no name, or none that may be called so.
+            Broken: there is no name, or no tool that has it.
         """
-        if self._is_promised:
+        if self._has_started:
             return
-        if not self._may_promise:
+        if not self._may_start:
             raise Broken
-        self._is_promised = self._is_open = True
+        self._has_started = self._is_open = True
         self._reader.recorded()
         self._blank = []
         index, self.calls = self.calls, self.calls + 1
-        self._outbox.event(ToolCallStarted(index=index, id=self._id(index), name=self._name))
+        self._events.event(ToolCallStarted(index=index, id=self._id(index), name=self._name))
 
     def _id(self, index: int) -> str:
         return self._new_id(self._name, index)
 
-    def _argue(self, fragment: str) -> None:
+    def _emit_arguments(self, fragment: str) -> None:
         index = self.calls - 1
-        self._outbox.delta(
+        self._events.delta(
             index, lambda text: ToolCallArguments(index=index, fragment=text), fragment
         )
 
-    def _done(self) -> None:
-        """The arguments are complete. What is taken from here on is not lost if it breaks."""
+    def _end_call(self) -> None:
+        """The arguments are complete. Text taken from here on is emitted if the call breaks."""
         self._is_open = False
         self._reader.record()
 
-    def _member(self, key: str) -> None:
-        """Begins an argument, for families that do not write JSON; its value is next."""
-        self._promise()
+    def _begin_argument(self, key: str) -> None:
+        """Begins an argument, for families that do not write JSON; its value comes next."""
+        self._start_call()
         self._reader.recorded()
-        self._argue(f"{', ' if self._members else '{'}{json.dumps(key, ensure_ascii=False)}: ")
-        self._members += 1
+        opening = ", " if self._argument_count else "{"
+        self._emit_arguments(f"{opening}{json.dumps(key, ensure_ascii=False)}: ")
+        self._argument_count += 1
 
-    def _member_done(self) -> None:
-        """The value is complete: what is taken from here on is not lost if it breaks."""
+    def _end_argument(self) -> None:
+        """The value is complete. Text taken from here on is emitted if the call breaks."""
         self._reader.record()
 
-    def _members_done(self) -> None:
-        self._promise()
-        self._argue("}" if self._members else "{}")
-        self._done()
+    def _close_arguments(self) -> None:
+        self._start_call()
+        self._emit_arguments("}" if self._argument_count else "{}")
+        self._end_call()
 
-    def _say(self, text: str) -> None:
-        """Text for the client; blank text waits until a call follows it or more text does."""
+    def _emit_text(self, text: str) -> None:
+        """Emits text for the client; blank text waits until a call or more text follows it."""
         if self._blank is not None:
             self._blank.append(text)
             if not text or text.isspace():
                 return
             text, self._blank = "".join(self._blank), None
-        self._outbox.delta("text", TextDelta, text)
+        self._events.delta("text", TextDelta, text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 from triton_openai.proxy.syntax.tools.section_calls import SectionCalls
 
 _CALL_END = "<｜tool▁call▁end｜>"
@@ -30,3 +32,17 @@ class DeepSeekV3Parser(SectionCalls):
         yield from self._reader.accept("function")
         yield from self._expect("<｜tool▁sep｜>")
         self._name = yield from self._whole_name()
+
+
+DEEPSEEK_V3 = ToolFamily(
+    parser_type=DeepSeekV3Parser,
+    call_syntax=CallSyntax(
+        head="<｜tool▁calls▁begin｜>",
+        begin="<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+        middle="\n```json\n",
+        end="\n```<｜tool▁call▁end｜>",
+        separator="\n",
+        foot="<｜tool▁calls▁end｜>",
+    ),
+    template_marks=(("<｜tool▁call▁begin｜>", "```json"),),
+)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
 from triton_openai.proxy.syntax.tools.deepseek_v3 import DeepSeekV3Parser
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 
 
 class DeepSeekV31Parser(DeepSeekV3Parser):
@@ -14,3 +16,16 @@ class DeepSeekV31Parser(DeepSeekV3Parser):
     def _head(self) -> Steps[None]:
         self._name = yield from self._whole_name()
         yield from self._expect("<｜tool▁sep｜>")
+
+
+DEEPSEEK_V31 = ToolFamily(
+    parser_type=DeepSeekV31Parser,
+    call_syntax=CallSyntax(
+        head="<｜tool▁calls▁begin｜>",
+        begin="<｜tool▁call▁begin｜>",
+        middle="<｜tool▁sep｜>",
+        end="<｜tool▁call▁end｜>",
+        foot="<｜tool▁calls▁end｜>",
+    ),
+    template_marks=(("<｜tool▁call▁begin｜>",),),
+)

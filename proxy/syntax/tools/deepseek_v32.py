@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
+from triton_openai.proxy.syntax.tools.family import ToolFamily
+from triton_openai.proxy.syntax.tools.markup_arguments import can_be_elements, markup_arguments
 from triton_openai.proxy.syntax.tools.markup_calls import Markup, MarkupCalls
 
 _WORD = re.compile(r"\w*")
 
 
 class DeepSeekV32Parser(MarkupCalls):
-    """The parameter itself says whether it is a string; else it is JSON."""
+    """Each parameter says whether it is a string; if not, it is JSON."""
 
     sections = (
         ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
@@ -42,3 +45,19 @@ class DeepSeekV32Parser(MarkupCalls):
             return frozenset({"string"})
         types = super()._types(key)
         return types - {"string"} or types if self._is_string == "false" else types
+
+
+DEEPSEEK_V32 = ToolFamily(
+    parser_type=DeepSeekV32Parser,
+    call_syntax=CallSyntax(
+        head="<｜DSML｜function_calls>\n",
+        begin='<｜DSML｜invoke name="',
+        middle='">\n',
+        arguments=markup_arguments(DeepSeekV32Parser.markup, says_type=True),
+        can_hold=can_be_elements,
+        end="\n</｜DSML｜invoke>\n",
+        foot="</｜DSML｜function_calls>",
+        trigger="<｜DSML｜function_calls>",
+    ),
+    template_marks=(("｜DSML｜",),),
+)

@@ -1,13 +1,13 @@
-"""How a call can fail inside a parser; neither leaves it."""
+"""How a call can fail inside a parser, which handles both errors itself."""
 
 from __future__ import annotations
 
 
 class Broken(Exception):
-    """Not this family's syntax.
+    """The text does not follow this family's syntax.
 
     Args:
-        lost: what was taken and not passed on, if the call had started already.
+        lost: text that was taken but not emitted, if the call had started already.
     """
 
     def __init__(self, lost: str = "") -> None:

@@ -1,105 +1,77 @@
-"""Families of tool-call syntax by name, and the guess from a model's chat template."""
+"""All families of tool-call syntax by name: our own, and those of installed packages.
+
+To add a family, write its file and give it a row here.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import NamedTuple
+from triton_openai.proxy.syntax.parsing.plugins import has_marks, plugin
+from triton_openai.proxy.syntax.tools.deepseek_v3 import DEEPSEEK_V3
+from triton_openai.proxy.syntax.tools.deepseek_v31 import DEEPSEEK_V31
+from triton_openai.proxy.syntax.tools.deepseek_v32 import DEEPSEEK_V32
+from triton_openai.proxy.syntax.tools.family import ToolFamily
+from triton_openai.proxy.syntax.tools.gemma4 import GEMMA4
+from triton_openai.proxy.syntax.tools.glm45 import GLM45
+from triton_openai.proxy.syntax.tools.granite import GRANITE
+from triton_openai.proxy.syntax.tools.harmony import HARMONY
+from triton_openai.proxy.syntax.tools.hermes import HERMES
+from triton_openai.proxy.syntax.tools.internlm import INTERNLM
+from triton_openai.proxy.syntax.tools.jamba import JAMBA
+from triton_openai.proxy.syntax.tools.json_list import JSON_LIST
+from triton_openai.proxy.syntax.tools.kimi_k2 import KIMI_K2
+from triton_openai.proxy.syntax.tools.llama3_json import LLAMA3_JSON
+from triton_openai.proxy.syntax.tools.llama4_pythonic import LLAMA4_PYTHONIC
+from triton_openai.proxy.syntax.tools.minimax_m2 import MINIMAX_M2
+from triton_openai.proxy.syntax.tools.mistral import MISTRAL
+from triton_openai.proxy.syntax.tools.phi4_mini_json import PHI4_MINI_JSON
+from triton_openai.proxy.syntax.tools.pythonic import PYTHONIC
+from triton_openai.proxy.syntax.tools.qwen3_coder import QWEN3_CODER
+from triton_openai.proxy.syntax.tools.xlam import XLAM
 
-from triton_openai.proxy.syntax.parsing.plugins import marked, own_parser
-from triton_openai.proxy.syntax.tools.call_writer import Tools
-from triton_openai.proxy.syntax.tools.ids import NewId, kimi_id, mistral_id, openai_id
-from triton_openai.proxy.syntax.tools.parser import ToolParser
-
-
-class Family(NamedTuple):
-    """Where a family's parser stands, and the ids its models want; imported when made."""
-
-    module: str
-    parser: str
-    new_id: NewId = openai_id
-
-    @property
-    def parser_type(self) -> type[ToolParser]:
-        found: type[ToolParser] = getattr(import_module(self.module), self.parser)
-        return found
-
-    def make(
-        self,
-        tools: Tools | None = None,
-        new_id: NewId | None = None,
-        *,
-        only_known: bool = False,
-    ) -> ToolParser:
-        return self.parser_type(tools, new_id or self.new_id, only_known=only_known)
-
-
-# Parsers of the user's own: entry points of this group, a ToolParser each.
+# Entry points of users' packages: each is a ToolFamily, or a ToolParser alone.
 ENTRY_POINTS = "triton_openai.tool_parsers"
 
-FAMILIES: dict[str, Family] = {
-    "hermes": Family("triton_openai.proxy.syntax.tools.hermes", "HermesParser"),
-    "granite": Family("triton_openai.proxy.syntax.tools.granite", "GraniteParser"),
-    "jamba": Family("triton_openai.proxy.syntax.tools.jamba", "JambaParser"),
-    "phi4_mini_json": Family("triton_openai.proxy.syntax.tools.phi4_mini_json", "Phi4MiniParser"),
-    "mistral": Family("triton_openai.proxy.syntax.tools.mistral", "MistralParser", mistral_id),
-    "llama3_json": Family("triton_openai.proxy.syntax.tools.llama3_json", "Llama3JsonParser"),
-    "xlam": Family("triton_openai.proxy.syntax.tools.xlam", "XlamParser"),
-    "pythonic": Family("triton_openai.proxy.syntax.tools.pythonic", "PythonicParser"),
-    "llama4_pythonic": Family(
-        "triton_openai.proxy.syntax.tools.llama4_pythonic", "Llama4PythonicParser"
-    ),
-    "qwen3_coder": Family("triton_openai.proxy.syntax.tools.qwen3_coder", "Qwen3CoderParser"),
-    "qwen3_xml": Family("triton_openai.proxy.syntax.tools.qwen3_coder", "Qwen3CoderParser"),
-    "minimax_m2": Family("triton_openai.proxy.syntax.tools.minimax_m2", "MiniMaxM2Parser"),
-    "glm45": Family("triton_openai.proxy.syntax.tools.glm45", "Glm45Parser"),
-    "deepseek_v3": Family("triton_openai.proxy.syntax.tools.deepseek_v3", "DeepSeekV3Parser"),
-    "deepseek_v31": Family("triton_openai.proxy.syntax.tools.deepseek_v31", "DeepSeekV31Parser"),
-    "deepseek_v32": Family("triton_openai.proxy.syntax.tools.deepseek_v32", "DeepSeekV32Parser"),
-    "kimi_k2": Family("triton_openai.proxy.syntax.tools.kimi_k2", "KimiK2Parser", kimi_id),
-    "harmony": Family("triton_openai.proxy.syntax.tools.harmony", "HarmonyParser"),
-    "gemma4": Family("triton_openai.proxy.syntax.tools.gemma4", "Gemma4Parser"),
-    "internlm": Family("triton_openai.proxy.syntax.tools.internlm", "InternLMParser"),
-    "json_list": Family("triton_openai.proxy.syntax.tools.json_list", "JsonListParser"),
+# A chat template belongs to the first family whose marks it contains: families whose marks occur
+# in the templates of others, too, stand behind those.
+FAMILIES: dict[str, ToolFamily] = {
+    "kimi_k2": KIMI_K2,
+    "deepseek_v32": DEEPSEEK_V32,
+    "deepseek_v3": DEEPSEEK_V3,
+    "deepseek_v31": DEEPSEEK_V31,
+    "minimax_m2": MINIMAX_M2,
+    "harmony": HARMONY,
+    "gemma4": GEMMA4,
+    "glm45": GLM45,
+    "qwen3_coder": QWEN3_CODER,
+    "qwen3_xml": QWEN3_CODER,
+    "internlm": INTERNLM,
+    "phi4_mini_json": PHI4_MINI_JSON,
+    "mistral": MISTRAL,
+    "jamba": JAMBA,
+    "granite": GRANITE,
+    "hermes": HERMES,
+    "llama4_pythonic": LLAMA4_PYTHONIC,
+    "llama3_json": LLAMA3_JSON,
+    "pythonic": PYTHONIC,
+    "xlam": XLAM,
+    "json_list": JSON_LIST,
 }
 
-# What a template must hold, all of it, for a family; the first that fits counts.
-_TEMPLATE_MARKS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("kimi_k2", ("<|tool_calls_section_begin|>",)),
-    ("deepseek_v32", ("｜DSML｜",)),
-    ("deepseek_v3", ("<｜tool▁call▁begin｜>", "```json")),
-    ("deepseek_v31", ("<｜tool▁call▁begin｜>",)),
-    ("minimax_m2", ("<minimax:tool_call>",)),
-    ("harmony", ("<|channel|>", "commentary")),
-    ("gemma4", ("<|tool_call>", "<tool_call|>")),
-    ("glm45", ("<arg_key>",)),
-    ("qwen3_coder", ("<function=", "<parameter=")),
-    ("internlm", ("<|action_start|>",)),
-    ("phi4_mini_json", ("functools[",)),
-    ("phi4_mini_json", ("<|tool|>", "<|/tool|>")),
-    ("mistral", ("[TOOL_CALLS]",)),
-    ("jamba", ("<tool_calls>",)),
-    ("granite", ("<|tool_call|>",)),
-    ("hermes", ("<tool_call>",)),
-    ("llama4_pythonic", ("<|python_start|>",)),
-    ("llama3_json", ("<|python_tag|>",)),
-    ("llama3_json", ("Environment: ipython", '"parameters"')),
-    ("pythonic", ("[func_name1(",)),
-)
 
-
-def family(name: str) -> Family:
+def family(name: str) -> ToolFamily:
     """One of ours, or of an installed package.
 
     Raises:
-        KeyError: there is none of this name; the message lists them.
+        KeyError: no family has this name; the message lists those that exist.
     """
     found = FAMILIES.get(name)
-    if found is None:
-        module, parser = own_parser(ENTRY_POINTS, name, FAMILIES)
-        found = Family(module, parser)
-    return found
+    if found is not None:
+        return found
+    offered = plugin(ENTRY_POINTS, name, tuple(FAMILIES))
+    return offered if isinstance(offered, ToolFamily) else ToolFamily(parser_type=offered)
 
 
 def from_template(chat_template: str) -> str | None:
-    """The family whose marks a chat template holds; None if it shows none that we know."""
-    return marked(chat_template, _TEMPLATE_MARKS)
+    """The name of the family that a chat template writes calls in; None if it shows none."""
+    names = (name for name, one in FAMILIES.items() if has_marks(chat_template, one.template_marks))
+    return next(names, None)

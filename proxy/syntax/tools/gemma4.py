@@ -7,7 +7,9 @@ import re
 
 from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
 from triton_openai.proxy.syntax.tools.errors import Broken, CutOff
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 from triton_openai.proxy.syntax.tools.literal import Literal, Place, escaped
 from triton_openai.proxy.syntax.tools.section_calls import SectionCalls
 
@@ -32,14 +34,14 @@ class Gemma4Parser(SectionCalls):
             raise CutOff
         if not self._name or char != "{":
             raise Broken
-        self._promise()
-        yield from _GemmaLiteral(self._reader, self._argue).read()
-        self._done()
+        self._start_call()
+        yield from _GemmaLiteral(self._reader, self._emit_arguments).read()
+        self._end_call()
         yield from self._end("<tool_call|>")
 
 
 class _GemmaLiteral(Literal):
-    """Strings hold no escapes: they end at their token."""
+    """Strings have no escapes, and end at their token."""
 
     def _key(self, char: str) -> Steps[None]:
         if char == "<":
@@ -65,10 +67,20 @@ class _GemmaLiteral(Literal):
             raise self._broken()
         self._put('"')
         found = yield from self._reader.until(
-            _QUOTES, lambda text: self._write(escaped(text)), leaves_half=True
+            _QUOTES, lambda text: self._write(escaped(text)), leaves_partial=True
         )
         if not found:
             raise CutOff
         self._reader.take(len(_QUOTE))
         self._put('"')
         self._place = Place.SEPARATOR
+
+
+GEMMA4 = ToolFamily(
+    parser_type=Gemma4Parser,
+    # A structural tag cannot describe bare keys and Gemma's quotes; the parser reads JSON as well.
+    call_syntax=CallSyntax(
+        begin="<|tool_call>call:", middle="", end="<tool_call|>", trigger="<|tool_call>"
+    ),
+    template_marks=(("<|tool_call>", "<tool_call|>"),),
+)

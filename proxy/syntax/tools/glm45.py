@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
+from triton_openai.proxy.syntax.tools.family import ToolFamily
+from triton_openai.proxy.syntax.tools.markup_arguments import can_be_elements, markup_arguments
 from triton_openai.proxy.syntax.tools.markup_calls import Markup, MarkupCalls
 
 
@@ -20,7 +23,21 @@ class Glm45Parser(MarkupCalls):
     )
 
     def _gap(self) -> Steps[None]:
-        """A model may write `\\n` for a line break."""
+        """Some models write the two characters `\\n` for a line break."""
         yield from super()._gap()
         while (yield from self._reader.accept("\\n")):
             yield from super()._gap()
+
+
+GLM45 = ToolFamily(
+    parser_type=Glm45Parser,
+    call_syntax=CallSyntax(
+        begin="<tool_call>",
+        middle="\n",
+        arguments=markup_arguments(Glm45Parser.markup),
+        can_hold=can_be_elements,
+        end="\n</tool_call>",
+        separator="\n",
+    ),
+    template_marks=(("<arg_key>",),),
+)

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from triton_openai.proxy.syntax.tools.call_objects import CallObjects
+from triton_openai.proxy.syntax.tools.call_syntax import object_list
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 
 
 class GraniteParser(CallObjects):
     """A list after either tag."""
 
     sections = (("<|tool_call|>", ""), ("<tool_call>", "</tool_call>"))
+
+
+GRANITE = ToolFamily(
+    parser_type=GraniteParser,
+    call_syntax=object_list("<|tool_call|>[", "]", trigger="<|tool_call|>"),
+    template_marks=(("<|tool_call|>",),),
+)

@@ -1,6 +1,6 @@
 """gpt-oss: messages in channels, calls as `<|channel|>commentary to=functions.f …<|message|>{…}`.
 
-The reasoning parser takes the analysis channel out before; here `final` and a preamble are text.
+The reasoning parser has taken the channel `analysis` out; here `final` and preambles are text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import re
 
 from triton_openai.proxy.syntax.parsing.delimiters import Delimiters
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
 from triton_openai.proxy.syntax.tools.errors import Broken, CutOff
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 from triton_openai.proxy.syntax.tools.parser import ToolParser
 
 _MESSAGE = "<|message|>"
@@ -36,10 +38,10 @@ class HarmonyParser(ToolParser):
                 yield from self._section(mark)
 
     def _first(self, start: str) -> Steps[bool]:
-        """A header, and the arguments if it names a function; text behind it is not ours."""
+        """A header, and the arguments if it names a function; any other message is text."""
         yield from self._reader.accept(start)
         head: list[str] = []
-        mark = yield from self._reader.until(_HEAD_MARKS, head.append, leaves_half=True)
+        mark = yield from self._reader.until(_HEAD_MARKS, head.append, leaves_partial=True)
         found = _RECIPIENT.search("".join(head)) if mark in ("", _MESSAGE) else None
         if not mark:
             raise CutOff
@@ -48,16 +50,16 @@ class HarmonyParser(ToolParser):
         yield from self._reader.accept(_MESSAGE)
         if found:
             self._name = found[1].removeprefix("functions.")
-            self._reader.record()  # the header is no text, even where no arguments follow
+            self._reader.record()  # the header is never text, even if no arguments follow
             yield from self._reader.space()
             yield from self._json_arguments(*_ENDS)
             yield from self._call_end()
         return False
 
     def _cut_off(self) -> None:
-        """The token that ends a call ends the answer, too: no arguments follow its header."""
-        if self._has_ended and self._may_promise and not self._is_promised:
-            self._members_done()
+        """A call without arguments may end with its header: the token that ends it has no text."""
+        if self._has_ended and self._may_start and not self._has_started:
+            self._close_arguments()
         super()._cut_off()
 
     def _next(self, start: str) -> Steps[bool]:
@@ -69,4 +71,17 @@ class HarmonyParser(ToolParser):
         for end in _ENDS:
             if (yield from self._reader.accept_end(end)):
                 return
-        self._say(gap)
+        self._emit_text(gap)
+
+
+HARMONY = ToolFamily(
+    parser_type=HarmonyParser,
+    # The token that ends a call ends the answer, too, so it is not a part of the syntax.
+    call_syntax=CallSyntax(
+        begin="<|channel|>commentary to=functions.",
+        middle=" <|constrain|>json<|message|>",
+        end="",
+        is_single=True,
+    ),
+    template_marks=(("<|channel|>", "commentary"),),
+)

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from triton_openai.proxy.syntax.tools.call_objects import CallObjects
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 
 
 class HermesParser(CallObjects):
-    """One object between the tags; a list or several objects are taken too."""
+    """One object between the tags; a list or several objects are accepted, too."""
 
     sections = (("<tool_call>", "</tool_call>"),)
+
+
+HERMES = ToolFamily(
+    parser_type=HermesParser,
+    call_syntax=CallSyntax(
+        begin='<tool_call>\n{"name": "',
+        middle='", "arguments": ',
+        end="}\n</tool_call>",
+        separator="\n",
+        trigger="<tool_call>",
+    ),
+    template_marks=(("<tool_call>",),),
+)

@@ -1,4 +1,4 @@
-"""Ids of tool calls, in the forms that models want back."""
+"""Ids of tool calls, in the forms that the models' chat templates accept."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from triton_openai.proxy.syntax.parsing.reader import Steps
 from triton_openai.proxy.syntax.tools.call_objects import CallObjects
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 
 
 class InternLMParser(CallObjects):
@@ -16,3 +18,16 @@ class InternLMParser(CallObjects):
         yield from self._reader.space()
         yield from self._reader.accept("<|plugin|>")
         yield from self._reader.space()
+
+
+INTERNLM = ToolFamily(
+    parser_type=InternLMParser,
+    call_syntax=CallSyntax(
+        begin='<|action_start|><|plugin|>\n{"name": "',
+        middle='", "parameters": ',
+        end="}<|action_end|>",
+        separator="\n",
+        trigger="<|action_start|>",
+    ),
+    template_marks=(("<|action_start|>",),),
+)

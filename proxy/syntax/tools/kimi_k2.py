@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+from triton_openai.proxy.structured.tag_formats import (
+    Format,
+    const_string,
+    json_format,
+    regex,
+    sequence,
+)
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
 from triton_openai.proxy.syntax.tools.call_writer import Tools
 from triton_openai.proxy.syntax.tools.errors import CutOff
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 from triton_openai.proxy.syntax.tools.ids import NewId, kimi_id
 from triton_openai.proxy.syntax.tools.section_calls import SectionCalls
 
 _ID = re.compile(r"[\w.\-/:]*")
 _OWN_ID = re.compile(r"(?:functions\.)?(.+):[0-9]+")
 _SECTION_BEGIN, _SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
-_CALL_END = "<|tool_call_end|>"
+_CALL_BEGIN, _CALL_END = "<|tool_call_begin|>", "<|tool_call_end|>"
+_ARGUMENTS_BEGIN = "<|tool_call_argument_begin|>"
 
 
 class KimiK2Parser(SectionCalls):
-    """The model's own id goes to the client as it is: the model counts over the conversation.
-
-    An id that the model repeats in one answer is replaced: results name their calls by it.
+    """The model's own id goes to the client unchanged, since the model counts its calls over the
+    whole conversation. An id that it repeats within one answer is replaced: results refer to their
+    calls by id.
     """
 
     sections = (
         (_SECTION_BEGIN, _SECTION_END),
         ("<|tool_call_section_begin|>", "<|tool_call_section_end|>"),
     )
-    call_begin = "<|tool_call_begin|>"
-    inner_marks = ("<|tool_call_argument_begin|>", _CALL_END)
+    call_begin = _CALL_BEGIN
+    inner_marks = (_ARGUMENTS_BEGIN, _CALL_END)
     _own_id = ""
 
     def __init__(
@@ -35,7 +46,7 @@ class KimiK2Parser(SectionCalls):
     ) -> None:
         super().__init__(tools, new_id, only_known=only_known)
         self._used_ids: set[str] = set()
-        self._spare_index = 0  # only grows, so that many repeated ids cost no more each
+        self._spare_index = 0  # only grows, so that each of many repeated ids costs the same
 
     def _id(self, index: int) -> str:
         found = self._own_id or super()._id(index)
@@ -55,11 +66,31 @@ class KimiK2Parser(SectionCalls):
         self._own_id = own_id if found else ""
         self._name = self._meant(found[1] if found else own_id.removeprefix("functions."))
         yield from self._reader.space()
-        yield from self._expect("<|tool_call_argument_begin|>")
+        yield from self._expect(_ARGUMENTS_BEGIN)
         yield from self._reader.space()
         yield from self._json_arguments(_CALL_END)
         yield from self._end(_CALL_END)
 
     def _meant(self, name: str) -> str:
-        """A number alone is the call's: it says which tool only where there is one."""
+        """The tool that the model means. A number alone is the call's, and means the only tool."""
         return next(iter(self._tools)) if name.isdigit() and len(self._tools) == 1 else name
+
+
+def _numbered_arguments(schema: Any) -> Format:
+    """The number of the call, which the model counts over the conversation, then the arguments."""
+    return sequence(regex("[0-9]{1,4}"), const_string(_ARGUMENTS_BEGIN), json_format(schema))
+
+
+KIMI_K2 = ToolFamily(
+    parser_type=KimiK2Parser,
+    call_syntax=CallSyntax(
+        head=_SECTION_BEGIN,
+        begin=f"{_CALL_BEGIN}functions.",
+        middle=":",
+        arguments=_numbered_arguments,
+        end=_CALL_END,
+        foot=_SECTION_END,
+    ),
+    new_id=kimi_id,
+    template_marks=((_SECTION_BEGIN,),),
+)

@@ -1,8 +1,8 @@
-"""A value as models write it -> valid JSON, passed on as it comes.
+"""A value as models write it -> valid JSON, streamed.
 
-JSON goes through verbatim. What small models write beside it is put right: raw control characters
-and unknown escapes in strings, trailing commas, Python's quotes, True, None, tuples and numbers,
-and bare words, which become strings.
+JSON goes through verbatim. Mistakes of small models are corrected: raw control characters and
+unknown escapes in strings, trailing commas, Python's quotes, True, None, tuples and numbers, and
+bare words, which become strings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPENINGS = {"{": "}", "[": "]", "(": ")"}
 
 
 class Place(Enum):
-    """What comes next."""
+    """Which part of a value comes next."""
 
     VALUE = auto()
     FIRST_ITEM = auto()
@@ -57,12 +57,12 @@ _MAY_CLOSE = (
 
 
 class Literal:
-    """Reads one value. No recursion, so depth costs a character a level.
+    """Reads one value, without recursion: each level of depth costs one character of memory.
 
-    A comma is held back until what follows it is clear, a scalar until it is whole; so what was
-    written can always be closed to valid JSON, which `read` does before it raises Broken.
+    A comma is held back until an item follows it, a scalar until it is complete. So the output can
+    always be closed to valid JSON, which `read` does before it raises Broken.
 
-    is_strict: bare words and Python's numbers are no values.
+    is_strict: bare words and Python's numbers are not values.
     """
 
     def __init__(self, reader: Reader, write: PassOn, *, is_strict: bool = False) -> None:
@@ -76,7 +76,7 @@ class Literal:
     def read(self) -> Steps[None]:
         """
         Raises:
-            Broken: it is not a value; what was written is valid JSON.
+            Broken: the text is not a value; the output is valid JSON all the same.
             CutOff: the text ended before the value did.
         """
         yield from self._step()
@@ -161,7 +161,7 @@ class Literal:
             yield from self._words(token)
 
     def _words(self, first: str) -> Steps[None]:
-        """A string without quotes, of words with blanks between them."""
+        """A string without quotes: words with blanks between them."""
         words, gap, word = [], "", first
         while word:
             words += [gap, word]
@@ -177,7 +177,7 @@ class Literal:
         self._held = ""
 
     def _broken(self, token: str = "") -> Broken:
-        """Closes what was written."""
+        """Closes the output, and makes the error."""
         missing = {Place.VALUE: "null", Place.COLON: ":null"}.get(self._place, "")
         ends = ("]" if closing == ")" else closing for closing in reversed(self._closings))
         self._write(missing + "".join(ends))
@@ -185,7 +185,7 @@ class Literal:
 
 
 def quoted(reader: Reader, write: PassOn) -> Steps[None]:
-    """A string in either quote, its opening quote next -> a JSON string."""
+    """Reads a string in either kind of quotes, from its opening quote on, and writes it as JSON."""
     quote = reader.take(1)
     write('"')
     while True:
@@ -204,32 +204,32 @@ def quoted(reader: Reader, write: PassOn) -> Steps[None]:
 
 
 def _number(token: str) -> str:
-    """`1_000`, `.5` and `108.` as JSON writes them; "" for what is no number."""
+    """`1_000`, `.5` and `108.` as JSON writes them; "" if the token is not a number."""
     plain = _LAST_POINT.sub(".0", _FIRST_POINT.sub("0.", _UNDERSCORE.sub("", token)))
     return plain if _is_number(plain) else ""
 
 
 def _is_number(token: str) -> bool:
-    """As JSON writes them; what readers would take for infinity is none."""
+    """Whether it is a number of JSON; one so large that readers get infinity is not."""
     if not _NUMBER.fullmatch(token):
         return False
     return token.lstrip("-").isdigit() or math.isfinite(float(token))
 
 
 def string(reader: Reader) -> Steps[str]:
-    """The value of a string, its opening quote next."""
+    """Reads a string from its opening quote on, and returns its value."""
     parts: list[str] = []
     yield from quoted(reader, parts.append)
     return str(json.loads("".join(parts)))
 
 
 def escaped(text: str) -> str:
-    """Text as it stands between the quotes of a JSON string."""
+    """The text as it is written between the quotes of a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def literal_in(text: str, *, is_strict: bool = True) -> str | None:
-    """The JSON of a text that is one value and nothing else."""
+    """The JSON of a text that is exactly one value, else None."""
     reader = Reader()
     reader.feed(text)
     reader.close()
@@ -245,7 +245,7 @@ def literal_in(text: str, *, is_strict: bool = True) -> str | None:
 
 
 def _escape(reader: Reader) -> Steps[str]:
-    """What a backslash begins, as JSON has it; an unknown escape is a backslash."""
+    """An escape as JSON writes it; an unknown one becomes an escaped backslash."""
     pair = yield from reader.look(2)
     if len(pair) < 2:
         raise CutOff

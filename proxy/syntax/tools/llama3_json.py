@@ -1,12 +1,21 @@
-"""Llama 3: `<|python_tag|>{"name": …, "parameters": {…}}`, the tag left out as often as not."""
+"""Llama 3: `<|python_tag|>{"name": …, "parameters": {…}}`, often without the tag."""
 
 from __future__ import annotations
 
 from triton_openai.proxy.syntax.tools.bare_calls import BareCalls
 from triton_openai.proxy.syntax.tools.call_objects import CallObjects
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 
 
 class Llama3JsonParser(BareCalls, CallObjects):
     """Objects with `; ` between them."""
 
     sections = (("<|python_tag|>", ""),)
+
+
+LLAMA3_JSON = ToolFamily(
+    parser_type=Llama3JsonParser,
+    call_syntax=CallSyntax(begin='{"name": "', middle='", "parameters": ', end="}", separator="; "),
+    template_marks=(("<|python_tag|>",), ("Environment: ipython", '"parameters"')),
+)

@@ -1,8 +1,9 @@
-"""Llama 4: `[f(city="Paris")]`, at times between `<|python_start|>` and `<|python_end|>`."""
+"""Llama 4: `[f(city="Paris")]`, sometimes between `<|python_start|>` and `<|python_end|>`."""
 
 from __future__ import annotations
 
-from triton_openai.proxy.syntax.tools.pythonic import PythonicParser
+from triton_openai.proxy.syntax.tools.family import ToolFamily
+from triton_openai.proxy.syntax.tools.pythonic import KEYWORD_CALLS, PythonicParser
 
 
 class Llama4PythonicParser(PythonicParser):
@@ -10,3 +11,10 @@ class Llama4PythonicParser(PythonicParser):
 
     sections = (("<|python_start|>", "<|python_end|>"),)
     starts = ("<|python_start|>",)
+
+
+LLAMA4_PYTHONIC = ToolFamily(
+    parser_type=Llama4PythonicParser,
+    call_syntax=KEYWORD_CALLS,
+    template_marks=(("<|python_start|>",),),
+)

@@ -1,4 +1,4 @@
-"""Families that write a call like XML: a name, then keys and values of bare text."""
+"""The base of families that write a call like XML: a name, then keys with values as bare text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from triton_openai.proxy.syntax.tools.errors import CutOff
 from triton_openai.proxy.syntax.tools.ids import NewId, openai_id
 from triton_openai.proxy.syntax.tools.literal import escaped
 from triton_openai.proxy.syntax.tools.section_calls import SectionCalls
-from triton_openai.proxy.syntax.tools.typed import typed, types_of
+from triton_openai.proxy.syntax.tools.typed_values import typed, types_of
 
 _KEY = re.compile(r"[^<>\"\n]*")
 
@@ -23,7 +23,7 @@ _KEY = re.compile(r"[^<>\"\n]*")
 class Markup:
     """The marks of a call: name `name_end` (key_begin key key_end value value_end)* `end`.
 
-    `value_stops` begin what follows a value whose end is missing.
+    value_stops: marks that end a value whose own end is missing.
     """
 
     name_end: str
@@ -33,7 +33,7 @@ class Markup:
     value_end: str
     value_stops: tuple[str, ...] = ()
     end: str
-    # The syntax sets each value on lines of its own.
+    # Whether the syntax puts each value on lines of its own.
     has_lines: bool = False
 
     @property
@@ -49,7 +49,9 @@ class Markup:
 
 
 class MarkupCalls(SectionCalls):
-    """Strings stream; other values wait until they are whole, and are typed by the schema."""
+    """Strings stream; other values wait until they are complete, and get their type from the
+    tool's schema.
+    """
 
     markup: ClassVar[Markup]
     _marks: ClassVar[Delimiters]
@@ -62,7 +64,7 @@ class MarkupCalls(SectionCalls):
         only_known: bool = False,
     ) -> None:
         super().__init__(tools, new_id, only_known=only_known)
-        # By tool and key. A schema may be large, and a model may write a key many times.
+        # By tool and key: a schema may be large, and a model may write a key many times.
         self._known_types: dict[tuple[str, str], frozenset[str]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -78,16 +80,16 @@ class MarkupCalls(SectionCalls):
         while not (yield from self._ends()):
             key = yield from self._key()
             yield from self._value(key, self._types(key))
-            self._member_done()
+            self._end_argument()
             yield from self._gap()
-        self._members_done()
+        self._close_arguments()
 
     def _gap(self) -> Steps[None]:
         """What may stand between the elements."""
         yield from self._reader.space()
 
     def _ends(self) -> Steps[bool]:
-        """Whether the call ends here; the section's end will do, and stays."""
+        """Whether the call ends here. The section's end also ends it, and is not taken."""
         if (yield from self._reader.accept(self.markup.end)):
             return True
         for _, end in self.sections:
@@ -105,20 +107,20 @@ class MarkupCalls(SectionCalls):
         return key
 
     def _value(self, key: str, types: frozenset[str]) -> Steps[None]:
-        self._member(key)
+        self._begin_argument(key)
         if self.markup.has_lines:
             yield from self._reader.accept("\n")
         if types == {"string"}:
-            self._argue('"')
-            yield from self._until_end(lambda text: self._argue(escaped(text)))
-            self._argue('"')
+            self._emit_arguments('"')
+            yield from self._until_end(lambda text: self._emit_arguments(escaped(text)))
+            self._emit_arguments('"')
         else:
             parts: list[str] = []
             yield from self._until_end(parts.append)
-            self._argue(typed("".join(parts), types))
+            self._emit_arguments(typed("".join(parts), types))
 
     def _until_end(self, pass_on: PassOn) -> Steps[None]:
-        mark = yield from self._reader.until(self._marks, pass_on, leaves_half=True)
+        mark = yield from self._reader.until(self._marks, pass_on, leaves_partial=True)
         if not mark:
             raise CutOff
         if mark.endswith(self.markup.value_end):

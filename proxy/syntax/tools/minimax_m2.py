@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
+from triton_openai.proxy.syntax.tools.family import ToolFamily
+from triton_openai.proxy.syntax.tools.markup_arguments import can_be_elements, markup_arguments
 from triton_openai.proxy.syntax.tools.markup_calls import Markup, MarkupCalls
 
 
@@ -17,3 +20,19 @@ class MiniMaxM2Parser(MarkupCalls):
         value_end="</parameter>",
         end="</invoke>",
     )
+
+
+MINIMAX_M2 = ToolFamily(
+    parser_type=MiniMaxM2Parser,
+    call_syntax=CallSyntax(
+        head="<minimax:tool_call>\n",
+        begin='<invoke name="',
+        middle='">\n',
+        arguments=markup_arguments(MiniMaxM2Parser.markup),
+        can_hold=can_be_elements,
+        end="\n</invoke>\n",
+        foot="</minimax:tool_call>",
+        trigger="<minimax:tool_call>",
+    ),
+    template_marks=(("<minimax:tool_call>",),),
+)

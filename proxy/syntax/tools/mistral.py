@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from triton_openai.proxy.syntax.parsing.reader import Steps
 from triton_openai.proxy.syntax.tools.call_objects import CallObjects
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
+from triton_openai.proxy.syntax.tools.family import ToolFamily
+from triton_openai.proxy.syntax.tools.ids import mistral_id
 from triton_openai.proxy.syntax.tools.parser import NAME
 
 
@@ -29,3 +32,11 @@ class MistralParser(CallObjects):
             yield from self._reader.word(NAME)
         yield from self._reader.accept("[ARGS]")
         yield from self._reader.space()
+
+
+MISTRAL = ToolFamily(
+    parser_type=MistralParser,
+    call_syntax=CallSyntax(begin="[TOOL_CALLS]", middle="[ARGS]", end=""),
+    new_id=mistral_id,
+    template_marks=(("[TOOL_CALLS]",),),
+)

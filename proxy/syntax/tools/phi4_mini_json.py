@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from triton_openai.proxy.syntax.parsing.reader import Steps
 from triton_openai.proxy.syntax.tools.call_objects import CallObjects
+from triton_openai.proxy.syntax.tools.call_syntax import object_list
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 
 
 class Phi4MiniParser(CallObjects):
@@ -16,3 +18,10 @@ class Phi4MiniParser(CallObjects):
         yield from self._reader.space()
         yield from self._reader.accept("functools")
         yield from self._reader.space()
+
+
+PHI4_MINI_JSON = ToolFamily(
+    parser_type=Phi4MiniParser,
+    call_syntax=object_list("functools[", "]"),
+    template_marks=(("functools[",), ("<|tool|>", "<|/tool|>")),
+)

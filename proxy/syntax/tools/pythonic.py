@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+from triton_openai.proxy.structured.tag_formats import Format, const_string, json_format, sequence
 from triton_openai.proxy.syntax.parsing.reader import Steps
+from triton_openai.proxy.syntax.tools.argument_list import argument_list, has_independent_arguments
 from triton_openai.proxy.syntax.tools.bare_calls import BareCalls
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
 from triton_openai.proxy.syntax.tools.errors import Broken, CutOff
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 from triton_openai.proxy.syntax.tools.literal import Literal
 
 _NAME = re.compile(r"[\w.]*")
@@ -47,7 +52,7 @@ class PythonicParser(BareCalls):
         while not (yield from self._reader.accept(")")):
             yield from self._keyword()
             yield from self._comma()
-        self._members_done()
+        self._close_arguments()
 
     def _keyword(self) -> Steps[None]:
         key = yield from self._reader.word(_KEYWORD)
@@ -56,10 +61,10 @@ class PythonicParser(BareCalls):
             raise CutOff
         if not key or not (yield from self._reader.accept("=")):
             raise Broken
-        self._member(key)
+        self._begin_argument(key)
         yield from self._reader.space()
-        yield from Literal(self._reader, self._argue).read()
-        self._member_done()
+        yield from Literal(self._reader, self._emit_arguments).read()
+        self._end_argument()
 
     def _comma(self) -> Steps[None]:
         yield from self._reader.space()
@@ -71,3 +76,36 @@ class PythonicParser(BareCalls):
             raise CutOff
         if char != ")":
             raise Broken
+
+
+def _keyword_arguments(schema: Any) -> Format:
+    """`city="Paris", days=2`"""
+
+    def write(name: str, one: Any) -> Format:
+        return sequence(const_string(f"{name}="), json_format(one))
+
+    return argument_list(schema, write, ", ")
+
+
+def _can_be_keywords(schema: Any) -> bool:
+    """Whether a guide can hold keyword arguments to this schema."""
+    names = schema.get("properties", {})
+    return has_independent_arguments(schema) and all(name.isidentifier() for name in names)
+
+
+KEYWORD_CALLS = CallSyntax(
+    head="[",
+    begin="",
+    middle="(",
+    arguments=_keyword_arguments,
+    can_hold=_can_be_keywords,
+    end=")",
+    separator=", ",
+    foot="]",
+    is_clear=False,
+)
+PYTHONIC = ToolFamily(
+    parser_type=PythonicParser,
+    call_syntax=KEYWORD_CALLS,
+    template_marks=(("[func_name1(",),),
+)

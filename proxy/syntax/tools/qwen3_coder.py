@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from triton_openai.proxy.syntax.tools.call_syntax import CallSyntax
+from triton_openai.proxy.syntax.tools.family import ToolFamily
+from triton_openai.proxy.syntax.tools.markup_arguments import can_be_elements, markup_arguments
 from triton_openai.proxy.syntax.tools.markup_calls import Markup, MarkupCalls
 
 
 class Qwen3CoderParser(MarkupCalls):
-    """Each call in a `<tool_call>` of its own, which the model forgets at times."""
+    """Each call in a `<tool_call>` of its own, which the model sometimes forgets."""
 
     sections = (("<tool_call>", "</tool_call>"),)
     call_begin = "<function="
@@ -19,3 +22,18 @@ class Qwen3CoderParser(MarkupCalls):
         end="</function>",
         has_lines=True,
     )
+
+
+QWEN3_CODER = ToolFamily(
+    parser_type=Qwen3CoderParser,
+    call_syntax=CallSyntax(
+        begin="<tool_call>\n<function=",
+        middle=">\n",
+        arguments=markup_arguments(Qwen3CoderParser.markup),
+        can_hold=can_be_elements,
+        end="\n</function>\n</tool_call>",
+        separator="\n",
+        trigger="<tool_call>",
+    ),
+    template_marks=(("<function=", "<parameter="),),
+)

@@ -1,4 +1,4 @@
-"""Families that put marks around each call, and around all of them."""
+"""The base of families that put marks around each call, and around all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triton_openai.proxy.syntax.tools.parser import ToolParser
 class SectionCalls(ToolParser):
     """Section begin, call begin, the call, call begin, …, section end; the section may be missing.
 
-    A family gives `_call`: from behind the call's begin to behind its end.
+    A family implements `_call`, which reads from behind the call's begin to behind its end.
     """
 
     call_begin: ClassVar[str] = ""
@@ -34,7 +34,7 @@ class SectionCalls(ToolParser):
             yield from self._call()
             return True
         ends = dict(self.sections)
-        forgotten = next(iter(ends.values()), "")  # the end comes also where the begin did not
+        forgotten = next(iter(ends.values()), "")  # some models write the end without the begin
         yield from self._end(ends.get(start, forgotten), gap)
         return False
 

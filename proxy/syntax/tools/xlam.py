@@ -1,9 +1,11 @@
-"""xLAM: a bare list `[{"name": …, "arguments": {…}}]`, at times fenced or after a tag."""
+"""xLAM: a bare list `[{"name": …, "arguments": {…}}]`, sometimes fenced or after a tag."""
 
 from __future__ import annotations
 
 from triton_openai.proxy.syntax.tools.bare_calls import BareCalls
 from triton_openai.proxy.syntax.tools.call_objects import CallObjects
+from triton_openai.proxy.syntax.tools.call_syntax import object_list
+from triton_openai.proxy.syntax.tools.family import ToolFamily
 
 
 class XlamParser(BareCalls, CallObjects):
@@ -15,3 +17,9 @@ class XlamParser(BareCalls, CallObjects):
         ("<tool_call>", "</tool_call>"),
     )
     weak_starts = ("", "```json")
+
+
+XLAM = ToolFamily(
+    parser_type=XlamParser,
+    call_syntax=object_list("[", "]"),
+)

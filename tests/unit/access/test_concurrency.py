@@ -1,4 +1,4 @@
-"""Concurrency and Admission: permits live as long as their stream, and count choices."""
+"""ConcurrencyLimit, ModelConcurrency: permits live as long as their stream, and count choices."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.doubles.engine import CARD, FACTS
-from triton_openai.proxy.access.admission import Admission
-from triton_openai.proxy.access.concurrency import Concurrency
+from triton_openai.proxy.access.concurrency import ConcurrencyLimit
+from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.domain.errors import InvalidRequest, RateLimited
 
 
 def test_one_more_than_the_limit_is_refused_until_one_ends():
-    limit = Concurrency(2)
+    limit = ConcurrencyLimit(2)
     with limit.permits():
         with limit.permits():
             with pytest.raises(RateLimited, match="at most 2 generations"), limit.permits():
@@ -25,7 +25,7 @@ def test_one_more_than_the_limit_is_refused_until_one_ends():
 
 
 def test_a_permit_comes_back_when_its_request_fails():
-    limit = Concurrency(1)
+    limit = ConcurrencyLimit(1)
     with pytest.raises(ValueError, match="broken"), limit.permits():
         raise ValueError("broken")
     assert limit.running == 0
@@ -34,14 +34,14 @@ def test_a_permit_comes_back_when_its_request_fails():
 
 
 def test_without_a_limit_nobody_is_refused():
-    limit = Concurrency(None)
+    limit = ConcurrencyLimit(None)
     with limit.permits(), limit.permits(2):
         assert limit.running == 3
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_a_request_takes_all_its_permits_or_none(tmp_path, is_shared):
-    limit = Concurrency(5, tmp_path / "permits" if is_shared else None)
+    limit = ConcurrencyLimit(5, tmp_path / "permits" if is_shared else None)
     with limit.permits(3):
         with pytest.raises(RateLimited), limit.permits(3):
             pass
@@ -51,12 +51,12 @@ def test_a_request_takes_all_its_permits_or_none(tmp_path, is_shared):
 
 def test_what_never_fits_is_the_callers_mistake():
     with pytest.raises(InvalidRequest, match="for 4 generations at once") as refused:
-        Concurrency(3)._take(4)
+        ConcurrencyLimit(3)._take(4)
     assert (refused.value.param, refused.value.code) == ("choices", "invalid_parameter")
 
 
 def test_models_have_limits_of_their_own_by_their_rows():
-    admission = Admission(per_row=2)
+    admission = ModelConcurrency(per_row=2)
     small = replace(CARD, triton_model="small", facts=replace(FACTS, rows=1))
     large = replace(CARD, triton_model="large", facts=replace(FACTS, rows=4))
     with admission.permits(small, 2), admission.permits(large, 8):
@@ -67,7 +67,7 @@ def test_models_have_limits_of_their_own_by_their_rows():
 
 
 def test_an_adapter_shares_the_rows_of_its_model():
-    admission = Admission(per_row=1)
+    admission = ModelConcurrency(per_row=1)
     model = replace(CARD, facts=replace(FACTS, rows=1))
     adapter = replace(model, name="adapter", parent="demo")
     with (
@@ -79,7 +79,7 @@ def test_an_adapter_shares_the_rows_of_its_model():
 
 
 def test_the_limit_of_all_models_holds_beside_theirs():
-    admission = Admission(3, per_row=16)
+    admission = ModelConcurrency(3, per_row=16)
     other = replace(CARD, triton_model="other")
     with (
         admission.permits(CARD, 2),

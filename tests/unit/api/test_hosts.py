@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from triton_openai.proxy.api.hosts import Hosts
+from triton_openai.proxy.api.hosts import HostPolicy
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from triton_openai.proxy.api.hosts import Hosts
     ],
 )
 def test_addresses_and_names_without_public_dns_need_no_setting(host):
-    assert Hosts(()).allows(host)
+    assert HostPolicy(()).allows(host)
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,10 @@ def test_addresses_and_names_without_public_dns_need_no_setting(host):
     ],
 )
 def test_public_names_do(host):
-    assert not Hosts(("api.example.com",)).allows(host)
+    assert not HostPolicy(("api.example.com",)).allows(host)
 
 
 def test_a_named_one_is_itself_and_not_what_is_below_it():
-    hosts = Hosts(("Api.Example.com",))
+    hosts = HostPolicy(("Api.Example.com",))
     assert hosts.allows("api.example.com:443")
     assert not hosts.allows("x.api.example.com")

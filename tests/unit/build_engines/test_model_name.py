@@ -70,7 +70,7 @@ def test_a_name_of_another_family_does_not_count(tmp_path):
 def test_an_unknown_model_is_architecture_and_size():
     parameters = Architecture.read(LLAMA_3_2_1B).parameters
     assert parameters == pytest.approx(1_235_814_400, rel=0.001)
-    shipped = Path(__file__).parents[3] / "build_engines" / "demo" / "model"
+    shipped = Path(__file__).parents[3] / "demo_model" / "shipped"
     assert public_name(shipped) == "llama-4.9m"
 
 
@@ -94,8 +94,8 @@ def test_sizes_are_written_as_models_are_called(parameters, name):
     ("config", "said"),
     [
         ("{", "cannot be read"),
-        ("[]", "is no JSON object"),
-        ("{}", "does not say what model"),
+        ("[]", "is not a JSON object"),
+        ("{}", "does not say which model"),
         ('{"model_type": "llama"}', "does not give the model's size"),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_model_that_names_no_runtime_is_for_the_cpu(tmp_path):
         ("quantization", "quantisation", 7, "models.big.gpu.quantisation: unknown key: did you"),
         ("eagle3", "medusa", 13, "tag 'medusa' found using 'method' does not match any"),
         ("        draft: drafts/big\n", "", 13, "models.big.gpu.speculative.eagle3.draft: Field"),
-        ("hf://org/big@v1", "hf://big", 3, "'hf://big' is no Hugging Face repository"),
+        ("hf://org/big@v1", "hf://big", 3, "'hf://big' is not a Hugging Face repository"),
         ("tensorrt_llm", "vllm", 2, "runtime must be onnx, scripted, tensorrt_llm or tensorrtllm"),
         ("tensorrt_llm", "tensorrtllm", 14, "plans are built here with lookahead only"),
         ("    weights: hf://org/big@v1\n", "", 2, "models.big.weights: Field required"),
@@ -216,7 +216,7 @@ def test_where_weights_can_be(tmp_path, text, weights):
         ("https://host/folder", "https:// lists no folder"),
         ("ftp://host/llama.tar", "cannot be fetched: it must be a folder, hf://"),
         ("s3://", "cannot be fetched"),
-        ("hf://org/name/sub", "no Hugging Face repository"),
+        ("hf://org/name/sub", "not a Hugging Face repository"),
         ("", "must be a folder"),
     ],
 )

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from triton_openai.proxy.domain.errors import (
+    ErrorCode,
     InvalidRequest,
     InvalidSchema,
     RateLimited,
@@ -17,7 +18,7 @@ from triton_openai.proxy.domain.errors import (
 @pytest.mark.parametrize(
     "error",
     [
-        InvalidRequest("no", code="invalid_parameter", param="regex"),
+        InvalidRequest("no", code=ErrorCode.INVALID_PARAMETER, param="regex"),
         InvalidSchema("no", param="guided_json"),
         RateLimited("later", retry_after_s=3.0),
         UnknownModel("m"),

@@ -16,6 +16,7 @@ from triton_openai.proxy.domain.completion import fold
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
 from triton_openai.proxy.domain.errors import (
     EngineFailed,
+    ErrorCode,
     GuidePending,
     InvalidRequest,
     ModelUnavailable,
@@ -81,8 +82,8 @@ def test_never_after_the_first_token():
     [
         EngineFailed("it broke"),
         GuidePending("too much at once"),
-        RateLimited("full", code="queue_full"),
-        InvalidRequest("too long", code="context_length_exceeded", param="prompt"),
+        RateLimited("full", code=ErrorCode.QUEUE_FULL),
+        InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt"),
     ],
     ids=lambda error: error.code,
 )
@@ -137,7 +138,7 @@ def test_the_requests_time_bounds_the_wait_and_the_error_says_what_happened():
         with pytest.raises(ModelUnavailable, match=r"within the request's 0\.05 sec") as failed:
             await answer
         assert failed.value.detail == f"{LOST.detail}; since then: no such host"
-        assert not stand.comeback.waiting()
+        assert not stand.recovery_queue.waiting()
         assert (len(stand.engine.requests), stand.admission.running) == (1, 0)
 
     asyncio.run(run())
@@ -165,7 +166,7 @@ def test_a_client_that_disconnects_while_it_waits_ends_at_once():
         answer.cancel()
         with pytest.raises(asyncio.CancelledError):
             await answer
-        assert not stand.comeback.waiting()
+        assert not stand.recovery_queue.waiting()
         assert stand.admission.running == 0
         await stand.back()
         assert len(stand.engine.requests) == 1
@@ -208,7 +209,7 @@ def test_a_choice_that_had_a_token_ends_those_that_wait():
         await stand.look()
         with pytest.raises(ModelUnavailable, match="away"):
             await stand.begin(choices=3)
-        assert not stand.comeback.waiting()
+        assert not stand.recovery_queue.waiting()
         assert len(engine.requests) == 3
 
     asyncio.run(run())

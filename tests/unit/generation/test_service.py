@@ -14,20 +14,19 @@ from tests.doubles.sandbox import InProcess
 from tests.doubles.telemetry import Unwatched
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
-from triton_openai.proxy.access.admission import Admission
-from triton_openai.proxy.access.guide_trials import GuideTrials
-from triton_openai.proxy.access.held_log_probs import HeldLogProbs
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
+from triton_openai.proxy.access.log_prob_budget import LogProbBudget
+from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.completion import fold
-from triton_openai.proxy.domain.delivery import Delivery
 from triton_openai.proxy.domain.engine import NotReady
 from triton_openai.proxy.domain.errors import (
     EngineFailed,
     ModelUnavailable,
     RateLimited,
-    UnknownModel,
 )
-from triton_openai.proxy.domain.events import Finished, OutputEvent
+from triton_openai.proxy.domain.events import Events, Finished, OutputEvent
+from triton_openai.proxy.domain.generation import Delivery
 from triton_openai.proxy.domain.model import LoadedModel
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 from triton_openai.proxy.domain.request import (
@@ -37,9 +36,10 @@ from triton_openai.proxy.domain.request import (
     TextPrompt,
     TokenPrompt,
 )
-from triton_openai.proxy.generation.service import Access, Service
+from triton_openai.proxy.generation.composition import Access, composed
+from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.generation.time_limits import TimeLimits
-from triton_openai.proxy.models.comeback import Comeback
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 
 
@@ -52,16 +52,16 @@ def ready() -> Registry:
 def service(
     engine: ScriptedEngine,
     registry: Registry | None = None,
-    admission: Admission | None = None,
+    admission: ModelConcurrency | None = None,
     stall_timeout_s: float = 9,
 ) -> Service:
     gate = StartGate()
     access = Access(
-        admission=admission or Admission(),
-        trials=GuideTrials(ByteTokenizer()),
-        held=HeldLogProbs(1_000_000),
+        concurrency=admission or ModelConcurrency(),
+        guide_precheck=GuidePrecheck(ByteTokenizer()),
+        log_prob_budget=LogProbBudget(1_000_000),
     )
-    return Service(
+    return composed(
         registry or ready(),
         engine,
         Unwatched(),
@@ -69,10 +69,13 @@ def service(
         ScriptedTools(),
         InProcess(),
         gate,
-        Comeback(gate),
+        RecoveryQueue(gate),
         limits=TimeLimits(silence_s=stall_timeout_s, whole_s=9),
         max_resends=0,
     )
+
+
+SERVED = ready().card("demo")
 
 
 def request(prompt="x", model="demo", **fields) -> GenerationRequest:
@@ -80,8 +83,12 @@ def request(prompt="x", model="demo", **fields) -> GenerationRequest:
     return GenerationRequest(id="r1", model=model, prompt=prompt, **fields)
 
 
+def events_of(serving: Service, asked: GenerationRequest) -> Events:
+    return serving.generate(asked, SERVED).events
+
+
 async def collected(engine: ScriptedEngine, asked: GenerationRequest) -> list[OutputEvent]:
-    return [event async for event in service(engine).generate(asked)]
+    return [event async for event in events_of(service(engine), asked)]
 
 
 def answer(engine: ScriptedEngine, asked: GenerationRequest):
@@ -127,7 +134,7 @@ def test_a_stream_that_just_ends_is_an_error():
 def test_an_engines_error_comes_after_the_text_before_it():
     async def run():
         engine = ScriptedEngine(deltas("ab", None), error=EngineFailed("it broke"))
-        events = service(engine).generate(request())
+        events = events_of(service(engine), request())
         assert [(await anext(events)).text, (await anext(events)).text] == ["a", "b"]
         await anext(events)
 
@@ -138,7 +145,7 @@ def test_an_engines_error_comes_after_the_text_before_it():
 def test_closing_early_closes_the_engine():
     async def run():
         engine = ScriptedEngine(deltas("abc", None), hangs=True)
-        events = service(engine).generate(request())
+        events = events_of(service(engine), request())
         await anext(events)
         await events.aclose()
         return engine.closed_early
@@ -148,13 +155,13 @@ def test_closing_early_closes_the_engine():
 
 def test_a_permit_lives_as_long_as_the_stream():
     async def run():
-        limit = Admission(1)
+        limit = ModelConcurrency(1)
         serving = service(ScriptedEngine(deltas("abc", None), hangs=True), admission=limit)
-        events = serving.generate(request())
+        events = events_of(serving, request())
         assert limit.running == 0
         await anext(events)
         with pytest.raises(RateLimited):
-            await anext(serving.generate(request()))
+            await anext(events_of(serving, request()))
         await events.aclose()
         return limit.running
 
@@ -182,33 +189,30 @@ def test_each_kind_of_prompt_reaches_the_engine_its_own_way(prompt, text, ids, s
     assert (seen.id, seen.timeout_s) == ("r1", 9)
 
 
-def test_an_unknown_model_is_refused_at_once():
-    with pytest.raises(UnknownModel, match="nope"):
-        service(ScriptedEngine()).generate(request(model="nope"))
-
-
 def test_a_suspended_registry_refuses_with_the_reason():
     registry = ready()
     registry.suspend(NotReady("at 10.0.0.1:8001", "Triton is away"))
     with pytest.raises(ModelUnavailable, match="Triton is away"):
-        service(ScriptedEngine(), registry).generate(request())
+        service(ScriptedEngine(), registry).generate(request(), SERVED)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("most", [3, 5, None], ids=["early", "late", "to the end"])
-async def test_the_delivery_counts_the_tokens_of_all_choices_also_of_one_that_is_closed(most):
+async def test_the_report_counts_the_tokens_of_all_choices_also_of_one_that_is_closed(most):
     """One prompt of 7 tokens, and a token for each event that has text."""
-    delivery, seen, told = Delivery(is_live=True), 0, 0
+    seen, reported = 0, 0
     engine = ScriptedEngine(deltas("abc"))
-    async with aclosing(service(engine).generate(request(choices=2), delivery)) as events:
+    generation = service(engine).generate(request(choices=2), SERVED, Delivery.LIVE)
+    async with aclosing(generation.events) as events:
         async for event in events:
             seen += 1
-            told += event.usage.completion_tokens if isinstance(event, Finished) else 0
+            reported += event.usage.completion_tokens if isinstance(event, Finished) else 0
             if seen == most:
                 break
-    assert delivery.usage is not None
-    assert delivery.usage.prompt_tokens == 7
+    usage = generation.report.usage
+    assert usage is not None
+    assert usage.prompt_tokens == 7
     if most is None:
-        assert delivery.usage.completion_tokens == told == 8
+        assert usage.completion_tokens == reported == 8
     else:
-        assert most <= delivery.usage.completion_tokens <= 8
+        assert most <= usage.completion_tokens <= 8

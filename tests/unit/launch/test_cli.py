@@ -113,8 +113,8 @@ def test_a_misspelt_variable_is_named_at_the_start(capfd, folder, monkeypatch, c
     monkeypatch.setenv("WORKERS", "0")  # ends the start
     status, _, err = run(capfd, command)
     warning, error = err.splitlines()
-    assert warning.startswith("warning: TRITON_GPRC_PORT is no setting")
-    assert warning.endswith("is it TRITON_GRPC_PORT?")
+    assert warning.startswith("warning: TRITON_GPRC_PORT is not a setting")
+    assert warning.endswith("did you mean TRITON_GRPC_PORT?")
     assert "a-secret" not in err
     assert error.startswith("error: WORKERS=0")
     assert status == 1
@@ -246,7 +246,7 @@ def test_a_dry_run_says_the_commands_of_another_version(capfd, folder):
 
 
 def test_a_build_is_by_the_installed_version(capfd):
-    assert "--tensorrt-llm goes with --dry-run" in refused(capfd, "build", "--tensorrt-llm", "1.2")
+    assert "--tensorrt-llm needs --dry-run" in refused(capfd, "build", "--tensorrt-llm", "1.2")
 
 
 def test_a_version_that_is_none_is_refused(capfd, folder):

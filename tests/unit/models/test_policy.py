@@ -69,15 +69,15 @@ def with_tool(tmp_path, tool: str = "method: GET", model: str = "owned_by: us") 
 @pytest.mark.parametrize(
     ("tool", "words"),
     [
-        ("url: 'ftp://tools.example'", "no URL such as"),
+        ("url: 'ftp://tools.example'", "not a URL such as"),
         ("url: 'https://me:pw@tools.example'", "no user"),
         ("url: 'https://{host}/w'", "placeholder"),
         ("method: PUT", "method"),
         ("timeout_s: 0", "timeout_s"),
         ("headers: {Host: x}", "set by the proxy"),
-        ("headers: {X: 'a ${'}", "names no variable"),
+        ("headers: {X: 'a ${'}", "without a variable's name"),
         ('headers: {X: "a\\nb"}', "headers"),
-        ("parameters: {type: objekt}", "no JSON Schema"),
+        ("parameters: {type: objekt}", "not a JSON Schema"),
         ("parameters: {properties: {a: {$ref: 'http://127.0.0.1:9/x'}}}", "another document"),
         ("retries: 3", "retries"),
     ],
@@ -95,7 +95,7 @@ def test_server_tools_need_a_parser(tmp_path):
 def test_secrets_are_those_that_headers_name(tmp_path):
     entries = policy.models(with_tool(tmp_path, "headers: {X: 'k ${KEY}', Y: '${ID}'}")).models
     found = policy.secrets(entries, {"KEY": "abc", "ID": "7", "OTHER": "no"})
-    assert found.filled({"X": "k ${KEY}", "Y": "${ID}"}) == {"X": "k abc", "Y": "7"}
+    assert found.fill({"X": "k ${KEY}", "Y": "${ID}"}) == {"X": "k abc", "Y": "7"}
     assert "OTHER" not in vars(found)["_values"]
 
 

@@ -22,7 +22,7 @@ def test_what_a_model_is_is_read_anew_without_a_loss_of_readiness():
     assert registry.card("demo") is known
     with capture_logs() as lines:
         for _ in range(3):
-            asyncio.run(refresh(catalog, registry, rereads=True))
+            asyncio.run(refresh(catalog, registry, reloads=True))
     assert registry.card("demo").facts.context_length == 7
     assert [line["event"] for line in lines] == ["ready"]
 

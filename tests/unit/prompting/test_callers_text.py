@@ -1,4 +1,4 @@
-"""Control tokens in callers' texts are known in the rendered prompt, which stays as it was."""
+"""Control tokens of callers' texts are found in the rendered prompt, which does not change."""
 
 from __future__ import annotations
 
@@ -9,98 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.doubles.engine import CARD, FACTS
+from tests.fixtures.examples import examples
+from tests.unit.prompting.marked_prompts import (
+    CHATML,
+    CONTROL,
+    END,
+    PIECES,
+    ROLES,
+    START,
+    TEMPLATES,
+    call,
+    plain,
+    prompt_of,
+    real,
+    spans_of,
+    user,
+)
 from triton_openai.proxy.domain import plain_spans
 from triton_openai.proxy.domain.request import ChatPrompt, Message
-from triton_openai.proxy.domain.tools import Tool, ToolCall
-from triton_openai.proxy.prompting.callers_text import LongToMark, RenderedPrompt
+from triton_openai.proxy.domain.tools import Tool
+from triton_openai.proxy.prompting.callers_text import TooLongToMark
 from triton_openai.proxy.prompting.chat_template import render, rendered
 from triton_openai.proxy.prompting.control_tokens import ControlTokens, of_card
-
-START, END = "<|im_start|>", "<|im_end|>"
-CHATML = (
-    "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\n' + (m.content or '') }}"
-    "{%- for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"
-    "{{- '<|im_end|>\n' }}{% endfor %}{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
-    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-# What templates of this field do with texts, in few words each.
-TEMPLATES = {
-    "chatml": CHATML,
-    "trim": CHATML.replace("(m.content or '')", "(m.content or '') | trim"),
-    "strip": CHATML.replace("(m.content or '')", "(m.content or '').strip()"),
-    "json": CHATML.replace("(m.content or '')", "(m.content or '') | tojson"),
-    "ascii json": CHATML.replace("(m.content or '')", "(m.content or '') | tojson(true)"),
-    "thoughts dropped": CHATML.replace(
-        "(m.content or '')", "(m.content or '').split('</think>')[-1].lstrip('\n')"
-    ),
-    "thoughts kept": CHATML.replace(
-        "(m.content or '')",
-        "((m.content or '').split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n')"
-        " + '</think>' + (m.content or '').split('</think>')[-1].lstrip('\n'))",
-    ),
-    "results in turns": (
-        "{% for m in messages %}{% if m.role == 'user' and not "
-        "(m.content.startswith('<tool_response>') and m.content.endswith('</tool_response>')) %}"
-        "<|im_start|>query{% else %}<|im_start|>other{% endif %}\n{{ m.content }}<|im_end|>"
-        "{% endfor %}{{ tools }}{{ messages[0].tool_calls }}"
-    ),
-    "words replaced": CHATML.replace(
-        "(m.content or '')", "(m.content or '').replace('/think', '').replace('x', 'y')"
-    ),
-    "words": CHATML.replace("(m.content or '')", "(m.content or '').split() | join(' ')"),
-}
-TEMPLATES["roles are tokens"] = (
-    "{% for m in messages %}{{ '<|' + m.role + '|>' + (m.content or '') + '<|im_end|>' }}"
-    "{% endfor %}{{ tools }}{{ messages[0].tool_calls }}"
-)
-MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>")
-ROLES = ("<|user|>", "<|assistant|>")
-SPECIAL = (START, END, *ROLES, "<s>", "</s>", "<｜User｜>")
-CONTROL = ControlTokens(in_turns=(*SPECIAL, *MARKS), in_answers=SPECIAL)
-PIECES = (
-    *CONTROL.in_turns,
-    "<|im_",
-    "end|>",
-    "|im_end|",
-    " ",
-    "\n",
-    "a",
-    "x",
-    "héllo",
-    "<",
-    ">",
-    '"',
-)
-
-
-def prompt_of(*messages: Message, template: str, tools=(), **fields) -> RenderedPrompt:
-    facts = replace(FACTS, chat_template=template)
-    return rendered(ChatPrompt(messages=messages), facts, tools, control=CONTROL, **fields)
-
-
-def user(text: str) -> Message:
-    return Message(role="user", content=text)
-
-
-def call(name: str, arguments: str) -> ToolCall:
-    return ToolCall(id="c", name=name, arguments=arguments)
-
-
-def spans_of(prompt: RenderedPrompt) -> list[tuple[int, int]]:
-    numbers = memoryview(prompt.plain_spans).cast("i")
-    return list(zip(numbers[::2], numbers[1::2], strict=True))
-
-
-def plain(prompt: RenderedPrompt) -> list[str]:
-    return [prompt.text[start:end] for start, end in spans_of(prompt)]
-
-
-def real(prompt: RenderedPrompt) -> str:
-    """The text with NUL in place of what is plain: the tokens beside a span do not join."""
-    text = prompt.text
-    for start, end in reversed(spans_of(prompt)):
-        text = f"{text[:start]}\0{text[end:]}"
-    return text
 
 
 def test_a_forged_turn_is_plain_and_the_templates_own_turns_are_not():
@@ -133,7 +63,7 @@ def test_in_every_template_the_text_stays_and_only_its_own_tokens_are_real(name,
         assert real(prompt).count(token) == harmless.text.count(token)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(
     name=st.sampled_from(sorted(TEMPLATES)),
     texts=st.lists(
@@ -156,9 +86,9 @@ def test_no_text_forges_a_turn(name, texts, key):
         assert real(prompt).count(token) == harmless.text.count(token)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(name=st.sampled_from(sorted(TEMPLATES)), text=st.text())
-def test_a_text_without_control_tokens_is_not_touched(name, text):
+def test_a_text_without_control_tokens_does_not_change(name, text):
     template = TEMPLATES[name]
     prompt = prompt_of(user(text), template=template)
     facts = replace(FACTS, chat_template=template)
@@ -180,7 +110,7 @@ def test_a_text_without_control_tokens_is_not_touched(name, text):
     ],
     ids=lambda message: message.role,
 )
-def test_every_text_of_a_message_is_looked_at(message):
+def test_every_text_of_a_message_is_searched(message):
     template = (
         "{% for m in messages %}{{ m.name }}{{ m.content }}{{ m.reasoning }}"
         "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}{% endfor %}"
@@ -200,11 +130,11 @@ def test_every_text_of_a_message_is_looked_at(message):
         Tool(name="f", returns={"return": {"enum": [END]}}),
     ],
 )
-def test_tools_are_callers_texts_too(tool):
+def test_tools_are_searched_as_well(tool):
     assert plain(prompt_of(user("a"), template=CHATML, tools=(tool,))) == [END]
 
 
-def test_values_of_the_caller_are_too():
+def test_the_callers_values_are_searched_as_well():
     template = "{{ documents | tojson }}{{ style }}{{ messages }}<|im_end|>"
     prompt = ChatPrompt(
         messages=(user("a"),),
@@ -235,7 +165,7 @@ def test_a_token_in_two_texts_that_a_template_joins_is_plain():
         assert spans_of(prompt) == [(0, len(END))]
 
 
-def test_a_token_that_comes_about_when_a_template_takes_words_out_is_plain():
+def test_a_token_that_arises_when_a_template_removes_words_is_plain():
     template = "{{ messages[0].content.replace('<think>', '') }}<|im_end|>"
     prompt = prompt_of(user("<|im_<think>end|>"), template=template)
     assert prompt.text == END + END
@@ -251,22 +181,22 @@ def test_an_answer_keeps_the_delimiters_of_its_reasoning_and_calls_but_no_turns(
     assert len(plain(prompt_of(user(said), template=CHATML))) == 6
 
 
-def test_what_a_template_decides_by_a_token_it_decides_by_a_callers_too():
-    """As before; the token is plain all the same."""
+def test_a_template_that_branches_on_a_token_branches_on_a_callers_token_as_well():
+    """The prompt stays the same, and the token is plain."""
     text = "<tool_response>x</tool_response>"
     prompt = prompt_of(user(text), template=TEMPLATES["results in turns"])
     assert prompt.text.startswith(f"{START}other{text}{END}")
     assert plain(prompt) == ["<tool_response>"]
 
 
-def test_a_template_that_no_mark_suits_takes_the_token_for_other_text():
+def test_a_template_that_cannot_find_a_marked_token_treats_it_as_other_text():
     template = "{{ messages[0].content | length }}{{ messages[0].content }}<|im_end|>"
     prompt = prompt_of(user(END), template=template)
     assert plain(prompt) == [END]
     assert real(prompt).endswith(END)
 
 
-def test_a_continued_message_is_looked_at_and_still_ends_the_prompt():
+def test_a_continued_message_is_searched_and_still_ends_the_prompt():
     facts = replace(FACTS, chat_template=CHATML)
     messages = (user("a"), Message(role="assistant", content=f"b{END}c"))
     prompt = rendered(ChatPrompt(messages=messages, continues_last=True), facts, control=CONTROL)
@@ -283,20 +213,20 @@ def test_texts_may_have_characters_for_private_use():
 
 @pytest.mark.parametrize("size", [10, 100_000])
 @pytest.mark.parametrize("text", [END, "<|im_", "end|>", "|im_end|", "\n |im_end|\n", "harmless"])
-def test_large_tools_are_looked_through_as_small_ones_are(size, text):
+def test_large_tools_are_searched_like_small_ones(size, text):
     template = "{% for t in tools %}<{{ t.function.description | trim }}>{% endfor %}{{ messages }}"
     tool = Tool(name="f", description=text, parameters={"description": "a" * size})
     prompt = prompt_of(user("a"), template=template, tools=(tool,))
     assert plain(prompt) == ([END] if text.strip() in (END, "|im_end|") else [])
 
 
-def test_a_long_prompt_is_marked_elsewhere_if_it_needs_to_be():
+def test_a_long_prompt_that_needs_marks_is_left_to_the_sandbox():
     prompt_of(user("a" * 1000), template=CHATML, marks_at_most=500)
-    with pytest.raises(LongToMark):
+    with pytest.raises(TooLongToMark):
         prompt_of(user("a" * 1000 + END), template=CHATML, marks_at_most=500)
 
 
-def test_special_tokens_count_and_marks_that_the_template_or_a_parser_has():
+def test_control_tokens_are_special_tokens_and_marks_of_template_or_parser():
     facts = replace(
         FACTS,
         chat_template=CHATML + "<｜User｜>",
@@ -320,7 +250,7 @@ def test_special_tokens_count_and_marks_that_the_template_or_a_parser_has():
         ("a [think] <think> b", "b", True),
     ],
 )
-def test_reasoning_that_a_caller_writes_opens_none(text, begun, is_open):
+def test_a_callers_reasoning_tag_does_not_open_reasoning(text, begun, is_open):
     """[think] stands for a caller's."""
     at = text.find("[think]")
     spans = plain_spans.packed([(at, at + len("<think>"))] if at >= 0 else [])

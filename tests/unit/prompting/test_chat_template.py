@@ -56,7 +56,7 @@ def test_tojson_takes_what_transformers_takes(how, text):
     assert rendered(f"{{{{ {{'b': 'ü', 'a': [1, 2]}} | tojson{how} }}}}") == text
 
 
-def test_what_is_marked_as_generated_is_rendered_as_it_stands():
+def test_text_marked_as_generated_is_rendered_unchanged():
     template = (
         "{% set own = 1 %}{% for m in messages %}{% generation %}"
         "{% set own = 2 %}{{ m.role }}{{ own }}{{ loop.index }}\n"
@@ -65,7 +65,7 @@ def test_what_is_marked_as_generated_is_rendered_as_it_stands():
     assert rendered(template) == "system211 user221 "
 
 
-def test_a_value_that_is_used_in_what_is_generated_has_a_use():
+def test_a_variable_within_generated_text_is_used():
     prompt = prompt_of(callers_values={"mood": "!"})
     template = GENERAL + "{% generation %}{{ mood }}{% endgeneration %}"
     assert render(prompt, facts_of(template), takes_callers_values=True) == "<user>hi</>!"
@@ -83,7 +83,7 @@ def test_a_value_that_is_used_in_what_is_generated_has_a_use():
         "{{ 1" + " % 1" * 2_000 + " }}",  # RecursionError, in jinja2's parser
     ],
 )
-def test_what_the_template_refuses_is_the_callers_mistake(template):
+def test_a_refusal_by_the_template_is_the_callers_mistake(template):
     with pytest.raises(InvalidRequest) as caught:
         rendered(template)
     assert (caught.value.code, caught.value.param) == ("invalid_messages", "messages")
@@ -139,7 +139,7 @@ def test_values_reach_a_template_that_uses_them():
         ({"callers_values": {"strftime_now": ""}}, True, "chat_template_kwargs.strftime_now"),
     ],
 )
-def test_values_without_use_are_refused_by_name(fields, allowed, param):
+def test_unused_values_are_refused_by_name(fields, allowed, param):
     with pytest.raises(InvalidRequest) as caught:
         render(
             prompt_of(**fields), facts_of(KNOWING + CALLING_HELPERS), takes_callers_values=allowed
@@ -158,7 +158,7 @@ TWO = replace(
 )
 
 
-def test_a_template_for_tools_is_taken_where_there_are_some():
+def test_a_template_for_tools_is_used_for_requests_with_tools():
     assert render(prompt_of(), TWO) == "plain"
     assert render(prompt_of(), TWO, [Tool(name="f")]) == "1 tools "
     own = prompt_of(template="own {{ tools | length }}")
@@ -166,7 +166,7 @@ def test_a_template_for_tools_is_taken_where_there_are_some():
 
 
 @pytest.mark.parametrize("message", [CALLING, RESULT])
-def test_a_template_for_tools_is_taken_for_calls_that_the_other_has_no_words_for(message):
+def test_a_template_for_tools_is_used_for_calls_that_the_other_cannot_render(message):
     assert render(prompt_of(message), TWO).startswith(" tools")
     knowing = replace(TWO, chat_template="tool_calls")
     assert render(prompt_of(message), knowing) == "tool_calls"
@@ -189,23 +189,23 @@ SHOWN = "{{ reasoning_effort }} {{ enable_thinking }} {{ thinking }}"
         (SHOWN, "none False False"),
     ],
 )
-def test_a_template_is_told_in_its_own_words_that_the_model_is_not_to_think(template, shown):
+def test_each_template_gets_its_own_variable_to_switch_reasoning_off(template, shown):
     assert render(prompt_of(**SILENT), facts_of(template), thinks=True) == shown
 
 
-def test_what_the_caller_says_of_thinking_stays():
+def test_switches_set_by_the_caller_stay():
     prompt = prompt_of(**SILENT, callers_values={"enable_thinking": True})
     text = render(prompt, facts_of(SHOWN), takes_callers_values=True, thinks=True)
     assert text == "none True False"
 
 
-def test_a_model_that_cannot_be_kept_from_thinking_refuses_to_be():
+def test_a_model_whose_reasoning_cannot_be_switched_off_refuses_the_request():
     with pytest.raises(InvalidRequest, match="thinking_token_budget") as caught:
         render(prompt_of(**SILENT), facts_of(GENERAL), thinks=True)
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "reasoning_effort")
 
 
-def test_a_model_that_does_not_think_is_not_kept_from_it():
+def test_for_a_model_without_reasoning_nothing_is_switched_off():
     assert render(prompt_of(**SILENT), facts_of(GENERAL)) == "<user>hi</>"
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from triton_openai.proxy.domain.server_tools import ServerTool
-from triton_openai.proxy.server_tools.arguments import WrongArguments, check_schema, checked
+from triton_openai.proxy.server_tools.arguments import (
+    InvalidArguments,
+    check_schema,
+    parse_arguments,
+)
 
 TOOL = ServerTool(
     name="weather",
@@ -20,7 +24,7 @@ TOOL = ServerTool(
 
 
 def test_right_arguments_become_values():
-    assert checked(TOOL, '{"city": "Oslo", "days": [1]}') == {"city": "Oslo", "days": [1]}
+    assert parse_arguments(TOOL, '{"city": "Oslo", "days": [1]}') == {"city": "Oslo", "days": [1]}
 
 
 @pytest.mark.parametrize(
@@ -35,8 +39,8 @@ def test_right_arguments_become_values():
     ],
 )
 def test_wrong_ones_are_told_in_words_for_the_model(text, words):
-    with pytest.raises(WrongArguments, match=words):
-        checked(TOOL, text)
+    with pytest.raises(InvalidArguments, match=words):
+        parse_arguments(TOOL, text)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""HttpTools over real sockets: what comes back, what is refused, and what nobody gets to see."""
+"""HttpToolRunner over real sockets: results, refusals, and what must stay hidden."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from tests.fixtures.stack import HANG_S
 from tests.fixtures.tool_server import ToolServer, running
 from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
-from triton_openai.proxy.server_tools.http_tools import HttpTools
-from triton_openai.proxy.server_tools.secrets import Secrets
+from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
+from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,9 @@ def tool(url: str, **fields) -> ServerTool:
 
 
 def run(
-    asked: ServerTool, arguments=None, *, tools: HttpTools | None = None, timeout_s: float = 5
+    asked: ServerTool, arguments=None, *, tools: HttpToolRunner | None = None, timeout_s: float = 5
 ) -> ToolResult:
-    tools = tools or HttpTools(Secrets({}))
+    tools = tools or HttpToolRunner(HeaderSecrets({}))
     return asyncio.run(tools.run(asked, arguments or {}, timeout_s=timeout_s))
 
 
@@ -130,7 +130,7 @@ class Names:
 
 
 def test_one_private_address_among_public_ones_is_enough_to_refuse(server):
-    tools = HttpTools(Secrets({}), Names(["8.8.8.8", "127.0.0.1"]))
+    tools = HttpToolRunner(HeaderSecrets({}), Names(["8.8.8.8", "127.0.0.1"]))
     url = server.url("/weather", "evil.example")
     result = run(tool(url, allows_private_addresses=False), tools=tools)
     assert (result.status, server.seen) == (CallStatus.REFUSED_ADDRESS, [])
@@ -139,7 +139,9 @@ def test_one_private_address_among_public_ones_is_enough_to_refuse(server):
 def test_a_name_is_resolved_once_a_call_so_it_cannot_be_bound_anew(server):
     """The second answer would lead elsewhere; the connection goes to what was checked."""
     names = Names(["127.0.0.1"], ["203.0.113.9"])
-    result = run(tool(server.url("/echo", "tools.example")), tools=HttpTools(Secrets({}), names))
+    result = run(
+        tool(server.url("/echo", "tools.example")), tools=HttpToolRunner(HeaderSecrets({}), names)
+    )
     assert (result.status, names.asked) == (
         CallStatus.OK,
         [("tools.example", server.server_port)],
@@ -149,14 +151,14 @@ def test_a_name_is_resolved_once_a_call_so_it_cannot_be_bound_anew(server):
 
 def test_each_call_resolves_and_checks_anew(server):
     names = Names(["127.0.0.1"], ["127.0.0.1"])
-    tools = HttpTools(Secrets({}), names)
+    tools = HttpToolRunner(HeaderSecrets({}), names)
     for _ in range(2):
         run(tool(server.url("/weather", "tools.example")), tools=tools)
     assert len(names.asked) == 2
 
 
 def test_the_next_address_is_tried_where_the_first_does_not_answer(server):
-    tools = HttpTools(Secrets({}), Names(["127.0.0.2", "127.0.0.1"]))
+    tools = HttpToolRunner(HeaderSecrets({}), Names(["127.0.0.2", "127.0.0.1"]))
     assert run(tool(server.url("/weather", "tools.example")), tools=tools).status is CallStatus.OK
 
 
@@ -167,7 +169,7 @@ def test_the_environments_proxies_are_not_used(server, monkeypatch):
 
 
 def test_a_secret_goes_out_in_its_header_and_comes_back_nowhere(server):
-    tools = HttpTools(Secrets({"KEY": "s3cr3t-value", "ID": "s3cr3t"}))
+    tools = HttpToolRunner(HeaderSecrets({"KEY": "s3cr3t-value", "ID": "s3cr3t"}))
     asked = tool(server.url("/echo"), headers={"Authorization": "Bearer ${KEY}", "X-Id": "${ID}"})
     result = run(asked, tools=tools)
     assert server.seen[0][2]["authorization"] == "Bearer s3cr3t-value"

@@ -1,4 +1,4 @@
-"""HttpTools over TLS: connected by address, known by name."""
+"""HttpToolRunner over TLS: connected by address, known by name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from tests.fixtures import tool_server
 from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult
-from triton_openai.proxy.server_tools.http_tools import HttpTools
-from triton_openai.proxy.server_tools.secrets import Secrets
+from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
+from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="a certificate is made with the openssl command"
@@ -53,7 +53,7 @@ async def loopback(host: str, port: int) -> list[str]:
 def call(host: str, port: str) -> ToolResult:
     url = f"https://{host}:{port}/weather"
     tool = ServerTool(name="t", url=url, allows_private_addresses=True)
-    return asyncio.run(HttpTools(Secrets({}), loopback).run(tool, {}, timeout_s=5))
+    return asyncio.run(HttpToolRunner(HeaderSecrets({}), loopback).run(tool, {}, timeout_s=5))
 
 
 def test_the_certificate_is_that_of_the_name(certificate, names, monkeypatch):

@@ -53,7 +53,7 @@ def test_the_choices_of_a_caller_wait_for_each_other():
     assert sandbox.most == 1
 
 
-def test_only_what_is_checked_of_an_answer_goes_to_the_sandbox():
+def test_only_the_checked_parts_of_an_answer_go_to_the_sandbox():
     sandbox = Counting()
     full = answer("null", reasoning="long", token_ids=(1, 2))
     asyncio.run(Checker(sandbox).violation(CHECK, full, ""))

@@ -13,28 +13,35 @@ from triton_openai.proxy.domain.constraint import Constraint
 from triton_openai.proxy.domain.errors import InvalidRequest
 from triton_openai.proxy.domain.output import FinishReason
 from triton_openai.proxy.domain.tools import ToolCall
-from triton_openai.proxy.structured.asked import Asked, Form, GuideLimits, constraint
-from triton_openai.proxy.structured.checks import check_of, guided, untold
+from triton_openai.proxy.structured.checks import check_of, engine_constraint, unenforced_keywords
+from triton_openai.proxy.structured.constraint_request import (
+    ConstraintRequest,
+    Form,
+    GuideLimits,
+    constraint_of,
+)
 
 WITHOUT = replace(CARD, capabilities=CARD.capabilities - {"constraint"})
 
 
 def schema(value: object, *, is_strict: bool = False) -> Constraint:
-    asked = Asked(field="guided_json", form=Form.SCHEMA, value=value, is_strict=is_strict)
-    return constraint(asked, GuideLimits())
+    request = ConstraintRequest(
+        field="guided_json", form=Form.SCHEMA, value=value, is_strict=is_strict
+    )
+    return constraint_of(request, GuideLimits())
 
 
 def regex(pattern: str) -> Constraint:
-    asked = Asked(field="guided_regex", form=Form.REGEX, value=pattern)
-    return constraint(asked, GuideLimits())
+    request = ConstraintRequest(field="guided_regex", form=Form.REGEX, value=pattern)
+    return constraint_of(request, GuideLimits())
 
 
 def wrong(wanted: Constraint, text: str) -> str | None:
     check = check_of(wanted, WITHOUT)
-    return check.of(Answer(text=text, reason=FinishReason.STOP))
+    return check.violation(Answer(text=text, reason=FinishReason.STOP))
 
 
-def test_each_violation_is_told_with_its_path():
+def test_each_violation_has_its_path():
     inner = {"type": "object", "properties": {"n": {"maximum": 3}}, "required": ["n"]}
     wanted = schema({"type": "object", "properties": {"list": {"items": inner}}})
     said = wrong(wanted, '{"list": [{"n": 1}, {"n": 5}, {}]}')
@@ -44,7 +51,7 @@ def test_each_violation_is_told_with_its_path():
 
 
 @pytest.mark.parametrize("text", ["", "```json\n1\n```", "1 2", "NaN", "[1,]"])
-def test_what_is_no_json_does_not_conform(text):
+def test_invalid_json_does_not_conform(text):
     assert wrong(schema({}), text).startswith("it is not JSON")
 
 
@@ -60,15 +67,15 @@ def test_a_regular_expression_that_cannot_be_checked_is_the_callers_mistake():
     assert caught.value.param == "guided_regex"
 
 
-def test_calls_in_place_of_text_and_an_answer_that_was_cut_are_not_to_blame():
+def test_calls_instead_of_text_and_incomplete_answers_are_not_checked():
     check = check_of(schema({"type": "null"}), WITHOUT)
     call = ToolCall(id="c", name="f", arguments="{}")
-    assert check.of(Answer(text=" ", reason=FinishReason.TOOL_CALLS, calls=(call,))) is None
-    assert check.of(Answer(text="{", reason=FinishReason.LENGTH)) is None
+    assert check.violation(Answer(text=" ", reason=FinishReason.TOOL_CALLS, calls=(call,))) is None
+    assert check.violation(Answer(text="{", reason=FinishReason.LENGTH)) is None
 
 
 def test_a_recursive_schema_and_a_deep_answer_cost_little():
-    """Telling each way in which it is wrong would take 2 ** 60 of them."""
+    """A list of all violations would have 2 ** 60 entries."""
     array = {"type": "array", "items": {"$ref": "#"}}
     wanted = schema({"anyOf": [array, {**array, "maxItems": 1}]})
     start = time.process_time()
@@ -76,16 +83,16 @@ def test_a_recursive_schema_and_a_deep_answer_cost_little():
     assert time.process_time() - start < 1
 
 
-def test_who_holds_the_answer_to_what():
+def test_what_the_engine_and_the_check_enforce():
     unique = {"type": "array", "uniqueItems": True}
     for wanted, is_guided, is_checked, names in [
         (schema({"type": "null"}, is_strict=True), True, False, ()),
         (schema(unique), True, False, ("uniqueItems",)),
         (schema(unique, is_strict=True), True, True, ()),
     ]:
-        assert (guided(wanted, CARD) is not None) is is_guided
+        assert (engine_constraint(wanted, CARD) is not None) is is_guided
         assert (check_of(wanted, CARD) is not None) is is_checked
-        assert untold(wanted, CARD) == names
-        assert guided(wanted, WITHOUT) is None
+        assert unenforced_keywords(wanted, CARD) == names
+        assert engine_constraint(wanted, WITHOUT) is None
         assert check_of(wanted, WITHOUT) is not None
-        assert untold(wanted, WITHOUT) == ()
+        assert unenforced_keywords(wanted, WITHOUT) == ()

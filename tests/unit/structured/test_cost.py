@@ -1,4 +1,4 @@
-"""What a caller's texts cost to examine grows with their size, and not with its square."""
+"""The cost of examining a caller's texts grows with their size, not with its square."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from contextlib import suppress
 import pytest
 
 from triton_openai.proxy.domain.errors import InvalidRequest, InvalidSchema
-from triton_openai.proxy.structured.asked import Asked, Form, GuideLimits, constraint, tool_facts
+from triton_openai.proxy.structured.constraint_request import (
+    ConstraintRequest,
+    Form,
+    GuideLimits,
+    constraint_of,
+    unenforced_by_tool,
+)
 from triton_openai.proxy.structured.schema import SchemaLimits
 
 LIMITS = GuideLimits(
@@ -21,9 +27,9 @@ STRING = {"type": "string"}
 
 
 def examined(form: Form, value: object) -> None:
-    """Refusing it is fine, and must not take long either."""
+    """A refusal is fine, and must be fast as well."""
     with suppress(InvalidRequest, InvalidSchema):
-        constraint(Asked(field="f", form=form, value=value), LIMITS)
+        constraint_of(ConstraintRequest(field="f", form=form, value=value), LIMITS)
 
 
 def object_with(n: int) -> dict:
@@ -83,12 +89,12 @@ def check_growth(cost_of: Callable[[int], float]) -> None:
 
 
 @pytest.mark.parametrize("kind", GRAMMARS)
-def test_a_grammar_costs_as_much_as_it_is_long(kind):
+def test_the_cost_of_a_grammar_is_linear_in_its_length(kind):
     check_growth(lambda n: spent(lambda: examined(Form.GRAMMAR, GRAMMARS[kind](n))))
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_a_schema_costs_as_much_as_it_is_long(kind):
+def test_the_cost_of_a_schema_is_linear_in_its_length(kind):
     def cost(n: int) -> float:
         schema = SCHEMAS[kind](n)
         return spent(lambda: examined(Form.SCHEMA, schema))
@@ -99,7 +105,7 @@ def test_a_schema_costs_as_much_as_it_is_long(kind):
 def test_the_schemas_of_tools_are_as_cheap():
     def cost(n: int) -> float:
         schema = SCHEMAS["oneOf consts"](n)
-        return spent(lambda: tool_facts([("tools[0]", schema)], LIMITS.schemas))
+        return spent(lambda: unenforced_by_tool([("tools[0]", schema)], LIMITS.schemas))
 
     check_growth(cost)
 
@@ -116,5 +122,5 @@ def test_the_schemas_of_tools_are_as_cheap():
 )
 def test_what_is_too_large_is_refused_with_its_size(form, value, said):
     with pytest.raises(InvalidRequest, match=said) as caught:
-        constraint(Asked(field="f", form=form, value=value), GuideLimits())
+        constraint_of(ConstraintRequest(field="f", form=form, value=value), GuideLimits())
     assert (caught.value.param, caught.value.code) == ("f", "invalid_parameter")

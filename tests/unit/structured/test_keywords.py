@@ -1,4 +1,4 @@
-"""Keywords that no grammar holds; tests/models compares them with what xgrammar lets through."""
+"""Keywords that no grammar enforces; tests/engine compares them with what xgrammar permits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Dog(BaseModel):
 
 
 class Owner(BaseModel):
-    """What applications usually ask for."""
+    """Keywords that applications usually need."""
 
     name: Annotated[str, Field(max_length=20)]
     colour: Colour | None
@@ -60,7 +60,7 @@ class Owner(BaseModel):
         {"type": "string", "format": "date-time"},
     ],
 )
-def test_what_the_grammar_holds_has_none(schema):
+def test_an_enforced_schema_has_no_unenforced_keywords(schema):
     assert unenforced(schema) == ()
 
 
@@ -131,7 +131,7 @@ def test_what_the_grammar_holds_has_none(schema):
         ),
     ],
 )
-def test_what_it_does_not_hold_is_named(schema, names):
+def test_unenforced_keywords_are_named(schema, names):
     assert set(unenforced(schema)) == names
 
 
@@ -143,7 +143,7 @@ def test_a_model_with_a_set_and_a_decimal_names_them():
     assert "uniqueItems" in unenforced(Wide.model_json_schema())
 
 
-def test_what_no_check_knows_either():
+def test_uncheckable_keywords_are_named():
     assert uncheckable({**STRING, "format": "iri"}) == ()
     assert uncheckable({**STRING, "format": "colour"}) == ("format",)
     assert uncheckable({**STRING, "contentEncoding": "base64"}) == ("contentEncoding",)
@@ -152,8 +152,8 @@ def test_what_no_check_knows_either():
 def test_the_documentation_lists_the_same():
     ignored = DOCS.split("**Ignored or loosened**")[1].split("**Refused")[0]
     narrower = DOCS.split("**Narrower")[1].split("**Ignored")[0]
-    told = set(re.findall(r"`([$\w]+)`", ignored + narrower))
-    assert set(IGNORED) - told == set()
+    documented = set(re.findall(r"`([$\w]+)`", ignored + narrower))
+    assert set(IGNORED) - documented == set()
     enforced = DOCS.split("**Enforced")[1].split("**Narrower")[0]
     named = set(re.findall(r"[\w-]+", enforced.split("`format`:")[1]))
     assert named == set(FORMATS)

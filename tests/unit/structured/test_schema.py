@@ -1,4 +1,4 @@
-"""A caller's schema before any engine sees it."""
+"""Checks of a caller's schema before any engine receives it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel
 
 from triton_openai.proxy.domain.errors import InvalidSchema
+from triton_openai.proxy.structured.references import unfolding
 from triton_openai.proxy.structured.schema import SchemaLimits, checked
-from triton_openai.proxy.structured.unfolding import unfolding
 
 LIMITS = SchemaLimits()
 
@@ -92,7 +92,7 @@ for _ in range(70):
         ({"properties": {f"p{i}": {} for i in range(5001)}}, "5001 properties"),
     ],
 )
-def test_what_is_none_is_refused_with_the_reason_and_the_field(schema, said):
+def test_an_invalid_schema_is_refused_with_the_reason_and_the_field(schema, said):
     with pytest.raises(InvalidSchema, match=said) as caught:
         checked(schema, "guided_json", LIMITS)
     assert caught.value.param == "guided_json"

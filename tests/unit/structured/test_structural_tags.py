@@ -1,4 +1,4 @@
-"""structural_tags: a caller's tag as the engine gets it."""
+"""structural_tags: a caller's tag in the form that the engine receives."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import json
 import pytest
 
 from triton_openai.proxy.domain.errors import InvalidSchema
-from triton_openai.proxy.structured.asked import Asked, Form, GuideLimits, constraint
+from triton_openai.proxy.structured.constraint_request import (
+    ConstraintRequest,
+    Form,
+    GuideLimits,
+    constraint_of,
+)
 from triton_openai.proxy.structured.schema import SchemaLimits
-from triton_openai.proxy.structured.structural_tags import WHITESPACE_AT_MOST, checked
+from triton_openai.proxy.structured.structural_tags import checked
+from triton_openai.proxy.structured.tag_formats import WHITESPACE_AT_MOST
 
 ANY = {"type": "json_schema", "json_schema": {"type": "object"}}
 
@@ -22,13 +28,13 @@ def test_the_white_space_of_json_is_bounded_wherever_it_stands():
     assert "max_whitespace_cnt" not in tag["content"]
 
 
-def test_a_bound_of_the_callers_stays():
+def test_the_callers_own_bound_stays():
     given = {**ANY, "max_whitespace_cnt": 2}
     assert checked({"format": given}, "f", SchemaLimits()) == given
 
 
 @pytest.mark.parametrize("levels", [130, 900, 20_000])
-def test_a_tag_that_nests_deep_is_refused(levels):
+def test_a_deeply_nested_tag_is_refused(levels):
     text = '{"format":' + "[" * levels + "]" * levels + "}"
     with pytest.raises(InvalidSchema, match=r"deep|recursion") as caught:
         checked(text, "f", SchemaLimits())
@@ -53,8 +59,8 @@ def test_a_schema_as_deep_as_it_may_be_stands_in_formats():
         ('{"format": {"at_least": NaN}}', "not JSON"),
     ],
 )
-def test_a_text_that_no_engine_could_be_given_is_refused(text, said):
-    asked = Asked(field="structural_tag", form=Form.STRUCTURAL_TAG, value=text)
+def test_a_text_that_json_cannot_represent_is_refused(text, said):
+    request = ConstraintRequest(field="structural_tag", form=Form.STRUCTURAL_TAG, value=text)
     with pytest.raises(InvalidSchema, match=said) as caught:
-        constraint(asked, GuideLimits())
+        constraint_of(request, GuideLimits())
     assert caught.value.param == "structural_tag"

@@ -15,8 +15,9 @@ from triton_openai.proxy.domain.errors import InvalidRequest
 from triton_openai.proxy.domain.sandbox import TooCostly
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 from triton_openai.proxy.syntax.guide_builder import GuideBuilder
-from triton_openai.proxy.syntax.guides import GuideOrder, ReasoningMarks, guides_of
-from triton_openai.proxy.syntax.tools.written_arguments import OPTIONAL_AT_MOST
+from triton_openai.proxy.syntax.guides import GuideOrder, guides_of
+from triton_openai.proxy.syntax.reasoning.reasoning_syntax import ReasoningSyntax
+from triton_openai.proxy.syntax.tools.argument_list import OPTIONAL_AT_MOST
 
 STRING = {"type": "string"}
 TAG = {"type": "triggered_tags", "triggers": ["<a><b>"], "tags": []}
@@ -45,7 +46,7 @@ def order(*tools: Tool, family: str = "qwen3_coder", **fields) -> GuideOrder:
 
 @pytest.mark.parametrize(("optional", "family"), [(0, "qwen3_coder"), (1, "json_list")])
 def test_many_optional_arguments_are_written_as_json(optional, family):
-    """In a syntax of their own their guide would have the square of their number."""
+    """In the family's own syntax the guide would grow with the square of their number."""
     found = guides_of(order(tool(OPTIONAL_AT_MOST + optional)))
     assert found.family == family
     assert len(found.answer.text) < 10_000 * OPTIONAL_AT_MOST
@@ -77,16 +78,16 @@ def test_many_special_tokens_cost_little():
     assert spent(specials) < 5 * spent({0: b"<|special_0|>"}) + 0.05
 
 
-def test_a_tag_that_goes_on_from_a_special_token_is_refused_by_its_name():
+def test_a_trigger_with_text_next_to_a_special_token_is_refused_by_its_field():
     text = json.dumps({"type": "structural_tag", "format": TAG})
-    asked = order(
+    given = order(
         constraint=Constraint(GuideKind.STRUCTURAL_TAG, text, "structural_tag"),
         choice=ToolChoice(),
-        reasoning=ReasoningMarks(begin="<think>", end="</think>", before_answer=""),
+        reasoning=ReasoningSyntax(begin="<think>", end="</think>", before_answer=""),
         special_tokens={1: b"<a>"},
     )
     with pytest.raises(InvalidRequest, match="special token") as caught:
-        guides_of(asked)
+        guides_of(given)
     assert caught.value.param == "structural_tag"
 
 

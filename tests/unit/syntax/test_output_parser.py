@@ -1,7 +1,8 @@
-"""OutputParser: reasoning, text and calls of one answer, and where it has enough."""
+"""OutputParser: reasoning, text and calls of one answer, and when it has enough calls."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.doubles.engine import CARD, FACTS, deltas
+from tests.doubles.sandbox import InProcess
 from tests.strategies import cuts
 from triton_openai.proxy.domain.completion import Answer, fold
 from triton_openai.proxy.domain.events import TextDelta
@@ -16,9 +18,9 @@ from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Message, Sampling
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
+from triton_openai.proxy.generation.answer_format import AnswerFormats
 from triton_openai.proxy.generation.choice.choice import Choice
-from triton_openai.proxy.generation.rules import rules_of
-from triton_openai.proxy.syntax.parsers import of_card, parser_of, visible_specials
+from triton_openai.proxy.syntax.parsers import families_of, parser_of, visible_special_tokens
 
 SPECIALS = {1: b"<|im_end|>", 2: b"[TOOL_CALLS]", 3: b"[THINK]", 4: b"[/THINK]"}
 TOOLS = (
@@ -32,7 +34,7 @@ def card(tools: str = "hermes", reasoning: str = "qwen3") -> ModelCard:
     return replace(CARD, facts=facts, tool_parser=tools, reasoning_parser=reasoning)
 
 
-def asked(**fields) -> GenerationRequest:
+def chat(**fields) -> GenerationRequest:
     prompt = ChatPrompt(messages=(Message(role="user", content="hi"),))
     return GenerationRequest(
         **{"id": "r", "model": "demo", "prompt": prompt, "tools": TOOLS} | fields
@@ -42,11 +44,12 @@ def asked(**fields) -> GenerationRequest:
 def answered(
     request: GenerationRequest, pieces: list[TokenDelta], of: ModelCard, prompt=""
 ) -> Answer:
+    answer_format = asyncio.run(AnswerFormats(InProcess()).answer_format(request, of))
     choice = Choice(
         request,
         of,
-        parser=parser_of(request, of, prompt, rules_of(request, of).tool_family),
-        specials=visible_specials(request, of),
+        parser=parser_of(request, of, prompt, answer_format.tool_family),
+        specials=visible_special_tokens(request, of),
     )
     events = []
     for piece in pieces:
@@ -68,7 +71,7 @@ def test_every_cut_gives_reasoning_text_and_calls(data):
     tokens = [piece.encode() for piece in data.draw(cuts(TWO))]
     pieces = [TokenDelta((token,)) for token in tokens]
     pieces.append(TokenDelta((b"",), finish=FinishReason.STOP))
-    answer = answered(asked(), pieces, card())
+    answer = answered(chat(), pieces, card())
     assert (answer.reasoning, answer.text.strip()) == ("hm", "So:")
     assert [(one.name, one.arguments) for one in answer.calls] == [
         ("f", '{"x": 1}'),
@@ -77,22 +80,22 @@ def test_every_cut_gives_reasoning_text_and_calls(data):
     assert answer.reason is FinishReason.TOOL_CALLS
 
 
-def test_one_call_is_enough_where_they_may_not_be_parallel():
+def test_one_call_is_enough_without_parallel_calls():
     pieces = deltas(TWO + " and more")
-    answer = answered(asked(calls_in_parallel=False), pieces, card())
+    answer = answered(chat(calls_in_parallel=False), pieces, card())
     assert [one.name for one in answer.calls] == ["f"]
     assert (answer.reason, answer.text.strip()) == (FinishReason.TOOL_CALLS, "So:")
 
 
 def test_one_call_is_enough_in_one_piece():
     piece = TokenDelta((TWO.encode(), b" and more"), finish=FinishReason.LENGTH)
-    answer = answered(asked(calls_in_parallel=False), [piece], card())
+    answer = answered(chat(calls_in_parallel=False), [piece], card())
     assert [one.name for one in answer.calls] == ["f"]
     assert (answer.reason, answer.text.strip()) == (FinishReason.TOOL_CALLS, "So:")
 
 
-def test_after_enough_calls_not_even_half_a_mark_comes_out():
-    request = asked(calls_in_parallel=False)
+def test_after_enough_calls_nothing_more_comes_out():
+    request = chat(calls_in_parallel=False)
     text = '<|channel|>commentary to=functions.f<|message|>{"x": 1}<|call|><|start'
     for pieces in ([text], [text[:-7], text[-7:]]):
         parser = parser_of(request, card("harmony", "harmony"), "", "harmony")
@@ -100,10 +103,10 @@ def test_after_enough_calls_not_even_half_a_mark_comes_out():
         assert not [event for event in events if isinstance(event, TextDelta)]
 
 
-def test_a_call_that_broke_is_enough_too():
+def test_a_broken_call_is_enough_as_well():
     text = '<tool_call>{"name": "f", "arguments": {"x": 1!}}</tool_call>'
     for pieces in (deltas(text), [TokenDelta((text.encode(),), finish=FinishReason.STOP)]):
-        answer = answered(asked(calls_in_parallel=False), pieces, card())
+        answer = answered(chat(calls_in_parallel=False), pieces, card())
         assert [one.arguments for one in answer.calls] == ['{"x": 1}']
         assert answer.text == ""
 
@@ -117,8 +120,8 @@ def test_a_call_that_broke_is_enough_too():
         (ToolChoice(mode=ToolMode.REQUIRED, allowed=("f",), is_named=True), FinishReason.STOP),
     ],
 )
-def test_the_finish_reason_is_of_the_choice(choice, reason):
-    answer = answered(asked(tool_choice=choice), deltas(call("f", 1)), card())
+def test_the_finish_reason_depends_on_the_tool_choice(choice, reason):
+    answer = answered(chat(tool_choice=choice), deltas(call("f", 1)), card())
     assert (answer.reason, len(answer.calls)) == (reason, 1)
 
 
@@ -137,31 +140,34 @@ def test_a_harmony_call_may_end_with_the_answer_where_its_arguments_would_begin(
         TokenDelta((b"<|channel|>commentary to=functions.g<|message|>", b"!" if stop else b"")),
         TokenDelta((b"",), finish=finish),
     ]
-    answer = answered(asked(stop=stop), pieces, card("harmony", "harmony"))
+    answer = answered(chat(stop=stop), pieces, card("harmony", "harmony"))
     assert [(one.name, one.arguments) for one in answer.calls] == [("g", arguments)]
     assert answer.reason is reason
 
 
 def test_a_tool_that_is_not_allowed_is_not_called():
-    request = asked(tool_choice=ToolChoice(allowed=("g",)))
+    request = chat(tool_choice=ToolChoice(allowed=("g",)))
     answer = answered(request, deltas(call("f", 1)), card())
     assert (answer.calls, answer.text, answer.reason) == ((), call("f", 1), FinishReason.STOP)
 
 
 def test_without_tools_a_call_is_text():
-    for request in (asked(tools=()), asked(tool_choice=ToolChoice(mode=ToolMode.NONE))):
+    for request in (
+        chat(tools=()),
+        chat(tool_choice=ToolChoice(mode=ToolMode.NONE)),
+    ):
         answer = answered(request, deltas(call("f", 1)), card())
         assert (answer.calls, answer.text) == ((), call("f", 1))
 
 
-def test_a_call_cut_off_by_the_limit_is_told_as_far_as_it_got():
-    answer = answered(asked(), deltas(call("f", 1)[:-20], FinishReason.LENGTH), card())
+def test_a_call_that_the_limit_cuts_off_is_delivered_incomplete():
+    answer = answered(chat(), deltas(call("f", 1)[:-20], FinishReason.LENGTH), card())
     assert answer.reason is FinishReason.LENGTH
     assert [one.name for one in answer.calls] == ["f"]
 
 
-def test_a_call_cut_off_by_a_stop_string_is_not_said_to_be_whole():
-    answer = answered(asked(stop=('"x"',)), deltas(call("f", 1)), card())
+def test_a_call_that_a_stop_string_cuts_off_does_not_count_as_complete():
+    answer = answered(chat(stop=('"x"',)), deltas(call("f", 1)), card())
     assert answer.reason is FinishReason.STOP
 
 
@@ -173,13 +179,13 @@ def test_special_tokens_of_the_syntax_are_seen_by_the_parser_only():
         token_ids=tuple(token for token, _ in tokens),
         finish=FinishReason.STOP,
     )
-    answer = answered(asked(), [piece], of)
+    answer = answered(chat(), [piece], of)
     assert (answer.reasoning, answer.text) == ("hm", "")
     assert [one.arguments for one in answer.calls] == ['{"x": 1}']
 
 
-def test_special_tokens_are_text_for_who_wants_them():
-    request = asked(tools=(), skips_special_tokens=False)
+def test_special_tokens_are_text_if_the_request_wants_them():
+    request = chat(tools=(), skips_special_tokens=False)
     piece = TokenDelta((b"", b"a", b""), token_ids=(2, 9, 1), finish=FinishReason.STOP)
     assert answered(request, [piece], card(reasoning="none")).text == "[TOOL_CALLS]a"
     request = replace(request, includes_stop=True)
@@ -187,20 +193,20 @@ def test_special_tokens_are_text_for_who_wants_them():
 
 
 def test_reasoning_that_the_prompt_has_opened():
-    answer = answered(asked(), deltas("hm</think>yes"), card(), prompt="<|im_start|>a\n<think>\n")
+    answer = answered(chat(), deltas("hm</think>yes"), card(), prompt="<|im_start|>a\n<think>\n")
     assert (answer.reasoning, answer.text) == ("hm", "yes")
 
 
 def test_reasoning_that_a_message_which_is_continued_has_begun():
     begun = Message(role="assistant", content="<think>\nOkay, the user")
-    request = asked(prompt=ChatPrompt(messages=(begun,), continues_last=True))
+    request = chat(prompt=ChatPrompt(messages=(begun,), continues_last=True))
     prompt = f"<|im_start|>a\n{begun.content}"
     answer = answered(request, deltas(" wants x</think>yes"), card(), prompt=prompt)
     assert (answer.reasoning, answer.text) == (" wants x", "yes")
 
 
 def test_reasoning_tokens_are_counted():
-    request, of = asked(tools=()), card()
+    request, of = chat(tools=()), card()
     choice = Choice(request, of, parser=parser_of(request, of, "", None))
     events = []
     for text in (b"<think>", b"a", b"b", b"</think>", b"yes"):
@@ -210,8 +216,8 @@ def test_reasoning_tokens_are_counted():
     assert (usage.reasoning_tokens, usage.completion_tokens) == (4, 6)
 
 
-def test_log_probs_and_ids_of_held_text_are_told_with_what_comes_next():
-    request = asked(returns_token_ids=True, sampling=Sampling(), tools=TOOLS)
+def test_log_probs_and_ids_of_held_text_come_with_the_next_event():
+    request = chat(returns_token_ids=True, sampling=Sampling(), tools=TOOLS)
     pieces = [
         TokenDelta((b"<tool_call>",), token_ids=(5,)),
         TokenDelta((b'{"name": "f", "arguments": {}}</tool_call>',), token_ids=(6,)),
@@ -222,11 +228,11 @@ def test_log_probs_and_ids_of_held_text_are_told_with_what_comes_next():
 
 def test_families_are_found_from_the_template():
     facts = replace(FACTS, chat_template="{{ tools }}<tool_call> <think>")
-    found = of_card(replace(CARD, facts=facts))
+    found = families_of(replace(CARD, facts=facts))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
-    assert of_card(CARD).tools is None
+    assert families_of(CARD).tools is None
     with_two = replace(FACTS, chat_template="{{ tools }}<think>", tool_template="<tool_call>")
-    found = of_card(replace(CARD, facts=with_two))
+    found = families_of(replace(CARD, facts=with_two))
     assert (found.tools, found.reasoning) == ("hermes", "qwen3")
-    named = of_card(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
+    named = families_of(replace(CARD, facts=facts, tool_parser="none", reasoning_parser="harmony"))
     assert (named.tools, named.reasoning) == (None, "harmony")

@@ -1,44 +1,44 @@
-"""What `nvext.annotations` asks for: told beside a stream's chunks, as Dynamo's names have it."""
+"""Makes the annotations that `nvext.annotations` asks for, with Dynamo's names."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
-from triton_openai.proxy.api.answers.framing import Annotation
+from triton_openai.proxy.api.answers.stream_format import Annotation
+from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.service import Service
 
 
 class Annotator:
-    """Tells of prompts before anything is generated."""
+    """Describes prompts before anything is generated."""
 
     def __init__(self, service: Service, tokenizer: Tokenizer) -> None:
         self._service = service
         self._tokenizer = tokenizer
 
     async def of_prompt(
-        self, request: GenerationRequest, names: Collection[str]
+        self, request: GenerationRequest, card: ModelCard, names: Collection[str]
     ) -> list[Annotation]:
-        """A list of prompts has a list of values. Raises as a generation would."""
+        """The annotations with these names; for several prompts each value is a list.
+
+        Raises what a generation of the request would raise.
+        """
         if not names:
             return []
         found = []
         if "request_id" in names:
             found.append(Annotation("request_id", request.id))
-        asked = [
-            await self._service.engine_request(replace(request, prompt=prompt))
-            for prompt in request.prompts
-        ]
+        prompts = await self._service.engine_requests(request, card)
         if "formatted_prompt" in names:
-            found.append(Annotation("formatted_prompt", _one([one.text for one in asked])))
+            found.append(Annotation("formatted_prompt", _unwrapped([one.text for one in prompts])))
         if "token_ids" in names:
-            ids = [list((await self._tokenizer.admit(one)).ids) for one in asked]
-            found.append(Annotation("token_ids", _one(ids)))
+            ids = [list((await self._tokenizer.admit(one)).ids) for one in prompts]
+            found.append(Annotation("token_ids", _unwrapped(ids)))
         return found
 
 
-def _one(values: list[Any]) -> Any:
+def _unwrapped(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else values

@@ -1,4 +1,4 @@
-"""Events as chat.completion(.chunk) objects."""
+"""Output events -> chat.completion and chat.completion.chunk objects."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from triton_openai.proxy.api.openai.answers.head import head
-from triton_openai.proxy.api.openai.answers.log_probs import KeptLogProbs, LogProbs
+from triton_openai.proxy.api.openai.answers.log_prob_renderer import (
+    LogProbRenderer,
+    RenderedLogProbs,
+)
+from triton_openai.proxy.api.openai.answers.response_head import response_head
 from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
-from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
 from triton_openai.proxy.domain.completion import Answer, Completion
 from triton_openai.proxy.domain.events import (
@@ -27,7 +30,7 @@ from triton_openai.proxy.domain.tools import ToolCall
 
 
 class ChatRenderer:
-    """`reasoning_fields`: the names under which reasoning is sent."""
+    """Implements answer.Renderer. `reasoning_fields`: the fields that carry the reasoning."""
 
     def __init__(
         self,
@@ -39,15 +42,15 @@ class ChatRenderer:
     ) -> None:
         limit = "max_completion_tokens" if body.max_tokens is None else "max_tokens"
         self.field_names = {**FIELD_NAMES, "prompt": "messages", "max_tokens": limit}
-        self._logs = bool(body.logprobs)
-        self._log_probs = LogProbs(by_id=bool(body.return_tokens_as_token_ids))
-        self._kept = KeptLogProbs(self._log_probs.of_chat)
-        self._tells_ids = bool(body.return_token_ids)
+        self._has_log_probs = bool(body.logprobs)
+        self._log_probs = LogProbRenderer(by_id=bool(body.return_tokens_as_token_ids))
+        self._kept = RenderedLogProbs(self._log_probs.of_chat)
+        self._returns_ids = bool(body.return_token_ids)
         self._reasoning_fields = reasoning_fields
         self._usage = StreamUsage(body, request.choices)
         self._choices = request.choices
         self._has_begun = False
-        self._head = head(body, request, "chat.completion", fingerprint)
+        self._head = response_head(body, request, "chat.completion", fingerprint)
         self._chunk_head = {
             **self._head,
             "object": "chat.completion.chunk",
@@ -55,7 +58,7 @@ class ChatRenderer:
         }
 
     def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
-        """The roles come first, each in a chunk of its own; usage last, where asked for."""
+        """The event's chunks. Before the first event, a chunk with the role for each choice."""
         chunks = [] if self._has_begun else self._openings(event)
         if isinstance(event, Finished):
             chunks.append(self._chunk(event, _choice(event.choice, {}, event.reason.value)))
@@ -65,7 +68,7 @@ class ChatRenderer:
         return chunks
 
     def kept(self, event: OutputEvent) -> OutputEvent:
-        return self._kept.kept(event) if self._logs else event
+        return self._kept.kept(event) if self._has_log_probs else event
 
     def full(self, completion: Completion) -> dict[str, Any]:
         choices = [self._whole(index, answer) for index, answer in enumerate(completion.choices)]
@@ -78,15 +81,15 @@ class ChatRenderer:
             "logprobs": self._kept.of_choice(index),
             "finish_reason": answer.reason.value,
         }
-        if self._tells_ids:
+        if self._returns_ids:
             choice["token_ids"] = list(answer.token_ids)
         return choice
 
     def _openings(self, first: OutputEvent) -> list[dict[str, Any]]:
-        """All choices begin before any goes on, in their order.
+        """A first chunk for each choice, in order.
 
-        SDKs that add up a stream fail where its first chunk is not of choice 0; OpenAI's for Java
-        also takes it to be over when all choices that it has seen have ended.
+        SDKs that accumulate a stream fail if its first chunk is not of choice 0. OpenAI's SDK for
+        Java also ends the stream when all choices that it has seen have ended.
         """
         self._has_begun = True
         openings = []
@@ -134,9 +137,9 @@ class ChatRenderer:
         return self._usage.chunk(self._chunk_head, event, choice)
 
     def _with_tokens(self, choice: dict[str, Any], part: AnyDelta) -> dict[str, Any]:
-        if self._logs and part.log_probs:
+        if self._has_log_probs and part.log_probs:
             choice["logprobs"] = self._log_probs.of_chat(part.log_probs)
-        if self._tells_ids:
+        if self._returns_ids:
             choice["token_ids"] = list(part.token_ids)
         return choice
 
@@ -151,7 +154,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _server_call(call: ServerToolCalled) -> dict[str, Any]:
-    """`index` is in the whole answer too: SDKs need it to add up a stream."""
+    """Whole answers have `index` too, because SDKs that accumulate a stream need it."""
     return {
         "index": call.index,
         "id": call.id,

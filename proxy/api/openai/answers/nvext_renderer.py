@@ -1,4 +1,4 @@
-"""Annotations and the response's `nvext`, around the chunks of another renderer."""
+"""Adds annotations and the response's `nvext` to the output of another renderer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from triton_openai.proxy.api.answers.answer import Renderer
-from triton_openai.proxy.api.answers.framing import Annotation, Part, Payload
+from triton_openai.proxy.api.answers.exchange import Renderer
+from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
 from triton_openai.proxy.api.openai.requests.nvext import NvExt
 from triton_openai.proxy.domain.completion import Completion
 from triton_openai.proxy.domain.events import Finished, OutputEvent
@@ -18,7 +18,7 @@ from triton_openai.proxy.domain.request import GenerationRequest
 
 
 class NvExtRenderer:
-    """`before`: what is told before the first chunk."""
+    """Implements answer.Renderer. `prompt_annotations` precede the first chunk."""
 
     def __init__(
         self,
@@ -26,11 +26,11 @@ class NvExtRenderer:
         ext: NvExt,
         request: GenerationRequest,
         card: ModelCard,
-        before: list[Annotation],
+        prompt_annotations: list[Annotation],
     ) -> None:
         self._inner = inner
-        self._before = before
-        self._tells_timing = "timing" in (ext.annotations or ())
+        self._prompt_annotations = prompt_annotations
+        self._annotates_timing = "timing" in (ext.annotations or ())
         self._extra_fields = ext.extra_fields or []
         self._worker = worker_number(card)
         self._received_ms = round(time.time() * 1000)
@@ -42,19 +42,19 @@ class NvExtRenderer:
         return self._inner.field_names
 
     def chunks(self, event: OutputEvent) -> Sequence[Part]:
-        """`nvext` stands in the chunk that finishes the last choice; its timing follows."""
-        before, self._before = self._before, []
+        """The inner chunks. The one that finishes the last choice gets `nvext`; timing follows."""
+        prompt_annotations, self._prompt_annotations = self._prompt_annotations, []
         chunks = [*self._inner.chunks(event)]
         if not isinstance(event, Finished):
-            return [*before, *chunks]
+            return [*prompt_annotations, *chunks]
         self._usage += event.usage
         self._unfinished -= 1
         if self._unfinished:
-            return [*before, *chunks]
+            return [*prompt_annotations, *chunks]
         parts = self._with_extra(chunks, event.timing)
-        if self._tells_timing:
+        if self._annotates_timing:
             parts.append(Annotation("timing", self._timing(event.timing, self._usage)))
-        return [*before, *parts]
+        return [*prompt_annotations, *parts]
 
     def kept(self, event: OutputEvent) -> OutputEvent:
         return self._inner.kept(event)
@@ -64,7 +64,7 @@ class NvExtRenderer:
         return {**whole, **self._extra(completion.timing, completion.usage)}
 
     def _with_extra(self, chunks: list[Part], timing: Timing | None) -> list[Part]:
-        """Not in the chunk of usage alone, which may follow."""
+        """Adds `nvext` to the chunk that finishes a choice, not to a chunk of usage after it."""
         return [
             {**chunk, **self._extra(timing, self._usage)}
             if isinstance(chunk, dict) and any(_finishes(choice) for choice in chunk["choices"])
@@ -75,28 +75,28 @@ class NvExtRenderer:
     def _extra(self, timing: Timing | None, usage: Usage) -> Payload:
         if not self._extra_fields:
             return {}
-        told: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
         if "timing" in self._extra_fields:
-            told["timing"] = self._timing(timing, usage)
+            extra["timing"] = self._timing(timing, usage)
         if "worker_id" in self._extra_fields:
-            told["worker_id"] = dict.fromkeys(
+            extra["worker_id"] = dict.fromkeys(
                 ("prefill_worker_id", "decode_worker_id"), self._worker
             )
-        return {"nvext": told}
+        return {"nvext": extra}
 
     def _timing(self, timing: Timing | None, usage: Usage) -> Payload:
-        """Dynamo's names. `kv_hit_rate`: the share of the prompt that was computed before."""
-        told: dict[str, Any] = {"request_received_ms": self._received_ms}
+        """Timing with Dynamo's names. `kv_hit_rate`: share of the prompt in the prefix cache."""
+        fields: dict[str, Any] = {"request_received_ms": self._received_ms}
         if timing is not None:
-            told["ttft_ms"] = round(timing.first_token_s * 1000, 3)
-            told["total_time_ms"] = round(timing.total_s * 1000, 3)
+            fields["ttft_ms"] = round(timing.first_token_s * 1000, 3)
+            fields["total_time_ms"] = round(timing.total_s * 1000, 3)
         if usage.prompt_tokens:
-            told["kv_hit_rate"] = round(usage.cached_tokens / usage.prompt_tokens, 4)
-        return told
+            fields["kv_hit_rate"] = round(usage.cached_tokens / usage.prompt_tokens, 4)
+        return fields
 
 
 def worker_number(card: ModelCard) -> int:
-    """Dynamo's workers have numbers: this one stands for the engine that is built and loaded."""
+    """A number for the loaded engine. Dynamo reports numbers of workers, so clients expect one."""
     engine = f"{card.facts.engine_model} {card.facts.created}"
     return int.from_bytes(hashlib.sha256(engine.encode()).digest()[:6], "big")
 

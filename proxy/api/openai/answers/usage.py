@@ -1,16 +1,16 @@
-"""Usage as OpenAI writes it, and as a stream tells it."""
+"""Renders token usage, in whole answers and in the chunks of a stream."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.bodies import GenerationBody
+from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
 from triton_openai.proxy.domain.events import Finished, OutputEvent
 from triton_openai.proxy.domain.output import Usage
 
-# There is no audio, and a prediction changes no answer. Clients with strict types, such as MacPaw's
-# for Swift and older ones for PHP, lose the whole block, or fail, where one of these is missing.
+# Audio and predictions are not supported, so these are 0. Clients with strict types (MacPaw's for
+# Swift, older ones for PHP) lose the whole block, or fail, if one of these fields is missing.
 NO_AUDIO = {"audio_tokens": 0}
 NOT_PREDICTED = {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
 
@@ -30,25 +30,25 @@ def usage_body(usage: Usage) -> dict[str, Any]:
 
 
 class StreamUsage:
-    """What the chunks of a stream say of usage, and the chunk of its own after all others."""
+    """Adds usage to the chunks of a stream, and makes the usage chunk at its end."""
 
     def __init__(self, body: GenerationBody, choices: int) -> None:
         self._has_last_chunk = body.includes_usage
-        self._is_told_always = body.tells_usage_always
+        self._is_continuous = body.has_continuous_usage
         self._unfinished = choices
         self._by_choice: dict[int, Usage] = {}
 
     @property
     def head(self) -> dict[str, Any]:
-        """What every chunk has from the beginning."""
-        return {"usage": None} if self._has_last_chunk or self._is_told_always else {}
+        """The usage field that every chunk of the stream has."""
+        return {"usage": None} if self._has_last_chunk or self._is_continuous else {}
 
     def chunk(
         self, head: dict[str, Any], event: OutputEvent, choice: dict[str, Any]
     ) -> dict[str, Any]:
-        """A choice's chunk, with usage so far where that was asked for."""
+        """A choice's chunk, with usage so far if the request wants continuous usage."""
         chunk = {**head, "choices": [choice]}
-        if self._is_told_always:
+        if self._is_continuous:
             if event.usage is not None:
                 self._by_choice[event.choice] = event.usage
             chunk["usage"] = usage_body(self._sum())
@@ -57,14 +57,14 @@ class StreamUsage:
     def opening(
         self, head: dict[str, Any], event: OutputEvent, choice: dict[str, Any]
     ) -> dict[str, Any]:
-        """A chunk before the choice has any text: nothing but the prompt is counted."""
+        """A chunk before the choice has any text: its usage counts only the prompt."""
         usage = event.usage
         if usage is not None:
             event = replace(event, usage=replace(usage, completion_tokens=0, reasoning_tokens=0))
         return self.chunk(head, event, choice)
 
     def last_chunks(self, head: dict[str, Any], event: Finished) -> list[dict[str, Any]]:
-        """After the last choice has finished, where it was asked for."""
+        """The usage chunk, once the last choice has finished and if the request wants it."""
         self._by_choice[event.choice] = event.usage
         self._unfinished -= 1
         if self._unfinished or not self._has_last_chunk:

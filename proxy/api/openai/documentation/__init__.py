@@ -1,1 +1,1 @@
-"""What the OpenAPI document says about the OpenAI routes."""
+"""Descriptions of the OpenAI routes for the OpenAPI document."""

@@ -1,6 +1,7 @@
-"""Answers of OpenAI's routes, for the OpenAPI document alone: the renderers write them faster.
+"""Models of the answers of OpenAI's routes, only for the OpenAPI document.
 
-Tests hold real answers to these models, which allow no field that they do not have.
+Renderers build answers as plain dicts, which is faster. Tests validate real answers against these
+models, which allow no other fields.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class AnswerBody(BaseModel):
 
 
 class PromptDetails(AnswerBody):
-    cached_tokens: Count = Field(description="Tokens of the prompt that the prefix cache had.")
+    cached_tokens: Count = Field(description="Prompt tokens that came from the prefix cache.")
     audio_tokens: Literal[0]
 
 
@@ -36,7 +37,7 @@ class CompletionDetails(AnswerBody):
 
 
 class UsageBody(AnswerBody):
-    """Tokens, as the engine counts them."""
+    """Numbers of tokens, counted by the engine."""
 
     prompt_tokens: Count
     completion_tokens: Count
@@ -61,7 +62,7 @@ class ChatLogProbs(AnswerBody):
 
 
 class CompletionLogProbs(AnswerBody):
-    """One list for each property; all have the same length. `null`: nothing comes before."""
+    """One list for each property, all of the same length. A prompt's first token has `null`."""
 
     tokens: list[str]
     token_logprobs: list[float | None]
@@ -94,10 +95,10 @@ class ServerToolCall(AnswerBody):
 
 class AnswerMessage(AnswerBody):
     role: Literal["assistant"]
-    content: str | None = Field(description="The text; null where there are only calls.")
+    content: str | None = Field(description="The text; null if there are only calls or reasoning.")
     refusal: None
-    reasoning: str = Field("", description="What the model thought, where it did.")
-    reasoning_content: str = Field("", description="The same, under its other name.")
+    reasoning: str = Field("", description="The model's reasoning, if it has any.")
+    reasoning_content: str = Field("", description="The same text as `reasoning`.")
     tool_calls: list[AnswerToolCall] = Field([], description="Calls of the caller's tools.")
     server_tool_calls: list[ServerToolCall] = []
 
@@ -114,7 +115,7 @@ class NvExtTiming(AnswerBody):
     request_received_ms: Count = Field(description="Unix time.")
     ttft_ms: float = 0.0
     total_time_ms: float = 0.0
-    kv_hit_rate: float = Field(0.0, description="Share of the prompt that was computed before.")
+    kv_hit_rate: float = Field(0.0, description="Share of the prompt from the prefix cache.")
 
 
 class NvExtWorker(AnswerBody):
@@ -133,7 +134,7 @@ class AnswerHead(AnswerBody):
     id: str = Field(description="A prefix and the request's own `request_id`, or a unique one.")
     created: Count = Field(description="Unix time, in seconds.")
     model: str
-    system_fingerprint: str | None = Field(description="Changes when the model is built anew.")
+    system_fingerprint: str | None = Field(description="Changes when the model is rebuilt.")
     service_tier: ServiceTier = "default"
     nvext: NvExtAnswer | None = Field(None, description="With `nvext.extra_fields`.")
 
@@ -148,11 +149,11 @@ class ChatCompletion(AnswerHead):
 
 class CallPartFunction(AnswerBody):
     name: str = Field("", description="With the first part of a call.")
-    arguments: str = Field(description="More of a JSON object's text.")
+    arguments: str = Field(description="The next piece of a JSON object's text.")
 
 
 class ToolCallPart(AnswerBody):
-    """The first part of a call has `id`, `type` and the name; others add to its arguments."""
+    """A piece of a call: the first has `id`, `type` and the name; later ones add arguments."""
 
     index: Count
     id: str = ""
@@ -161,7 +162,7 @@ class ToolCallPart(AnswerBody):
 
 
 class ChatDelta(AnswerBody):
-    """More of the message."""
+    """The next piece of the message."""
 
     role: Literal["assistant"] = Field("assistant", description="In a choice's first chunk.")
     content: str | None = None
@@ -219,17 +220,17 @@ class TextCompletionChunk(AnswerHead):
 
 
 class RenderedPrompt(AnswerBody):
-    """What a generation of the same body would begin with."""
+    """The prompt and limits that a generation with the same body would have."""
 
     id: str
     object: Literal["chat.completion.render"]
     model: str
-    prompt: str | None = Field(description="The prompt's text; null where it was given as tokens.")
+    prompt: str | None = Field(description="The prompt's text; null if it was given as tokens.")
     prompt_token_ids: list[Count]
     prompt_tokens: Count
     context_length: Count
     max_tokens: Count = Field(description="The most tokens that the answer can have.")
-    limited_by: list[str] = Field(description="What sets that limit.")
+    limited_by: list[str] = Field(description="Names of the limits that set `max_tokens`.")
 
 
 class ModelLimits(AnswerBody):
@@ -240,7 +241,7 @@ class ModelLimits(AnswerBody):
 
 
 class ModelBody(AnswerBody):
-    id: str = Field(description="The name that it was asked for by, which may be an alias.")
+    id: str = Field(description="The name in the request, which may be an alias.")
     object: Literal["model"]
     created: Count
     owned_by: str

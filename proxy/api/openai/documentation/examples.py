@@ -1,6 +1,6 @@
-"""Requests and answers of OpenAI's routes, as the OpenAPI document shows them.
+"""Example requests and answers of OpenAI's routes, for the OpenAPI document.
 
-Tests send each request to a server, and hold each answer to its schema.
+Tests send each request to a server, and validate each answer against its schema.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _text_chunk(text: str, finish: str | None = None) -> Json:
 
 
 def events(*payloads: Json) -> str:
-    """A stream of server-sent events, as it is on the wire."""
+    """The payloads as a stream of server-sent events."""
     lines = (json.dumps(payload) for payload in payloads)
     return "".join(f"data: {line}\n\n" for line in (*lines, "[DONE]"))
 

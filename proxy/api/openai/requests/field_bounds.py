@@ -1,6 +1,6 @@
-"""The settings' limits and the models' sizes, in JSON Schema, for the OpenAPI document.
+"""Writes the settings' limits and the models' sizes into the OpenAPI document's schemas.
 
-`limits` and the tokens' routes enforce them.
+FieldLimits and the routes of /tokenize enforce them. Called by `cached_document`.
 """
 
 from __future__ import annotations
@@ -9,37 +9,37 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.limits import Limits
+from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.domain.model import ModelCard
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """In tokens, of the models that have most: no model takes more."""
+class ModelSizes:
+    """The largest vocabulary and context of all models, in tokens."""
 
     vocabulary: int
     context: int
 
 
-def sizes_of(cards: Iterable[ModelCard]) -> Sizes | None:
+def model_sizes(cards: Iterable[ModelCard]) -> ModelSizes | None:
     facts = [card.facts for card in cards]
     if not facts:
         return None
-    return Sizes(
+    return ModelSizes(
         vocabulary=max(one.vocab_size for one in facts),
         context=max(one.context_length for one in facts),
     )
 
 
-def bounds(limits: Limits, sizes: Sizes | None) -> Callable[[Json], None]:
-    """Adds them to the document's schemas. `sizes`: None while no model is known."""
+def bounds(limits: FieldLimits, sizes: ModelSizes | None) -> Callable[[Json], None]:
+    """Returns a function that adds the bounds to schemas. `sizes`: None while no model is known."""
 
     def add(schemas: Json) -> None:
         for name in ("ChatCompletionBody", "PlainChatBody", "TokenizeBody"):
             properties = schemas[name]["properties"]
-            # In words alone: so many would not fit the context of nearly any model.
+            # Only in the description: hardly any model's context holds so many messages.
             properties["messages"]["description"] += f"; at most {limits.messages}"
             if "tools" in properties:
                 _bound(properties["tools"], "array", maxItems=limits.tools)
@@ -56,7 +56,7 @@ def bounds(limits: Limits, sizes: Sizes | None) -> Callable[[Json], None]:
     return add
 
 
-def _bound_generation(properties: Json, limits: Limits) -> None:
+def _bound_generation(properties: Json, limits: FieldLimits) -> None:
     for name, most in (
         ("stop", limits.stops),
         ("stop_token_ids", limits.stops),
@@ -69,8 +69,8 @@ def _bound_generation(properties: Json, limits: Limits) -> None:
     _bound(properties["priority"], "integer", minimum=-limits.priority)
 
 
-def _bound_choices(properties: Json, limits: Limits) -> None:
-    """A list of prompts has a choice for each; a list of token ids is one prompt."""
+def _bound_choices(properties: Json, limits: FieldLimits) -> None:
+    """Each prompt of a list has its choices; a list of token ids is one prompt."""
     _bound(properties["best_of"], "integer", maximum=limits.choices)
     for form in properties["prompt"]["anyOf"]:
         if form.get("items", {}).get("type") in ("string", "array"):
@@ -78,7 +78,7 @@ def _bound_choices(properties: Json, limits: Limits) -> None:
 
 
 def _bound(schema: Json, kind: str, **keywords: int) -> None:
-    """Adds keywords to the alternative of that type, where it allows more."""
+    """Tightens the keywords of the schema's alternatives that have this type."""
     for form in (schema, *schema.get("anyOf", ()), *_nested(schema)):
         if form.get("type") != kind:
             continue

@@ -1,4 +1,4 @@
-"""Our own names, and the tensors', as OpenAI's API calls the fields: for errors."""
+"""Names of the domain's fields and of tensors -> names of OpenAI's fields. Used in errors."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ FIELD_NAMES = {
     "bad_words_list": "bad_words",
 }
 
-# Here one field asks for both.
+# In completions `logprobs` is also the number of alternatives.
 COMPLETION_NAMES = {**FIELD_NAMES, "top_log_probs": "logprobs", "num_top_log_probs": "logprobs"}

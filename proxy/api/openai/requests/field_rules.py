@@ -1,15 +1,15 @@
-"""Rules between the fields of one body, in JSON Schema, for the OpenAPI document.
+"""Rules between the fields of one body, as JSON Schema, for the OpenAPI document.
 
-The validators of the bodies enforce them. JSON Schema cannot say some rules: `min_tokens` against
-the limit, `best_of` against `n`, unique names of tools. Where two names mean the same and must be
-equal, the document allows only one of them.
+The validators of the bodies enforce them. JSON Schema cannot express some rules: `min_tokens` up
+to the limit, `best_of` from `n` on, unique names of tools. Where two fields mean the same and must
+be equal, the document allows only one of them.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from triton_openai.proxy.api.openai.requests.bodies import OF_THE_TEMPLATE
+from triton_openai.proxy.api.openai.requests.chat_body import TEMPLATE_FIELDS
 
 Json = dict[str, Any]
 NULL: Json = {"type": "null"}
@@ -17,7 +17,7 @@ OFF: Json = {"enum": [False, None]}
 GUIDES = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
 FORMATS = (*GUIDES, "json_schema", "regex", "ebnf")
 STRUCTURED = ("json", "regex", "choice", "grammar", "structural_tag")
-# Fields of nvext, and the body's own that mean the same.
+# Field of nvext -> the body's own field with the same meaning.
 TWINS = {
     "ignore_eos": "ignore_eos",
     "top_k": "top_k",
@@ -27,10 +27,10 @@ TWINS = {
 
 
 def add(schemas: Json) -> None:
-    """Adds the rules to the document's schemas: some to validate with, and others beside them.
+    """Adds the rules to the document's schemas, as `allOf` or, beyond the first few, as `x-rules`.
 
-    Tools that make bodies from a schema multiply the alternatives of its rules, and give up beyond
-    some 32: so most rules of the two large bodies stand in `x-rules`.
+    Tools that generate bodies from a schema multiply the alternatives of all its rules, and give
+    up beyond about 32. So most rules of the two large bodies are in `x-rules`, which they ignore.
     """
     for name, rules in RULES.items():
         validating = VALIDATING if name in LARGE else len(rules)
@@ -40,7 +40,7 @@ def add(schemas: Json) -> None:
 
 
 def _with(**properties: Json) -> Json:
-    """Objects in which these properties are absent, or so."""
+    """Objects in which each of these properties is absent or fits its schema."""
     return {"properties": properties}
 
 
@@ -61,7 +61,7 @@ def _either(words: str, *schemas: Json) -> Json:
 
 
 def _both(*schemas: Json) -> Json:
-    """The properties of all; one that several have is an object in each."""
+    """Objects that fit all schemas; a property that several schemas have is merged."""
     found: Json = {}
     for schema in schemas:
         for name, value in schema["properties"].items():
@@ -87,7 +87,7 @@ TEXT_PROMPT: Json = {"type": ["string", "array"], "items": {"type": "string"}}
 STREAMS = _needs(stream={"const": True})
 
 LARGE = ("ChatCompletionBody", "CompletionBody")
-VALIDATING = 4  # their first rules, which have two alternatives each
+VALIDATING = 4  # how many rules of a large body stand in `allOf`; each has two alternatives
 COMMON = (
     _either("`stream_options` needs `stream`.", _without("stream_options"), STREAMS),
     _either(
@@ -103,7 +103,7 @@ GENERATION = (
         _with(spaces_between_special_tokens=OFF),
         _with(skip_special_tokens={"enum": [True, None]}),
     ),
-    _one_of("At most one field says what the answer must look like.", NO_FORMAT),
+    _one_of("At most one field sets the format of the answer.", NO_FORMAT),
     *(
         _either(f"`{own}` or `nvext.{extra}`.", _without(own), _nvext(**{extra: NULL}))
         for extra, own in TWINS.items()
@@ -129,10 +129,10 @@ CHAT = (
     _either(
         "`prompt_token_ids`, `nvext.token_data` and `nvext.use_raw_prompt` use no chat template.",
         _both(_without("prompt_token_ids"), _nvext(token_data=NULL, use_raw_prompt=OFF)),
-        _without(*OF_THE_TEMPLATE),
+        _without(*TEMPLATE_FIELDS),
     ),
     _either(
-        "`nvext.use_raw_prompt` takes one message of the user.",
+        "`nvext.use_raw_prompt` needs exactly one message, of the user.",
         _nvext(use_raw_prompt=OFF),
         _both(
             _without("prompt_token_ids"),
@@ -141,7 +141,7 @@ CHAT = (
         ),
     ),
     _either(
-        "`truncate_prompt_tokens` or a budget of reasoning.",
+        "`truncate_prompt_tokens` or a thinking budget.",
         _without("truncate_prompt_tokens"),
         _both(_without("thinking_token_budget"), _nvext(max_thinking_tokens=NULL)),
     ),
@@ -163,20 +163,20 @@ COMPLETION = (
     _nvext(max_thinking_tokens=NULL),
     *GENERATION,
     _either(
-        "`suffix` needs a prompt of text, without `echo` and `nvext.token_data`.",
+        "`suffix` needs a prompt that is text, without `echo` and `nvext.token_data`.",
         _without("suffix"),
         _both(_with(prompt=TEXT_PROMPT, echo=OFF), _nvext(token_data=NULL)),
     ),
     _either("`echo` or a format of the answer.", _with(echo=OFF), _with(**NO_FORMAT)),
     _either(
-        "`nvext.token_data` are the tokens of a prompt of text.",
+        "`nvext.token_data` replaces a prompt that is text.",
         _nvext(token_data=NULL),
         _with(prompt=TEXT_PROMPT),
     ),
 )
 TOKENIZE = (
     _either(
-        "`prompt`, or `messages` and what belongs to them.",
+        "`prompt`, or `messages` with their fields.",
         _both(
             _needs(prompt={"type": "string"}),
             _without("messages", "tools", "add_generation_prompt", "continue_final_message"),

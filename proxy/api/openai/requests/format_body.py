@@ -1,7 +1,7 @@
-"""The fields of a body that say what the answer must look like, in every server's words.
+"""The fields of a body that set the format of the answer, in the forms of several servers.
 
-OpenAI's response_format (with TensorRT-LLM's types), vLLM's guided_* (in `nvext`, too) and
-structured_outputs, SGLang's bare regex, ebnf and json_schema. One of them a request.
+OpenAI's response_format (with TensorRT-LLM's types), vLLM's guided_* (also in `nvext`) and
+structured_outputs, SGLang's regex, ebnf and json_schema. A request may use one of them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
-from triton_openai.proxy.api.bodies.body import FieldError
-from triton_openai.proxy.api.openai.requests.fields import ListOf, RequestBody, only
+from triton_openai.proxy.api.bodies.validation_errors import FieldError
+from triton_openai.proxy.api.openai.requests.field_types import ListOf, RequestBody, only
 from triton_openai.proxy.api.openai.requests.guided_body import (
     Choices,
     Guide,
@@ -21,7 +21,7 @@ from triton_openai.proxy.api.openai.requests.guided_body import (
     given,
 )
 from triton_openai.proxy.api.openai.requests.nvext import NvExtBody
-from triton_openai.proxy.structured.asked import Asked, Form
+from triton_openai.proxy.structured.constraint_request import ConstraintRequest, Form
 
 SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
@@ -29,7 +29,7 @@ SchemaName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 class TextFormat(RequestBody):
     type: Literal["text"]
 
-    def asked(self) -> Asked | None:
+    def asked(self) -> ConstraintRequest | None:
         return None
 
 
@@ -44,8 +44,8 @@ class JsonSchemaFormat(RequestBody):
     type: Literal["json_schema"]
     json_schema: NamedSchema
 
-    def asked(self) -> Asked:
-        return Asked(
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(
             field="response_format.json_schema.schema",
             form=Form.SCHEMA,
             value=self.json_schema.schema_,
@@ -54,56 +54,60 @@ class JsonSchemaFormat(RequestBody):
 
 
 class JsonFormat(RequestBody):
-    """TensorRT-LLM's `json`; OpenAI's `json_object`, with llama.cpp's and Fireworks' `schema`."""
+    """`json` is TensorRT-LLM's, `json_object` OpenAI's, `schema` llama.cpp's and Fireworks'."""
 
     type: Literal["json", "json_object"]
     schema_: JsonObject | None = Field(None, alias="schema")
 
-    def asked(self) -> Asked:
+    def asked(self) -> ConstraintRequest:
         if self.schema_ is None:
-            return Asked(field="response_format", form=Form.JSON_OBJECT)
-        return Asked(field="response_format.schema", form=Form.SCHEMA, value=self.schema_)
+            return ConstraintRequest(field="response_format", form=Form.JSON_OBJECT)
+        return ConstraintRequest(
+            field="response_format.schema", form=Form.SCHEMA, value=self.schema_
+        )
 
 
 class RegexFormat(RequestBody):
     type: Literal["regex"]
     regex: Guide
 
-    def asked(self) -> Asked:
-        return Asked(field="response_format.regex", form=Form.REGEX, value=self.regex)
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(field="response_format.regex", form=Form.REGEX, value=self.regex)
 
 
 class EbnfFormat(RequestBody):
     type: Literal["ebnf"]
     ebnf: Guide
 
-    def asked(self) -> Asked:
-        return Asked(field="response_format.ebnf", form=Form.GRAMMAR, value=self.ebnf)
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(field="response_format.ebnf", form=Form.GRAMMAR, value=self.ebnf)
 
 
 class GrammarFormat(RequestBody):
     type: Literal["grammar"]
     grammar: Guide
 
-    def asked(self) -> Asked:
-        return Asked(field="response_format.grammar", form=Form.GRAMMAR, value=self.grammar)
+    def asked(self) -> ConstraintRequest:
+        return ConstraintRequest(
+            field="response_format.grammar", form=Form.GRAMMAR, value=self.grammar
+        )
 
 
 class StructuralTagFormat(RequestBody):
-    """xgrammar's `format`, or `structures` and `triggers`."""
+    """A structural tag for xgrammar: `format`, or `structures` and `triggers`."""
 
     type: Literal["structural_tag"]
     format: JsonObject | None = None
     structures: ListOf[JsonObject] | None = None
     triggers: ListOf[Guide] | None = None
 
-    def asked(self) -> Asked:
+    def asked(self) -> ConstraintRequest:
         given = self.model_dump(exclude_none=True)
-        return Asked(field="response_format", form=Form.STRUCTURAL_TAG, value=given)
+        return ConstraintRequest(field="response_format", form=Form.STRUCTURAL_TAG, value=given)
 
 
 def _type_of(value: Any) -> str | None:
-    """Tags in angle brackets stay out of error paths."""
+    """The tag of a union's member. Tags in angle brackets are left out of error paths."""
     return f"<{value['type']}>" if isinstance(value, dict) and "type" in value else None
 
 
@@ -128,7 +132,7 @@ ResponseFormat = Annotated[
 
 
 class StructuredOutputs(RequestBody):
-    """vLLM's; exactly one of its fields. There is one backend, so none to fall back to."""
+    """vLLM's field. `disable_fallback` has no effect, since there is only one backend."""
 
     json_: Json | None = Field(None, alias="json")
     regex: Guide | None = None
@@ -138,7 +142,7 @@ class StructuredOutputs(RequestBody):
     structural_tag: Json | None = None
     disable_fallback: bool | None = None
 
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[ConstraintRequest]:
         return given(
             ("structured_outputs.json", Form.SCHEMA, self.json_),
             ("structured_outputs.regex", Form.REGEX, self.regex),
@@ -150,7 +154,7 @@ class StructuredOutputs(RequestBody):
 
 
 class FormatBody(GuidedBody, NvExtBody):
-    """Shared by chat completions and completions."""
+    """The format fields, which chat completions and completions share."""
 
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
@@ -167,15 +171,15 @@ class FormatBody(GuidedBody, NvExtBody):
         if len(asked) > 1:
             first, second = asked[0].field, asked[1].field
             raise FieldError(
-                second, f"'{first}' and '{second}' both say what the answer must look like"
+                second, f"'{first}' and '{second}' both set the format of the answer: use one"
             )
         return self
 
     @property
-    def asked_format(self) -> Asked | None:
+    def asked_format(self) -> ConstraintRequest | None:
         return next(iter(self._asked()), None)
 
-    def _asked(self) -> list[Asked]:
+    def _asked(self) -> list[ConstraintRequest]:
         formatted = self.response_format and self.response_format.asked()
         return [
             *([formatted] if formatted else []),
@@ -188,9 +192,9 @@ class FormatBody(GuidedBody, NvExtBody):
             ),
         ]
 
-    def _guided(self) -> list[Asked]:
-        """The body's own, and what only `nvext` says."""
+    def _guided(self) -> list[ConstraintRequest]:
+        """The body's own guides, and those of `nvext` that differ from them."""
         own = self.guided()
-        said = [(one.form, one.value) for one in own]
+        known = [(one.form, one.value) for one in own]
         extra = self.nvext.guided("nvext.") if self.nvext else []
-        return own + [one for one in extra if (one.form, one.value) not in said]
+        return own + [one for one in extra if (one.form, one.value) not in known]

@@ -1,4 +1,4 @@
-"""vLLM's guided_* fields, which NIM's clients put in `nvext`."""
+"""vLLM's guided_* fields, which may also stand in `nvext`, as NIM's clients send them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from triton_openai.proxy.api.openai.requests.fields import ListOf, RequestBody
-from triton_openai.proxy.structured.asked import Asked, Form
+from triton_openai.proxy.api.openai.requests.field_types import ListOf, RequestBody
+from triton_openai.proxy.structured.constraint_request import ConstraintRequest, Form
 
 Guide = Annotated[str, StringConstraints(min_length=1)]
 JsonObject = dict[str, Any]
-# vLLM takes JSON as an object, or as its text.
+# vLLM accepts JSON as an object or as text.
 Json = Annotated[
     Annotated[Guide, Tag("<text>")] | Annotated[JsonObject, Tag("<object>")],
     Discriminator(lambda value: "<object>" if isinstance(value, dict) else "<text>"),
@@ -20,15 +20,15 @@ Choices = Annotated[ListOf[Guide], Field(min_length=1)]
 
 
 class GuidedBody(RequestBody):
-    """A body that has them."""
+    """The guided_* fields, for the bodies and for `nvext`."""
 
     guided_json: Json | None = None
     guided_regex: Guide | None = None
     guided_choice: Choices | None = None
     guided_grammar: Guide | None = None
 
-    def guided(self, path: str = "") -> list[Asked]:
-        """`path`: of this body, up to its fields' names."""
+    def guided(self, path: str = "") -> list[ConstraintRequest]:
+        """The formats that the fields ask for. `path` precedes the fields' names in errors."""
         return given(
             (f"{path}guided_json", Form.SCHEMA, self.guided_json),
             (f"{path}guided_regex", Form.REGEX, self.guided_regex),
@@ -37,9 +37,10 @@ class GuidedBody(RequestBody):
         )
 
 
-def given(*fields: tuple[str, Form, Any]) -> list[Asked]:
+def given(*fields: tuple[str, Form, Any]) -> list[ConstraintRequest]:
+    """One ConstraintRequest for each (path, form, value) whose value is not None."""
     return [
-        Asked(field=field, form=form, value=value)
+        ConstraintRequest(field=field, form=form, value=value)
         for field, form, value in fields
         if value is not None
     ]

@@ -1,4 +1,4 @@
-"""Messages of a chat request, by role."""
+"""The messages of a chat request, by role."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag
 
 from triton_openai.proxy.api.bodies import json_depth
-from triton_openai.proxy.api.openai.requests.fields import (
+from triton_openai.proxy.api.openai.requests.field_types import (
     AnswerText,
     AnyText,
     RequestBody,
     Text,
-    joined,
+    join_parts,
 )
 from triton_openai.proxy.domain.request import Message
 from triton_openai.proxy.domain.tools import ToolCall
 
-Name = Annotated[str, StringConstraints(max_length=64)]  # an empty one says nothing: aiperf's
+Name = Annotated[str, StringConstraints(max_length=64)]  # aiperf sends an empty one
 FunctionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]
-# Names and ids in former calls are as a model wrote them: refused, they would end the chat.
+# Names and ids of earlier calls are what a model wrote. To refuse odd ones would end the chat.
 AsWritten = Annotated[str, StringConstraints(min_length=1)]
 NO_OBJECT = "invalid_arguments"
 DEEPEST = 100  # levels of arrays and objects in arguments
 
 
 def _as_object(text: str) -> str:
-    """Arguments of a former call as a JSON object: templates write its members as values.
+    """The arguments of an earlier call as a JSON object, whose members templates write as values.
 
-    A model may have written none at all, a part (the token limit cut it off), no object, or one
-    that nests without end.
+    A model may have written nothing, a part of an object (cut off by the token limit), something
+    else, or an object that nests too deep. What is not an object becomes the value of `NO_OBJECT`.
     """
     if text.strip() in ("", "null"):
         return "{}"
@@ -38,22 +38,22 @@ def _as_object(text: str) -> str:
 
 
 def _is_object(text: str) -> bool:
-    """Whether it can be read, and written into a prompt."""
+    """Whether the text is a JSON object that can be parsed and written into a prompt."""
     if json_depth.exceeds(text.encode(), DEEPEST):
         return False
     try:
         found = json.loads(text)
-        json.dumps(found, ensure_ascii=False).encode()  # an escape may be half a character
-    except (ValueError, RecursionError):  # open brackets have no depth yet
+        json.dumps(found, ensure_ascii=False).encode()  # fails if an escape is half a character
+    except (ValueError, RecursionError):  # json_depth does not see unclosed brackets
         return False
     return isinstance(found, dict)
 
 
 class MessageFields(RequestBody):
-    """What clients send along in any message, without effect.
+    """Fields that clients send in any message, and that have no effect.
 
     `id` is a client's own name for the message. `cache_control` marks the end of a prefix that
-    Anthropic's API would cache; prefixes are cached here without it.
+    Anthropic's API would cache; this server caches prefixes without it.
     """
 
     id: Any = None
@@ -69,11 +69,11 @@ class SpokenBody(MessageFields):
     name: Name | None = None
 
     def to_domain(self) -> Message:
-        return Message(role=self.role, content=joined(self.content), name=self.name or None)
+        return Message(role=self.role, content=join_parts(self.content), name=self.name or None)
 
 
 class CalledFunctionBody(RequestBody):
-    """`arguments` may be empty, but not missing. `parsed_arguments`: what an SDK made of them."""
+    """`arguments` may be empty, but not missing. `parsed_arguments` (an SDK's) has no effect."""
 
     name: AsWritten
     arguments: Annotated[str, AfterValidator(_as_object)]
@@ -81,8 +81,10 @@ class CalledFunctionBody(RequestBody):
 
 
 class ToolCallBody(RequestBody):
-    """The last three fields have no effect: `index` is of the stream that an SDK added up,
-    `extra_content` is where Gemini's API keeps signatures of thoughts, and LiteLLM keeps them in
+    """An earlier call of the model.
+
+    The last three fields have no effect: SDKs leave `index` from the stream that they accumulated;
+    Gemini's API keeps signatures of thoughts in `extra_content`, LiteLLM in
     `provider_specific_fields`.
     """
 
@@ -99,13 +101,12 @@ class ToolCallBody(RequestBody):
 
 
 class AssistantBody(MessageFields):
-    """An answer of before, as it came: text, reasoning, calls. Reasoning may come by both names.
+    """An earlier answer of the model: text, reasoning (under either name), calls.
 
-    It may say nothing: of an answer that was all reasoning clients keep a content of null.
-    The last six fields are of answers only: SDKs send them back, no template has a use for them.
-    LiteLLM keeps in `provider_specific_fields` what it has no field of its own for, such as a
-    `refusal` of null. `reasoning_details` is OpenRouter's form of `reasoning`, which comes with
-    it; `extra_content` is Gemini's.
+    It may be empty: if an answer was only reasoning, clients keep a content of null. The last six
+    fields have no effect: SDKs copy them from answers, and no template uses them. LiteLLM puts
+    other servers' fields into `provider_specific_fields`. `reasoning_details` is OpenRouter's form
+    of `reasoning` and comes together with it; `extra_content` is Gemini's.
     """
 
     role: Literal["assistant"]
@@ -133,9 +134,9 @@ class AssistantBody(MessageFields):
 
     @property
     def _text(self) -> str | None:
-        """A refusal was text. None only beside calls: elsewhere templates would write the word."""
+        """The text or the refusal. None only with calls: else templates would write "None"."""
         if self.content is not None:
-            return joined(self.content)
+            return join_parts(self.content)
         return self.refusal if self.refusal or self.tool_calls else ""
 
 
@@ -148,7 +149,7 @@ class ToolResultBody(MessageFields):
     def to_domain(self) -> Message:
         return Message(
             role=self.role,
-            content=joined(self.content),
+            content=join_parts(self.content),
             name=self.name,
             tool_call_id=self.tool_call_id,
         )

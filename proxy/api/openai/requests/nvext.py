@@ -1,4 +1,4 @@
-"""`nvext`, NVIDIA's extensions of OpenAI's bodies: its fields, and their way into a body."""
+"""`nvext`, NVIDIA's extension of OpenAI's bodies: its fields, and how they merge into a body."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from triton_openai.proxy.api.bodies.body import FieldError
-from triton_openai.proxy.api.openai.requests.fields import INT32_MAX, ListOf, RequestBody, TokenIds
+from triton_openai.proxy.api.bodies.validation_errors import FieldError
+from triton_openai.proxy.api.openai.requests.field_types import (
+    INT32_MAX,
+    ListOf,
+    RequestBody,
+    TokenIds,
+)
 from triton_openai.proxy.api.openai.requests.guided_body import GuidedBody
-from triton_openai.proxy.domain.errors import InvalidRequest, echoed
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, echoed
 
 AnnotationName = Literal["request_id", "formatted_prompt", "token_ids", "timing"]
 ExtraField = Literal["timing", "worker_id"]
 
 
 class AgentHints(RequestBody):
-    """`priority`: a higher one goes first."""
+    """`priority`: higher numbers go first."""
 
     priority: Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)] | None = None
 
 
 class NvExt(GuidedBody):
-    """As Dynamo's and NIM's clients send it. `greed_sampling` is Dynamo's name of the other."""
+    """The fields of Dynamo's and NIM's clients. Dynamo's `greed_sampling` is `greedy_sampling`."""
 
     ignore_eos: bool | None = None
     top_k: Annotated[int, Field(ge=-1, le=INT32_MAX)] | None = None
@@ -52,7 +57,7 @@ class NvExt(GuidedBody):
 
 
 class NvExtBody(RequestBody):
-    """A body that has it."""
+    """A body with the field `nvext`."""
 
     nvext: NvExt | None = None
 
@@ -61,10 +66,12 @@ Body = TypeVar("Body", bound=NvExtBody)
 
 
 def merged(body: Body, *, ids_field: str) -> Body:
-    """The body as if nvext's values stood in its own fields. `ids_field`: where prompt ids go.
+    """The body with nvext's values in its own fields. `ids_field`: the field of the prompt's ids.
+
+    `greedy_sampling` overrides `temperature`, and `token_data` a prompt that is text.
 
     Raises:
-        InvalidRequest: a field of both has different values.
+        InvalidRequest: nvext and the body give different values for the same thing.
     """
     if body.nvext is None:
         return body
@@ -73,9 +80,8 @@ def merged(body: Body, *, ids_field: str) -> Body:
         own = getattr(body, name)
         if own not in (None, value) and not _is_text(name, own):
             raise InvalidRequest(
-                f"'{name}' is {echoed(own)}, and '{path}' makes it {echoed(value)}: "
-                "give one of them",
-                code="invalid_parameter",
+                f"'{name}' is {echoed(own)}, but '{path}' is {echoed(value)}: give one of them",
+                code=ErrorCode.INVALID_PARAMETER,
                 param=path,
             )
         update[name] = value
@@ -85,7 +91,7 @@ def merged(body: Body, *, ids_field: str) -> Body:
 
 
 def _values(ext: NvExt, ids_field: str) -> list[tuple[str, str, Any]]:
-    """(path in nvext, the body's own field, its value there): a body's priority is lower first."""
+    """(path in nvext, the body's own field, its value); a body's lower priorities go first."""
     priority = ext.agent_hints.priority if ext.agent_hints else None
     found = [
         ("nvext.ignore_eos", "ignore_eos", ext.ignore_eos),
@@ -99,5 +105,5 @@ def _values(ext: NvExt, ids_field: str) -> list[tuple[str, str, Any]]:
 
 
 def _is_text(name: str, own: Any) -> bool:
-    """A prompt's text, which `token_data` is the tokens of."""
+    """Whether it is a prompt's text: `token_data` is then the same prompt as tokens."""
     return name == "prompt" and (isinstance(own, str) or isinstance(own[0], str))

@@ -1,4 +1,4 @@
-"""The fields of a body that say how its prompt becomes tokens, and how tokens are told of."""
+"""The fields of a body about tokens: how its prompt is tokenized, how answers name tokens."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.config import JsonDict
 
-from triton_openai.proxy.api.bodies.body import FieldError
-from triton_openai.proxy.api.openai.requests.fields import INT32_MAX, PromptText, RequestBody
+from triton_openai.proxy.api.bodies.validation_errors import FieldError
+from triton_openai.proxy.api.openai.requests.field_types import INT32_MAX, PromptText, RequestBody
 from triton_openai.proxy.domain.request import PromptLimit
 
 
@@ -19,7 +19,7 @@ def _not_zero(tokens: int) -> int:
 
 
 class PromptBody(RequestBody):
-    """Shared by chat completions and completions."""
+    """The fields that chat completions and completions share."""
 
     add_special_tokens: bool | None = None
     truncate_prompt_tokens: (
@@ -67,14 +67,14 @@ def _or_null(schema: JsonDict) -> None:
 
 
 class GivenPromptBody(RequestBody):
-    """A part of CompletionBody."""
+    """The field `prompt`, for CompletionBody."""
 
     prompt: Annotated[PromptText, Field(json_schema_extra=_or_null)]
 
     @model_validator(mode="before")
     @classmethod
     def _null_is_an_empty_prompt(cls, given: Any) -> Any:
-        """As OpenAI's specification has it; a prompt that is not given is missing."""
+        """Null is an empty prompt, by OpenAI's specification; an absent prompt is an error."""
         if isinstance(given, dict) and "prompt" in given and given["prompt"] is None:
             return {**given, "prompt": ""}
         return given

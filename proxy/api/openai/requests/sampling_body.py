@@ -1,4 +1,4 @@
-"""The fields of a body that say how tokens are chosen, and where an answer ends."""
+"""The fields of a body that control sampling and the end of an answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from triton_openai.proxy.api.openai.requests.fields import (
+from triton_openai.proxy.api.openai.requests.field_types import (
     INT32_MAX,
     AnyTokenIds,
     Bias,
@@ -27,7 +27,7 @@ Item = TypeVar("Item", int, str)
 
 
 class SamplingBody(RequestBody):
-    """Shared by chat completions and completions. `top_k` -1 keeps all tokens, as 0 does."""
+    """The fields that chat completions and completions share. `top_k` -1 and 0 keep all tokens."""
 
     max_tokens: TokenLimit | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
@@ -74,5 +74,5 @@ class SamplingBody(RequestBody):
 
 
 def _given(values: list[Item] | None) -> tuple[Item, ...] | None:
-    """An empty list says nothing."""
+    """The values; None for an empty list, which is the same as none given."""
     return tuple(values) if values else None

@@ -1,4 +1,4 @@
-"""The tools of a chat request, and which of them may or must be called."""
+"""The fields of a chat request about tools: their definitions, and which the model may call."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from triton_openai.proxy.api.bodies.body import FieldError
-from triton_openai.proxy.api.openai.requests.fields import ListOf, RequestBody, only
+from triton_openai.proxy.api.bodies.validation_errors import FieldError
+from triton_openai.proxy.api.openai.requests.field_types import ListOf, RequestBody, only
 from triton_openai.proxy.api.openai.requests.message_bodies import FunctionName
-from triton_openai.proxy.domain.errors import InvalidRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
 
 
 class FunctionBody(RequestBody):
-    """`return` is transformers' word for what comes back, `response` Gemini's and BFCL's."""
+    """A function. Its result's schema is `return` in transformers, `response` in Gemini, BFCL."""
 
     name: FunctionName
     description: str | None = None
@@ -34,7 +34,7 @@ class FunctionBody(RequestBody):
 
 
 class ToolBody(RequestBody):
-    """`strict` may stand beside the function, too; the function's own counts."""
+    """A tool. `strict` may also stand here; the function's own value takes precedence."""
 
     type: Annotated[Literal["function", "custom"], only("function")]
     function: FunctionBody
@@ -86,7 +86,7 @@ ToolChoiceBody = Annotated[
 
 
 class ToolsBody(RequestBody):
-    """A part of ChatCompletionBody. An empty list of tools is none."""
+    """The fields of a chat about tools. An empty list of tools is the same as none."""
 
     tools: ListOf[ToolBody] | None = None
     tool_choice: ToolChoiceBody | None = None
@@ -100,15 +100,17 @@ class ToolsBody(RequestBody):
         for at, tool in enumerate(self.tools or ()):
             if tool.function.name in seen:
                 path = f"tools[{at}].function.name"
-                raise FieldError(path, f"'{path}' is {tool.function.name!r}, as another tool's is")
+                raise FieldError(
+                    path, f"'{path}' is {tool.function.name!r}, the name of an earlier tool"
+                )
             seen.add(tool.function.name)
         return self
 
     def check_choice(self, servers: Collection[str]) -> None:
-        """`servers`: names of the tools that the server offers beside the caller's.
+        """Checks that `tool_choice` names known tools. `servers`: names of the server's own tools.
 
         Raises:
-            InvalidRequest: the choice is of other tools.
+            InvalidRequest: it names another tool, or needs tools and there are none.
         """
         choice = self.tool_choice
         known = {tool.function.name for tool in self.tools or ()}
@@ -136,11 +138,11 @@ class ToolsBody(RequestBody):
 
 
 def _wrong(path: str, message: str) -> InvalidRequest:
-    return InvalidRequest(message, code="invalid_parameter", param=path)
+    return InvalidRequest(message, code=ErrorCode.INVALID_PARAMETER, param=path)
 
 
 def _chosen(choice: object) -> list[tuple[str, str]]:
-    """Path and value of each name in a choice."""
+    """Path and value of each tool's name in `tool_choice`."""
     if isinstance(choice, NamedToolBody):
         return [("tool_choice.function.name", choice.function.name)]
     if isinstance(choice, AllowedToolsBody):

@@ -1,6 +1,6 @@
-"""Checks that tool calls and tool results in a chat's history belong together, as OpenAI does.
+"""Checks that each tool call in a chat's history has its result and each result its call.
 
-Called by the bodies that have messages.
+OpenAI's API does the same. Called by the bodies that have messages.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from triton_openai.proxy.api.bodies.body import FieldError
-from triton_openai.proxy.api.openai.requests.fields import ListOf
+from triton_openai.proxy.api.bodies.validation_errors import FieldError
+from triton_openai.proxy.api.openai.requests.field_types import ListOf
 from triton_openai.proxy.api.openai.requests.message_bodies import (
     AssistantBody,
     MessageBody,
     ToolCallBody,
     ToolResultBody,
 )
-from triton_openai.proxy.domain.errors import echoed, in_short
+from triton_openai.proxy.domain.errors import ErrorCode, echoed, in_short
 
 
 def check_tool_history(messages: Sequence[MessageBody], *, may_end_open: bool = False) -> None:
-    """Ids are unique within one message's calls; later messages may use them again.
+    """Checks a history. Ids must be unique within a message; later messages may use them again.
 
-    may_end_open: the last calls need no results yet, since no answer is generated.
+    may_end_open: the last calls need no results, because no answer is generated.
 
     Raises:
-        FieldError: a result without its call, a call without its result, or an id twice.
+        FieldError: a result has no call, a call has no result or two, or calls share an id.
     """
     open_calls: _OpenCalls | None = None
     for at, message in enumerate(messages):
@@ -49,7 +49,7 @@ def check_tool_history(messages: Sequence[MessageBody], *, may_end_open: bool = 
 
 
 class _OpenCalls:
-    """The calls of one message, while their results come in."""
+    """The calls of one message, until all have results."""
 
     def __init__(self, at: int, calls: Sequence[ToolCallBody]) -> None:
         """Raises FieldError: two calls have the same id."""
@@ -65,7 +65,7 @@ class _OpenCalls:
             self._ids[call.id] = number
 
     def take(self, at: int, call_id: str) -> None:
-        """Raises FieldError: none of the calls has this id, or it has a result already."""
+        """Adds a result. Raises FieldError: no call has this id, or it already has a result."""
         path = f"messages[{at}].tool_call_id"
         if call_id not in self._ids:
             raise _wrong(
@@ -82,7 +82,7 @@ class _OpenCalls:
         self._answers[call_id] = at
 
     def close(self) -> None:
-        """Raises FieldError: a call has no result."""
+        """Ends the results. Raises FieldError: a call has none."""
         missing = [one for one in self._ids if one not in self._answers]
         if missing:
             raise _wrong(
@@ -94,7 +94,7 @@ class _OpenCalls:
 
 
 def _wrong(path: str, message: str) -> FieldError:
-    return FieldError(path, message, code="invalid_messages")
+    return FieldError(path, message, code=ErrorCode.INVALID_MESSAGES)
 
 
 def _checked(messages: list[MessageBody]) -> list[MessageBody]:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from triton_openai.proxy.api.bodies import body, json_shape
-from triton_openai.proxy.api.bodies.body import BodyLimits
+from triton_openai.proxy.api.bodies import body_reader, json_shape
+from triton_openai.proxy.api.bodies.body_reader import BodyLimits
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
-from triton_openai.proxy.api.openai.requests.bodies import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.domain.errors import RequestError
 
 MB = 1_000_000
@@ -98,7 +98,7 @@ def cpu_s(work: Callable[[], object]) -> float:
 
 def parsed(data: bytes) -> None:
     try:
-        body.parse(data, ChatCompletionBody, limits=BodyLimits())
+        body_reader.parse(data, ChatCompletionBody, limits=BodyLimits())
     except RequestError:
         return
 
@@ -142,4 +142,4 @@ def test_what_a_large_honest_request_has_is_allowed():
     ids = listed(b"123456", b"prompt_token_ids")(7 * 128_000)
     chat = messages(b'{"role":"user","content":"%b"}' % (b"word " * 180))(2048 * 935)
     for data in (ids, chat):
-        assert body.parse(data, ChatCompletionBody, limits=BodyLimits())
+        assert body_reader.parse(data, ChatCompletionBody, limits=BodyLimits())

@@ -2,71 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-import sys
-from pathlib import Path
-
 import pytest
-from packaging.version import Version
 
-from tests.fixtures.published import config
+from tests.unit.build_engines.gpu.recipes import INT8_CACHE, make, shown
 from triton_openai.build_engines.errors import BuildError
-from triton_openai.build_engines.gpu import recipe
 from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.making import Kitchen
-from triton_openai.build_engines.gpu.recipe import Recipe
-from triton_openai.build_engines.gpu.toolkit import Toolkit
-from triton_openai.build_engines.models_file import ModelsFile
-
-INT8_CACHE = {  # without what needs paged prompts
-    "kv_cache": {"dtype": "int8", "reuse": False}, "chunked_prefill": False,
-    "max_num_tokens": 131_072,
-}  # fmt: skip
-H100 = Device(memory_gb=80, architecture="hopper")
-
-
-def kitchen(folder: Path, version: str = "1.2.1", device: Device = H100) -> Kitchen:
-    toolkit = Toolkit(version=Version(version), examples=Path("/examples"))
-    store = folder / "artifacts" / "steps" / "m"
-    return Kitchen(artifacts=folder / "artifacts", store=store, toolkit=toolkit, device=device)
-
-
-def entry(folder: Path, runtime: str, gpu: dict, **common: object):
-    weights = folder / "weights"
-    weights.mkdir(exist_ok=True)
-    given = {"weights": str(weights), "runtime": runtime, "gpu": gpu, **common}
-    return ModelsFile.model_validate({"models": {"m": given}}).models["m"]
-
-
-def make(
-    folder: Path,
-    name: str,
-    gpu: dict,
-    *,
-    runtime: str = "tensorrt_llm",
-    version: str = "1.2.1",
-    device: Device = H100,
-    **common: object,
-) -> Recipe:
-    made = entry(folder, runtime, gpu, **common)
-    return recipe.make(made, config(name), kitchen(folder, version, device))
-
-
-def shown(found: Recipe) -> dict[str, str]:
-    """Step -> its command, with the steps' folders by name, and python3 for the interpreter."""
-    lines = {}
-    for step in found.steps:
-        for line in step.shown(step.folder):
-            words = [
-                next((f"<{s.name}>" for s in found.steps if word == str(s.folder)), word)
-                for word in shlex.split(line)
-            ]
-            if step.name not in {"check", "check_adapters", "tables"}:
-                start = ["python3"] if words[0] == sys.executable else words[:1]
-                lines[step.name] = " ".join([*start, *words[1:]])
-    return lines
-
 
 CALIBRATED = "--calib_dataset cnn_dailymail --calib_size 512"
 PLAN = (
@@ -254,49 +194,3 @@ def test_what_nobody_knows_of_the_gpu_is_noted_not_guessed(tmp_path):
     needed, unchecked, *_ = found.notes
     assert needed.startswith("memory of a GPU: 141.1 GB of weights")
     assert "memory is not checked" in unchecked
-
-
-def keys(found: Recipe) -> dict[str, str]:
-    return {step.name: step.key for step in found.steps}
-
-
-@pytest.mark.parametrize(
-    ("changed", "redone"),
-    [
-        ({"max_batch_size": 32}, {"plan"}),
-        ({"tensor_parallel": 2}, {"checkpoint", "plan"}),
-        ({"kv_cache": {"fraction": 0.5}}, set()),
-        ({"scheduler": "max_utilization"}, set()),
-        ({"max_seq_len": 4096}, {"plan", "tables"}),
-    ],
-)
-def test_a_changed_option_changes_the_keys_of_what_depends_on_it(tmp_path, changed, redone):
-    before = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
-    after = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan", **changed}))
-    assert {name for name in after if after[name] != before[name]} == redone
-
-
-def test_changed_weights_change_every_key(tmp_path):
-    before = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
-    (tmp_path / "weights" / "config.json").write_text(json.dumps(config("llama-3.1-8b")))
-    after = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
-    assert all(after[name] != before[name] for name in after)
-
-
-def test_a_plan_belongs_to_a_version_and_a_kind_of_gpu(tmp_path):
-    a100 = Device(memory_gb=80, architecture="ampere")
-    found = [
-        keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}, version=version, device=device))
-        for version, device in (("1.2.1", H100), ("1.2.0", H100), ("1.2.1", a100))
-    ]
-    assert len({key["plan"] for key in found}) == 3
-    assert len({key["checkpoint"] for key in found}) == 2
-
-
-def test_moving_artifacts_redoes_nothing(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    here, there = (
-        keys(make(tmp_path / folder, "llama-3.1-8b", {"engine": "plan"})) for folder in "ab"
-    )
-    assert here == there

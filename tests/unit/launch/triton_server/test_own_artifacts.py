@@ -24,21 +24,30 @@ NOBODY = 65534
 WRITE = 0o222
 
 
-@pytest.fixture
-def clone() -> Iterator[Path]:
-    """A folder that everybody may read: models.yaml, and artifacts/ with its model built."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o755)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with models.yaml, and artifacts/ with its model built."""
+    folder = tmp_path_factory.mktemp("built")
     weights = folder / "weights"
-    shutil.copytree(ROOT / "build_engines" / "demo" / "model", weights)
+    shutil.copytree(ROOT / "demo_model" / "shipped", weights)
     entry = {**scripted("Hello"), "weights": "weights"}
     (folder / "models.yaml").write_text(yaml.safe_dump({"models": {"m": entry}}))
     build_all(load(folder / "models.yaml"), folder / "artifacts", say=lambda line: None)
+    return folder
+
+
+@pytest.fixture
+def clone(built: Path) -> Iterator[Path]:
+    """A copy that everybody may read."""
+    top = Path(tempfile.mkdtemp())
+    top.chmod(0o755)
+    folder = shutil.copytree(built, top / "clone", symlinks=True)
+    folder.chmod(0o755)
     yield folder
     for path in (folder, *folder.rglob("*")):
         if path.is_dir() and not path.is_symlink():
             path.chmod(0o755)
-    shutil.rmtree(folder)
+    shutil.rmtree(top)
 
 
 def as_another(clone: Path, *command: str, home: Path, **more: str) -> subprocess.CompletedProcess:

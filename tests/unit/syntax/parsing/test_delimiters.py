@@ -1,4 +1,4 @@
-"""Delimiters: what the end of a text may still become."""
+"""Delimiters: marks that the end of a text may begin."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ from triton_openai.proxy.syntax.parsing.reader import Reader
 MARKS = ("<a>", "</a>", "\n</a>")
 
 
-def read(pieces: list[str], leaves_half: bool = False) -> tuple[list[str], str, str]:
+def read(pieces: list[str], leaves_partial: bool = False) -> tuple[list[str], str, str]:
     """Marks in order, the text between them, and what is left."""
     reader, marks, parts = Reader(), [], []
 
     def grammar():
         while mark := (
-            yield from reader.until(Delimiters(MARKS), parts.append, leaves_half=leaves_half)
+            yield from reader.until(Delimiters(MARKS), parts.append, leaves_partial=leaves_partial)
         ):
             marks.append(reader.take(len(mark)))
 
@@ -41,12 +41,12 @@ def test_marks_and_text_are_the_same_for_every_cut(data, text):
     assert read(list(text)) == expected
 
 
-def test_half_a_mark_at_the_end_is_text_unless_it_is_left():
+def test_the_begin_of_a_mark_at_the_end_is_text_unless_it_is_left():
     assert read(["x</"]) == ([], "x</", "")
-    assert read(["x</"], leaves_half=True) == ([], "x", "</")
+    assert read(["x</"], leaves_partial=True) == ([], "x", "</")
 
 
-def test_what_was_recorded_can_be_given_back():
+def test_recorded_text_is_returned():
     reader = Reader()
     reader.feed("abcdef")
     reader.take(1)

@@ -24,10 +24,10 @@ def chained(reasoning: str, tools: str, text: str) -> tuple[str, Answer]:
             if isinstance(event, ReasoningDelta):
                 thought += event.text
             else:
-                for told in parser.push(event.text):
-                    answer.add(told)
-    for told in parser.flush():
-        answer.add(told)
+                for part in parser.push(event.text):
+                    answer.add(part)
+    for part in parser.flush():
+        answer.add(part)
     return thought, answer
 
 
@@ -45,7 +45,7 @@ def chained(reasoning: str, tools: str, text: str) -> tuple[str, Answer]:
         ("harmony", "harmony", HARMONY),
     ],
 )
-def test_thought_and_calls_come_apart(reasoning, tools, syntax):
+def test_reasoning_and_calls_are_separated(reasoning, tools, syntax):
     text = syntax.format(thought="I need f", calls=SYNTAXES[tools](CALLS))
     thought, answer = chained(reasoning, tools, text)
     assert (thought, answer.text, answer.calls) == ("I need f", "", CALLS)
@@ -60,7 +60,7 @@ def test_a_start_that_may_be_text_does_not_end_a_thought(tools, word):
     assert (thought, answer.text, answer.calls) == (f"so {word} then", "", CALLS)
 
 
-def test_a_call_that_is_only_thought_of_is_not_made():
+def test_a_call_within_reasoning_is_not_made():
     text = '<think>I could write [TOOL_CALLS]f{"city": "x"}</think>No.'
     thought, answer = chained("qwen3", "hermes", text)
     assert "[TOOL_CALLS]" in thought

@@ -1,4 +1,4 @@
-"""Every family: what is thought and what is said come apart, however the text is cut."""
+"""Every family: reasoning and text are separated, however the text is cut."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
 from tests.strategies import cuts
 from triton_openai.proxy.domain.events import ReasoningDelta, TextDelta
 from triton_openai.proxy.syntax.reasoning.families import FAMILIES
@@ -42,16 +43,16 @@ def split(family: str, pieces: list[str], **options) -> tuple[str, str]:
 
 
 @every_family
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data(), thought=WORDS, answer=WORDS)
-def test_thought_and_answer_come_apart_however_the_text_is_cut(family, data, thought, answer):
+def test_reasoning_and_text_are_separated_however_the_text_is_cut(family, data, thought, answer):
     text = SYNTAXES[family].format(thought=thought, answer=answer)
     assert split(family, data.draw(cuts(text))) == (thought, answer)
     assert split(family, list(text)) == (thought, answer)
 
 
 @every_family
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data(), thought=WORDS, answer=WORDS)
 def test_reasoning_that_the_prompt_opened_has_no_start_tag(family, data, thought, answer):
     prompt_end = PROMPT_ENDS.get(family, "<think>\n")
@@ -66,14 +67,14 @@ def test_reasoning_that_the_prompt_opened_has_no_start_tag(family, data, thought
 
 @every_family
 @given(data=st.data())
-@settings(max_examples=20)
-def test_unclosed_reasoning_is_thought_to_the_end(family, data):
+@settings(max_examples=examples(20))
+def test_unclosed_reasoning_ends_with_the_answer(family, data):
     text = SYNTAXES[family].partition("{answer}")[0].partition("{thought}")[0] + "so be it"
     assert split(family, data.draw(cuts(text))) == ("so be it", "")
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"harmony"}))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_a_call_ends_reasoning_that_was_left_open(family, data):
     text = SYNTAXES[family].partition("{thought}")[0] + "I call\n" + TOOL_START + "{}"
@@ -83,8 +84,8 @@ def test_a_call_ends_reasoning_that_was_left_open(family, data):
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"harmony"}))
 @given(data=st.data())
-@settings(max_examples=20)
-def test_an_answer_without_reasoning_is_not_touched(family, data):
+@settings(max_examples=examples(20))
+def test_an_answer_without_reasoning_does_not_change(family, data):
     text = "\n Hello <b>there</b>, </thin"
     assert split(family, data.draw(cuts(text))) == ("", text)
 
@@ -95,13 +96,13 @@ def test_a_tag_inside_the_answer_is_text(tag):
     assert split(family, [f"The tag {tag} opens"]) == ("", f"The tag {tag} opens")
 
 
-def test_white_space_that_begins_a_thought_is_dropped_however_it_comes():
+def test_white_space_before_a_thought_is_dropped_however_it_is_cut():
     for pieces in (["  so"], [" ", " ", "so"]):
         assert split("harmony", pieces, is_inside=True) == ("so", "")
 
 
 @pytest.mark.parametrize(
-    ("family", "before", "begun", "goes_on", "told"),
+    ("family", "before", "begun", "rest", "expected"),
     [
         (
             "qwen3",
@@ -123,14 +124,14 @@ def test_white_space_that_begins_a_thought_is_dropped_however_it_comes():
         ("harmony", "<|channel|>final<|message|>", "It", " is", ("", " is")),
     ],
 )
-def test_an_answer_goes_on_where_it_was_begun(family, before, begun, goes_on, told):
+def test_an_answer_continues_where_it_was_begun(family, before, begun, rest, expected):
     prompt = f"<think> is a tag{before}{begun}"
     parser = FAMILIES[family].parser_type.behind(prompt, begun)
-    assert parser.is_thinking == bool(told[0])
-    events = [event for char in goes_on for event in parser.push(char)] + parser.flush()
+    assert parser.is_thinking == bool(expected[0])
+    events = [event for char in rest for event in parser.push(char)] + parser.flush()
     thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
     text = "".join(event.text for event in events if isinstance(event, TextDelta))
-    assert (thought, text) == told
+    assert (thought, text) == expected
 
 
 def test_reasoning_streams_as_it_is_written():
@@ -140,16 +141,16 @@ def test_reasoning_streams_as_it_is_written():
     assert parser.push("ink>\n\nHello") == [TextDelta("Hello")]
 
 
-def test_a_harmony_call_passes_to_the_tool_parser_as_it_is():
+def test_a_harmony_call_reaches_the_tool_parser_unchanged():
     call = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
     text = "<|channel|>analysis<|message|>I call<|end|><|start|>assistant" + call
-    told = split("harmony", [text], tool_starts=["<|channel|>"])
-    assert told == ("I call", "<|start|>assistant" + call)
+    found = split("harmony", [text], tool_starts=["<|channel|>"])
+    assert found == ("I call", "<|start|>assistant" + call)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
-def test_a_harmony_call_that_nobody_reads_is_text_without_its_marks(data):
+def test_a_harmony_call_without_a_tool_parser_is_text_without_its_marks(data):
     head = "<|channel|>commentary to=functions.f <|constrain|>json"
     text = f"{head}<|message|>{{}}<|call|><|start|>assistant{head}"
     assert split("harmony", data.draw(cuts(text))) == ("", "{}")

@@ -1,4 +1,4 @@
-"""What small models write beside their syntax: put right, or passed on as text."""
+"""Calls that break the family's syntax, as small models write them: corrected, or left as text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
 
 
 @pytest.mark.parametrize(
-    ("family", "text", "told"),
+    ("family", "text", "expected"),
     [
         # Broken before a name is known: text, tag and all.
         ("hermes", "<tool_call>no</tool_call>", ([], [], "<tool_call>no</tool_call>")),
@@ -57,9 +57,9 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
             (
                 "hermes",
                 f'<tool_call>{{"name": "f", "arguments": {{"a": {value}, "b": [1]}}}}</tool_call>',
-                (["f"], [f'{{"a": {told}, "b": [1]}}'], ""),
+                (["f"], [f'{{"a": {expected}, "b": [1]}}'], ""),
             )
-            for value, told in (
+            for value, expected in (
                 ("NaN", '"NaN"'),
                 ("-Infinity", '"-Infinity"'),
                 ("fasle ", '"fasle" '),
@@ -237,64 +237,28 @@ def test_a_literal_becomes_json_or_nothing(written, json_text):
         ),
     ],
 )
-def test_a_call_beside_the_syntax(family, text, told):
-    assert said(family, text) == told
+def test_a_call_that_breaks_the_syntax(family, text, expected):
+    assert said(family, text) == expected
 
 
 @pytest.mark.parametrize(
     ("arguments", "has_broken"),
     [('{"a": 1}', False), ('{"a": ["x" y]}', True), ('{"a": 1', False)],
 )
-def test_a_call_that_was_closed_early_is_told_from_one_that_was_whole(arguments, has_broken):
+def test_has_broken_says_whether_a_call_was_closed_early(arguments, has_broken):
     parser = parser_of("hermes", TOOLS)
     answered(parser, [f'<tool_call>{{"name": "f", "arguments": {arguments}'])
     assert parser.has_broken == has_broken
 
 
-def test_kimi_keeps_the_model_s_own_id():
-    text = (
-        "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:7"
-        "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>"
-    )
-    assert answered(parser_of("kimi_k2"), [text]).ids == ["functions.f:7"]
-
-
-def test_kimi_gives_a_call_a_new_id_where_the_model_repeats_one():
-    """A result names its call by the id, so a history with one id for two calls is refused."""
-    calls = "".join(
-        f"<|tool_call_begin|>functions.f:{number}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
-        for number in (1, 1, 1, 2)
-    )
-    text = f"<|tool_calls_section_begin|>{calls}<|tool_calls_section_end|>"
-    ids = answered(parser_of("kimi_k2"), [text]).ids
-    assert ids[0] == "functions.f:1"
-    assert (len(ids), len(set(ids))) == (4, 4)
-
-
-@pytest.mark.parametrize(
-    ("own_id", "tools", "name", "told_id"),
-    [
-        ("functions.a.f:1", "fg", "a.f", "functions.a.f:1"),
-        ("f:1", "fg", "f", "f:1"),
-        ("f", "fg", "f", "id0"),
-        ("1", "f", "f", "id0"),
-        ("1", "fg", "1", "id0"),
-    ],
-)
-def test_kimi_leaves_out_parts_of_the_id(own_id, tools, name, told_id):
-    text = f"<|tool_call_begin|>{own_id}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
-    answer = answered(parser_of("kimi_k2", {tool: {} for tool in tools}), [text])
-    assert (answer.names, answer.ids, answer.text) == ([name], [told_id], "")
-
-
 @pytest.mark.parametrize("end", range(1, len("<|call|>")))
-def test_half_an_end_is_no_text_behind_a_call_without_arguments(end):
+def test_the_begin_of_an_end_mark_behind_a_call_without_arguments_is_not_text(end):
     text = "<|channel|>commentary to=functions.f<|message|>" + "<|call|>"[:end]
     answer = answered(parser_of("harmony", TOOLS), [text])
     assert (answer.names, answer.text, answer.is_cut) == (["f"], "", True)
 
 
-def test_depth_is_no_danger():
+def test_deep_arguments_are_read():
     deep = "[" * 50_000
     parser = FAMILIES["hermes"].make()
     answer = answered(parser, ['<tool_call>{"name": "f", "arguments": {"a": ' + deep + "x!"])

@@ -1,4 +1,4 @@
-"""What a model writes costs a parser as much as it is long, one character a push included."""
+"""A parser's cost is linear in the text, even if each push is one character."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spent(name: str, piece: str, characters: int, opening: str = "") -> float:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_nothing_that_a_model_repeats_costs_more_than_its_length(name):
+def test_repeated_text_costs_no_more_than_its_length(name):
     openings = {"", *family(name).parser_type.starts}
     for opening in sorted(openings):
         for piece in PIECES:

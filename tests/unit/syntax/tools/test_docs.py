@@ -1,4 +1,4 @@
-"""docs/tools.md lists the families that there are."""
+"""docs/tools.md lists all families."""
 
 from __future__ import annotations
 

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import examples
 from tests.strategies import cuts
 from tests.unit.tools.folding import answered, parser_of
 from tests.unit.tools.syntaxes import SYNTAXES, UNSAYABLE, dumped
 from triton_openai.proxy.syntax.tools.families import FAMILIES
 
-CUT_SEEDS = 10  # ways that each text is cut
+CUT_SEEDS = examples(15)  # ways that each text is cut
 CASES = [
     json.loads(line)
     for line in (Path(__file__).parent / "tool_calls.jsonl").read_text().splitlines()
@@ -52,13 +53,14 @@ def test_every_family_has_its_syntax():
     assert FAMILIES.keys() == SYNTAXES.keys()
 
 
+@pytest.mark.hypothesis
 @every_family
 def test_calls_and_text_come_back_however_the_text_is_cut(family):
-    told = 0
+    written = 0
     for number, case in enumerate(CASES):
         if not sayable(family, case):
             continue
-        told += 1
+        written += 1
         before, after = ("Let me see:\n", "\nDone é.") if number % 2 else ("", "")
         text = before + SYNTAXES[family](case["calls"]) + after
         answer = answered(parser_of(family, case["tools"]), [text])
@@ -68,13 +70,13 @@ def test_calls_and_text_come_back_however_the_text_is_cut(family):
         for seed in range(CUT_SEEDS):
             pieces = pieces_of(text, number * CUT_SEEDS + seed)
             assert answered(parser_of(family, case["tools"]), pieces) == answer, pieces
-    assert told > 200
+    assert written > 200
 
 
 @every_family
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_text_around_calls_is_not_touched(family, data):
+def test_text_around_calls_does_not_change(family, data):
     case = data.draw(st.sampled_from([case for case in CASES if sayable(family, case)]))
     before, after = data.draw(AROUND) + "\n", "\n" + data.draw(AROUND)
     text = before + SYNTAXES[family](case["calls"]) + after
@@ -84,7 +86,7 @@ def test_text_around_calls_is_not_touched(family, data):
 
 
 @every_family
-def test_a_call_cut_off_anywhere_stays_as_far_as_it_got(family):
+def test_a_call_that_is_cut_off_anywhere_stays_incomplete(family):
     case = next(
         case
         for case in CASES
@@ -124,7 +126,7 @@ def test_text_without_calls_passes_at_once(family):
 
 
 @every_family
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_nonsense_never_raises_and_finished_calls_are_json(family, data):
     tools = {"f": {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}}}

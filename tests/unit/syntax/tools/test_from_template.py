@@ -8,7 +8,7 @@ from tests.unit.tools.syntaxes import SYNTAXES
 from triton_openai.proxy.syntax.tools.families import FAMILIES, from_template
 from triton_openai.proxy.syntax.tools.ids import kimi_id, mistral_id, openai_id
 
-# These say nothing of calls in their templates, or share a family's syntax.
+# Their templates have no marks of calls, or share another family's syntax.
 UNMARKED = {"llama3_json", "xlam", "pythonic", "qwen3_xml", "json_list"}
 
 

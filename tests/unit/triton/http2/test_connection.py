@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.doubles import http2_peer as peer
+from tests.fixtures.examples import examples
 from tests.strategies import cuts
 from triton_openai.proxy.triton.http2.calls import Http2Limits
 from triton_openai.proxy.triton.http2.connection import Connection
 from triton_openai.proxy.triton.http2.events import CallEnded, CallRefused, Event, MessageArrived
 from triton_openai.proxy.triton.http2.faults import ErrorCode
 
-FIXED = settings(derandomize=True, max_examples=200, deadline=None)
+FIXED = settings(derandomize=True, max_examples=examples(200))
 READY = peer.settings() + peer.frame(peer.SETTINGS, peer.ACK, 0)
 HEAD = [(":method", "POST"), (":path", "/x")]
 CALLS = 3

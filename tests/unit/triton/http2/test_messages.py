@@ -11,7 +11,7 @@ from tests.strategies import cuts
 from triton_openai.proxy.triton.http2.messages import BadMessage, MessageReader, framed
 
 
-@settings(derandomize=True, deadline=None)
+@settings(derandomize=True)
 @given(st.lists(st.binary(max_size=50)), st.data())
 def test_messages_are_the_same_however_the_bytes_are_cut(messages, data):
     whole = b"".join(map(framed, messages))

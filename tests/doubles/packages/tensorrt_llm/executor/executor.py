@@ -45,7 +45,7 @@ class GenerationExecutor:
         self.requests: list[tuple[list[int], SamplingParams, str | None]] = []
         self.adapters: list[LoRARequest | None] = []  # one a request
         self._model = model
-        self._running: dict[int, Request] = {}
+        self.running: dict[int, Request] = {}
         self._seen: set[tuple[object, tuple[int, ...]]] = set()
         self._error_queue: queue.Queue[Exception] = queue.Queue()
         self.iterations: IterationResult | None = None
@@ -74,7 +74,7 @@ class GenerationExecutor:
             self.requests.append((prompt, sampling, cache_salt))
             self.adapters.append(adapter)
             guide = None if self.script.get("ignores_guides") else sampling.guided_decoding
-            self._running[result.request_id] = Request(
+            self.running[result.request_id] = Request(
                 prompt,
                 sampling,
                 result,
@@ -92,7 +92,7 @@ class GenerationExecutor:
 
     def abort_request(self, request_id: int) -> None:
         with self._lock:
-            request = self._running.pop(request_id, None)
+            request = self.running.pop(request_id, None)
         if request is not None:
             request.result.put(Response(finish_reason="cancelled"))
 
@@ -106,7 +106,7 @@ class GenerationExecutor:
         while not self._is_shutdown:
             time.sleep(self.script.get("step_s", 0.001))
             with self._lock:
-                batch = list(self._running.items())
+                batch = list(self.running.items())
             for request_id, request in batch:
                 self._step(request_id, request)
             if batch and self.iterations is not None:
@@ -120,12 +120,12 @@ class GenerationExecutor:
         if len(request.said) == self.script.get("crash_at"):
             return self._crash()
         if len(request.said) == self.script.get("error_at"):
-            self._running.pop(request_id, None)
+            self.running.pop(request_id, None)
             return request.result.put(Response(error="CUDA error in one request"))
         finish = self._finish(request, token)
         if finish is not None:
             with self._lock:
-                if self._running.pop(request_id, None) is None:
+                if self.running.pop(request_id, None) is None:
                     return None  # aborted meanwhile
             if self.script.get("hides_end") and finish == "stop":
                 request.unsent.pop()
@@ -170,7 +170,7 @@ class GenerationExecutor:
     def _crash(self) -> None:
         self._is_shutdown = True
         with self._lock:
-            running, self._running = self._running, {}
+            running, self.running = self.running, {}
         for request in running.values():
             request.result.put(Response(error="Error in thread: CUDA out of memory"))
 

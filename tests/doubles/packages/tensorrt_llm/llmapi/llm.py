@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..executor import GenerationExecutor
 from ..executor.request import LoRARequest
@@ -28,6 +28,8 @@ LORA_CONFIG = {
 
 
 class LLM:
+    latest: ClassVar[LLM]  # the one that was started last, for tests
+
     def __init__(
         self,
         model: str | Path,
@@ -61,6 +63,7 @@ class LLM:
         self._stats = kwargs.get("enable_iter_perf_stats", False)
         self.complaints: list[str] = []
         self._executor: GenerationExecutor | None = GenerationExecutor(Path(model), self.script)
+        LLM.latest = self
 
     def generate_async(
         self,

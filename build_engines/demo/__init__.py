@@ -1,1 +1,0 @@
-"""The demonstration model: its text, tokenizer, training, evaluation and export."""

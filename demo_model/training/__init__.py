@@ -1,0 +1,1 @@
+"""Trains the demonstration model: text, tokenizer, network, evaluation and export."""

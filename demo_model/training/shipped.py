@@ -1,0 +1,40 @@
+"""A trained Hugging Face folder -> the folder that is shipped, which is served without torch.
+
+It gains what `triton-openai build` would make from it: the ONNX graph, and the tables of the
+tokenizer. Called by `export`, and by hand after a new version of a tool that writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+from triton_openai.build_engines import onnx_export, onnx_folder, tokenizer_tables
+from triton_openai.build_engines.tool import Say
+from triton_openai.demo_model.training.shared_weights import SafetensorsFile, share
+
+GRAPH = "model.onnx"
+WEIGHTS = "model.safetensors"
+
+
+def complete(folder: Path, say: Say) -> None:
+    """Writes the graph, genai_config.json and the tables into the folder.
+
+    Raises:
+        BuildError: the builder failed, or its graph cannot be served.
+        UnknownWeight: the builder changed a weight.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        built = Path(place) / "engine"
+        log = Path(place) / "builder.log"
+        onnx_export.export(folder, built, precision="fp32", log=log, say=say)
+        graph = share(built / GRAPH, SafetensorsFile(folder / WEIGHTS))
+        (folder / GRAPH).write_bytes(graph.SerializeToString(deterministic=True))
+        shutil.copyfile(built / onnx_folder.CONFIG, folder / onnx_folder.CONFIG)
+    servable = onnx_folder.check(str(folder))
+    config = json.loads((folder / onnx_folder.CONFIG).read_text())["model"]
+    tokenizer_tables.make(
+        str(folder), config, str(folder), servable.context_length, servable.kv_token_bytes
+    )

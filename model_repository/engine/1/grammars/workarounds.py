@@ -1,0 +1,87 @@
+"""Rewrites guides so that xgrammar 0.2.8 enforces what they say.
+
+Its automaton for a `pattern`, and for a `Regex("…")` in EBNF, reads `a(xb+)?` as `a(xb*)?|ab*`, but
+reads `a(xb+){0,1}` correctly. And some of its formats accept invalid values, for example the 31st
+of February, or raw quotation marks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+# An escape, a character class, or the end of an optional group.
+OPTIONAL_GROUP = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\)\?)", re.DOTALL)
+# The same in an EBNF string, where each backslash is written twice.
+_ESCAPED = r"\\\\(?:\\.|[^\\])"
+OPTIONAL_GROUP_IN_EBNF = re.compile(
+    rf"{_ESCAPED}|\[(?:{_ESCAPED}|\\[^\\]|[^\]\\])*\]|(\)\\?\?)", re.DOTALL
+)
+EBNF_REGEX = re.compile(r'(?<=\bRegex\(")(?:[^"\\]|\\.)*', re.DOTALL)
+# Keywords whose values are data, not schemas.
+VALUES = frozenset({"const", "enum", "default", "examples"})
+# Keywords that map names of the caller's own to schemas.
+NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+
+_HOUR = "([01][0-9]|2[0-3])"
+_BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_LEAP_YEAR = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
+_DATE = (
+    "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
+    f"|02-(0[1-9]|1[0-9]|2[0-8]))|{_LEAP_YEAR}-02-29)"
+)
+_TIME = rf"{_HOUR}:[0-5][0-9]:[0-5][0-9](\.[0-9]+){{0,1}}(Z|[+\-]{_HOUR}:[0-5][0-9])"
+_POINTER = "(/([^~/]|~[01])*)*"
+FORMATS = {
+    "date": f"^{_DATE}$",
+    "time": f"^{_TIME}$",
+    "date-time": f"^{_DATE}T{_TIME}$",
+    "ipv4": rf"^({_BYTE}\.){{3}}{_BYTE}$",
+    "json-pointer": f"^{_POINTER}$",
+    "relative-json-pointer": f"^(0|[1-9][0-9]*)(#|{_POINTER})$",
+}
+
+
+def rewrite_schema(text: str) -> str:
+    """An equivalent JSON schema or structural tag. Returns invalid JSON unchanged."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    rewritten = _rewritten(given)
+    return text if rewritten == given else json.dumps(rewritten)
+
+
+def rewrite_ebnf(text: str) -> str:
+    """An equivalent grammar."""
+    return EBNF_REGEX.sub(lambda match: _count_groups(OPTIONAL_GROUP_IN_EBNF, match[0]), text)
+
+
+def _rewritten(given: Any) -> Any:
+    if isinstance(given, list):
+        return [_rewritten(one) for one in given]
+    if not isinstance(given, dict):
+        return given
+    schema = {key: _rewritten_value(key, value) for key, value in given.items()}
+    if isinstance(schema.get("pattern"), str):
+        schema["pattern"] = _count_groups(OPTIONAL_GROUP, schema["pattern"])
+    if isinstance(schema.get("patternProperties"), dict):
+        schema["patternProperties"] = {
+            _count_groups(OPTIONAL_GROUP, name): value
+            for name, value in schema["patternProperties"].items()
+        }
+    if isinstance(schema.get("format"), str) and schema["format"] in FORMATS:
+        schema["pattern"] = FORMATS[schema.pop("format")]
+    return schema
+
+
+def _rewritten_value(key: str, value: Any) -> Any:
+    if key in NAMED and isinstance(value, dict):
+        return {name: _rewritten(one) for name, one in value.items()}
+    return value if key in VALUES else _rewritten(value)
+
+
+def _count_groups(optional: re.Pattern[str], pattern: str) -> str:
+    """Writes each optional group `(…)?` as `(…){0,1}`."""
+    return optional.sub(lambda match: "){0,1}" if match[1] else match[0], pattern)

@@ -1,0 +1,73 @@
+"""The KV cache of the running sequences: one memory map, which takes memory as it is written.
+
+Layout [layers * 2, rows, kv_heads, capacity, head_size]. So one side (keys or values) of a layer is
+one contiguous tensor for any run of rows, which ONNX Runtime reads as `past`, writes as `present`.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+MAP_NORESERVE = 0x4000  # Linux; not in every Python's mmap module
+CAPACITY_MULTIPLE = 128  # tokens: makes one row of one layer whole pages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvShape:
+    """The keys and values of one token. `sides` is two a layer: keys, then values."""
+
+    sides: int
+    kv_heads: int
+    head_size: int
+    dtype: npt.DTypeLike
+
+    @property
+    def token_bytes(self) -> int:
+        return self.sides * self.kv_heads * self.head_size * np.dtype(self.dtype).itemsize
+
+
+class KvRows:
+    """Room for `rows` sequences of at most `capacity` tokens. Methods name a row by its number."""
+
+    def __init__(self, shape: KvShape, *, rows: int, context_length: int) -> None:
+        capacity = -(-context_length // CAPACITY_MULTIPLE) * CAPACITY_MULTIPLE
+        self.shape = shape
+        self.capacity = capacity
+        self._map = mmap.mmap(
+            -1,
+            shape.token_bytes * rows * capacity,
+            flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE,
+        )
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):  # with huge pages a short row costs 2 MB a head
+            self._map.madvise(mmap.MADV_NOHUGEPAGE)
+        whole: npt.NDArray[Any] = np.frombuffer(self._map, dtype=shape.dtype)
+        self._kv = whole.reshape(shape.sides, rows, shape.kv_heads, capacity, shape.head_size)
+        self._row_bytes = self._kv[0, 0].nbytes
+
+    def side(self, side: int, start: int, stop: int) -> npt.NDArray[Any]:
+        """[stop - start, kv_heads, capacity, head_size]: a contiguous view, not a copy."""
+        return self._kv[side, start:stop]
+
+    def read(self, row: int, start: int, stop: int) -> npt.NDArray[Any]:
+        """A copy of a row's tokens, [sides, kv_heads, stop - start, head_size]."""
+        return self._kv[:, row, :, start:stop].copy()
+
+    def write(self, row: int, start: int, tokens: npt.NDArray[Any]) -> None:
+        """Writes what `read` returned into a row, from token `start` on."""
+        self._kv[:, row, :, start : start + tokens.shape[2]] = tokens
+
+    def copy(self, source: int, target: int, tokens: int) -> None:
+        """Copies the first `tokens` of one row into another."""
+        self._kv[:, target, :, :tokens] = self._kv[:, source, :, :tokens]
+
+    def release(self, row: int) -> None:
+        """Returns the row's physical memory to the system."""
+        rows = self._kv.shape[1]
+        for side in range(self.shape.sides):
+            offset = (side * rows + row) * self._row_bytes
+            self._map.madvise(mmap.MADV_DONTNEED, offset, self._row_bytes)

@@ -1,0 +1,99 @@
+"""Feeds prompts to the model, in chunks, so that running streams do not wait long."""
+
+from __future__ import annotations
+
+import time
+
+from onnx_cpu.decoder_port import Decoder
+from onnx_cpu.row_allocator import RowAllocator
+from onnx_cpu.sequence import Sequence
+from onnx_cpu.sequence_output import SequenceOutput
+from stats import Stats
+
+LEAST_TOKENS = 8
+LEAST_STALL_S = 0.02
+DECODE_STEPS = 2.0
+WEIGHT = 0.2  # of a new measurement in the running means
+
+
+class PrefillBudget:
+    """How many prompt tokens a step may feed.
+
+    stall_s: how long prefill may delay decoding rows in one step. None: two decode steps, and at
+    least 20 ms. Both speeds are measured while the engine runs.
+    """
+
+    def __init__(self, *, step_tokens: int, stall_s: float | None) -> None:
+        self._step_tokens = step_tokens
+        self._stall_s = stall_s
+        self._token_s: float | None = None
+        self._decode_s = 0.0
+
+    def tokens(self, *, is_decoding: bool) -> int:
+        if not is_decoding or self._token_s is None:
+            return self._step_tokens
+        stall_s = self._stall_s or max(LEAST_STALL_S, DECODE_STEPS * self._decode_s)
+        return min(self._step_tokens, max(LEAST_TOKENS, int(stall_s / self._token_s)))
+
+    def prefilled(self, tokens: int, seconds: float) -> None:
+        token_s = seconds / tokens
+        before = token_s if self._token_s is None else self._token_s
+        self._token_s = before + WEIGHT * (token_s - before)
+
+    def decoded(self, seconds: float) -> None:
+        before = self._decode_s or seconds
+        self._decode_s = before + WEIGHT * (seconds - before)
+
+
+class Prefill:
+    """The prefill part of the scheduler's step."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        allocator: RowAllocator,
+        output: SequenceOutput,
+        budget: PrefillBudget,
+        stats: Stats,
+    ) -> None:
+        self._decoder = decoder
+        self._allocator = allocator
+        self._batch = allocator.batch
+        self._output = output
+        self._budget = budget
+        self._stats = stats
+
+    def step(self) -> None:
+        """Feeds prompt tokens until the budget is used up."""
+        left = self._budget.tokens(is_decoding=bool(self._batch.decoding))
+        while left > 0 and self._batch.prefilling:
+            sequence = self._next()
+            ids = sequence.tokens[sequence.computed : sequence.computed + left]
+            left -= len(ids)
+            try:
+                self._feed(sequence, ids)
+            except Exception as error:
+                self._output.fail(sequence, error)
+
+    def _next(self) -> Sequence:
+        """The oldest and the shortest take turns, so that neither waits for all others."""
+        if self._stats.prefill_steps % 2:
+            return min(self._batch.prefilling, key=lambda sequence: sequence.missing)
+        return min(self._batch.prefilling, key=lambda sequence: sequence.order)
+
+    def _feed(self, sequence: Sequence, ids: list[int]) -> None:
+        """Feeds one chunk. After the prompt's last token it samples the first new token."""
+        if sequence.row is None:
+            raise ValueError("the sequence has no row")
+        began = time.perf_counter()
+        logits = self._decoder.prefill(sequence.row, ids, sequence.computed)
+        if sequence.echo is not None:
+            sequence.echo.score(logits, sequence.computed)
+        seconds = time.perf_counter() - began
+        self._budget.prefilled(len(ids), seconds)
+        self._stats.prefilled(len(ids), seconds)
+        sequence.computed += len(ids)
+        if not sequence.missing and not self._output.echo(sequence):
+            self._batch.promote(sequence)
+            self._output.sample([sequence], logits[-1:])
+        self._allocator.save_prefix(sequence)

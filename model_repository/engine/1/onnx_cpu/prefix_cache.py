@@ -1,0 +1,86 @@
+"""Keeps the keys and values of past prompts and answers, for later prompts with the same beginning.
+
+The unit is a block of tokens. A block's key is a hash of its tokens and of all tokens before it, so
+equal beginnings are stored once and found by any request. The least recently used block is evicted
+first. Lookups touch the blocks of a prompt from its end, so its first blocks are evicted last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnx_cpu.kv_rows import KvRows
+
+BLOCK = 16  # tokens
+BlockKey = bytes
+
+
+class BlockKeys:
+    """The keys of a growing token sequence's full blocks."""
+
+    def __init__(self, salt: str) -> None:
+        self._last = hashlib.blake2b(salt.encode(), digest_size=16).digest()
+        self._keys: list[BlockKey] = []
+
+    def of(self, tokens: Sequence[int]) -> list[BlockKey]:
+        """The keys of all full blocks; `tokens` may only have grown since the last call."""
+        for start in range(len(self._keys) * BLOCK, len(tokens) - BLOCK + 1, BLOCK):
+            block = np.asarray(tokens[start : start + BLOCK], dtype=np.int32).tobytes()
+            self._last = hashlib.blake2b(self._last + block, digest_size=16).digest()
+            self._keys.append(self._last)
+        return self._keys
+
+
+class PrefixCache:
+    """Blocks [sides, kv_heads, BLOCK, head_size], up to the size that `limit` sets."""
+
+    def __init__(self, rows: KvRows) -> None:
+        self._rows = rows
+        self._most = 0  # blocks
+        self._block_bytes = BLOCK * rows.shape.token_bytes
+        self._blocks: OrderedDict[BlockKey, npt.NDArray[Any]] = OrderedDict()
+        self.evicted_blocks = 0
+
+    @property
+    def used_bytes(self) -> int:
+        return len(self._blocks) * self._block_bytes
+
+    def match(self, keys: Sequence[BlockKey]) -> int:
+        """The number of leading blocks that are cached; marks them as recently used."""
+        found = 0
+        while found < len(keys) and keys[found] in self._blocks:
+            found += 1
+        for key in reversed(keys[:found]):
+            self._blocks.move_to_end(key)
+        return found
+
+    def load(self, keys: Sequence[BlockKey], row: int) -> None:
+        """Copies matched blocks to the beginning of a row."""
+        for position, key in enumerate(keys):
+            self._rows.write(row, position * BLOCK, self._blocks[key])
+
+    def save(self, keys: Sequence[BlockKey], row: int) -> None:
+        """Copies a row's leading blocks into the cache, if they are not cached yet."""
+        keys = keys[: self._most]
+        known = self.match(keys)
+        for position in reversed(range(known, len(keys))):
+            start = position * BLOCK
+            self._blocks[keys[position]] = self._rows.read(row, start, start + BLOCK)
+        self.match(keys[:known])
+        self._evict()
+
+    def limit(self, limit_bytes: int) -> None:
+        """Sets the size, and evicts what exceeds it."""
+        self._most = limit_bytes // self._block_bytes
+        self._evict()
+
+    def _evict(self) -> None:
+        while len(self._blocks) > self._most:
+            self._blocks.popitem(last=False)
+            self.evicted_blocks += 1

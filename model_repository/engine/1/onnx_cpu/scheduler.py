@@ -1,0 +1,169 @@
+"""In-flight batching: sequences join and leave the running batch at every step.
+
+One step ends cancelled sequences, gives rows to waiting ones, feeds prompts within the step's
+budget, and decodes one token for every decoding row. Only the runtime's thread calls it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from guides.slow_guides import SlowGuides, refusal
+from onnx_cpu.decoder_port import Decoder
+from onnx_cpu.pending_guides import Compiler, PendingGuides
+from onnx_cpu.prefill import Prefill, PrefillBudget
+from onnx_cpu.row_allocator import RowAllocator
+from onnx_cpu.sequence import Sequence
+from onnx_cpu.sequence_output import GUIDE_PARAM, SequenceOutput
+from port import GUIDE_TOO_SLOW, INVALID_PARAMETER, BadParameter, Job
+from sampling.state import SamplerState
+from stats import Stats
+
+CHECK_WAITING_EVERY_S = 0.05
+CHECKS_AT_ONCE = 500  # take a tenth of a millisecond
+REPORT_EVERY_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """rows: sequences that run at once. step_tokens: prompt tokens that one step may feed.
+
+    kv_bytes: memory for the keys and values of the rows and of the prefix cache. stall_s: how long
+    a prefill may delay running streams, see PrefillBudget.
+    """
+
+    rows: int
+    step_tokens: int
+    kv_bytes: int
+    stall_s: float | None = None
+
+
+class Scheduler:
+    """Calls `ended` with each job that is over, however it ended."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        compiler: Compiler,
+        config: SchedulerConfig,
+        *,
+        end_ids: frozenset[int],
+        ended: Callable[[Job], None],
+    ) -> None:
+        self._decoder = decoder
+        self._end_ids = end_ids
+        self._ended = ended
+        self._arrivals = 0
+        self._check_waiting_at = self._report_at = 0.0
+        self.stats = Stats()
+        kv_tokens = config.kv_bytes // decoder.kv.shape.token_bytes
+        self._allocator = RowAllocator(
+            decoder.kv, self.stats, rows=config.rows, kv_tokens=kv_tokens, ended=ended
+        )
+        self._batch = self._allocator.batch
+        self._slow_guides = SlowGuides()
+        self._pending_guides = PendingGuides(compiler)
+        self._output = SequenceOutput(self._allocator, self._slow_guides, decoder.vocab_size)
+        self._budget = PrefillBudget(
+            step_tokens=min(config.step_tokens, decoder.most_tokens), stall_s=config.stall_s
+        )
+        self._prefill = Prefill(decoder, self._allocator, self._output, self._budget, self.stats)
+
+    @property
+    def has_work(self) -> bool:
+        return not self._allocator.is_empty
+
+    def add(self, job: Job) -> None:
+        """Adds a new job, and starts to compile its guide."""
+        self._arrivals += 1
+        wanted = job.input
+        if wanted.guide is not None and wanted.guide in self._slow_guides:
+            self._refuse(job, GUIDE_PARAM, refusal(wanted.guide), code=GUIDE_TOO_SLOW)
+            return
+        try:
+            sampler = SamplerState(
+                wanted.sampling, wanted.prompt_ids, self._end_ids, self._decoder.vocab_size
+            )
+        except BadParameter as error:
+            self._refuse(job, error.param, str(error))
+            return
+        sequence = Sequence(job, self._arrivals, sampler)
+        self._pending_guides.add(sequence)
+        self._allocator.waiting.add(sequence)
+
+    def step(self) -> bool:
+        """One step of everything; False if all sequences wait for their guides to compile."""
+        self._end_cancelled()
+        self._take_guides()
+        self._allocator.admit()
+        is_working = bool(self._batch.running)
+        self._prefill.step()
+        self._decode()
+        self._report(time.monotonic())
+        return is_working
+
+    def end_all(self) -> None:
+        """Ends every job as cancelled."""
+        for sequence in list(self._allocator):
+            self._output.cancel(sequence)
+        self._output.close()
+
+    def fail_all(self, error: Exception) -> None:
+        """Ends every running job with an error."""
+        for sequence in self._batch.running:
+            self._output.fail(sequence, error)
+
+    def _refuse(self, job: Job, param: str, message: str, *, code: str = INVALID_PARAMETER) -> None:
+        """Refuses a job that has no sequence yet."""
+        self._ended(job)
+        job.sink.refuse(param, message, code=code)
+
+    def _end_cancelled(self) -> None:
+        """Checks the running sequences at every step, some waiting ones 20 times a second."""
+        now = time.monotonic()
+        checked = self._batch.running
+        if now >= self._check_waiting_at:
+            self._check_waiting_at = now + CHECK_WAITING_EVERY_S
+            checked += self._allocator.waiting.rotate(CHECKS_AT_ONCE)
+        for sequence in checked:
+            if sequence.must_end():
+                self._output.cancel(sequence)
+
+    def _take_guides(self) -> None:
+        """Readies sequences whose guides are compiled; ends those whose guides are wrong."""
+        for sequence, error in self._pending_guides.take():
+            if error is None:
+                self._output.prepare_masks([sequence])
+                self._allocator.waiting.guide_arrived(sequence)
+            else:
+                self._output.refuse(sequence, GUIDE_PARAM, str(error))
+
+    def _decode(self) -> None:
+        self._allocator.make_room_for_growth()
+        rows = list(self._batch.decoding)
+        if not rows:
+            return
+        ids = np.array([sequence.tokens[-1] for sequence in rows], np.int64)
+        past = np.array([sequence.computed for sequence in rows], np.int64)
+        began = time.perf_counter()
+        try:
+            logits = self._decoder.decode(ids, past)
+            for sequence in rows:
+                sequence.computed += 1
+            self._output.sample(rows, logits)
+        except Exception as error:
+            for sequence in set(rows) & set(self._batch.decoding):
+                self._output.fail(sequence, error)
+        seconds = time.perf_counter() - began
+        self._budget.decoded(seconds)
+        self.stats.decoded(len(rows), seconds)
+
+    def _report(self, now: float) -> None:
+        """Updates the stats 20 times a second, and when there is nothing left to do."""
+        if now >= self._report_at or not self._batch.running:
+            self._report_at = now + REPORT_EVERY_S
+            self._allocator.report()

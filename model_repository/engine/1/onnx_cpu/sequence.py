@@ -1,0 +1,74 @@
+"""One job in the scheduler: its tokens, how many of them its row holds, and its states."""
+
+from __future__ import annotations
+
+from guides.state import GuideState
+from onnx_cpu.prefix_cache import BLOCK, BlockKey, BlockKeys
+from onnx_cpu.prompt_echo import PromptEcho
+from port import FinishReason, Job
+from sampling.state import SamplerState
+
+
+class Sequence:
+    """`tokens` are prompt and answer; the row holds keys and values of the first `computed`."""
+
+    def __init__(self, job: Job, arrival: int, sampler: SamplerState) -> None:
+        self.job = job
+        self.arrival = arrival
+        self.sampler = sampler
+        self.guide: GuideState | None = None
+        self.tokens = list(job.input.prompt_ids)
+        self.computed = 0
+        self.row: int | None = None
+        self.has_started = False
+        self.echo = self._echo_of(job)
+        self.is_gone = False  # its job has ended
+        self._keys = BlockKeys(job.input.cache_salt)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """The sequence with the smallest order goes first."""
+        return (-self.job.input.priority, self.arrival)
+
+    @property
+    def missing(self) -> int:
+        """The tokens to feed before the next one can be sampled; 1 while decoding."""
+        return len(self.tokens) - self.computed
+
+    @property
+    def needs_guide(self) -> bool:
+        """Whether its guide is not compiled yet."""
+        return self.guide is None and self.job.input.guide is not None
+
+    def must_end(self) -> bool:
+        """Whether the job was cancelled, or its client has disconnected."""
+        return self.job.is_cancelled or self.job.sink.is_abandoned()
+
+    def reusable_keys(self) -> list[BlockKey]:
+        """The blocks before the first token that needs logits: they may come from the cache."""
+        needed_from = len(self.tokens) - 1
+        if self.echo is not None and self.echo.unscored_from is not None:
+            needed_from = self.echo.unscored_from
+        return self._keys.of(self.tokens)[: needed_from // BLOCK]
+
+    def computed_keys(self) -> list[BlockKey]:
+        """The full blocks that the row holds."""
+        return self._keys.of(self.tokens)[: self.computed // BLOCK]
+
+    def append(self, token_id: int) -> FinishReason | None:
+        """Adds a generated token; returns a finish reason if it is the last one."""
+        is_end = self.sampler.ends_with(token_id)
+        self.sampler.append(token_id)
+        self.tokens.append(token_id)
+        if self.guide is not None:
+            self.guide.take(token_id)
+            is_end = is_end or self.guide.is_terminated
+        if is_end:
+            return "stop"
+        return "length" if self.sampler.generated >= self.job.input.max_tokens else None
+
+    @staticmethod
+    def _echo_of(job: Job) -> PromptEcho | None:
+        if not job.input.echoes_prompt:
+            return None
+        return PromptEcho(job.input.prompt_ids, job.input.sampling.log_probs)

@@ -1,0 +1,64 @@
+"""Changes the logits before a token is drawn: guide, restrictions, bias, penalties, in this order.
+
+A restriction that would forbid every remaining token is ignored. So the guide always wins, because
+a text that breaks its guide is useless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from port import SamplingParams
+from sampling.allowed_tokens import AllowedTokens
+from sampling.bad_words import BadWords
+from sampling.guide_bitmask import Bitmask, apply_guides
+from sampling.logit_bias import LogitBias
+from sampling.min_tokens import MinTokens
+from sampling.penalties import Penalties
+from sampling.ranking import Logits
+from sampling.token_ids import TokenIds
+
+
+class LogitEdit(Protocol):
+    """One parameter's change to the logits of one sequence."""
+
+    def apply(self, row: Logits) -> None:
+        """row: [vocab], changed in place."""
+
+    def append(self, token_id: int) -> None:
+        """A token was generated."""
+
+
+def edits_of(
+    params: SamplingParams, prompt_ids: Sequence[int], ending_ids: TokenIds, vocab_size: int
+) -> list[LogitEdit]:
+    """The edits of one sequence, in order; a new parameter is a file and a row here.
+
+    ending_ids: the tokens that end the sequence. Raises BadParameter for a token outside the
+    vocabulary.
+    """
+    found: list[LogitEdit] = []
+    if params.allowed_token_ids is not None:
+        found.append(AllowedTokens(params.allowed_token_ids, vocab_size))
+    if any(params.bad_words):
+        found.append(BadWords(params.bad_words, prompt_ids, vocab_size))
+    if params.min_tokens:
+        found.append(MinTokens(ending_ids))
+    if params.logit_bias:
+        found.append(LogitBias(params.logit_bias, vocab_size))
+    if params.repetition_penalty != 1 or params.presence_penalty or params.frequency_penalty:
+        found.append(Penalties(params, prompt_ids, vocab_size))
+    return found
+
+
+def edit(logits: Logits, edits: Sequence[Sequence[LogitEdit]], bitmask: Bitmask | None) -> None:
+    """logits: [rows, vocab], changed in place. edits: of each row. bitmask: [rows, words]."""
+    if bitmask is not None:
+        apply_guides(logits, bitmask)
+    with np.errstate(over="ignore"):  # beyond float32 a banned token stays banned
+        for row, own in zip(logits, edits, strict=True):
+            for one in own:
+                one.apply(row)

@@ -1,0 +1,26 @@
+"""Forbids tokens, unless that would leave a row no token at all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sampling.ranking import Logits
+from sampling.token_ids import TokenIds
+
+
+def allow_only(row: Logits, ids: TokenIds) -> None:
+    """Forbids all tokens but these. row: [vocab], changed in place."""
+    kept = row[ids]
+    if (kept > -np.inf).any():
+        row.fill(-np.inf)
+        row[ids] = kept
+
+
+def ban(row: Logits, ids: TokenIds) -> None:
+    """Forbids these tokens. row: [vocab], changed in place."""
+    if not len(ids):
+        return
+    before = row[ids]
+    row[ids] = -np.inf
+    if row.max() == -np.inf:
+        row[ids] = before

@@ -1,0 +1,56 @@
+"""TensorRT-LLM's statistics of its iterations -> the engine's stats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stats import Stats
+
+logger = logging.getLogger(__name__)
+
+COLLECT_EVERY_S = 0.5
+WAIT_S = 0.001  # some versions of TensorRT-LLM block the event loop's thread for this time
+
+
+async def collect(llm: Any, stats: Stats, is_idle: Callable[[], bool]) -> None:
+    """Adds new iterations twice a second, until it is cancelled. `llm`: a tensorrt_llm.LLM."""
+    try:
+        while True:
+            await asyncio.sleep(COLLECT_EVERY_S)
+            async for iteration in _new_iterations(llm):
+                add(stats, iteration)
+            if is_idle():
+                reset_gauges(stats)
+    except Exception:
+        logger.exception("cannot collect TensorRT-LLM's statistics: the metrics stand still")
+
+
+def add(stats: Stats, iteration: Mapping[str, Any]) -> None:
+    """Adds one iteration, as `LLM.get_stats_async` yields it with enable_iter_perf_stats."""
+    batch = iteration.get("inflightBatchingStats") or {}
+    prefilling, decoding = batch.get("numContextRequests", 0), batch.get("numGenRequests", 0)
+    seconds = iteration.get("iterLatencyMS", 0.0) / 1000
+    if prefilling:  # its time counts as prefill time, because prefill takes most of it
+        stats.prefilled(batch.get("numCtxTokens", 0), seconds)
+        seconds = 0.0
+    if decoding:
+        stats.decoded(decoding, seconds)
+    stats.preemptions += batch.get("numPausedRequests", 0)
+    stats.rows_prefilling, stats.rows_decoding = prefilling, decoding
+    stats.waiting = iteration.get("numQueuedRequests", 0)
+
+
+def reset_gauges(stats: Stats) -> None:
+    """For an idle engine: TensorRT-LLM reports no iterations then."""
+    stats.rows_prefilling = stats.rows_decoding = stats.waiting = 0
+
+
+def _new_iterations(llm: Any) -> Any:
+    """Once exhausted, TensorRT-LLM's iterator stays so until the next request, unless marked."""
+    iterations = llm.get_stats_async(timeout=WAIT_S)
+    if hasattr(iterations, "mark_undone"):  # an LLM without statistics returns a plain generator
+        iterations.mark_undone()
+    return iterations

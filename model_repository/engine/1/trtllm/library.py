@@ -1,0 +1,119 @@
+"""The installed TensorRT-LLM: its classes, and the arguments that this version of it accepts.
+
+build_engines/upstream/ lists the signatures that this module relies on; `triton-openai doctor
+--gpu` compares them with the installed package.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PYTORCH, ENGINE_PLAN = "pytorch", "tensorrt"
+
+
+class StartFailed(RuntimeError):
+    """TensorRT-LLM cannot start, or cannot load the model; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """The argument sets are the keyword arguments of generate_async and of SamplingParams."""
+
+    llm: Any
+    sampling_params: Any
+    guided_decoding_params: Any
+    lora_request: Any
+    version: str
+    generate_arguments: frozenset[str]
+    sampling_arguments: frozenset[str]
+
+    @classmethod
+    def load(cls, backend: str) -> Library:
+        """`backend`: "pytorch" for checkpoints, "tensorrt" for engine plans (up to 1.2).
+
+        Raises:
+            StartFailed: the package, or the backend in it, is missing.
+        """
+        try:
+            import tensorrt_llm
+            from tensorrt_llm.executor.request import LoRARequest
+            from tensorrt_llm.llmapi import GuidedDecodingParams
+
+            llm = _llm_class(backend)
+        except ImportError as error:
+            raise StartFailed(
+                f"TensorRT-LLM's {backend} backend cannot be imported by the Python that runs "
+                f"Triton's models ({error}): run Triton in NVIDIA's trtllm-python-py3 container"
+            ) from error
+        return cls(
+            llm=llm,
+            sampling_params=tensorrt_llm.SamplingParams,
+            guided_decoding_params=GuidedDecodingParams,
+            lora_request=LoRARequest,
+            version=tensorrt_llm.__version__,
+            generate_arguments=_parameters(llm.generate_async),
+            sampling_arguments=_parameters(tensorrt_llm.SamplingParams),
+        )
+
+    def start(self, engine: Path, arguments: str) -> Any:
+        """A running `LLM`. `arguments`: its keyword arguments, as JSON.
+
+        Raises:
+            StartFailed: it did not start.
+        """
+        try:
+            llm = self.llm(model=str(engine), **_typed(json.loads(arguments)))
+            if not is_alive(llm):
+                raise RuntimeError("its executor is not running")
+            return llm
+        except Exception as error:  # its many parts raise anything
+            raise StartFailed(
+                f"TensorRT-LLM {self.version} cannot start the model in {engine} with "
+                f"{arguments}: {error}"
+            ) from error
+
+
+def _typed(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Makes an object of speculative_config, the one configuration that 1.2 does not convert."""
+    speculative = arguments.get("speculative_config")
+    if speculative is None:
+        return arguments
+    from tensorrt_llm.llmapi.llm_args import DecodingBaseConfig
+
+    return {**arguments, "speculative_config": DecodingBaseConfig.from_dict(speculative)}
+
+
+def is_alive(llm: Any) -> bool:
+    """The check of LLM.generate_async before each request; there is no public one."""
+    executor = llm._executor
+    return executor is not None and not executor.is_shutdown() and background_error(llm) is None
+
+
+def background_error(llm: Any) -> BaseException | None:
+    """The error of a thread or a worker process, if there is one.
+
+    The next request or response raises it and ends the executor. Until then the streams stand
+    still, without any error.
+    """
+    errors = getattr(llm._executor, "_error_queue", None)
+    return None if errors is None else next(iter(errors.queue), None)
+
+
+def _llm_class(backend: str) -> Any:
+    if backend == ENGINE_PLAN:
+        from tensorrt_llm._tensorrt_engine import LLM as PlanLLM
+
+        return PlanLLM
+    if backend == PYTORCH:
+        from tensorrt_llm import LLM
+
+        return LLM
+    raise StartFailed(f"trtllm_backend is {backend!r}, must be {PYTORCH!r} or {ENGINE_PLAN!r}")
+
+
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)

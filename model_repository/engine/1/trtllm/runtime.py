@@ -1,0 +1,163 @@
+"""The thread of the `tensorrt_llm` runtime: an event loop with one task for each job.
+
+TensorRT-LLM's LLM API does the batching. The loop also collects statistics, and watches for
+disconnected clients and for the end of TensorRT-LLM's executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from port import BadParameter, Job
+from stats import Stats
+from trtllm import iteration_stats
+from trtllm.generator import Generator
+from trtllm.library import Library, background_error, is_alive
+from trtllm.lora_adapters import LoraAdapters
+from trtllm.sampling_params import SamplingTranslator
+
+logger = logging.getLogger(__name__)
+
+WATCH_EVERY_S = 0.1
+
+
+class TrtllmRuntime:
+    """See port.Runtime.
+
+    If TensorRT-LLM's executor ends, it ends all jobs and then calls `die` from the loop's thread.
+    """
+
+    def __init__(
+        self, llm: Any, translator: SamplingTranslator, die: Callable[[str], None]
+    ) -> None:
+        self.stats = Stats()
+        self._llm = llm
+        self._generator = Generator(llm, translator, self.stats)
+        self._die = die
+        self._death: str | None = None  # why the executor has ended
+        self._lock = threading.Lock()
+        self._jobs: dict[str, list[Job]] = {}
+        self._tasks: dict[Job, asyncio.Task[None]] = {}
+        self._other_tasks: list[asyncio.Task[None]] = []
+        self._is_collecting = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="trtllm-runtime", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def load(
+        cls, artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
+    ) -> TrtllmRuntime:
+        """`parameters` are the engine's Triton config parameters.
+
+        Raises:
+            StartFailed: TensorRT-LLM is not installed, or cannot load the model.
+        """
+        backend, arguments = parameters["trtllm_backend"], parameters["llm_args"]
+        library = Library.load(backend)
+        translator = SamplingTranslator(
+            library=library,
+            adapters=LoraAdapters.of(library, parameters["lora_adapters"]),
+            backend=backend,
+            end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
+            logits_size=int(parameters["logits_size"]),
+            has_guides=bool(json.loads(arguments).get("guided_decoding_backend")),
+        )
+        engine = (artifacts / "engine").resolve()  # absolute, for ranks on other nodes
+        return cls(library.start(engine, arguments), translator, die)
+
+    def submit(self, job: Job) -> None:
+        with self._lock:
+            self._jobs.setdefault(job.request_id, []).append(job)
+        self._loop.call_soon_threadsafe(self._begin, job)
+
+    def cancel(self, request_id: str) -> bool:
+        with self._lock:
+            jobs = list(self._jobs.get(request_id, ()))
+        for job in jobs:
+            job.is_cancelled = True
+            self._loop.call_soon_threadsafe(self._cancel, job)
+        return bool(jobs)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._llm.shutdown()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._other_tasks.append(self._loop.create_task(self._watch()))
+        self._loop.run_forever()
+        running = [*self._other_tasks, *self._tasks.values()]
+        for task in running:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*running, return_exceptions=True))
+        self._loop.close()
+
+    # called in the loop's thread
+
+    def _begin(self, job: Job) -> None:
+        if not self._is_collecting:  # before the first request, TensorRT-LLM logs a complaint
+            self._is_collecting = True
+            collecting = iteration_stats.collect(self._llm, self.stats, lambda: not self._tasks)
+            self._other_tasks.append(self._loop.create_task(collecting))
+        task = self._tasks[job] = self._loop.create_task(self._generate(job))
+        task.add_done_callback(partial(self._forget, job))
+        if job.is_cancelled or self._death is not None:
+            task.cancel()
+
+    def _cancel(self, job: Job) -> None:
+        if job in self._tasks:
+            self._tasks[job].cancel()
+
+    async def _generate(self, job: Job) -> None:
+        try:
+            await self._generator.generate(job)
+        except BadParameter as refusal:
+            job.sink.refuse(refusal.param, str(refusal))
+        except Exception as error:
+            logger.exception("generation failed")
+            job.sink.fail(f"generation failed: {error}")
+            self._check_alive(error)
+
+    def _forget(self, job: Job, task: asyncio.Task[None]) -> None:
+        """Also ends the job if its task was cancelled, perhaps before its first step."""
+        if task.cancelled() and self._death is not None:
+            job.sink.fail(self._death)
+        elif task.cancelled():
+            job.sink.cancelled()
+        del self._tasks[job]
+        with self._lock:
+            jobs = self._jobs[job.request_id]
+            jobs.remove(job)
+            if not jobs:
+                del self._jobs[job.request_id]
+
+    async def _watch(self) -> None:
+        """Cancels jobs whose clients have disconnected, and notices the end of the executor."""
+        while True:
+            await asyncio.sleep(WATCH_EVERY_S)
+            for job in list(self._tasks):
+                if job.sink.is_abandoned():
+                    self._cancel(job)
+            self._check_alive(None)
+
+    def _check_alive(self, error: Exception | None) -> None:
+        if self._death is None and not is_alive(self._llm):
+            reason = error or background_error(self._llm) or "it gave no reason"
+            self._death = f"TensorRT-LLM's executor has ended: {reason}"
+            self._other_tasks.append(self._loop.create_task(self._end_all(self._death)))
+
+    async def _end_all(self, reason: str) -> None:
+        running = list(self._tasks.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self._die(reason)

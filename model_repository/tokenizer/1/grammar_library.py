@@ -1,1 +1,0 @@
-../../engine/1/grammar_library.py

@@ -1,1 +1,0 @@
-../../engine/1/guide_spelling.py

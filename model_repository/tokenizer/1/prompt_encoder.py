@@ -1,0 +1,82 @@
+"""A request's text and ids -> the token ids of its prompt."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tokenizers import Tokenizer
+
+from admission import Admission, OperatorLimits
+from plain_spans.encoder import PlainSpans
+from prompt_truncation import CHARACTERS_A_TOKEN, PromptTruncation
+from refusal import INVALID_PARAMETER, Refusal
+from request import TRUNCATION_PARAM, Request
+
+
+class PromptEncoder:
+    """Encodes with the model's own tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer, admission: Admission) -> None:
+        self._tokenizer = tokenizer
+        self._admission = admission
+        self._plain_spans = PlainSpans(tokenizer)
+
+    def prompt_ids(self, request: Request, limits: OperatorLimits) -> list[int]:
+        """The tokens of text_input, then input_ids. Raises Refusal."""
+        truncation = self._truncation(request, limits)
+        text, given = request.text, request.input_ids
+        if truncation is not None and text is not None and given is not None:
+            raise Refusal(
+                INVALID_PARAMETER, TRUNCATION_PARAM, "cannot truncate text and ids together"
+            )
+        ids = [] if text is None else self._text_ids(request, text, truncation, limits)
+        if given is not None:
+            self._admission.check_ids(given)
+            ids += given if truncation is None else truncation.of_ids(given)
+        return ids
+
+    def word_ids(self, word: str) -> list[int]:
+        """The tokens of a text without special tokens."""
+        return list(self._tokenizer.encode(word, add_special_tokens=False).ids)
+
+    def _truncation(self, request: Request, limits: OperatorLimits) -> PromptTruncation | None:
+        tokens = request.truncate_prompt_tokens
+        if tokens is None:
+            return None
+        if tokens == -1:
+            tokens = self._admission.prompt_room(request.max_tokens, limits)
+        return PromptTruncation(tokens=tokens, keeps_start=request.truncate_keeps_start)
+
+    def _text_ids(
+        self,
+        request: Request,
+        text: str,
+        truncation: PromptTruncation | None,
+        limits: OperatorLimits,
+    ) -> list[int]:
+        adds_special = request.adds_special_tokens
+        encode = partial(
+            self._encode, truncation=truncation, limits=limits, add_special_tokens=adds_special
+        )
+        spans = request.plain_spans
+        if spans is None:
+            return encode(text)
+        frame = self._plain_spans.frame if adds_special else (0, 0)
+        return self._plain_spans.encode(text, spans, encode, frame)
+
+    def _encode(
+        self,
+        text: str,
+        *,
+        truncation: PromptTruncation | None,
+        limits: OperatorLimits,
+        add_special_tokens: bool,
+    ) -> list[int]:
+        if truncation is not None:
+            return truncation.of_text(self._tokenizer, text, add_special_tokens=add_special_tokens)
+        size = CHARACTERS_A_TOKEN * self._admission.longest_prompt(limits)
+        while size < len(text):  # tokenizing ten megabytes would block others for half a minute
+            start = self._tokenizer.encode(text[:size], add_special_tokens=False)
+            self._admission.check_start(len(start), limits)
+            size *= 2
+        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)

@@ -1,0 +1,103 @@
+"""Sends a streamed answer: the response's head, its parts, and keep-alive comments.
+
+Used by `answer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import Message, Send
+from typing_extensions import Self
+
+from triton_openai.proxy.api.answers.stream_format import StreamFormat
+from triton_openai.proxy.domain.generation import Report
+
+
+class StreamWriter:
+    """Sends the head with the first part, and a comment when nothing was sent for `keep_alive_s`.
+
+    Comments are sent only between `__aenter__` and `__aexit__`, in a format that has them, and not
+    while the client is slow to take an earlier part. They cost one timer for each stream, and a
+    task for each comment.
+    """
+
+    def __init__(
+        self, send: Send, stream_format: StreamFormat, report: Report, *, keep_alive_s: float
+    ) -> None:
+        self._send = send
+        self._format = stream_format
+        self._report = report
+        self._keep_alive_s = keep_alive_s
+        self._loop = asyncio.get_running_loop()
+        self._sent_at = self._loop.time()
+        self._head_turn = asyncio.Lock()
+        self._is_head_out = self._is_sending = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._comment: asyncio.Task[None] | None = None
+        self.has_started = False
+
+    async def __aenter__(self) -> Self:
+        if self._format.comment is not None:
+            self._check_in(self._keep_alive_s)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._comment is not None and not self._comment.done():
+            self._comment.cancel()
+            await asyncio.wait((self._comment,))
+
+    async def send(self, part: bytes, *, is_last: bool = False) -> None:
+        if not self._is_head_out:
+            await self._send_head()
+        self._is_sending = True
+        await self._send(_part(part, is_last=is_last))
+        self._is_sending = False
+        self._sent_at = self._loop.time()
+
+    async def _send_head(self) -> None:
+        """Sends the head once, before all parts; two tasks may call it, as a comment is a part."""
+        async with self._head_turn:
+            if self._is_head_out:
+                return
+            self.has_started = True
+            ours = headers_of(self._report)
+            headers = [
+                *self._format.headers,
+                *((name.encode(), value.encode()) for name, value in ours.items()),
+            ]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            self._is_head_out = True
+
+    def _check_in(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self._check)
+
+    def _check(self) -> None:
+        silent_s = self._loop.time() - self._sent_at
+        if silent_s < self._keep_alive_s:
+            self._check_in(self._keep_alive_s - silent_s)
+            return
+        is_unsent = self._comment is not None and not self._comment.done()
+        if not self._is_sending and not is_unsent:  # a slow client would not receive another
+            self._comment = self._loop.create_task(self._send_comment())
+        self._check_in(self._keep_alive_s)
+
+    async def _send_comment(self) -> None:
+        if self._format.comment is not None:
+            await self.send(self._format.comment(b"keep-alive"))
+
+
+def headers_of(report: Report) -> dict[str, str]:
+    """Our own headers of an answer, with the values that are known when its head is sent."""
+    headers = {}
+    if report.attempts is not None:
+        headers["x-attempts"] = str(report.attempts)
+    if report.unenforced:
+        headers["x-unenforced-keywords"] = ", ".join(report.unenforced)
+    return headers
+
+
+def _part(body: bytes, *, is_last: bool = False) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": not is_last}

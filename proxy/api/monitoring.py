@@ -1,0 +1,67 @@
+"""Routes for health checks and Prometheus metrics."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from triton_openai.proxy.api.openapi.operation import JSON, TEXT, Content, Operation
+from triton_openai.proxy.domain.errors import ModelUnavailable
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.telemetry.metrics import Metrics
+
+
+class Live(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    status: Literal["live"]
+
+
+class Ready(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    status: Literal["ready"]
+
+
+LIVE = Operation(tag="health", gives={JSON: Content(body=Live, example={"status": "live"})})
+READY = Operation(
+    tag="health",
+    gives={JSON: Content(body=Ready, example={"status": "ready"})},
+    errors=(503,),
+)
+METRICS = Operation(
+    tag="metrics",
+    gives={TEXT: Content(body=None, example='proxy_requests_active{model="demo"} 2.0')},
+)
+
+
+def routes(registry: Registry, metrics: Metrics) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/health/live", openapi_extra=LIVE.extra)
+    async def live() -> Response:
+        """200 while the process can answer."""
+        return JSONResponse({"status": "live"})
+
+    @router.get("/ping", openapi_extra=READY.extra)
+    @router.get("/health", openapi_extra=READY.extra)
+    @router.get("/health/ready", openapi_extra=READY.extra)
+    async def ready() -> Response:
+        """200 while Triton and every model are ready and the tensor contract fits, else 503.
+
+        The error's message names the category of the problem; the log line `not ready` has details.
+        """
+        if registry.why_not_ready is not None:
+            raise ModelUnavailable(f"Not ready: {registry.why_not_ready.category}.")
+        return JSONResponse({"status": "ready"})
+
+    @router.get("/metrics", response_class=PlainTextResponse, openapi_extra=METRICS.extra)
+    async def prometheus() -> Response:
+        """Metrics in Prometheus' text format."""
+        return Response(metrics.exposed(), media_type=CONTENT_TYPE_LATEST)
+
+    return router

@@ -1,0 +1,87 @@
+"""The routes under /v1: body -> GenerationRequest -> service -> answer; and the list of models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from triton_openai.proxy.api.answers.answer import Answers
+from triton_openai.proxy.api.answers.exchange import Exchange
+from triton_openai.proxy.api.answers.stream_format import SSE
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.openai.documentation import openai_operations
+from triton_openai.proxy.api.openai.request_builder import RequestBuilder
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
+from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request_limits import smaller
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.syntax import parsers
+
+_NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
+_INTERNAL = {"limits", "deadline", "plain_spans", "queue_time"}  # not parameters of the API
+
+
+def routes(
+    answers: Answers, registry: Registry, builder: RequestBuilder, *, bodies: BodyReader
+) -> APIRouter:
+    router = APIRouter(prefix="/v1")
+
+    def answer(exchange: Exchange, *, streams: bool) -> Response:
+        return answers.streamed(exchange, SSE) if streams else answers.whole(exchange)
+
+    @router.post("/chat/completions", openapi_extra=openai_operations.CHAT.extra)
+    async def create_chat_completion(http: Request) -> Response:
+        """The model's answer to a chat, in one piece or, with `stream`, as a stream of events."""
+        body = await bodies.read(http, ChatCompletionBody)
+        exchange = await builder.chat(body, caller_address(http.scope))
+        return answer(exchange, streams=bool(body.stream))
+
+    @router.post("/completions", openapi_extra=openai_operations.COMPLETION.extra)
+    async def create_completion(http: Request) -> Response:
+        """The text that follows a prompt, in one piece or, with `stream`, as a stream of events."""
+        body = await bodies.read(http, CompletionBody)
+        exchange = await builder.completion(body, caller_address(http.scope))
+        return answer(exchange, streams=bool(body.stream))
+
+    @router.get("/models", openapi_extra=openai_operations.MODELS.extra)
+    async def list_models() -> Response:
+        """All models that are served."""
+        return JSONResponse(_model_list(registry.cards()))
+
+    @router.get("/models/{model:path}", openapi_extra=openai_operations.MODEL.extra)
+    async def retrieve_model(model: str) -> Response:
+        """One model, found by its name or an alias."""
+        return JSONResponse(_model_body(registry.known(model), model))
+
+    return router
+
+
+def _model_list(cards: Iterable[ModelCard]) -> dict[str, Any]:
+    return {"object": "list", "data": [_model_body(card, card.name) for card in cards]}
+
+
+def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
+    """`name`: the name in the request, which may be an alias."""
+    families = parsers.families_of(card)
+    return {
+        "id": name,
+        "object": "model",
+        "created": card.facts.created,
+        "owned_by": card.owned_by,
+        "root": card.parent or card.name,
+        "parent": card.parent,
+        "context_length": card.facts.context_length,
+        "max_model_len": card.facts.context_length,  # the name in vLLM, SGLang and trtllm-serve
+        "max_output_tokens": smaller(card.facts.context_length, card.limits.max_tokens),
+        "limits": asdict(card.limits),
+        "tool_parser": families.tools,
+        "reasoning_parser": families.reasoning,
+        "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INTERNAL),
+    }

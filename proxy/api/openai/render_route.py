@@ -1,0 +1,80 @@
+"""POST /v1/chat/completions/render: shows a chat's prompt and limits without generating."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.errors import ProtocolNames
+from triton_openai.proxy.api.openai.documentation import openai_operations
+from triton_openai.proxy.api.openai.request_builder import RequestBuilder
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.tokenizer import AdmittedPrompt, Tokenizer
+from triton_openai.proxy.generation.service import Service
+from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
+from triton_openai.proxy.telemetry import request_log
+
+
+def routes(
+    service: Service, tokenizer: Tokenizer, builder: RequestBuilder, *, bodies: BodyReader
+) -> APIRouter:
+    router = APIRouter(prefix="/v1")
+
+    @router.post("/chat/completions/render", openapi_extra=openai_operations.RENDER.extra)
+    async def render_chat_completion(http: Request) -> Response:
+        """The prompt's text and tokens, and what limits the answer's length, without generating.
+
+        It refuses every request that a generation would refuse.
+        """
+        body = await bodies.read(http, ChatCompletionBody)
+        exchange = await builder.chat(body, caller_address(http.scope))
+        generation, names = exchange.request, exchange.renderer.field_names
+        with ProtocolNames(names), MappedConstraintErrors(generation.constraint):
+            request, *_ = await service.engine_requests(generation, exchange.card)
+            admitted = await tokenizer.admit(request)
+        request_log.add(id=generation.id, model=request.model.name, prompt_tokens=len(admitted.ids))
+        return JSONResponse(
+            {
+                "id": generation.id,
+                "object": "chat.completion.render",
+                "model": generation.model,
+                **_rendered(request, admitted, names["max_tokens"]),
+            }
+        )
+
+    return router
+
+
+def _rendered(request: EngineRequest, admitted: AdmittedPrompt, limit: str) -> dict[str, Any]:
+    """`limit`: the caller's name for max_tokens."""
+    context_length = request.model.facts.context_length
+    return {
+        "prompt": request.text,
+        "prompt_token_ids": admitted.ids,
+        "prompt_tokens": len(admitted.ids),
+        "context_length": context_length,
+        "max_tokens": admitted.max_tokens,
+        "limited_by": _binding(request, admitted, context_length - len(admitted.ids), limit),
+    }
+
+
+def _binding(request: EngineRequest, admitted: AdmittedPrompt, room: int, limit: str) -> list[str]:
+    """Names of the limits that set the answer's `max_tokens`: the caller's, a default, the context.
+
+    room: tokens that the context has left after the prompt.
+    """
+    binding = []
+    if request.max_tokens is not None:
+        binding.append(limit)
+    elif admitted.max_tokens == request.token_cap:
+        binding.append("max_output_tokens")
+    elif admitted.max_tokens < room:
+        binding.append("default_max_tokens")
+    if admitted.max_tokens == room:
+        binding.append("context_length")
+    return binding

@@ -1,0 +1,90 @@
+"""A checked body -> the exchange that it asks for: request, card, renderer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from triton_openai.proxy.api.answers.exchange import Exchange, Renderer
+from triton_openai.proxy.api.errors import ProtocolNames
+from triton_openai.proxy.api.openai import chat_request, completion_request
+from triton_openai.proxy.api.openai.answers.annotations import Annotator
+from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
+from triton_openai.proxy.api.openai.answers.completion_renderer import CompletionRenderer
+from triton_openai.proxy.api.openai.answers.nvext_renderer import NvExtRenderer
+from triton_openai.proxy.api.openai.answers.response_head import system_fingerprint
+from triton_openai.proxy.api.openai.requests import nvext
+from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
+from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
+from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
+from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
+from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.structured.examiner import Examiner
+
+
+class RequestBuilder:
+    """Used by all routes that take OpenAI's bodies.
+
+    Both methods raise what the field limits, the registry and the examiner raise.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        limits: FieldLimits,
+        examiner: Examiner,
+        annotator: Annotator,
+        *,
+        reasoning_fields: tuple[str, ...],
+    ) -> None:
+        self._registry = registry
+        self._limits = limits
+        self._examiner = examiner
+        self._annotator = annotator
+        self._reasoning_fields = reasoning_fields
+
+    async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
+        self._limits.check(body)
+        body = nvext.merged(body, ids_field="prompt_token_ids")
+        self._limits.check_priority(body)
+        card = self._registry.known(body.model)
+        body.check_choice([tool.name for tool in card.server_tools.tools])
+        request = await self._constrained(chat_request.to_domain(body, caller), body)
+        renderer = ChatRenderer(
+            body,
+            request,
+            fingerprint=system_fingerprint(card),
+            reasoning_fields=self._reasoning_fields,
+        )
+        return await self._extended(body, Exchange(request, card, renderer))
+
+    async def completion(self, body: CompletionBody, caller: str) -> Exchange:
+        self._limits.check(body)
+        body = nvext.merged(body, ids_field="prompt")
+        self._limits.check_priority(body)
+        card = self._registry.known(body.model)
+        request = await self._constrained(completion_request.to_domain(body, card, caller), body)
+        renderer = CompletionRenderer(body, request, fingerprint=system_fingerprint(card))
+        return await self._extended(body, Exchange(request, card, renderer))
+
+    async def _extended(self, body: GenerationBody, exchange: Exchange) -> Exchange:
+        """With a renderer of what `nvext` asks for, where the body has it."""
+        if body.nvext is None:
+            return exchange
+        request, card, inner = exchange.request, exchange.card, exchange.renderer
+        with ProtocolNames(inner.field_names):
+            before = await self._annotator.of_prompt(request, card, body.nvext.annotations or ())
+        renderer: Renderer = NvExtRenderer(inner, body.nvext, request, card, before)
+        return replace(exchange, renderer=renderer)
+
+    async def _constrained(
+        self, request: GenerationRequest, body: GenerationBody
+    ) -> GenerationRequest:
+        """The request with its constraint and tools, after both were examined."""
+        if request.tools:
+            tools = await self._examiner.tools(request.tools, request.caller)
+            request = replace(request, tools=tools)
+        if (asked := body.asked_format) is not None:
+            constraint = await self._examiner.constraint(asked, request.caller)
+            request = replace(request, constraint=constraint)
+        return request

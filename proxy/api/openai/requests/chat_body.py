@@ -1,0 +1,160 @@
+"""The body of POST /v1/chat/completions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from triton_openai.proxy.api.bodies.validation_errors import FieldError
+from triton_openai.proxy.api.openai.requests.field_types import (
+    INT32_MAX,
+    ListOf,
+    RequestBody,
+    Text,
+    TokenIds,
+    TokenLimit,
+    only,
+)
+from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
+from triton_openai.proxy.api.openai.requests.tool_bodies import ToolsBody
+from triton_openai.proxy.api.openai.requests.tool_history import Messages
+
+Modality = Annotated[Literal["text", "audio"], only("text")]
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+# Fields of SGLang's and vLLM's clients that ask for what this server always does.
+AlwaysTrue = Annotated[bool, only(True)]
+
+
+class ReasoningBody(RequestBody):
+    """The fields of a chat that are about reasoning."""
+
+    reasoning_effort: Effort | None = None
+    thinking_token_budget: Annotated[int, Field(ge=0, le=INT32_MAX)] | None = None
+    include_reasoning: AlwaysTrue | None = None
+    separate_reasoning: AlwaysTrue | None = None
+    stream_reasoning: AlwaysTrue | None = None
+
+
+# Fields that have no effect on a prompt without a chat template, so they are refused with one.
+TEMPLATE_FIELDS = (
+    "add_generation_prompt",
+    "chat_template",
+    "chat_template_kwargs",
+    "continue_final_message",
+    "documents",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "thinking_token_budget",
+    "tool_choice",
+    "tools",
+    "verbosity",
+)
+
+
+class Prediction(RequestBody):
+    type: Literal["content"]
+    content: Text
+
+
+class ChatCompletionBody(GenerationBody, ReasoningBody, ToolsBody):
+    messages: Messages
+    max_completion_tokens: TokenLimit | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    modalities: Annotated[ListOf[Modality], Field(min_length=1)] | None = None
+    prediction: Prediction | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    documents: Annotated[ListOf[dict[str, Any]], Field(min_length=1)] | None = None
+    chat_template: Annotated[str, StringConstraints(min_length=1, max_length=65_536)] | None = None
+    prompt_token_ids: TokenIds | None = None
+
+    @model_validator(mode="after")
+    def _one_token_limit(self) -> ChatCompletionBody:
+        limits = {self.max_tokens, self.max_completion_tokens} - {None}
+        if len(limits) > 1:
+            raise FieldError(
+                "max_completion_tokens",
+                "'max_tokens' and 'max_completion_tokens' are the same limit; "
+                f"given as {self.max_tokens} and {self.max_completion_tokens}",
+            )
+        self._check_min_tokens(self.token_limit)
+        return self
+
+    @model_validator(mode="after")
+    def _top_logprobs_need_logprobs(self) -> ChatCompletionBody:
+        if self.top_logprobs and not self.logprobs:
+            raise FieldError(
+                "top_logprobs", "'top_logprobs' is only allowed when 'logprobs' is true"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_continuation(self) -> ChatCompletionBody:
+        if not self.continue_final_message:
+            return self
+        if self.add_generation_prompt:
+            raise FieldError(
+                "continue_final_message",
+                "'continue_final_message' and 'add_generation_prompt' exclude each other",
+            )
+        if self.messages[-1].role != "assistant":
+            raise FieldError(
+                "continue_final_message",
+                "'continue_final_message' needs a message of the assistant at the end",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_prompt_without_template(self) -> ChatCompletionBody:
+        """Refuses fields for the chat template if the prompt does not use it."""
+        raw = self.nvext is not None and self.nvext.use_raw_prompt
+        ids = "prompt_token_ids" if self.prompt_token_ids else None
+        if self.nvext is not None and self.nvext.token_data:
+            ids = "nvext.token_data"
+        instead = ids or ("nvext.use_raw_prompt" if raw else None)
+        if instead is None:
+            return self
+        for name in TEMPLATE_FIELDS:
+            if getattr(self, name) is not None:
+                raise FieldError(
+                    name, f"'{name}' is for the chat template, which '{instead}' does not use"
+                )
+        if raw and (ids or [message.role for message in self.messages] != ["user"]):
+            raise FieldError(
+                "nvext.use_raw_prompt",
+                "'nvext.use_raw_prompt' needs exactly one message, of the user",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_cut_prompt_is_not_continued(self) -> ChatCompletionBody:
+        """Refuses truncation with a thinking budget.
+
+        When the budget is used up, the prompt is sent again, with the reasoning behind it.
+        """
+        budget = self.thinking_token_budget
+        if self.nvext is not None and self.nvext.max_thinking_tokens is not None:
+            budget = self.nvext.max_thinking_tokens
+        if budget is not None and self.truncate_prompt_tokens is not None:
+            raise FieldError(
+                "truncate_prompt_tokens",
+                "'truncate_prompt_tokens' and a thinking budget exclude each other",
+            )
+        return self
+
+    @property
+    def takes_raw_prompt(self) -> bool:
+        return self.nvext is not None and bool(self.nvext.use_raw_prompt)
+
+    @property
+    def token_limit(self) -> int | None:
+        return self.max_tokens or self.max_completion_tokens
+
+    @property
+    def top_log_probs(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None

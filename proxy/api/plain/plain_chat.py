@@ -1,0 +1,74 @@
+"""The plain chat: its body `{model?, messages, temperature?}`, and the renderer of its messages."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from triton_openai.proxy.api.openai.requests.field_types import RequestBody
+from triton_openai.proxy.api.openai.requests.tool_history import Messages
+from triton_openai.proxy.domain.completion import Completion
+from triton_openai.proxy.domain.events import Finished, OutputEvent, TextDelta
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
+
+
+class PlainChatBody(RequestBody):
+    model: str | None = Field(None, description="A public name or alias; default: the first model.")
+    messages: Annotated[Messages, Field(description="The chat so far.")]
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        None, description="How random the answer is; default: the model's own."
+    )
+
+
+def to_domain(body: PlainChatBody, card: ModelCard, caller: str) -> GenerationRequest:
+    """`card`: of the model that it names, or of the first one."""
+    return GenerationRequest(
+        caller=caller,
+        id=f"chat-{uuid.uuid4().hex}",
+        model=card.name if body.model is None else body.model,
+        prompt=ChatPrompt(messages=tuple(message.to_domain() for message in body.messages)),
+        sampling=Sampling(temperature=body.temperature),
+    )
+
+
+class PlainRenderer:
+    """Implements answer.Renderer: events become messages, numbered by `index`.
+
+    sends_done: the last chunk of a stream is `"done": true`. Off for SSE, which ends with `[DONE]`.
+    """
+
+    field_names: Mapping[str, str] = {"prompt": "messages"}
+
+    def __init__(self, request: GenerationRequest, *, sends_done: bool = True) -> None:
+        self._head = {"id": request.id, "model": request.model, "created": int(time.time())}
+        self._sends_done = sends_done
+        self._next_index = 0
+
+    def chunks(self, event: OutputEvent) -> list[dict[str, Any]]:
+        match event:
+            case TextDelta():
+                return [self._chunk(event.text, is_done=False)]
+            case Finished():
+                return [self._chunk("", is_done=True)] if self._sends_done else []
+            case _:  # this protocol does not show reasoning
+                return []
+
+    def kept(self, event: OutputEvent) -> OutputEvent:
+        return event
+
+    def full(self, completion: Completion) -> dict[str, Any]:
+        return {**self._head, "message": _message(completion.text), "done": True}
+
+    def _chunk(self, text: str, *, is_done: bool) -> dict[str, Any]:
+        index = self._next_index
+        self._next_index += 1
+        return {"message": _message(text), "done": is_done, "index": index}
+
+
+def _message(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}

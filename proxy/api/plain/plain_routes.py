@@ -1,0 +1,46 @@
+"""The routes under /chat: one request, three forms of its answer."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from triton_openai.proxy.api.answers.answer import Answers
+from triton_openai.proxy.api.answers.exchange import Exchange
+from triton_openai.proxy.api.answers.stream_format import JSON_LINES, SSE_NAMED_ERRORS
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
+from triton_openai.proxy.api.plain import plain_chat, plain_operations
+from triton_openai.proxy.api.plain.plain_chat import PlainChatBody, PlainRenderer
+from triton_openai.proxy.models.registry import Registry
+
+
+def routes(
+    answers: Answers, registry: Registry, limits: FieldLimits, *, bodies: BodyReader
+) -> APIRouter:
+    router = APIRouter(prefix="/chat")
+
+    async def exchange(http: Request, *, sends_done: bool = True) -> Exchange:
+        body = await bodies.read(http, PlainChatBody)
+        limits.check_chat(body.messages, None)
+        card = registry.default() if body.model is None else registry.known(body.model)
+        request = plain_chat.to_domain(body, card, caller_address(http.scope))
+        return Exchange(request, card, PlainRenderer(request, sends_done=sends_done))
+
+    @router.post("/json", openapi_extra=plain_operations.WHOLE.extra)
+    async def chat_json(http: Request) -> Response:
+        """The whole answer as one JSON body."""
+        return answers.whole(await exchange(http))
+
+    @router.post("/stream", openapi_extra=plain_operations.LINES.extra)
+    async def chat_stream(http: Request) -> Response:
+        """Newline-delimited JSON; the last line has `"done": true`."""
+        return answers.streamed(await exchange(http), JSON_LINES)
+
+    @router.post("/sse", openapi_extra=plain_operations.EVENT_STREAM.extra)
+    async def chat_sse(http: Request) -> Response:
+        """Server-sent events, then `[DONE]`."""
+        return answers.streamed(await exchange(http, sends_done=False), SSE_NAMED_ERRORS)
+
+    return router

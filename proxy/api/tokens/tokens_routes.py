@@ -1,0 +1,93 @@
+"""POST /tokenize and /detokenize: a model's tokenizer, without generating."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.errors import ProtocolNames
+from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
+from triton_openai.proxy.api.tokens import token_operations
+from triton_openai.proxy.api.tokens.token_bodies import DetokenizeBody, TokenizeBody
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.tokenizer import Tokenizer
+from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
+from triton_openai.proxy.generation.service import Service
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.telemetry import request_log
+
+
+def routes(
+    service: Service,
+    tokenizer: Tokenizer,
+    registry: Registry,
+    limits: FieldLimits,
+    *,
+    bodies: BodyReader,
+) -> APIRouter:
+    router = APIRouter()
+
+    @router.post("/tokenize", openapi_extra=token_operations.TOKENIZE.extra)
+    async def tokenize(http: Request) -> Response:
+        """Text or messages -> token ids and their count. Refuses prompts over the context."""
+        body = await bodies.read(http, TokenizeBody)
+        limits.check_chat(body.messages, body.tools)
+        card = registry.default() if body.model is None else registry.known(body.model)
+        generation = body.to_domain(card, caller_address(http.scope))
+        request, *_ = await service.engine_requests(generation, card)
+        with ProtocolNames({"prompt": "prompt" if body.messages is None else "messages"}):
+            ids = (await tokenizer.admit(request)).ids
+        request_log.add(id=request.id, model=request.model.name, prompt_tokens=len(ids))
+        texts = None
+        if body.return_token_strs:
+            texts = _token_texts(await tokenizer.token_bytes(request.model, ids))
+        most = request.model.facts.context_length
+        found = {"count": len(ids), "max_model_len": most, "tokens": ids, "token_strs": texts}
+        return JSONResponse(found)
+
+    @router.post("/detokenize", openapi_extra=token_operations.DETOKENIZE.extra)
+    async def detokenize(http: Request) -> Response:
+        """Token ids -> text, without special tokens."""
+        body = await bodies.read(http, DetokenizeBody)
+        card = registry.default() if body.model is None else registry.known(body.model)
+        registry.check_available()
+        request_log.add(model=card.name, prompt_tokens=len(body.tokens))
+        _check_ids(body.tokens, card)
+        parts = await tokenizer.token_bytes(card, body.tokens) if body.tokens else ()
+        return JSONResponse({"prompt": _text(parts, card)})
+
+    return router
+
+
+def _check_ids(ids: Sequence[int], card: ModelCard) -> None:
+    size, most = card.facts.vocab_size, card.facts.context_length
+    if len(ids) > most:
+        raise InvalidRequest(
+            f"Invalid 'tokens': {len(ids)} are more than the model's context of {most} holds",
+            code=ErrorCode.INVALID_PARAMETER,
+            param="tokens",
+        )
+    for position, token in enumerate(ids):
+        if token >= size:
+            raise InvalidRequest(
+                f"Invalid value for 'tokens[{position}]': {token} is outside the vocabulary of "
+                f"{size} tokens",
+                code=ErrorCode.INVALID_PARAMETER,
+                param=f"tokens[{position}]",
+            )
+
+
+def _text(parts: Sequence[bytes], card: ModelCard) -> str:
+    """The text that the tokenizer itself would decode."""
+    decoder = TextDecoder(strips_leading_space=card.facts.strips_leading_space)
+    return decoder.push(b"".join(parts)) + decoder.flush()
+
+
+def _token_texts(parts: Sequence[bytes]) -> list[str]:
+    """Each token's text; a token that is a part of a character becomes U+FFFD."""
+    return [part.decode(errors="replace") for part in parts]

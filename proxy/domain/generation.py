@@ -1,0 +1,57 @@
+"""How a caller takes an answer, and what the service reports about one besides its events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from triton_openai.proxy.domain.events import Events
+from triton_openai.proxy.domain.output import FinishReason, Usage
+
+
+class Delivery(Enum):
+    """LIVE: events reach the caller as they come, so that none can be taken back. HELD: the caller
+    gets the whole answer at its end.
+    """
+
+    LIVE = "live"
+    HELD = "held"
+
+
+class TokenCount(Protocol):
+    """Counts the tokens of one engine stream while they arrive."""
+
+    @property
+    def usage(self) -> Usage: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """One for each request; the service fills it in while the answer is made.
+
+    unenforced: keywords of the caller's schema that nothing enforces on the answer. attempts: the
+    most that one choice took; None where no answer is checked. counts: one for each engine stream
+    of the request, of every choice, attempt and round of tools. first_event_s: from the start to
+    the first event. finish: of the choice that ended last.
+    """
+
+    unenforced: tuple[str, ...] = ()
+    attempts: int | None = None
+    counts: list[TokenCount] = field(default_factory=list)
+    first_event_s: float | None = None
+    finish: FinishReason | None = None
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens that all engine streams have sent so far; None before the first one."""
+        usage = sum((count.usage for count in self.counts), start=Usage())
+        return usage if usage.total_tokens else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """An answer while it is made. Closing the events ends the generation in the engine."""
+
+    events: Events
+    report: Report

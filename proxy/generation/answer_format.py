@@ -1,0 +1,190 @@
+"""What an answer must be, and how it is read: its guides, its parser, its check. For `planner`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from triton_openai.proxy.domain import plain_spans
+from triton_openai.proxy.domain.completion import Answer
+from triton_openai.proxy.domain.constraint import Constraint
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
+from triton_openai.proxy.domain.sandbox import Sandbox
+from triton_openai.proxy.domain.tools import ToolMode
+from triton_openai.proxy.structured import checks
+from triton_openai.proxy.structured.checks import Check
+from triton_openai.proxy.syntax import parsers
+from triton_openai.proxy.syntax.call_check import call_check
+from triton_openai.proxy.syntax.guide_builder import GuideBuilder
+from triton_openai.proxy.syntax.guides import NO_GUIDES, GuideOrder, Guides
+from triton_openai.proxy.syntax.reasoning.parser import ReasoningParser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerFormat:
+    """guides: what the engine enforces, for each state of the reasoning. check: of what the guides
+    do not enforce; None where they enforce all.
+
+    reasoning: the parser of the model's reasoning, where that may come first. prefix: the first
+    words of the answer, which the prompt ends with. tool_family: of the parser of calls.
+    """
+
+    guides: Guides
+    check: Check | None = None
+    reasoning: type[ReasoningParser] | None = None
+    prefix: str = ""
+    tool_family: str | None = None
+
+    @property
+    def closing(self) -> str:
+        """The text that ends the reasoning in the model's place."""
+        if self.reasoning is None:
+            return ""
+        is_of_calls = self.guides.family is not None
+        return self.reasoning.end_of_thought() if is_of_calls else self.reasoning.closing
+
+    def guide(self, prompt: str, spans: bytes = b"") -> Constraint | None:
+        """What the engine is given with this prompt, whose `spans` are as domain.plain_spans."""
+        if self.reasoning is None or self.guides.answer is None:
+            return self.guides.answer
+        opening = plain_spans.opening(prompt, spans, self.prefix)
+        if self.reasoning.behind(opening, self.prefix).is_thinking:
+            return self.guides.in_reasoning
+        return self.guides.before_reasoning
+
+
+NO_FORMAT = AnswerFormat(guides=NO_GUIDES)
+
+
+class AnswerFormats:
+    """Makes the formats of requests; equal tools and constraints cost their guides once."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._builder = GuideBuilder(sandbox)
+
+    async def answer_format(self, request: GenerationRequest, card: ModelCard) -> AnswerFormat:
+        """
+        Raises:
+            InvalidRequest: the model cannot be held to what the request asks for, or its guides
+                take too much time or memory.
+            RateLimited: as the sandbox.
+        """
+        if request.constraint is None and not request.tools:
+            return _unconstrained(request, card)
+        _check_kind(checks.engine_constraint(request.constraint, card), card)
+        card = _without_guides_it_cannot_take(request, card)
+        guides = await self._builder.guides(_order(request, card), request.caller)
+        return _constrained(request, card, guides)
+
+
+def _unconstrained(request: GenerationRequest, card: ModelCard) -> AnswerFormat:
+    if not isinstance(request.prompt, ChatPrompt):
+        return NO_FORMAT
+    family = parsers.families_of(card).reasoning_family
+    if family is None:
+        return NO_FORMAT
+    prefix = request.prompt.answer_prefix
+    return AnswerFormat(guides=NO_GUIDES, reasoning=family.parser_type, prefix=prefix)
+
+
+def _constrained(request: GenerationRequest, card: ModelCard, guides: Guides) -> AnswerFormat:
+    """`card`: without the capability of guides, where the engine cannot take these."""
+    check = checks.check_of(request.constraint, card)
+    found = replace(_unconstrained(request, card), guides=guides, check=check)
+    if not isinstance(request.prompt, ChatPrompt) or not parsers.looks_for_calls(request):
+        return found
+    family = guides.family or parsers.families_of(card).tools
+    if family is None:
+        raise InvalidRequest(
+            f"The model {card.name!r} has no tool parser: its chat template shows none that is "
+            "known. Name one as 'tool_parser' in models.yaml.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
+            param="tools",
+        )
+    check = _check(request, card, is_guided=guides.family is not None)
+    return replace(found, check=check, tool_family=family)
+
+
+def _order(request: GenerationRequest, card: ModelCard) -> GuideOrder:
+    """`card`: as in `_constrained`."""
+    families, is_chat = parsers.families_of(card), isinstance(request.prompt, ChatPrompt)
+    can_guide_calls = is_chat and "constraint" in card.capabilities
+    has_calls = can_guide_calls and parsers.looks_for_calls(request) and _restricts_calls(request)
+    reasoning = families.reasoning_family if is_chat else None
+    return GuideOrder(
+        constraint=checks.engine_constraint(request.constraint, card),
+        tools=request.callable_tools if has_calls else (),
+        choice=request.tool_choice,
+        in_parallel=request.calls_in_parallel,
+        family=families.tools,
+        reasoning=None if reasoning is None else reasoning.parser_type.syntax(),
+        special_tokens=card.facts.special_tokens,
+    )
+
+
+def _restricts_calls(request: GenerationRequest) -> bool:
+    """Whether the model may not call the tools as it likes."""
+    must_call = request.tool_choice.mode is ToolMode.REQUIRED
+    is_strict = any(tool.is_strict for tool in request.callable_tools)
+    return must_call or is_strict or request.constraint is not None
+
+
+def _check_kind(constraint: Constraint | None, card: ModelCard) -> None:
+    """Raises InvalidRequest: the engine, or its operator, does not accept this kind of guide."""
+    kinds = card.facts.guide_kinds
+    if constraint is None or constraint.kind in kinds:
+        return
+    accepted = ", ".join(kind.value for kind in kinds) or "none at all"
+    raise InvalidRequest(
+        f"The model {card.name!r} does not accept guides of the kind {constraint.kind.value!r}, "
+        f"which '{constraint.field}' asks for. It accepts: {accepted}.",
+        code=ErrorCode.UNSUPPORTED_PARAMETER,
+        param=constraint.field,
+    )
+
+
+def _without_guides_it_cannot_take(request: GenerationRequest, card: ModelCard) -> ModelCard:
+    """The card, without guides where the answer is checked instead: after reasoning, and for calls,
+    a guide is a structural tag, which not every engine takes.
+    """
+    if card.facts.has_structural_tags or not isinstance(request.prompt, ChatPrompt):
+        return card
+    thinks = parsers.families_of(card).reasoning_family is not None
+    if not thinks and not parsers.looks_for_calls(request):
+        return card
+    return replace(card, capabilities=card.capabilities - {"constraint"})
+
+
+def _check(request: GenerationRequest, card: ModelCard, *, is_guided: bool) -> Check | None:
+    """Of what the guides do not enforce."""
+    must_call = request.tool_choice.mode is ToolMode.REQUIRED
+    tools = [tool for tool in request.callable_tools if must_call or tool.is_strict]
+    if is_guided:
+        tools = [tool for tool in tools if tool.is_strict and tool.unenforced]
+    found: list[Check] = []
+    if tools:
+        found.append(call_check(tools, must_call=must_call and not is_guided))
+    if not must_call and (of_text := checks.check_of(request.constraint, card)) is not None:
+        found.append(of_text)
+    return found[0] if len(found) == 1 else _Both(tuple(found)) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """Checks the text of an answer without calls, and the calls of one that has them."""
+
+    checks: Sequence[Check]
+
+    @property
+    def field(self) -> str:
+        return self.checks[0].field
+
+    @property
+    def requirement(self) -> str:
+        return ", or with ".join(check.requirement for check in self.checks)
+
+    def violation(self, answer: Answer) -> str | None:
+        found = (check.violation(answer) for check in self.checks)
+        return next((one for one in found if one is not None), None)

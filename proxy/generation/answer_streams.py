@@ -1,0 +1,176 @@
+"""The engine's streams of one request, as events: rounds of tools, attempts to conform, choices.
+
+Made by the service for each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
+from triton_openai.proxy.access.log_prob_budget import LogProbShare
+from triton_openai.proxy.access.start_gate import StartGate
+from triton_openai.proxy.domain.engine import Engine, EngineRequest
+from triton_openai.proxy.domain.errors import EngineFailed
+from triton_openai.proxy.domain.events import Events
+from triton_openai.proxy.domain.generation import Delivery, Report
+from triton_openai.proxy.domain.output import TokenDelta
+from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.domain.server_tools import ToolRunner
+from triton_openai.proxy.domain.watcher import RequestWatch
+from triton_openai.proxy.generation.attempts import Attempts
+from triton_openai.proxy.generation.candidates import best, interleaved
+from triton_openai.proxy.generation.choice.choice import Choice
+from triton_openai.proxy.generation.plan import Part, Plan
+from triton_openai.proxy.generation.planner import Planner
+from triton_openai.proxy.generation.resending import Deltas, Resending, ResentStream
+from triton_openai.proxy.generation.time_limits import TimeLimits, limited
+from triton_openai.proxy.server_tools.tool_loop import run_tool_loop
+from triton_openai.proxy.structured.checker import Checker
+from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
+
+AT_ONCE = 16  # tokens with log-probabilities; those of an echoed prompt come in larger pieces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What the streams of all requests use. counts_cached: usage has `cached_tokens`."""
+
+    planner: Planner
+    engine: Engine
+    tools: ToolRunner
+    checker: Checker
+    gate: StartGate
+    limits: TimeLimits
+    resending: Resending
+    guide_precheck: GuidePrecheck
+    counts_cached: bool
+
+
+class AnswerStreams:
+    """held: counts the log-probabilities that the request holds; None where it passes them on."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        delivery: Delivery,
+        report: Report,
+        watch: RequestWatch,
+        held: LogProbShare | None,
+        means: Means,
+    ) -> None:
+        self._plan = plan
+        self._delivery = delivery
+        self._report = report
+        self._watch = watch
+        self._held = held
+        self._means = means
+
+    def events(self) -> Events:
+        """The events of all choices."""
+        plan, request = self._plan, self._plan.request
+        if request.generations == 1:
+            return self._answer(plan.only_part(0))
+        choices = [partial(self._nth_answer, index) for index in range(request.generations)]
+        events = interleaved(choices, self._means.gate)
+        if request.candidates == request.choices:
+            return events
+        return best(events, candidates=request.candidates, choices=request.choices)
+
+    def _nth_answer(self, index: int) -> Events:
+        return self._answer(self._plan.part(index))
+
+    def _answer(self, part: Part) -> Events:
+        """One choice, through calls of the server's tools; each of its rounds must conform."""
+        tools = self._plan.card.server_tools
+        return run_tool_loop(partial(self._round, part), part.request, tools, self._means.tools)
+
+    def _round(self, part: Part, request: GenerationRequest) -> Events:
+        if request is part.request:
+            return self._conforming(part)
+        return self._replanned(request, part.index, self._conforming)
+
+    def _conforming(self, part: Part) -> Events:
+        card, check = part.plan.card, part.plan.format.check
+        if check is None:
+            return self._choice(part)
+        attempts = Attempts(
+            check=check,
+            checker=self._means.checker,
+            caller=part.request.caller,
+            at_most=card.max_retries + 1,
+            report=self._report,
+        )
+        if self._delivery is Delivery.LIVE and card.streams_unchecked:
+            return attempts.live(self._choice(part))
+        return attempts.held_back(partial(self._attempt, part), part.request)
+
+    def _attempt(self, part: Part, request: GenerationRequest) -> Events:
+        if request is part.request:
+            return self._choice(part)
+        return self._replanned(request, part.index, self._choice)
+
+    async def _replanned(
+        self, request: GenerationRequest, index: int, stream: Callable[[Part], Events]
+    ) -> Events:
+        """A later round or attempt, whose request differs from the caller's."""
+        plan = await self._means.planner.replan(request, self._plan.card)
+        async with aclosing(stream(plan.only_part(index))) as events:
+            async for event in events:
+                yield event
+
+    async def _choice(self, part: Part) -> Events:
+        """One choice's streams. One generator: each that an event passes costs as much as writing
+        the event out.
+        """
+        plan, request, held = part.plan, part.engine_request, self._held
+        choice = Choice(
+            part.request,
+            plan.card,
+            part.index,
+            counts_prompt=part.counts_prompt,
+            counts_cached=self._means.counts_cached,
+            parser=plan.new_parser(),
+            specials=plan.special_tokens,
+        )
+        self._report.counts.append(choice.usage_counter)
+        with MappedConstraintErrors(part.request.constraint):
+            while not choice.is_finished:
+                if choice.has_thought_enough:
+                    text, events = choice.end_thought(plan.format.closing)
+                    request = request.continued(text, choice.tokens, plan.format.guides.answer)
+                    for event in events:
+                        yield event
+                stream = self._watch.stream(request)
+                async with aclosing(self._deltas(request)) as deltas:
+                    async for delta in deltas:
+                        stream.see(delta)
+                        if delta.log_probs:
+                            if held is not None:
+                                held.add(_entries(delta))
+                            if len(delta.log_probs) > AT_ONCE:
+                                await asyncio.sleep(0)
+                        for event in choice.push(delta):
+                            yield event
+                        if choice.is_finished or choice.has_thought_enough:
+                            break
+                    else:
+                        raise EngineFailed("The engine's stream ended without a finish reason.")
+
+    def _deltas(self, request: EngineRequest) -> ResentStream:
+        return ResentStream(self._means.resending, self._send, self._try_guide, request)
+
+    def _send(self, request: EngineRequest, since: float) -> Deltas:
+        return limited(self._means.engine.generate(request), self._means.limits, since=since)
+
+    async def _try_guide(self, request: EngineRequest) -> None:
+        await self._means.guide_precheck.check(request, self._plan.request.caller)
+
+
+def _entries(delta: TokenDelta) -> int:
+    """Log-probabilities: the tokens' own, and alternatives, which are as many for each."""
+    return len(delta.log_probs) * (1 + len(delta.log_probs[-1].top))

@@ -1,0 +1,81 @@
+"""Puts the parts of the service together. Called by `app`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
+from triton_openai.proxy.access.log_prob_budget import LogProbBudget
+from triton_openai.proxy.access.model_concurrency import ModelConcurrency
+from triton_openai.proxy.access.request_size import RequestSizeLimits
+from triton_openai.proxy.access.start_gate import StartGate
+from triton_openai.proxy.domain.engine import Engine
+from triton_openai.proxy.domain.sandbox import Sandbox
+from triton_openai.proxy.domain.server_tools import ToolRunner
+from triton_openai.proxy.domain.watcher import Watcher
+from triton_openai.proxy.generation.answer_streams import Means
+from triton_openai.proxy.generation.planner import Planner
+from triton_openai.proxy.generation.resending import Resending
+from triton_openai.proxy.generation.service import Service
+from triton_openai.proxy.generation.time_limits import TimeLimits
+from triton_openai.proxy.models.recovery_queue import RecoveryQueue
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.structured.checker import Checker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What bounds the requests of all callers together, and of each.
+
+    isolates_caches: callers share no cached prefix. hides_cached_tokens: usage does not say how
+    much of a prompt was cached, which would show what others have sent.
+    """
+
+    concurrency: ModelConcurrency
+    guide_precheck: GuidePrecheck
+    log_prob_budget: LogProbBudget
+    request_size: RequestSizeLimits = field(default_factory=RequestSizeLimits)
+    isolates_caches: bool = False
+    hides_cached_tokens: bool = False
+
+
+def composed(
+    registry: Registry,
+    engine: Engine,
+    watcher: Watcher,
+    access: Access,
+    tools: ToolRunner,
+    sandbox: Sandbox,
+    gate: StartGate,
+    recovery_queue: RecoveryQueue,
+    *,
+    limits: TimeLimits,
+    max_resends: int,
+) -> Service:
+    """max_resends: how often one stream is sent again that Triton lost before its first token."""
+    planner = Planner(
+        sandbox,
+        gate,
+        access.request_size,
+        timeout_s=limits.whole_s,
+        isolates_caches=access.isolates_caches,
+    )
+    resending = Resending(
+        registry=registry,
+        recovery_queue=recovery_queue,
+        counter=watcher,
+        most=max_resends,
+        whole_s=limits.whole_s,
+    )
+    means = Means(
+        planner=planner,
+        engine=engine,
+        tools=tools,
+        checker=Checker(sandbox),
+        gate=gate,
+        limits=limits,
+        resending=resending,
+        guide_precheck=access.guide_precheck,
+        counts_cached=not access.hides_cached_tokens,
+    )
+    return Service(registry, watcher, access.concurrency, access.log_prob_budget, means)

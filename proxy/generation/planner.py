@@ -1,0 +1,148 @@
+"""Makes the plan of a request, and refuses every request that cannot be served. For the service."""
+
+from __future__ import annotations
+
+import hashlib
+
+from triton_openai.proxy.access.request_size import RequestSizeLimits, apply_model_limits
+from triton_openai.proxy.access.start_gate import StartGate
+from triton_openai.proxy.domain import plain_spans
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import GenerationRequest, TokenPrompt
+from triton_openai.proxy.domain.sandbox import Sandbox
+from triton_openai.proxy.generation.answer_format import AnswerFormat, AnswerFormats
+from triton_openai.proxy.generation.plan import Plan
+from triton_openai.proxy.generation.prompt_writer import PromptWriter, adds_special_tokens
+from triton_openai.proxy.server_tools.tool_offer import offer_server_tools
+from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
+from triton_openai.proxy.syntax import parsers
+
+
+class Planner:
+    """One for the application.
+
+    Args:
+        timeout_s: of a whole request.
+        isolates_caches: callers share no cached prefix, where the engine can keep them apart.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        gate: StartGate,
+        products: RequestSizeLimits,
+        *,
+        timeout_s: float,
+        isolates_caches: bool,
+    ) -> None:
+        self._formats = AnswerFormats(sandbox)
+        self._prompts = PromptWriter(sandbox)
+        self._gate = gate
+        self._products = products
+        self._timeout_s = timeout_s
+        self._isolates_caches = isolates_caches
+
+    async def plan(
+        self, request: GenerationRequest, card: ModelCard, *, is_held: bool = False
+    ) -> Plan:
+        """For a caller's request. `is_held`: the answer is held until its end.
+
+        Raises:
+            InvalidRequest, InvalidSchema: the model or the operator does not allow the request.
+            RateLimited: as the sandbox.
+        """
+        with MappedConstraintErrors(request.constraint):
+            request = apply_model_limits(offer_server_tools(request, card), card)
+            if is_held:
+                request = self._products.limit_log_probs(request, card)
+            plan = await self._made(request, card)
+            self._products.check_copies(request, [one.text for one in plan.engine_requests])
+            return plan
+
+    async def replan(self, request: GenerationRequest, card: ModelCard) -> Plan:
+        """For a later attempt or a later round of tools: the caller's request was let through.
+
+        Raises as `plan` does.
+        """
+        with MappedConstraintErrors(request.constraint):
+            return await self._made(request, card)
+
+    async def _made(self, request: GenerationRequest, card: ModelCard) -> Plan:
+        if request.generations == 1:
+            request = request.part(0)  # a batch of one prompt is this prompt
+        parsers.check_thinking_budget(request, card)
+        answer_format = await self._formats.answer_format(request, card)
+        engine_requests = [await self._engine_request(request.part(0), card, answer_format)]
+        if len(request.prompts) > 1:
+            for index in range(request.candidates, request.generations, request.candidates):
+                await self._gate.wait()
+                part = request.part(index)
+                engine_requests.append(await self._engine_request(part, card, answer_format))
+        return Plan(
+            request=request,
+            card=card,
+            format=answer_format,
+            engine_requests=tuple(engine_requests),
+            prompt_text=_prompt_text(engine_requests[0], answer_format),
+            special_tokens=parsers.visible_special_tokens(request, card),
+        )
+
+    async def _engine_request(
+        self, request: GenerationRequest, card: ModelCard, answer_format: AnswerFormat
+    ) -> EngineRequest:
+        prompt = await self._prompts.written(request, card)
+        text, spans = (None, b"") if prompt is None else (prompt.text, prompt.plain_spans)
+        engine_request = EngineRequest(
+            id=request.id,
+            model=card,
+            text=text,
+            plain_spans=spans,
+            token_ids=request.prompt.ids if isinstance(request.prompt, TokenPrompt) else None,
+            add_special_tokens=adds_special_tokens(request, card),
+            max_tokens=request.max_tokens,
+            timeout_s=self._timeout_s,
+            sampling=request.sampling.with_defaults(card.sampling),
+            constraint=answer_format.guide(text or "", spans),
+            prompt_limit=request.prompt_limit,
+            echoes_prompt=request.echoes_tokens,
+            wants_token_ids=_wants_token_ids(request, card),
+            wants_log_prob_ids=request.logs_token_ids,
+            priority=request.priority,
+            cache_salt=self._cache_salt(request, card),
+            token_cap=request.token_cap,
+            prompt_cap=request.prompt_cap,
+        )
+        _check_capabilities(engine_request, card)
+        return engine_request
+
+    def _cache_salt(self, request: GenerationRequest, card: ModelCard) -> str | None:
+        """Begins with the caller's name, so that no caller can name another's cache."""
+        if not self._isolates_caches or "cache_salt" not in card.capabilities:
+            return request.cache_salt
+        caller = hashlib.sha256(request.caller.encode()).hexdigest()[:16]
+        return f"{caller}:{request.cache_salt or ''}"
+
+
+def _prompt_text(request: EngineRequest, answer_format: AnswerFormat) -> str:
+    return plain_spans.opening(request.text or "", request.plain_spans, answer_format.prefix)
+
+
+def _check_capabilities(request: EngineRequest, card: ModelCard) -> None:
+    if missing := sorted(filter(request.needs, card.missing_capabilities)):
+        raise InvalidRequest(
+            f"The model {card.name!r} does not support this parameter.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER,
+            param=missing[0],
+        )
+
+
+def _wants_token_ids(request: GenerationRequest, card: ModelCard) -> bool:
+    hides_stop_tokens = bool(request.sampling.stop_token_ids) and not request.includes_stop
+    return (
+        request.returns_token_ids
+        or request.logs_token_ids
+        or hides_stop_tokens
+        or bool(parsers.visible_special_tokens(request, card))
+    )

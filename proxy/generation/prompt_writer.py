@@ -1,0 +1,145 @@
+"""Writes a request's prompt as the text that the tokenizer gets. Called by `planner`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from typing_extensions import assert_never
+
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    Message,
+    PromptBatch,
+    TextPrompt,
+    TokenPrompt,
+)
+from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
+from triton_openai.proxy.domain.tools import Tool
+from triton_openai.proxy.prompting import chat_template, control_tokens, infilling
+from triton_openai.proxy.prompting.callers_text import RenderedPrompt, TooLongToMark
+from triton_openai.proxy.syntax import parsers
+
+# Chats within these limits are rendered on the event loop: about 20 microseconds a message.
+FEW_MESSAGES, FEW_TOOLS, FEW_CHARACTERS = 32, 16, 32_768
+FEW_TOOL_CHARACTERS = 16_384  # of the schemas of all tools
+FEW_VALUES, SHORT_VALUE = 32, 256
+# Of a prompt that may hold callers' control tokens: it is rendered up to three times.
+FEW_MARKED_CHARACTERS = 8_192
+
+
+class PromptWriter:
+    """Renders small chats on the event loop, and larger ones in the sandbox."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    async def written(self, request: GenerationRequest, card: ModelCard) -> RenderedPrompt | None:
+        """The prompt's text, with the control tokens in it that are the caller's words; None for
+        token ids.
+
+        Raises:
+            InvalidRequest: it cannot be rendered.
+        """
+        match request.prompt:
+            case ChatPrompt():
+                return await self._chat(request, request.prompt, card)
+            case TextPrompt() if _begins_document(request, card):
+                return RenderedPrompt(card.facts.bos_token)
+            case TextPrompt():
+                return RenderedPrompt(infilling.text_of(request.prompt, card))
+            case TokenPrompt():
+                return None
+            case PromptBatch():
+                raise TypeError("a batch is split before its prompts are written")
+            case _:
+                assert_never(request.prompt)
+
+    async def _chat(
+        self, request: GenerationRequest, prompt: ChatPrompt, card: ModelCard
+    ) -> RenderedPrompt:
+        rendered = await self._rendered(request, prompt, card)
+        if rendered.plain_spans and "plain_spans" not in card.capabilities:
+            raise control_tokens.cannot_be_plain(rendered.text, rendered.plain_spans, card)
+        return rendered
+
+    async def _rendered(
+        self, request: GenerationRequest, prompt: ChatPrompt, card: ModelCard
+    ) -> RenderedPrompt:
+        tools = request.callable_tools
+        options: dict[str, Any] = {
+            "control": control_tokens.of_card(card),
+            "takes_callers_values": card.takes_template_values,
+            "takes_templates": card.takes_templates,
+            "thinks": parsers.families_of(card).reasoning is not None,
+        }
+        if _is_small(prompt) and _are_small(tools):
+            with suppress(TooLongToMark):
+                return chat_template.rendered(
+                    prompt, card.facts, tools, marks_at_most=FEW_MARKED_CHARACTERS, **options
+                )
+        try:
+            return await self._sandbox.run(
+                request.caller, chat_template.rendered, prompt, card.facts, tools, **options
+            )
+        except TooCostly as error:
+            raise InvalidRequest(
+                f"The chat template cannot render this request: {error}. Send less.",
+                code=ErrorCode.INVALID_MESSAGES,
+                param="messages",
+            ) from error
+
+
+def adds_special_tokens(request: GenerationRequest, card: ModelCard) -> bool:
+    """Whether the tokenizer adds its BOS and EOS. A chat template writes its own."""
+    if request.adds_special_tokens is None:
+        has_own = isinstance(request.prompt, ChatPrompt) or _begins_document(request, card)
+        return not has_own
+    return request.adds_special_tokens
+
+
+def _begins_document(request: GenerationRequest, card: ModelCard) -> bool:
+    """Whether the BOS token stands for an empty prompt: many tokenizers do not add it."""
+    prompt = request.prompt
+    is_empty = isinstance(prompt, TextPrompt) and not prompt.text and prompt.suffix is None
+    return is_empty and request.adds_special_tokens is None and bool(card.facts.bos_token)
+
+
+def _is_small(prompt: ChatPrompt) -> bool:
+    """Whether rendering is cheap. A caller's template is a program, which may take any time."""
+    if prompt.template is not None or len(prompt.messages) > FEW_MESSAGES:
+        return False
+    values = (*prompt.callers_values.values(), *prompt.template_values.values())
+    if len(values) > FEW_VALUES or not all(map(_is_plain, values)):
+        return False
+    return sum(map(_characters, prompt.messages)) <= FEW_CHARACTERS
+
+
+def _is_plain(value: object) -> bool:
+    """Whether no template can be made to work long with it: not a number, which it may count to or
+    repeat a text by, nor a text that reads as a number or a format.
+    """
+    if not isinstance(value, str):
+        return value is None or isinstance(value, bool)
+    if len(value) > SHORT_VALUE or "%" in value or "{" in value:
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False
+
+
+def _are_small(tools: Sequence[Tool]) -> bool:
+    if len(tools) > FEW_TOOLS:
+        return False
+    return sum(len(repr(tool.parameters)) for tool in tools) <= FEW_TOOL_CHARACTERS
+
+
+def _characters(message: Message) -> int:
+    arguments = sum(len(call.arguments) for call in message.tool_calls)
+    return len(message.content or "") + len(message.reasoning or "") + arguments

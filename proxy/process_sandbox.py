@@ -1,0 +1,156 @@
+"""Runs functions in child processes with limits on CPU time and memory. Made by `app`.
+
+It uses anyio's process pool, which kills a child that exceeds its time. No child starts before
+`start`, or the first call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import resource
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import psutil
+import structlog
+from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
+
+from triton_openai.proxy.access.per_caller_lock import PerCallerLock
+from triton_openai.proxy.domain.sandbox import TooCostly
+
+logger = structlog.get_logger(__name__)
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+MB = 1_000_000
+START_S = 30.0  # then the server starts without waiting for it; usually it takes half a second
+NICE = 10  # a tenth of the CPU weight of the event loop and the engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxLimits:
+    """Limits of one call, and of the pool.
+
+    memory_bytes: memory of one call, beyond that of an idle child. wall_s: for a call that waits
+    instead of computing. waiting: how many calls one caller may have, the running one included.
+    imports: modules that calls need, loaded by `start`.
+    """
+
+    processes: int = 2
+    cpu_s: float = 2.0
+    memory_bytes: int = 512 * MB
+    wall_s: float = 60.0
+    waiting: int = 256
+    imports: tuple[str, ...] = ()
+
+
+class ProcessSandbox:
+    """Implements domain.sandbox.Sandbox. Belongs to one event loop, which ends its children."""
+
+    def __init__(self, limits: SandboxLimits | None = None) -> None:
+        self._limits = limits or SandboxLimits()
+        self._limiter: CapacityLimiter | None = None
+        self._lock = PerCallerLock(waiting=self._limits.waiting)
+
+    async def start(self) -> None:
+        """Starts all children and imports the modules that calls need. Errors are only logged.
+
+        A child's first call sets its memory limit, so the limit does not count the imports.
+        """
+        children = [
+            asyncio.ensure_future(
+                to_process.run_sync(
+                    _import_all, self._limits.imports, cancellable=True, limiter=self._child_limit()
+                )
+            )
+            for _ in range(self._limits.processes)
+        ]
+        _, late = await asyncio.wait(children, timeout=START_S)
+        if late:
+            logger.warning("the sandbox starts slowly: first calls wait for it", after_s=START_S)
+        for child in children:
+            if child not in late and (error := child.exception()) is not None:
+                logger.error(
+                    "the sandbox cannot start: requests that need it will fail", exc_info=error
+                )
+
+    async def run(
+        self,
+        caller: str,
+        function: Callable[Arguments, Result],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result:
+        call = functools.partial(function, *args, **kwargs)
+        running = asyncio.ensure_future(self._locked(caller, call))
+        running.add_done_callback(_retrieve_exception)
+        # A call goes on after its client has disconnected: to kill and restart the child costs
+        # more than most calls, and the limits bound it anyway.
+        return await asyncio.shield(running)
+
+    async def _locked(self, caller: str, call: Callable[[], Result]) -> Result:
+        async with self._lock.hold(caller):
+            return await self._limited(call)
+
+    async def _limited(self, call: Callable[[], Result]) -> Result:
+        limits = self._limits
+        try:
+            with fail_after(limits.wall_s):
+                return await to_process.run_sync(
+                    _run_limited,
+                    call,
+                    limits.cpu_s,
+                    limits.memory_bytes,
+                    cancellable=True,
+                    limiter=self._child_limit(),
+                )
+        except (BrokenWorkerProcess, MemoryError, TimeoutError) as error:
+            if isinstance(error, BrokenWorkerProcess) and error.args:
+                raise  # the child did not start (anyio gives a reason), which is our fault
+            raise TooCostly(
+                f"it takes more than {limits.cpu_s:g} s or {limits.memory_bytes // MB} MB to check"
+            ) from error
+
+    def _child_limit(self) -> CapacityLimiter:
+        """Lets each child run one call. Made late, because it needs the running event loop."""
+        if self._limiter is None:
+            self._limiter = CapacityLimiter(self._limits.processes)
+        return self._limiter
+
+
+def _import_all(names: tuple[str, ...]) -> None:
+    for name in names:
+        importlib.import_module(name)
+
+
+def _retrieve_exception(call: asyncio.Future[Result]) -> None:
+    """Keeps asyncio from logging an exception that nobody awaits, as after a disconnect."""
+    if not call.cancelled():
+        call.exception()
+
+
+def _run_limited(call: Callable[[], Result], cpu_s: float, memory_bytes: int) -> Result:
+    """Runs in the child. SIGPROF's default action ends the process, even inside C code."""
+    _limit_process(memory_bytes)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    try:
+        return call()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+@functools.cache
+def _limit_process(memory_bytes: int) -> None:
+    """Limits the process's address space to what it has now plus `memory_bytes`, forbids core
+    files, and lowers its CPU priority below that of the streams. Works once a process.
+    """
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    psutil.Process().nice(NICE)

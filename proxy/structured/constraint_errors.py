@@ -1,0 +1,52 @@
+"""Errors about a constraint, which name the request field that the constraint came from."""
+
+from __future__ import annotations
+
+from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, InvalidSchema
+from triton_openai.proxy.domain.sandbox import TooCostly
+
+TOOLS_FIELD = "tools"
+# A constraint's names in the domain and in the tensor contract.
+_INTERNAL_NAMES = frozenset({"constraint", "guided_decoding_guide", "guided_decoding_guide_type"})
+
+
+class MappedConstraintErrors:
+    """Within its `with`, errors that name the constraint internally get the caller's field instead.
+
+    A class, not a generator: every request enters several.
+
+    Args:
+        constraint: the request's; where it has none, the tools caused the guide.
+
+    Raises:
+        InvalidSchema: instead of an InvalidRequest that reports a mistake in a schema.
+    """
+
+    __slots__ = ("_constraint",)
+
+    def __init__(self, constraint: Constraint | None) -> None:
+        self._constraint = constraint
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, InvalidRequest) or error.param not in _INTERNAL_NAMES:
+            return
+        constraint = self._constraint
+        field = TOOLS_FIELD if constraint is None else constraint.field
+        error.param = field
+        is_schema = constraint is None or constraint.kind is GuideKind.JSON_SCHEMA
+        if is_schema and error.code is ErrorCode.INVALID_PARAMETER:
+            raise InvalidSchema(error.message, param=field) from error
+
+
+def too_costly(field: str, error: TooCostly, *, is_schema: bool) -> InvalidRequest | InvalidSchema:
+    """The error for a value that the sandbox could not process within its limits."""
+    reason = f"{error}; make it smaller or simpler."
+    if is_schema:
+        return InvalidSchema(f"Invalid schema for '{field}': {reason}", param=field)
+    return InvalidRequest(
+        f"Invalid value for '{field}': {reason}", code=ErrorCode.INVALID_PARAMETER, param=field
+    )

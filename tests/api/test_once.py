@@ -1,0 +1,87 @@
+"""What one plain streamed chat does once: look its model up, plan, render its prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from types import FrameType
+
+from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from tests.doubles.sandbox import InProcess
+from tests.doubles.tokenizer import ByteTokenizer
+from triton_openai.proxy.app import compose
+from triton_openai.proxy.generation.answer_format import AnswerFormats
+from triton_openai.proxy.generation.plan import Plan
+from triton_openai.proxy.generation.planner import Planner
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.prompting import chat_template
+from triton_openai.proxy.settings import Settings
+
+BODY = {"model": "demo", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+COUNTED = {
+    Registry.known: "look-up",
+    Registry.card: "look-up and check",
+    Registry.default: "look-up of the first",
+    AnswerFormats.answer_format: "format",
+    Planner.plan: "plan",
+    Planner.replan: "later plan",
+    Plan.new_parser: "parser",
+    chat_template.rendered: "rendering",
+    chat_template._written: "run of the template",
+}
+BY_CODE = {function.__code__: name for function, name in COUNTED.items()}
+
+
+def scope(size: int) -> dict:
+    headers = {"host": "localhost", "content-type": "application/json", "content-length": size}
+    return {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/v1/chat/completions",
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(name.encode(), str(value).encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+
+
+async def counted(engine: ScriptedEngine) -> tuple[Counter[str], bytes]:
+    """The calls of COUNTED in one request, and its answer."""
+    calls, body, answer = Counter(), json.dumps(BODY).encode(), []
+    messages = [{"type": "http.request", "body": body}]
+
+    async def receive() -> dict:
+        if not messages:
+            await asyncio.Event().wait()
+        return messages.pop()
+
+    async def send(message: dict) -> None:
+        answer.append(message.get("body", b""))
+
+    def seen(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code in BY_CODE:
+            calls[BY_CODE[frame.f_code]] += 1
+
+    app = compose(Settings(), engine, FixedCatalog(), ByteTokenizer(), InProcess())
+    async with app.router.lifespan_context(app):
+        sys.setprofile(seen)
+        try:
+            await app(scope(len(body)), receive, send)
+        finally:
+            sys.setprofile(None)
+    return calls, b"".join(answer)
+
+
+def test_a_plain_chat_is_looked_up_planned_and_rendered_once():
+    engine = ScriptedEngine(deltas("hello"))
+    calls, answer = asyncio.run(counted(engine))
+    assert answer.endswith(b"data: [DONE]\n\n")
+    assert len(engine.requests) == 1
+    assert calls == dict.fromkeys(
+        ("look-up", "plan", "format", "rendering", "run of the template", "parser"), 1
+    )

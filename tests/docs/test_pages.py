@@ -1,0 +1,49 @@
+"""What pages promise about themselves: the README's length, generated tables, complete lists."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.deploy.test_metrics import engine_metrics, proxy_metrics
+from tests.docs.pages import ROOT
+from tests.fixtures import settings_tables
+from triton_openai.build_engines.models_file import (
+    LimitsEntry,
+    ModelEntry,
+    OnnxOptions,
+    SamplingDefaults,
+)
+from triton_openai.proxy.settings import Settings
+
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
+
+
+def test_the_readme_fits_on_a_few_screens():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_tables_of_settings_are_those_of_the_code():
+    assert settings_tables.page(CONFIGURATION) == CONFIGURATION, "run: make doc-tables"
+
+
+def test_every_setting_is_described_in_a_group():
+    described = [field for _, fields in settings_tables.groups() for field in fields.items()]
+    assert sorted(name for name, _ in described) == sorted(Settings.model_fields)
+    assert [name for name, text in described if not text.endswith(".")] == []
+
+
+@pytest.mark.parametrize("section", [ModelEntry, OnnxOptions, LimitsEntry, SamplingDefaults])
+def test_every_option_of_a_model_is_documented(section):
+    options = CONFIGURATION[CONFIGURATION.index("## models.yaml") :]
+    named = set(re.findall(r"`(\w+)`", options))
+    assert set(section.model_fields) - named == set()
+
+
+def test_every_metric_is_documented():
+    operations = (ROOT / "docs" / "operations.md").read_text()
+    engine = (ROOT / "docs" / "cpu_engine.md").read_text()
+    of_proxy = {re.sub(r"_(bucket|sum|count|created)$", "", one) for one in proxy_metrics()}
+    assert {one for one in of_proxy if f"`{one}`" not in operations} == set()
+    assert {one for one in engine_metrics() if f"`{one}`" not in engine} == set()

@@ -1,0 +1,177 @@
+"""The response writer: what it sends at once, what it joins, and what never waits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import time
+
+import pytest
+from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL as FINAL
+
+from leases import Leases
+from port import Token, TokenLogProbs
+from response_writer import FEW_STREAMS, ResponseWriter
+from tests.doubles.response_sender import Sender
+from tests.fixtures.stack import eventually
+
+HOLD_S = 0.2
+
+
+@pytest.fixture
+def writer():
+    # with 8 streams: one response of each in 160 ms
+    made = ResponseWriter(Leases(), responses_per_s=50, hold_s=HOLD_S)
+    yield made
+    made.close()
+
+
+def test_an_end_without_a_token_still_has_its_reason(writer):
+    sender = Sender()
+    stream = writer.open(sender, 3)
+    stream.started(0)
+    stream.token(Token(7), None)
+    eventually(lambda: sender.sent, 10, "the token is sent")
+    stream.finished("stop")
+    assert sender.is_over.wait(10)
+    assert sender.ids == [[7], []]
+    _, tensors, error, flags = sender.sent[-1]
+    assert (tensors["finish_reason"].item(), error, flags) == (b"stop", None, FINAL)
+
+
+def test_with_few_streams_each_token_is_sent_at_once(writer):
+    sender = Sender()
+    stream = writer.open(sender, 3)
+    stream.started(2)
+    for token in range(5):
+        stream.token(Token(token), None)
+        eventually(lambda token=token: len(sender.sent) == token + 1, 10, "it is sent")
+    stream.token(Token(5), "length")
+    assert sender.is_over.wait(10)
+    assert sender.ids == [[0], [1], [2], [3], [4], [5]]
+    first, *rest = [tensors for _, tensors, _, _ in sender.sent]
+    assert (first["num_input_tokens"].item(), first["num_cached_tokens"].item()) == (3, 2)
+    assert first["queue_time_us"].item() >= 0
+    assert all("num_input_tokens" not in tensors for tensors in rest)
+    assert rest[-1]["finish_reason"].item() == b"length"
+    assert sender.sent[-1][3] == FINAL
+    assert writer.totals["finished"] == 1
+    assert writer.unfinished == 0
+
+
+def test_the_wait_before_the_start_is_reported_unless_the_runtime_learns_of_it_late(writer):
+    timely, late = Sender(), Sender()
+    waiting = [writer.open(sender, 1) for sender in (timely, late)]
+    began = time.monotonic()
+    eventually(lambda: time.monotonic() - began > 0.05, 10, "they have waited")
+    least_us = (time.monotonic() - began) * 1_000_000
+    for stream, is_late in zip(waiting, (False, True), strict=True):
+        stream.started(0, is_late=is_late)
+        stream.token(Token(1), "stop")
+    assert timely.is_over.wait(10)
+    assert late.is_over.wait(10)
+    assert timely.sent[0][1]["queue_time_us"].item() >= round(least_us)
+    assert "queue_time_us" not in late.sent[0][1]
+
+
+def test_with_many_streams_tokens_are_joined_but_never_the_first_or_last_held(writer):
+    senders = [Sender() for _ in range(FEW_STREAMS + 4)]
+    streams = [writer.open(sender, 1) for sender in senders]
+    began = time.monotonic()
+    for token in range(40):
+        for stream in streams:
+            stream.token(Token(token), None)
+        time.sleep(0.01)
+    ended = time.monotonic()
+    for stream in streams:
+        stream.token(Token(40), "stop")
+    first, last, gap = list[float](), list[float](), list[float]()
+    for sender in senders:
+        assert sender.is_over.wait(10)
+        moments = [moment for moment, _, _, _ in sender.sent]
+        assert [i for ids in sender.ids for i in ids] == list(range(41)), "in order, once each"
+        assert len(sender.ids) < 15
+        first.append(moments[0] - began)
+        last.append(moments[-1] - ended)
+        gap.append(max(after - before for before, after in itertools.pairwise(moments)))
+    # medians: a busy machine may stop us for as long, but not every time
+    assert statistics.median(first) < 0.1
+    assert statistics.median(last) < 0.1
+    assert statistics.median(gap) < HOLD_S + 0.1
+
+
+def test_log_probs_stay_with_their_tokens(writer):
+    sender = Sender()
+    stream = writer.open(sender, 1)
+    for token in (4, 5):
+        stream.token(Token(token, TokenLogProbs(-0.5, ((token, -0.5), (9, -2.0)))), None)
+    stream.token(Token(6, TokenLogProbs(-1.5, ((9, -0.1), (6, -1.5)))), "stop")
+    assert sender.is_over.wait(10)
+    tensors = [tensors for _, tensors, _, _ in sender.sent]
+    own = [value for one in tensors for value in one["output_log_probs"].ravel().tolist()]
+    top = [value for one in tensors for value in one["top_log_prob_ids"].ravel().tolist()]
+    assert own == [-0.5, -0.5, -1.5]
+    assert top == [4, 9, 5, 9, 9, 6]
+
+
+def test_a_refusal_a_failure_and_a_cancel_end_a_stream(writer):
+    refused, failed, cancelled = Sender(), Sender(), Sender()
+    writer.open(refused, 1).refuse("seed", "it is odd")
+    writer.open(failed, 1).fail("the model broke")
+    writer.open(cancelled, 1).cancelled()
+    for sender in (refused, failed, cancelled):
+        assert sender.is_over.wait(10)
+    error = refused.sent[0][2]
+    assert json.loads(str(error))["param"] == "seed"
+    assert error.code == "invalid argument"
+    assert failed.sent[0][2].code == "internal"
+    assert cancelled.sent[0][1:] == ({}, None, FINAL)
+    eventually(lambda: writer.unfinished == 0, 10, "all are over")
+    assert [writer.totals[end] for end in ("refused", "failed", "cancelled")] == [1, 1, 1]
+
+
+def test_a_client_that_disconnects_is_noticed(writer):
+    sender = Sender()
+    stream = writer.open(sender, 1)
+    assert not stream.is_abandoned()
+    sender.is_gone = True
+    eventually(stream.is_abandoned, 10, "it has disconnected")
+
+
+def test_a_sender_that_breaks_takes_no_other_stream_with_it(writer):
+    broken, sound = Sender(), Sender()
+    broken.is_broken = True
+    stream = writer.open(broken, 1)
+    stream.token(Token(1), None)
+    eventually(stream.is_abandoned, 10, "the runtime sees it")
+    writer.open(sound, 1).token(Token(1), "stop")
+    assert sound.is_over.wait(10)
+
+
+def test_a_rejected_request_gets_its_reason_and_is_never_unfinished(writer):
+    sender = Sender()
+    writer.reject(sender, "queue_full", "come back later")
+    assert writer.unfinished == 0
+    assert sender.is_over.wait(5)
+    (_, tensors, error, flags) = sender.sent[0]
+    assert (tensors, flags) == ({}, FINAL)
+    assert json.loads(str(error)) == {
+        "code": "queue_full",
+        "param": None,
+        "message": "come back later",
+    }
+    assert writer.totals["refused"] == 1
+
+
+def test_an_echoed_prompt_is_sent_in_pieces(writer):
+    sender = Sender()
+    stream = writer.open(sender, 200)
+    stream.started(0)
+    stream.echo([Token(at, TokenLogProbs(-1.0, ())) for at in range(200)], None)
+    stream.token(Token(200, TokenLogProbs(-1.0, ())), "stop")
+    eventually(sender.is_over.is_set, 30, "all is sent")
+    assert [token for ids in sender.ids for token in ids] == list(range(201))
+    assert max(map(len, sender.ids)) <= 65
+    counts = [tensors.get("num_input_tokens") is not None for _, tensors, _, _ in sender.sent]
+    assert counts == [True, *[False] * (len(counts) - 1)]

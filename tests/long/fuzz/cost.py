@@ -1,0 +1,188 @@
+"""`python -m tests.long.fuzz.cost [seconds]`: requests that cost the event loop more than they may.
+
+It changes requests at random, keeps the costliest of each kind for their size, and changes those
+again. A request over a threshold is made small and printed as input for a test; the run then ends
+with an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.long.fuzz.cases import HI, Case, mutated, seeds
+from tests.long.fuzz.cost_meter import Cost, CostMeter
+
+KEPT_OF_A_KIND = 4
+TRIES = 3  # a busy machine is slow once, a costly request each time
+SHRINKS = 60
+OVERHEAD_BYTES = 500  # small bodies are not worth more for being smaller still
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    loop_s: float = 0.005
+    grown_bytes: int = 50_000_000
+
+    def share(self, cost: Cost) -> float:
+        """Of what it may cost; over 1 is too much."""
+        return max(cost.loop_s / self.loop_s, cost.grown_bytes / self.grown_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    case: Case
+    cost: Cost
+    rank: float  # share of the thresholds beyond the usual, for its size
+
+
+class Fuzzer:
+    """offenders: the costliest of each kind that is over a threshold."""
+
+    def __init__(self, meter: CostMeter, thresholds: Thresholds, seed: int) -> None:
+        self._meter = meter
+        self._thresholds = thresholds
+        self._chance = random.Random(seed)
+        self._usual = 0.0  # share of the thresholds that a request without anything special has
+        self._corpus: dict[str, list[Found]] = {}
+        self.offenders: dict[str, Found] = {}
+        self.tried = 0
+
+    def run(self, seconds: float, most: int = 10**9) -> None:
+        """Until the time is over, or so many requests have been tried."""
+        ends_at = time.monotonic() + seconds
+        plain = Case("plain", "/chat/json", {"messages": [HI]})
+        self._meter.cost(plain)  # imports, and the first use of every cache
+        self._usual = self._thresholds.share(self._confirmed(plain, self._meter.cost(plain)))
+        for case in self._cases():
+            self._try(case)
+            if time.monotonic() > ends_at or self.tried >= most:
+                return
+
+    def _cases(self) -> Iterator[Case]:
+        yield from seeds()
+        while True:
+            known = [found.case for kind in self._corpus.values() for found in kind]
+            kind = self._chance.choice(list(self._corpus.values()))
+            yield mutated(self._chance.choice(kind).case, known, self._chance)
+
+    def _try(self, case: Case) -> None:
+        self.tried += 1
+        cost = self._meter.cost(case)
+        if self._thresholds.share(cost) > 1:
+            cost = self._confirmed(case, cost)
+        if self._thresholds.share(cost) > 1:
+            known = self.offenders.get(case.kind)
+            if known is None or self._found(case, cost).rank > known.rank:
+                self.offenders[case.kind] = self._found(case, cost)
+        kept = [*self._corpus.get(case.kind, []), self._found(case, cost)]
+        self._corpus[case.kind] = sorted(kept, key=lambda found: -found.rank)[:KEPT_OF_A_KIND]
+
+    def _found(self, case: Case, cost: Cost) -> Found:
+        size = len(case.data) + OVERHEAD_BYTES
+        return Found(case=case, cost=cost, rank=(self._thresholds.share(cost) - self._usual) / size)
+
+    def _confirmed(self, case: Case, cost: Cost) -> Cost:
+        """The least of several tries. One that was killed is not waited for again."""
+        if cost.is_killed:
+            return cost
+        costs = [cost, *(self._meter.cost(case) for _ in range(TRIES - 1))]
+        return min(costs, key=self._thresholds.share)
+
+    def small(self, found: Found) -> Found:
+        """The same offence with less: texts, lists and objects cut by half where they can be."""
+        for _ in range(SHRINKS):
+            for case in _halves(found.case):
+                cost = self._confirmed(case, self._meter.cost(case))
+                if self._thresholds.share(cost) > 1:
+                    found = self._found(case, cost)
+                    break
+            else:
+                break
+        return found
+
+    def top(self, count: int = 10) -> list[Found]:
+        every = [found for kind in self._corpus.values() for found in kind]
+        return sorted(every, key=lambda found: -found.rank)[:count]
+
+
+def _halves(case: Case) -> Iterator[Case]:
+    """The case with one of its largest parts cut by half; the largest first."""
+    if case.text is not None:
+        middle = len(case.text) // 2
+        yield from (replace(case, text=part) for part in (case.text[:middle], case.text[middle:]))
+        return
+    for path, value in sorted(_parts(case.body), key=lambda part: -len(part[1]))[:3]:
+        middle = len(value) // 2
+        items = list(value.items()) if isinstance(value, dict) else value
+        for part in (items[:middle], items[middle:]):
+            half = dict(part) if isinstance(value, dict) else part
+            yield replace(case, body=_with(case.body, path, half))
+
+
+def _parts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    if isinstance(value, str | list | dict) and len(value) > 1 and path:
+        yield path, value
+    if len(path) < 12 and isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value[:20])
+        for key, item in items:
+            yield from _parts(item, (*path, key))
+
+
+def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    changed = value.copy()
+    changed[path[0]] = _with(value[path[0]], path[1:], new)
+    return changed
+
+
+def described(found: Found) -> str:
+    cost, size = found.cost, len(found.case.data)
+    grown = cost.grown_bytes / 1e6
+    return (
+        f"{found.case.kind:14} {size:7} bytes  {cost.loop_s * 1000:8.1f} ms  {grown:6.1f} MB  "
+        f"status {cost.status}  {found.case.data[:100]!r}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seconds", type=float, nargs="?", default=600.0)
+    parser.add_argument("--seed", type=int, default=random.getrandbits(32))
+    parser.add_argument("--loop-ms", type=float, default=5.0)
+    parser.add_argument("--mb", type=float, default=50.0)
+    parser.add_argument("--keep", type=Path, help="a folder for the offenders, as JSON")
+    given = parser.parse_args()
+    thresholds = Thresholds(loop_s=given.loop_ms / 1000, grown_bytes=int(given.mb * 1e6))
+    meter = CostMeter()
+    fuzzer = Fuzzer(meter, thresholds, given.seed)
+    try:
+        fuzzer.run(given.seconds)
+        lines = [f"{fuzzer.tried} requests (seed {given.seed}); the costliest for their size:"]
+        lines += [described(found) for found in fuzzer.top()]
+        for number, found in enumerate(fuzzer.offenders.values()):
+            small = fuzzer.small(found)
+            lines += [
+                "",
+                f"over the threshold: {described(found)}",
+                f"as small as it gets: {described(small)}",
+                f"Case(**{small.case.written()})",
+            ]
+            if given.keep:
+                given.keep.mkdir(parents=True, exist_ok=True)
+                (given.keep / f"offender-{number}.json").write_text(small.case.written())
+    finally:
+        meter.close()
+    print("\n".join(line[:4_000] for line in lines))  # noqa: T201  # a command's output
+    sys.exit(bool(fuzzer.offenders))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""The proxy in this process, and what each request costs its event loop. Started by cost_meter.
+
+Reads cases as lines of JSON and answers each with a line: loop_s, the longest time that one step of
+the loop took (CPU of its thread); total_s, all steps; grown_bytes, memory at its peak.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from asyncio import events
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
+from tests.doubles.tokenizer import ByteTokenizer
+from tests.long.fuzz.cases import SOCKET, Case
+from triton_openai.proxy.app import compose
+from triton_openai.proxy.process_sandbox import ProcessSandbox, SandboxLimits
+from triton_openai.proxy.settings import Settings
+
+STEP_S = 1e-6  # tokens come in steps of the loop, as they do from a real engine
+MEMORY_BYTES = 3_000_000_000
+SANDBOX = SandboxLimits(cpu_s=0.5)  # what runs there costs the loop nothing: do not wait for long
+POLICY = "models: {demo: {weights: w, chat_template: true, chat_template_kwargs: true}}"
+# with a place for everything that a caller can send to a template
+TEMPLATE = (
+    "{% for tool in tools or [] %}{{ tool | tojson }}<tool_call>{% endfor %}"
+    "{% for document in documents or [] %}{{ document }}{% endfor %}{{ a or '' }}"
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content or '' }}"
+    "{% for call in m.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>"
+    "{% endfor %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+MODEL = replace(FACTS, chat_template=TEMPLATE, context_length=100_000)
+HEADERS = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+
+
+class Meter:
+    """Measures every callback of the loop, in place of asyncio's own way to run one."""
+
+    def __init__(self) -> None:
+        self.longest_s = self.total_s = 0.0
+        self._run = events.Handle._run
+        meter = self
+
+        def measured(handle: events.Handle) -> None:
+            began = time.thread_time()
+            meter._run(handle)
+            spent = time.thread_time() - began
+            meter.total_s += spent
+            meter.longest_s = max(meter.longest_s, spent)
+
+        events.Handle._run = measured
+
+    def close(self) -> None:
+        events.Handle._run = self._run
+
+    def reset(self) -> None:
+        self.longest_s = self.total_s = 0.0
+
+
+async def call(app: Any, case: Case, data: bytes) -> int:
+    """The status; for a WebSocket, the code of its end, or 0."""
+    is_socket = case.path == SOCKET
+    received = _socket_messages(data) if is_socket else _http_messages(data)
+    statuses: list[int] = []
+    is_answered = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if received:
+            return received.pop(0)
+        await is_answered.wait()
+        return {"type": "websocket.disconnect" if is_socket else "http.disconnect", "code": 1000}
+
+    async def send(message: dict[str, Any]) -> None:
+        statuses.extend(message[key] for key in ("status", "code") if key in message)
+        ends = message["type"] == "http.response.body" and not message.get("more_body")
+        is_last = is_socket and ('"done"' in (text := message.get("text", "")) or '"error"' in text)
+        if ends or is_last:
+            is_answered.set()
+
+    await app(_scope(case.path, is_socket=is_socket), receive, send)
+    return statuses[0] if statuses else 0
+
+
+def _http_messages(data: bytes) -> list[dict[str, Any]]:
+    return [{"type": "http.request", "body": data, "more_body": False}]
+
+
+def _socket_messages(data: bytes) -> list[dict[str, Any]]:
+    return [
+        {"type": "websocket.connect"},
+        {"type": "websocket.receive", "bytes": data},
+        {"type": "websocket.receive", "text": '{"type":"cancel"}'},
+        {"type": "websocket.receive", "text": "{}"},  # answered with an error: the last answer
+    ]
+
+
+def _scope(path: str, *, is_socket: bool) -> dict[str, Any]:
+    kind = {"type": "websocket"} if is_socket else {"type": "http", "method": "POST"}
+    return {
+        **kind,
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "ws" if is_socket else "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": HEADERS,
+        "subprotocols": [],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 9000),
+        "state": {},
+        "extensions": {},
+    }
+
+
+def memory(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def memory_anew() -> int:
+    """Memory now; from here on a new peak is counted."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return memory("VmRSS")
+
+
+async def measured(app: Any, meter: Meter, case: Case) -> dict[str, Any]:
+    data = case.data
+    gc.collect()
+    before = memory_anew()
+    gc.disable()
+    await asyncio.sleep(0)  # what came before is over: the next step is the request's
+    meter.reset()
+    status: int | str
+    try:
+        status = await asyncio.ensure_future(call(app, case, data))
+    except Exception as error:
+        status = type(error).__name__
+    finally:
+        gc.enable()
+    return {
+        "status": status,
+        "loop_s": meter.longest_s,
+        "total_s": meter.total_s,
+        "grown_bytes": max(0, memory("VmHWM") - before),
+    }
+
+
+async def serve(answers: TextIO) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "models.yaml"
+        file.write_text(POLICY)
+        engine = ScriptedEngine(deltas("abab" * 4), pause_s=STEP_S)
+        meter = Meter()
+        settings = Settings(models_file=file, log_level="error")
+        catalog = FixedCatalog(facts=MODEL)
+        app = compose(settings, engine, catalog, ByteTokenizer(), ProcessSandbox(SANDBOX))
+        async with app.router.lifespan_context(app):
+            loop = asyncio.get_running_loop()
+            gc.collect()
+            gc.freeze()  # what the imports made is not looked through for each case
+            while line := await loop.run_in_executor(None, sys.stdin.readline):
+                found = await measured(app, meter, Case(**json.loads(line)))
+                engine.requests.clear()
+                answers.write(json.dumps(found) + "\n")
+                answers.flush()
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    own_stdout = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # the proxy's log goes elsewhere
+    asyncio.run(serve(own_stdout))

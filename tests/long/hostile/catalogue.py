@@ -1,0 +1,22 @@
+"""All attacks. Each is data (see attack.Attack); how each is sent stands in the modules beside."""
+
+from __future__ import annotations
+
+from tests.long.hostile import (
+    body_attacks,
+    choice_attacks,
+    connection_attacks,
+    schema_attacks,
+    socket_attacks,
+    structured_attacks,
+)
+
+GROUPS = {
+    "guides": structured_attacks.ATTACKS,
+    "schemas": schema_attacks.ATTACKS,
+    "choices": choice_attacks.ATTACKS,
+    "bodies": body_attacks.ATTACKS,
+    "connections": connection_attacks.ATTACKS,
+    "sockets": socket_attacks.ATTACKS,
+}
+EVERY = [attack for group in GROUPS.values() for attack in group]

@@ -1,0 +1,66 @@
+"""The stack under attack: a model of 20 ms a token, and the demo model on the ONNX engine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.fixtures.scripted import STORY
+from tests.fixtures.stack import ROOT, Stack, free_port
+
+ARTIFACTS = ROOT / "artifacts" / "hostile"
+STEP_MS = 20.0
+PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
+
+
+def models(root: Path) -> dict[str, Any]:
+    weights = str(root / "demo_model" / "shipped")
+    script = {"text": STORY, "repeats": True, "step_ms": STEP_MS}
+    return {
+        "steady": {
+            "weights": weights,
+            "runtime": "scripted",
+            "scripted": script,
+            # callers may send templates and values: the attacks on those must get to them
+            "chat_template": True,
+            "chat_template_kwargs": True,
+        },
+        "demo": {
+            "weights": weights,
+            "runtime": "onnx",
+            "onnx": {"precision": "fp32", "threads": 1},
+            "sampling": {"temperature": 0.0},
+        },
+    }
+
+
+@contextlib.contextmanager
+def running(root: Path = ROOT, **settings: str) -> Iterator[Stack]:
+    """Built where that is missing, and stopped at the end. root: of the code that is served."""
+    folder = ARTIFACTS if root == ROOT else ARTIFACTS.with_name(f"hostile-{root.name}")
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "models.yaml"
+    file.write_text(yaml.safe_dump({"models": models(root)}))
+    environment = {name: str(free_port()) for name in PORTS}
+    environment |= {
+        "MODELS_FILE": str(file),
+        "ARTIFACTS_DIR": str(folder),
+        "PYTHONPATH": str(root),
+        # the scripted engine starts requests as fast as they come, unlike one with rows: 256 of
+        # them at once are all that two cores do, and no token gets through
+        "GENERATIONS_PER_ROW": "2",
+        **settings,
+    }
+    stack = Stack(["serve"], environment, folder / "serve.log", root=root)
+    try:
+        stack.wait_ready(within_s=240)
+        yield stack
+    finally:
+        with contextlib.suppress(Exception):
+            stack.stop()
+        if stack.process.poll() is None:
+            stack.process.kill()

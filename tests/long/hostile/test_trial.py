@@ -1,0 +1,69 @@
+"""The judge itself: a server that holds its loop, grows, or says too much is found out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fixtures.stack import ROOT
+from tests.long.hostile import trial
+from tests.long.hostile.arena import Arena
+from tests.long.hostile.attack import FINE, Attack
+from tests.long.hostile.bystander import own_gap_s
+from tests.long.hostile.caller import post
+from tests.long.hostile.catalogue import EVERY
+
+
+@pytest.fixture(scope="module")
+def arena() -> Iterator[Arena]:
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.long.hostile.holding_server"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+    )
+    port = int(server.stdout.readline())
+    with server, Arena(f"http://127.0.0.1:{port}", [server.pid], timeout_s=2) as made:
+        yield made
+        server.kill()
+
+
+def faults(arena: Arena, path: str) -> str:
+    attack = Attack(name=path, finding=0, send=post(lambda _: b"", path), answers=FINE)
+    return "; ".join(trial.run(attack, arena.target, arena.ready_for(attack)).faults)
+
+
+def test_a_harmless_request_passes(arena):
+    # a busy machine may cost one try, not three
+    assert "" in {faults(arena, "/nothing") for _ in range(3)}
+
+
+def test_a_loop_that_is_held_is_found(arena):
+    assert "gap" in faults(arena, "/hold")
+
+
+def test_memory_that_grows_is_found(arena):
+    assert "grew by" in faults(arena, "/grow")
+
+
+def test_an_error_that_leaks_is_found(arena):
+    assert "leaks" in faults(arena, "/leak")
+
+
+def test_no_answer_is_found(arena):
+    assert "status none" in faults(arena, "/silent")
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "machine_s", "ran_s", "own"),
+    [(0, 0, 0, 1.0), (0.9, 0, 0.05, 0.1), (0, 0.9, 0.05, 0.1), (0.9, 0.9, 0.6, 0.6)],
+)
+def test_what_the_machine_took_is_no_gap_but_cpu_of_the_loop_is(waited_s, machine_s, ran_s, own):
+    gap = {"length_s": 1.0, "waited_s": waited_s, "machine_s": machine_s, "ran_s": ran_s}
+    assert own_gap_s(gap) == pytest.approx(own)
+
+
+def test_attacks_have_names_of_their_own():
+    assert len({attack.name for attack in EVERY}) == len(EVERY) >= 60

@@ -1,0 +1,71 @@
+"""Every file of examples/ does what it says, against a running server."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import openai
+import pytest
+
+from tests.fixtures.stack import HANG_S, ROOT, Stack
+
+EXAMPLES = ROOT / "examples"
+# Regular expressions that what it prints contains, in this order.
+PRINTS = {
+    "chat.sh": [r'"content":"\w', r'"delta":\{"content":"\w', r"data: \[DONE\]"],
+    "stream.py": [r"\w+ \w+", r"\n\d+ tokens"],
+    "tools_loop.py": [r'get_weather\(\{"city": ?"Rome"\}\)', r"21"],
+    "json_schema.py": [r"Person\(name='Anna Berg', age=31, city='Rome'\)"],
+    "guided_choice.py": [r"^(yes|no|maybe)$"],
+    "logprobs.py": [r"(?m)^'\w+' +[01]\.\d{4} +\[\(.+\), \(.+\)\]$"],
+    "token_ids.py": [r"\d+ tokens: \[\d", r"new ids: \[\d", r"\w"],
+    "perf_analyzer.sh": [r"Successful request count: 40", r"throughput: \d"],
+}
+OTHERS = {"README.md", "own_model.yaml"}
+
+
+def test_each_file_is_run_and_listed():
+    files = {path.name for path in EXAMPLES.iterdir() if path.is_file()}
+    assert files == {*PRINTS, *OTHERS}
+    listed = re.findall(
+        r"^\| \[([\w.]+)\]\(\1\)", (EXAMPLES / "README.md").read_text(), re.MULTILINE
+    )
+    assert sorted([*listed, "README.md"]) == sorted(files)
+
+
+@pytest.mark.parametrize("name", PRINTS)
+def test_an_example_prints_what_it_is_for(stack: Stack, name):
+    if name == "perf_analyzer.sh" and shutil.which("perf_analyzer") is None:
+        pytest.skip("perf_analyzer is not on PATH: docs/harnesses.md says where to get it")
+    path = EXAMPLES / name
+    environment = {
+        **os.environ,
+        "OPENAI_BASE_URL": f"{stack.url}/v1",
+        "TRITON": f"127.0.0.1:{stack.triton_grpc_port}",
+    }
+    command = [str(path)] if path.suffix == ".sh" else [sys.executable, str(path)]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rest = done.stdout.strip()
+    for pattern in PRINTS[name]:
+        found = re.search(pattern, rest)
+        assert found, f"{pattern!r} is not in {rest!r}"
+        rest = rest[found.end() :]
+
+
+def test_the_own_model_is_served_under_both_names(start, tmp_path):
+    started = start("serve", MODELS_FILE=EXAMPLES / "own_model.yaml", ARTIFACTS_DIR=tmp_path)
+    started.wait_ready(within_s=110)
+    with openai.OpenAI(base_url=f"{started.url}/v1", api_key="none") as client:
+        for name in ("mine", "gpt-4o-mini"):
+            answer = client.chat.completions.create(
+                model=name, messages=[{"role": "user", "content": "Hello!"}]
+            )
+            assert answer.choices[0].message.content
+    started.stop()

@@ -1,0 +1,58 @@
+"""What a change makes stale: the keys of a recipe's steps."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.fixtures.published import config
+from tests.unit.build_engines.gpu.recipes import H100, make
+from triton_openai.build_engines.gpu.device import Device
+from triton_openai.build_engines.gpu.recipe import Recipe
+
+
+def keys(found: Recipe) -> dict[str, str]:
+    return {step.name: step.key for step in found.steps}
+
+
+@pytest.mark.parametrize(
+    ("changed", "redone"),
+    [
+        ({"max_batch_size": 32}, {"plan"}),
+        ({"tensor_parallel": 2}, {"checkpoint", "plan"}),
+        ({"kv_cache": {"fraction": 0.5}}, set()),
+        ({"scheduler": "max_utilization"}, set()),
+        ({"max_seq_len": 4096}, {"plan", "tables"}),
+    ],
+)
+def test_a_changed_option_changes_the_keys_of_what_depends_on_it(tmp_path, changed, redone):
+    before = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
+    after = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan", **changed}))
+    assert {name for name in after if after[name] != before[name]} == redone
+
+
+def test_changed_weights_change_every_key(tmp_path):
+    before = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
+    (tmp_path / "weights" / "config.json").write_text(json.dumps(config("llama-3.1-8b")))
+    after = keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}))
+    assert all(after[name] != before[name] for name in after)
+
+
+def test_a_plan_belongs_to_a_version_and_a_kind_of_gpu(tmp_path):
+    a100 = Device(memory_gb=80, architecture="ampere")
+    found = [
+        keys(make(tmp_path, "llama-3.1-8b", {"engine": "plan"}, version=version, device=device))
+        for version, device in (("1.2.1", H100), ("1.2.0", H100), ("1.2.1", a100))
+    ]
+    assert len({key["plan"] for key in found}) == 3
+    assert len({key["checkpoint"] for key in found}) == 2
+
+
+def test_moving_artifacts_redoes_nothing(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    here, there = (
+        keys(make(tmp_path / folder, "llama-3.1-8b", {"engine": "plan"})) for folder in "ab"
+    )
+    assert here == there

@@ -1,0 +1,186 @@
+"""Planner: what can be refused is refused before anything is sent, and parts share the plan."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.doubles.engine import CARD, ScriptedEngine, deltas
+from tests.doubles.sandbox import InProcess
+from tests.unit.generation.test_service import service
+from triton_openai.proxy.access.request_size import RequestSizeLimits
+from triton_openai.proxy.access.start_gate import StartGate
+from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.errors import RequestError, SchemaViolation
+from triton_openai.proxy.domain.generation import Delivery
+from triton_openai.proxy.domain.model import CAPABILITIES, ModelCard
+from triton_openai.proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    Message,
+    PromptBatch,
+    PromptLimit,
+    Sampling,
+    TextPrompt,
+    TokenPrompt,
+)
+from triton_openai.proxy.domain.request_limits import RequestLimits
+from triton_openai.proxy.domain.tools import Tool, ToolChoice, ToolMode
+from triton_openai.proxy.generation.plan import Plan
+from triton_openai.proxy.generation.planner import Planner
+
+TOOLS = (Tool(name="f", parameters={"type": "object"}), Tool(name="g", is_strict=True))
+LONG = "a" * 40_000  # rendered in the sandbox
+TEXTS = st.sampled_from(["hi", "", LONG])
+CHATS = st.builds(
+    ChatPrompt,
+    messages=st.lists(
+        st.builds(Message, role=st.sampled_from(["user", "tool"]), content=TEXTS), min_size=1
+    ).map(tuple),
+    template_values=st.sampled_from([{}, {"verbosity": "low"}]),
+    callers_values=st.sampled_from([{}, {"unknown": 1}]),
+    template=st.sampled_from([None, "{{ messages[0].content }}", "{% broken"]),
+)
+SINGLE = st.one_of(
+    st.builds(TextPrompt, text=TEXTS, suffix=st.sampled_from([None, "z"])),
+    st.just(TokenPrompt(ids=(4, 5))),
+)
+PROMPTS = st.one_of(
+    CHATS,
+    SINGLE,
+    st.builds(PromptBatch, prompts=st.lists(SINGLE, min_size=1, max_size=3).map(tuple)),
+)
+SAMPLINGS = st.builds(
+    Sampling,
+    seed=st.none() | st.just(1),
+    min_p=st.none() | st.just(0.5),
+    min_tokens=st.none() | st.just(9),
+    top_log_probs=st.none() | st.integers(0, 20),
+)
+GUIDES = {
+    GuideKind.JSON: "{}",
+    GuideKind.JSON_SCHEMA: '{"type": "object"}',
+    GuideKind.REGEX: "a*",
+    GuideKind.GRAMMAR: 'root ::= "a"',
+    GuideKind.STRUCTURAL_TAG: '{"type": "structural_tag", "format": {"type": "any_text"}}',
+}
+CONSTRAINTS = st.builds(
+    lambda kind, **fields: Constraint(kind, GUIDES[kind], "guided", **fields),
+    st.sampled_from(GuideKind),
+    is_strict=st.booleans(),
+    check_error=st.none() | st.just("no"),
+)
+REQUESTS = st.builds(
+    GenerationRequest,
+    id=st.just("r"),
+    model=st.just("demo"),
+    prompt=PROMPTS,
+    sampling=SAMPLINGS,
+    max_tokens=st.none() | st.sampled_from([1, 8, 100]),
+    choices=st.integers(1, 3),
+    best_of=st.none() | st.integers(1, 4),
+    prompt_limit=st.none() | st.just(PromptLimit(tokens=3)),
+    echoes_prompt=st.booleans(),
+    returns_token_ids=st.booleans(),
+    skips_special_tokens=st.booleans(),
+    tools=st.sampled_from([(), TOOLS]),
+    tool_choice=st.sampled_from(
+        [ToolChoice(), ToolChoice(mode=ToolMode.REQUIRED), ToolChoice(mode=ToolMode.NONE)]
+    ),
+    constraint=st.none() | CONSTRAINTS,
+    thinking_budget=st.none() | st.just(2),
+    offers_server_tools=st.none() | st.booleans(),
+    priority=st.none() | st.just(1),
+    cache_salt=st.none() | st.just("s"),
+)
+CARDS = st.builds(
+    lambda missing, kinds, limit, **fields: replace(
+        CARD,
+        capabilities=CAPABILITIES - missing,
+        facts=replace(CARD.facts, guide_kinds=tuple(kinds)),
+        limits=RequestLimits(max_tokens=limit, n=limit),
+        **fields,
+    ),
+    st.sets(st.sampled_from(sorted(CAPABILITIES)), max_size=3),
+    st.sets(st.sampled_from(GuideKind)),
+    st.none() | st.just(2),
+    tool_parser=st.sampled_from(["none", "hermes"]),
+    reasoning_parser=st.sampled_from(["none", "qwen3"]),
+    takes_templates=st.booleans(),
+    takes_template_values=st.booleans(),
+)
+
+
+async def answered(
+    engine: ScriptedEngine, request: GenerationRequest, card: ModelCard, delivery: Delivery
+) -> None:
+    async for _ in service(engine).generate(request, card, delivery).events:
+        pass
+
+
+@given(REQUESTS, CARDS, st.sampled_from(Delivery))
+def test_a_refused_request_has_sent_nothing_to_the_engine(request, card, delivery):
+    engine = ScriptedEngine(deltas("{}"))
+    try:
+        asyncio.run(answered(engine, request, card, delivery))
+    except SchemaViolation:
+        assert engine.requests  # no refusal: answers did not conform
+    except RequestError:
+        assert engine.requests == []
+    else:
+        sent = [one.id for one in engine.requests]
+        assert len(sent) == len(set(sent)) >= request.generations
+
+
+def planned(request: GenerationRequest, card: ModelCard, sandbox: InProcess) -> Plan:
+    async def made() -> Plan:
+        limits = RequestSizeLimits()
+        planner = Planner(sandbox, StartGate(), limits, timeout_s=9, isolates_caches=False)
+        return await planner.plan(request, card)
+
+    return asyncio.run(made())
+
+
+def chat(**fields) -> GenerationRequest:
+    prompt = ChatPrompt(messages=(Message(role="user", content=LONG),))
+    return GenerationRequest(**{"id": "r", "model": "demo", "prompt": prompt, **fields})
+
+
+def test_the_choices_of_a_chat_share_one_rendering_and_one_guide():
+    card, sandbox = replace(CARD, tool_parser="hermes"), InProcess()
+    needs_tools = replace(
+        card, facts=replace(card.facts, chat_template=card.facts.chat_template + "{{ tools }}")
+    )
+    required = ToolChoice(mode=ToolMode.REQUIRED)
+    plan = planned(
+        chat(choices=5, tools=TOOLS, tool_choice=required, sampling=Sampling(seed=3)),
+        needs_tools,
+        sandbox,
+    )
+    assert sorted(sandbox.functions) == ["guides_of", "rendered"]
+    parts = [plan.part(index) for index in range(5)]
+    assert [part.engine_request.id for part in parts] == [f"r-{index}" for index in range(5)]
+    assert [part.engine_request.sampling.seed for part in parts] == [3, 4, 5, 6, 7]
+    assert {id(part.engine_request.text) for part in parts} == {id(plan.engine_requests[0].text)}
+    assert [part.counts_prompt for part in parts] == [True, False, False, False, False]
+
+
+def test_each_prompt_of_a_batch_has_its_own_engine_request():
+    prompts = (TextPrompt(text="a"), TextPrompt(text="b"))
+    request = chat(prompt=PromptBatch(prompts=prompts), choices=2)
+    plan = planned(request, CARD, InProcess())
+    parts = [plan.part(index) for index in range(4)]
+    assert [part.engine_request.text for part in parts] == ["a", "a", "b", "b"]
+    assert [part.engine_request.id for part in parts] == ["r-0", "r-1", "r-2", "r-3"]
+    assert [part.request.prompt for part in parts] == [*prompts[:1] * 2, *prompts[1:] * 2]
+    assert [part.counts_prompt for part in parts] == [True, False, True, False]
+
+
+def test_a_batch_of_one_prompt_is_this_prompt():
+    prompt = TextPrompt(text="a")
+    plan = planned(chat(prompt=PromptBatch(prompts=(prompt,))), CARD, InProcess())
+    part = plan.only_part(0)
+    assert (part.request.prompt, part.engine_request.id) == (prompt, "r")

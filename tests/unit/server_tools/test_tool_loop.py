@@ -1,0 +1,263 @@
+"""The tool loop: rounds of answers and calls, over scripted answers and scripted tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.doubles.answers import Answers
+from tests.doubles.tools import ScriptedTools
+from tests.unit.server_tools.rounds import (
+    CLOCK,
+    HI,
+    NOW,
+    OSLO,
+    OURS,
+    THEIRS,
+    WEATHER,
+    asked,
+    called,
+    completed,
+    events_of,
+    said,
+)
+from triton_openai.proxy.domain.completion import fold
+from triton_openai.proxy.domain.events import (
+    Finished,
+    OutputEvent,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallStarted,
+)
+from triton_openai.proxy.domain.output import FinishReason, Usage
+from triton_openai.proxy.domain.request import ChatPrompt, Message, Sampling
+from triton_openai.proxy.domain.server_tools import CallStatus, ServerTools
+from triton_openai.proxy.domain.tools import ToolChoice, ToolMode
+from triton_openai.proxy.server_tools.parallel_calls import AT_ONCE
+from triton_openai.proxy.server_tools.tool_loop import SHOWN_RESULT_CHARS, run_tool_loop
+
+
+def test_results_go_to_the_model_and_its_answer_to_the_client():
+    answers = Answers(
+        [ReasoningDelta("hm"), *said("I look."), *called(OSLO, NOW)], said("12 at noon")
+    )
+    tools = ScriptedTools({"weather": "12", "clock": "noon"})
+    whole = fold(events_of(answers, tools, asked()))
+    answer = whole.choices[0]
+    assert (answer.text, answer.calls, answer.server_calls) == ("I look.\n\n12 at noon", (), ())
+    assert (answer.reasoning, answer.reason) == ("hm", FinishReason.STOP)
+    assert tools.asked == [("weather", {"city": "Oslo"}), ("clock", {})]
+    _, calling, first, second = answers.requests[1].prompt.messages
+    assert (calling.role, calling.content, calling.reasoning) == ("assistant", "I look.", "hm")
+    assert [(call.name, call.arguments) for call in calling.tool_calls] == [OSLO, NOW]
+    assert (first.role, first.content, first.tool_call_id) == ("tool", "12", "c0")
+    assert (second.content, second.tool_call_id) == ("noon", "c1")
+    assert len({request.id for request in answers.requests}) == 2
+
+
+def test_usage_counts_every_round():
+    whole = completed(called(OSLO), called(NOW), said("ok"))
+    assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (30, 15)
+    assert whole.usage.reasoning_tokens == 6
+
+
+def test_usage_so_far_goes_on_from_round_to_round():
+    told = [TextDelta("ok", usage=Usage(prompt_tokens=10, completion_tokens=1))]
+    events = events_of(Answers(called(NOW), told), ScriptedTools({"clock": "noon"}), asked())
+    assert (events[0].usage.prompt_tokens, events[0].usage.completion_tokens) == (20, 6)
+
+
+def test_without_tools_of_ours_nothing_is_changed():
+    script = called(("theirs", "{}"))
+    request = asked(tools=(THEIRS,))
+    assert events_of(Answers(script), ScriptedTools(), request)[:-1] == script
+
+
+def test_calls_run_side_by_side_but_not_too_many():
+    tools = ScriptedTools({"clock": "noon"}, takes_s=0.01)
+    completed(called(*[NOW] * (2 * AT_ONCE)), said("ok"), tools=tools)
+    assert (len(tools.asked), tools.most_at_once) == (2 * AT_ONCE, AT_ONCE)
+
+
+def test_a_call_of_the_callers_tool_ends_it_and_ours_beside_it_are_not_run():
+    tools = ScriptedTools()
+    script = called(OSLO, ("theirs", '{"a": 1}'), NOW)
+    whole = fold(events_of(Answers(script), tools, asked(THEIRS, reports_server_calls=True)))
+    answer = whole.choices[0]
+    assert [(call.name, call.arguments) for call in answer.calls] == [("theirs", '{"a": 1}')]
+    assert (answer.reason, tools.asked) == (FinishReason.TOOL_CALLS, [])
+    assert [call.status for call in answer.server_calls] == [CallStatus.NOT_RUN] * 2
+
+
+def test_a_call_of_the_callers_tool_passes_as_it_is_written():
+    events = events_of(Answers(called(OSLO, ("theirs", "{}"))), ScriptedTools(), asked(THEIRS))
+    assert [type(event) for event in events] == [
+        ToolCallStarted,
+        ToolCallArguments,
+        ToolCallArguments,
+        Finished,
+    ]
+    assert {event.index for event in events[:3]} == {0}
+
+
+def test_at_the_bound_of_rounds_our_tools_are_left_out_and_the_model_answers():
+    answers = Answers(called(NOW), called(NOW), called(NOW), said("enough"))
+    tools = ScriptedTools({"clock": "noon"})
+    whole = fold(events_of(answers, tools, asked(THEIRS)))
+    assert (whole.text, len(tools.asked)) == ("enough", OURS.max_rounds)
+    *before, last = answers.requests
+    assert all(len(request.callable_tools) == 3 for request in before)
+    assert (last.callable_tools, last.tool_choice.allowed) == ((THEIRS,), ("theirs",))
+
+
+def test_a_model_that_never_stops_calling_is_stopped():
+    answers = Answers(called(NOW))
+    whole = fold(events_of(answers, ScriptedTools({"clock": "noon"}), asked(THEIRS)))
+    assert len(answers.requests) == OURS.max_rounds + 1
+    assert whole.choices[0].calls[0].name == "clock"  # a parser would have made text of it
+
+
+def test_at_the_bound_of_time_too():
+    answers = Answers(called(NOW), said("enough"))
+    ours = ServerTools(tools=(WEATHER, CLOCK), max_seconds=0.001)
+    tools = ScriptedTools({"clock": "noon"}, takes_s=0.01)
+    assert fold(events_of(answers, tools, asked(), ours)).text == "enough"
+    assert answers.requests[-1].callable_tools == ()
+
+
+@pytest.mark.parametrize(
+    ("choice", "then"),
+    [
+        (ToolChoice(mode=ToolMode.REQUIRED), ToolChoice()),
+        (ToolChoice(mode=ToolMode.REQUIRED, allowed=("clock",), is_named=True), ToolChoice()),
+        (
+            ToolChoice(mode=ToolMode.REQUIRED, allowed=("clock", "theirs")),
+            ToolChoice(allowed=("clock", "theirs")),
+        ),
+    ],
+)
+def test_what_must_be_called_must_be_only_once(choice, then):
+    answers = Answers(called(NOW), said("ok"))
+    whole = fold(
+        events_of(answers, ScriptedTools({"clock": "noon"}), asked(THEIRS, tool_choice=choice))
+    )
+    assert [request.tool_choice for request in answers.requests] == [choice, then]
+    assert (whole.text, whole.reason) == ("ok", FinishReason.STOP)
+
+
+def test_limits_of_tokens_hold_for_all_rounds_together():
+    answers = Answers(called(NOW), said("ok"))
+    fields = {"max_tokens": 8, "thinking_budget": 3, "sampling": Sampling(min_tokens=7)}
+    events_of(answers, ScriptedTools({"clock": "noon"}), asked(**fields))
+    second = answers.requests[1]
+    assert (second.max_tokens, second.thinking_budget, second.sampling.min_tokens) == (3, 1, 2)
+
+
+def test_an_operators_limit_holds_for_all_rounds_together():
+    answers = Answers(called(OSLO), said("Cold."))
+    tools = ScriptedTools({"weather": "-3"})
+    events_of(answers, tools, asked(token_cap=40, prompt_cap=9))
+    capped = [(one.max_tokens, one.token_cap, one.prompt_cap) for one in answers.requests]
+    assert capped == [(None, 40, 9), (None, 35, None)], "results are not the caller's prompt"
+
+
+def test_at_an_operators_limit_nothing_is_run():
+    answers, tools = Answers(called(OSLO)), ScriptedTools()
+    completion = fold(events_of(answers, tools, asked(token_cap=5)))
+    assert completion.reason is FinishReason.LENGTH
+    assert not tools.asked
+
+
+def test_where_no_token_is_left_nothing_is_run():
+    answers, tools = Answers(called(NOW), said("ok")), ScriptedTools()
+    whole = fold(events_of(answers, tools, asked(max_tokens=5)))
+    assert (whole.reason, tools.asked, len(answers.requests)) == (FinishReason.LENGTH, [], 1)
+
+
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.STOP])
+def test_a_call_that_was_cut_off_is_not_run(reason):
+    cut = ("weather", '{"city": "Os')
+    answers, tools = Answers(called(cut), reason=reason), ScriptedTools()
+    named = ToolChoice(mode=ToolMode.REQUIRED, allowed=("weather",), is_named=True)
+    for choice in (ToolChoice(), named):
+        whole = fold(events_of(answers, tools, asked(tool_choice=choice)))
+        assert (whole.reason, whole.choices[0].calls, tools.asked) == (reason, (), [])
+
+
+def test_a_call_that_nests_without_end_is_not_run():
+    answers, tools = Answers(called(("weather", "[" * 20_000))), ScriptedTools()
+    events_of(answers, tools, asked())
+    assert (tools.asked, len(answers.requests)) == ([], 1)
+
+
+def test_wrong_arguments_are_told_to_the_model_and_not_sent():
+    answers = Answers(called(("weather", '{"city": 3}')), said("ok"))
+    tools = ScriptedTools()
+    events_of(answers, tools, asked())
+    result = answers.requests[1].prompt.messages[-1].content
+    assert (tools.asked, "['city']" in result) == ([], True)
+
+
+def test_calls_are_told_where_that_was_asked_for():
+    long = "x" * (SHOWN_RESULT_CHARS + 1)
+    tools = ScriptedTools({"weather": "12", "clock": long})
+    whole = completed(called(OSLO), called(NOW), said("ok"), tools=tools, reports_server_calls=True)
+    first, second = whole.choices[0].server_calls
+    assert (first.index, first.id, first.name, first.arguments) == (0, "c0", *OSLO)
+    assert (first.status, first.result, second.index) == (CallStatus.OK, "12", 1)
+    assert second.result == long[:-1] + "…"
+    assert first.duration_ms >= 0
+
+
+def test_a_continued_message_becomes_one_with_what_the_model_added():
+    messages = (HI, Message(role="assistant", content="So, "))
+    prompt = ChatPrompt(messages=messages, continues_last=True, adds_generation_prompt=False)
+    answers = Answers([*said("let me see."), *called(NOW)], said("ok"))
+    events_of(answers, ScriptedTools({"clock": "noon"}), asked(prompt=prompt))
+    second = answers.requests[1].prompt
+    assert [message.role for message in second.messages] == ["user", "assistant", "tool"]
+    assert second.messages[1].content == "So, let me see."
+    assert (second.continues_last, second.adds_generation_prompt) == (False, True)
+
+
+def test_closing_while_tools_run_cancels_them():
+    async def leave() -> tuple[ScriptedTools, Answers]:
+        tools = ScriptedTools({"clock": "noon"}, takes_s=60)
+        answers = Answers(called(NOW, NOW))
+
+        async def follow() -> Sequence[OutputEvent]:
+            return [event async for event in run_tool_loop(answers, asked(), OURS, tools)]
+
+        task = asyncio.ensure_future(follow())
+        await asyncio.wait_for(tools.is_running.wait(), 5)
+        task.cancel()
+        await asyncio.wait((task,))
+        return tools, answers
+
+    tools, answers = asyncio.run(leave())
+    assert (tools.cancelled, answers.closed) == (2, 1)
+
+
+def test_closing_while_the_model_answers_closes_its_stream():
+    async def leave() -> int:
+        answers = Answers(said("a") * 2)
+        events = run_tool_loop(answers, asked(), OURS, ScriptedTools())
+        await anext(events)
+        await events.aclose()
+        return answers.closed
+
+    assert asyncio.run(leave()) == 1
+
+
+def test_each_call_is_a_line_of_the_log_without_its_arguments():
+    with capture_logs() as lines:
+        completed(called(OSLO), said("ok"), tools=ScriptedTools({"weather": "12"}))
+    (line,) = lines
+    assert (line["event"], line["tool"], line["status"]) == ("server_tool", "weather", "ok")
+    assert line["argument_chars"] == len(OSLO[1])
+    assert "Oslo" not in json.dumps(line)
