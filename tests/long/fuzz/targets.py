@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.long.fuzz.texts import SCHEMAS, THOUGHT, reasoning_marks, samples, texts, tool_marks
 from tests.strategies import cuts
-from tests.unit.tools.folding import Answer, answered, parser_of
+from tests.unit.syntax.tools.folding import Answer, answered, parser_of
 from triton_openai.proxy.domain.events import AnyDelta, ReasoningDelta
 from triton_openai.proxy.generation.choice.stop_matcher import StopMatcher
 from triton_openai.proxy.generation.choice.text_decoder import TextDecoder

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.unit.tools.folding import answered, parser_of
+from tests.unit.syntax.tools.folding import answered, parser_of
 from triton_openai.proxy.syntax.tools.families import FAMILIES
 from triton_openai.proxy.syntax.tools.literal import literal_in
 

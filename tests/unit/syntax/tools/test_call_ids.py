@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.tools.folding import answered, parser_of
+from tests.unit.syntax.tools.folding import answered, parser_of
 
 
 def test_kimi_keeps_the_model_s_own_id():
