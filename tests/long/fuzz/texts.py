@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.unit.tools.syntaxes import SYNTAXES
+from tests.unit.syntax.tools.syntaxes import SYNTAXES
 from triton_openai.proxy.syntax.reasoning.families import FAMILIES as REASONING
 from triton_openai.proxy.syntax.tools.families import FAMILIES as TOOLS
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.tools.syntaxes import SYNTAXES
 
 from tests.unit.syntax.tools.folding import Answer, parser_of
+from tests.unit.syntax.tools.syntaxes import SYNTAXES
 from triton_openai.proxy.domain.events import ReasoningDelta
 from triton_openai.proxy.syntax.reasoning.families import FAMILIES as REASONING
 from triton_openai.proxy.syntax.tools.families import FAMILIES as TOOLS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.tools.syntaxes import SYNTAXES
+from tests.unit.syntax.tools.syntaxes import SYNTAXES
 from triton_openai.proxy.syntax.tools.families import FAMILIES, from_template
 from triton_openai.proxy.syntax.tools.ids import kimi_id, mistral_id, openai_id
 

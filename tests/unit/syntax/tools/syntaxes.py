@@ -1,0 +1,198 @@
+"""Calls written in each family's syntax, as its models write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+Call = dict[str, Any]
+
+
+def dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def objects(calls: list[Call], key: str = "arguments") -> list[str]:
+    return [f'{{"name": {dumped(c["name"])}, "{key}": {dumped(c["arguments"])}}}' for c in calls]
+
+
+def listed(calls: list[Call]) -> str:
+    return f"[{', '.join(objects(calls))}]"
+
+
+def hermes(calls: list[Call]) -> str:
+    return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in objects(calls))
+
+
+def internlm(calls: list[Call]) -> str:
+    start, end = "<|action_start|> <|plugin|>\n", "<|action_end|>"
+    return "\n".join(f"{start}{text}{end}" for text in objects(calls, "parameters"))
+
+
+def mistral(calls: list[Call]) -> str:
+    if len(calls) == 2:
+        return f"[TOOL_CALLS] {listed(calls)}"
+    return "".join(f"[TOOL_CALLS]{c['name']}[ARGS]{dumped(c['arguments'])}" for c in calls)
+
+
+def pythonic(calls: list[Call]) -> str:
+    return f"[{', '.join(map(python_call, calls))}]"
+
+
+def python_call(call: Call) -> str:
+    keywords = ", ".join(f"{key}={value!r}" for key, value in call["arguments"].items())
+    return f"{call['name']}({keywords})"
+
+
+def llama4_pythonic(calls: list[Call]) -> str:
+    text = pythonic(calls)
+    return text if len(calls) == 2 else f"<|python_start|>{text}<|python_end|>"
+
+
+def bare(value: Any) -> str:
+    """As the chat templates of XML-like families write a value."""
+    return value if isinstance(value, str) else dumped(value)
+
+
+def qwen3_coder(calls: list[Call]) -> str:
+    def one(call: Call) -> str:
+        lines = [
+            f"<parameter={key}>\n{bare(value)}\n</parameter>"
+            for key, value in call["arguments"].items()
+        ]
+        inner = "\n".join([f"<function={call['name']}>", *lines, "</function>"])
+        return f"<tool_call>\n{inner}\n</tool_call>"
+
+    return "\n".join(map(one, calls))
+
+
+def minimax_m2(calls: list[Call]) -> str:
+    def one(call: Call) -> str:
+        lines = [
+            f'<parameter name="{key}">{bare(value)}</parameter>'
+            for key, value in call["arguments"].items()
+        ]
+        return "\n".join([f'<invoke name="{call["name"]}">', *lines, "</invoke>"])
+
+    inner = "\n".join(map(one, calls))
+    return f"<minimax:tool_call>\n{inner}\n</minimax:tool_call>"
+
+
+def glm45(calls: list[Call]) -> str:
+    def one(call: Call) -> str:
+        lines = [
+            f"<arg_key>{key}</arg_key>\n<arg_value>{bare(value)}</arg_value>"
+            for key, value in call["arguments"].items()
+        ]
+        return "\n".join([f"<tool_call>{call['name']}", *lines, "</tool_call>"])
+
+    return "\n".join(map(one, calls))
+
+
+def deepseek(one: Callable[[Call], str]) -> Callable[[list[Call]], str]:
+    def rendered(calls: list[Call]) -> str:
+        begin, end = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"
+        inner = "\n".join(f"{begin}{one(call)}{end}" for call in calls)
+        return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
+
+    return rendered
+
+
+def deepseek_v3(call: Call) -> str:
+    fence = f"```json\n{dumped(call['arguments'])}\n```"
+    return f"function<｜tool▁sep｜>{call['name']}\n{fence}"
+
+
+def deepseek_v31(call: Call) -> str:
+    return f"{call['name']}<｜tool▁sep｜>{dumped(call['arguments'])}"
+
+
+def deepseek_v32(calls: list[Call]) -> str:
+    def parameter(key: str, value: Any) -> str:
+        is_string = "true" if isinstance(value, str) else "false"
+        begin = f'<｜DSML｜parameter name="{key}" string="{is_string}">'
+        return f"{begin}{bare(value)}</｜DSML｜parameter>"
+
+    def one(call: Call) -> str:
+        lines = [parameter(key, value) for key, value in call["arguments"].items()]
+        begin = f'<｜DSML｜invoke name="{call["name"]}">'
+        return "\n".join([begin, *lines, "</｜DSML｜invoke>"])
+
+    inner = "\n".join(map(one, calls))
+    return f"<｜DSML｜function_calls>\n{inner}\n</｜DSML｜function_calls>"
+
+
+def kimi_k2(calls: list[Call]) -> str:
+    inner = "".join(
+        f"<|tool_call_begin|>functions.{call['name']}:{number}"
+        f"<|tool_call_argument_begin|>{dumped(call['arguments'])}<|tool_call_end|>"
+        for number, call in enumerate(calls)
+    )
+    return f"<|tool_calls_section_begin|>{inner}<|tool_calls_section_end|>"
+
+
+def harmony(calls: list[Call]) -> str:
+    def one(call: Call) -> str:
+        head = f"<|channel|>commentary to=functions.{call['name']} <|constrain|>json"
+        return f"{head}<|message|>{dumped(call['arguments'])}<|call|>"
+
+    return "<|start|>assistant".join(map(one, calls))
+
+
+def gemma4(calls: list[Call]) -> str:
+    return "".join(
+        f"<|tool_call>call:{c['name']}{gemma4_value(c['arguments'])}<tool_call|>" for c in calls
+    )
+
+
+def gemma4_value(value: Any) -> str:
+    if isinstance(value, str):
+        return f'<|"|>{value}<|"|>'
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{key}:{gemma4_value(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(gemma4_value, value))}]"
+    return dumped(value)
+
+
+def is_beside_its_schema(call: Call, tools: dict[str, Any]) -> bool:
+    """Values of another type than the schema says: bare text cannot tell."""
+    types = {str: "string", bool: "boolean", int: "integer", float: "number"}
+    types |= {list: "array", dict: "object"}
+    properties = tools[call["name"]].get("properties", {})
+    return any(
+        properties.get(key, {}).get("type") != types.get(type(value))
+        for key, value in call["arguments"].items()
+    )
+
+
+# What a syntax has no way to say.
+TYPED = ("qwen3_coder", "qwen3_xml", "minimax_m2", "glm45", "deepseek_v32")
+UNSAYABLE: dict[str, Callable[[Call, dict[str, Any]], bool]] = dict.fromkeys(
+    TYPED, is_beside_its_schema
+)
+
+SYNTAXES: dict[str, Callable[[list[Call]], str]] = {
+    "hermes": hermes,
+    "granite": lambda calls: f"<|tool_call|>{listed(calls)}",
+    "jamba": lambda calls: f"<tool_calls>{listed(calls)}</tool_calls>",
+    "phi4_mini_json": lambda calls: f"functools{listed(calls)}",
+    "internlm": internlm,
+    "qwen3_coder": qwen3_coder,
+    "qwen3_xml": qwen3_coder,
+    "minimax_m2": minimax_m2,
+    "glm45": glm45,
+    "deepseek_v3": deepseek(deepseek_v3),
+    "deepseek_v31": deepseek(deepseek_v31),
+    "deepseek_v32": deepseek_v32,
+    "kimi_k2": kimi_k2,
+    "harmony": harmony,
+    "gemma4": gemma4,
+    "mistral": mistral,
+    "llama3_json": lambda calls: "; ".join(objects(calls, "parameters")),
+    "xlam": listed,
+    "json_list": lambda calls: f"[{', '.join(objects(calls, 'parameters'))}]",
+    "pythonic": pythonic,
+    "llama4_pythonic": llama4_pythonic,
+}
