@@ -20,7 +20,7 @@ DEV := $(VENV)/.dev
 # Tests start hundreds of processes: without compiled bytecode each compiles all modules first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve build build-tools doctor check test-fast test test-long soak fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom docs doc-tables clean
+.PHONY: serve build build-tools doctor check test-fast test test-long soak mutants fuzz hostile siege schemas train-demo eval-demo bench bench-ttft bench-transport bench-engine lock-hashes sbom docs doc-tables clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
@@ -74,6 +74,11 @@ SOAK_SECONDS ?= 600
 soak: $(DEV)
 	@echo "[make] soak: $(SOAK_SECONDS) s of mixed streams"
 	@$(call finished,soak,$(RUN) tests.long.soak --seconds $(SOAK_SECONDS))
+
+# Twenty faults of the hot path, one at a time in a copy of the repository: shows which test of
+# `make test` notices each, and fails if none does. Minutes.
+mutants: $(DEV)
+	@$(RUN) tests.mutants
 
 # The parsers, over random texts; stops at the first that breaks one. Then random requests, and what
 # each costs the proxy; ends with an error if one costs too much. `make test` runs a few seconds.

@@ -66,7 +66,7 @@ def build_all(
 
 
 def needing_tools(models: ModelsFile, artifacts: Path, *, only: Collection[str] = ()) -> list[str]:
-    """Names of the models that are stale and cannot be built without the build tools.
+    """Names of the stale models whose build needs the build tools, installed or not.
 
     Models for GPUs are not among them: NVIDIA's container brings what their build needs.
 

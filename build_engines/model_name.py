@@ -27,7 +27,8 @@ BILLIONS_FROM = 450_000_000  # Qwen2-0.5B has 494 million
 
 
 def public_name(folder: Path) -> str:
-    """
+    """The public name of the model in `folder`, such as `phi-3.5-mini`.
+
     Raises:
         BuildError: the folder's configs do not say which model it is.
     """

@@ -76,7 +76,9 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
         shared: a folder for what several processes of one proxy have in common.
 
     Raises:
-        ModelsFileError, UnservableFolder: what the settings name is there but wrong.
+        ModelsFileError: models.yaml cannot be read, is invalid, or needs a variable not set.
+        UnservableFolder: MODEL_PATH holds no model.
+        MissingPackage: only the build tools can name the model in MODEL_PATH.
     """
     target = Target(
         settings.triton_target,

@@ -57,7 +57,7 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Every other setting is a variable: see README.md, or proxy/settings.py.")
+@app.callback(epilog="Every other setting is a variable: see docs/configuration.md.")
 def _every_command(
     version: Annotated[
         bool,

@@ -29,7 +29,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signatures:
-    """By target, `module:Class.method`. Names are those of parameters or attributes."""
+    """What the engine relies on in tensorrt_llm `version`, by target: `module:Class.method`.
+
+    known: all parameters of that version. used: the parameters that the engine passes; by
+    `target attributes`, the attributes that it reads. later: parameters that newer versions add.
+    """
 
     version: str
     known: Mapping[str, frozenset[str]]

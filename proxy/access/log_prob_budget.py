@@ -40,7 +40,7 @@ class LogProbBudget:
         return LogProbShare(self)
 
     def take(self, entries: int) -> None:
-        """Called by shares, which give back what they took. Raises RateLimited."""
+        """Called by shares, which give it back. Raises RateLimited: too few entries are left."""
         if self._entries + entries > self._most:
             raise RateLimited(
                 f"This server holds at most {self._most} log-probabilities for answers that are "

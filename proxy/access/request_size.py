@@ -50,7 +50,7 @@ def apply_model_limits(request: GenerationRequest, card: ModelCard) -> Generatio
     _check_limit("best_of", request.best_of, limits.best_of, card)
     _check_limit("max_tokens", request.max_tokens, limits.max_tokens, card)
     _check_limit("min_tokens", request.sampling.min_tokens, limits.max_tokens, card)
-    if not limits.are_the_tokenizers:
+    if not limits.need_the_tokenizer:
         return request
     token_cap = limits.max_tokens if request.max_tokens is None else None
     return replace(request, token_cap=token_cap, prompt_cap=limits.prompt_tokens)

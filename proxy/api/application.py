@@ -25,7 +25,7 @@ class Application(FastAPI):
         self._entry = entry
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Leaves out ServerErrorMiddleware, which would answer errors before the layers see them."""
+        """Without ServerErrorMiddleware, which would answer errors before the layers see them."""
         outermost = super().build_middleware_stack()
         if not isinstance(outermost, ServerErrorMiddleware):
             raise TypeError(f"FastAPI's outermost middleware is {type(outermost).__name__}")

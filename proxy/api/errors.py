@@ -77,7 +77,7 @@ def response_of(error: Exception) -> Response:
 
 
 async def routing_error(request: Request, error: Exception) -> Response:
-    """The response to what no route takes: an unknown path, or a wrong method. For the app."""
+    """The response to a request that no route takes: an unknown path, or a wrong method."""
     assert isinstance(error, HTTPException)
     status, where = error.status_code, in_short(f"{request.method} {request.url.path}")
     headers = _with_head(error.headers)

@@ -49,7 +49,7 @@ class Completion:
 
     @property
     def reason(self) -> FinishReason:
-        """Of the first choice."""
+        """The finish reason of the first choice."""
         return self.choices[0].reason
 
 

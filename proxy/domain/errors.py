@@ -130,7 +130,7 @@ class UnknownModel(RequestError):
 
 
 class RateLimited(RequestError):
-    """`retry_after_s`: when the same request may succeed."""
+    """`retry_after_s`: after how many seconds the same request may succeed."""
 
     def __init__(
         self,

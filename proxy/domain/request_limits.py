@@ -28,8 +28,8 @@ class RequestLimits:
         )
 
     @property
-    def are_the_tokenizers(self) -> bool:
-        """Whether Triton's tokenizer must know them: only it counts a prompt's tokens."""
+    def need_the_tokenizer(self) -> bool:
+        """Whether Triton's tokenizer must check some: only it counts a prompt's tokens."""
         return self.max_tokens is not None or self.prompt_tokens is not None
 
 

@@ -63,7 +63,7 @@ class ServerTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """`text` is for the model. `response_bytes`: of what the endpoint answered."""
+    """`text` is for the model. `response_bytes`: the size of the endpoint's response."""
 
     status: CallStatus
     text: str

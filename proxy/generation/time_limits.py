@@ -29,7 +29,7 @@ class TimeLimits:
 async def limited(
     items: AsyncGenerator[Item, None], limits: TimeLimits, *, since: float | None = None
 ) -> AsyncGenerator[Item, None]:
-    """The items, for one task.
+    """Yields the items, to one task: a timer cancels it when a time is over.
 
     Args:
         since: the time of the event loop from which `whole_s` counts; None for now.

@@ -30,7 +30,9 @@ class DisconnectDetection(HttpToolsProtocol):
     _answered: RequestResponseCycle
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Returns True to keep the connection open."""
+        """Handles the client's FIN. Returns True to keep the connection open: a complete request
+        awaits its response, and the connection is probed until then.
+        """
         last = self.cycle
         if last is None or last.more_body or last.response_started:
             return None

@@ -91,7 +91,9 @@ class Recipient:
 
 
 class Handover:
-    """Owns a bound socket, which listens as soon as the first worker is ready."""
+    """Accepts connections and hands each to a worker. Owns the bound socket, which listens as soon
+    as the first worker is ready.
+    """
 
     def __init__(self, listening: socket.socket, say: Callable[[str], None]) -> None:
         listening.setblocking(False)

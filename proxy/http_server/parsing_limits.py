@@ -94,14 +94,14 @@ class BoundedParsing(LingeringClose):
 
     @property
     def is_answering(self) -> bool:
-        """Whether the last request is complete, or its response has begun before that."""
+        """Whether the last response has begun or its request is complete; False after its end."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return False
         return cycle.response_started or not cycle.more_body
 
     def refuse(self, code: ErrorCode, message: str) -> None:
-        """Answers without the application; behind or amid an answer it only closes."""
+        """Answers without the application; if `is_answering`, or lingering, it only closes."""
         from triton_openai.proxy.api.errors import body_of
 
         if self.is_answering or self.is_lingering:

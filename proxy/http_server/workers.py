@@ -34,7 +34,9 @@ Say = Callable[[str], None]
 
 
 async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) -> None:
-    """Serves until `stop` is requested and the streams have ended.
+    """Serves until a stop; then waits for the streams, for `drain_timeout_s` at most.
+
+    A second signal cuts this short.
 
     Raises:
         LaunchError: a worker did not start.

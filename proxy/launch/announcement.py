@@ -48,7 +48,7 @@ async def _not_ready(host: str, port: int) -> str | None:
 
 
 def curl(base: str, model: str | None) -> str:
-    """A command line to paste into a shell."""
+    """A curl command to paste into a shell: a chat with `model`, or for None the list of models."""
     if model is None:
         return f"curl {base}/models"
     body = (

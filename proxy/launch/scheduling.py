@@ -37,7 +37,7 @@ KERNEL = Kernel()
 
 
 def apply(wanted: CpuScheduling, say: Callable[[str], None], kernel: Kernel = KERNEL) -> None:
-    """For this thread and what it starts. `auto` means `batch` on few cores.
+    """Sets the policy of this thread and all that it starts. `auto`: `batch` on few cores.
 
     Raises:
         LaunchError: `batch` was requested, and the system lacks it or refuses it.

@@ -136,7 +136,7 @@ def _cards(
     """The card of the model and of each of its LoRA adapters, which share all but the aliases."""
     if entry is not None:
         limits = limits.and_also(RequestLimits(**entry.limits.model_dump()))
-    if limits.are_the_tokenizers and "limits" not in model.capabilities:
+    if limits.need_the_tokenizer and "limits" not in model.capabilities:
         raise NotReady(
             f"model {model.name!r} was built by a version that cannot enforce the limits "
             "'max_tokens' and 'prompt_tokens': build it again, or remove these limits",

@@ -55,16 +55,16 @@ class TooLongToMark(Exception):
 class Marks:
     """The characters that mark callers' tokens.
 
-    before: a token begins here. after: one ends here. amid: no token may span this place.
+    before: a token begins here. after: one ends here. within: no token may span this place.
     """
 
     before: str
     after: str
-    amid: str
+    within: str
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        pattern = re.compile(f"[{self.before}{self.after}{self.amid}]")
+        pattern = re.compile(f"[{self.before}{self.after}{self.within}]")
         object.__setattr__(self, "pattern", pattern)
 
 
@@ -192,19 +192,19 @@ def _marked(found: Patterns, placement: Placement, marks: Marks, text: str) -> s
     pieces = found.split(stripped)
     tokens = pieces[1::2]
     if placement is Placement.WITHIN:
-        pieces[1::2] = [f"{token[0]}{marks.amid}{token[1:]}" for token in tokens]
+        pieces[1::2] = [f"{token[0]}{marks.within}{token[1:]}" for token in tokens]
     else:
         pieces[1::2] = [marks.before + token for token in tokens]
         if tokens and not pieces[0]:
             pieces[1] = tokens[0] + marks.after
-    begun = marks.amid if found.begins_amid(stripped) else ""
-    ending = marks.amid if found.ends_amid(stripped) else ""
+    begun = marks.within if found.may_continue_a_token(stripped) else ""
+    ending = marks.within if found.may_begin_a_token(stripped) else ""
     return "".join((before, begun, *pieces, ending, after))
 
 
 def _unescaped(marked: str, text: str, marks: Marks) -> str:
     """Restores marks that the template's `tojson(ensure_ascii=true)` has escaped."""
-    for mark in (marks.before, marks.after, marks.amid):
+    for mark in (marks.before, marks.after, marks.within):
         escaped = json.dumps(mark)[1:-1]
         if escaped in marked and escaped not in text:
             marked = marked.replace(escaped, mark)

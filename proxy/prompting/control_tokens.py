@@ -24,7 +24,7 @@ SHORT_START = 3  # characters; a shorter begin of a token is found by the rest o
 
 @dataclass(frozen=True, slots=True)
 class ControlTokens:
-    """The tokens' texts that must stay plain text. in_turns: in all messages but the assistant's.
+    """Texts of control tokens that stay plain text. in_turns: in all but the assistant's messages.
 
     in_answers: in the assistant's messages, which keep the delimiters of reasoning and tool calls:
     models write them, clients send them back, and they cannot begin another role's message.
@@ -120,7 +120,7 @@ class Patterns:
         if self._start.search(text):
             return True
         stripped = text.strip()
-        return self.begins_amid(stripped) or self.ends_amid(stripped)
+        return self.may_continue_a_token(stripped) or self.may_begin_a_token(stripped)
 
     def may_be_in_json(self, written: str) -> bool:
         """Like `may_be_in`, for every string of a JSON text. Always true for long JSON."""
@@ -130,18 +130,18 @@ class Patterns:
             return True
         for text in set(self._json_text.findall(written)):
             stripped = text.strip()
-            if self.begins_amid(stripped) or self.begins_amid(stripped.partition("\\")[0].strip()):
+            if self.may_continue_a_token(stripped) or self.may_continue_a_token(
+                stripped.partition("\\")[0].strip()
+            ):
                 return True
         return False
 
-    def begins_amid(self, stripped: str) -> bool:
+    def may_continue_a_token(self, stripped: str) -> bool:
         """Whether a token may have begun before the text."""
         return stripped in self._inners or self._rests.are_at_start(stripped)
 
-    def ends_amid(self, stripped: str) -> bool:
-        """Whether a token may end behind the text: a template may write `<`, a caller's text, and
-        `>`.
-        """
+    def may_begin_a_token(self, stripped: str) -> bool:
+        """Whether a token may go on after the text, as when a template writes `>` there."""
         if stripped in self._inners:
             return True
         last = stripped[-self._longest :]

@@ -62,7 +62,7 @@ class TextCheck:
                 return f"JSON that conforms to this JSON Schema: {self.constraint.text}"
 
     def violation(self, answer: Answer) -> str | None:
-        """Answers that the token limit cut off, or that hold calls only, are not checked."""
+        """What is wrong; None also if the token limit cut the answer off, or it is only calls."""
         if answer.reason is FinishReason.LENGTH or (answer.calls and not answer.text.strip()):
             return None
         match self.constraint.kind:
@@ -77,7 +77,10 @@ class TextCheck:
 
 
 def engine_constraint(constraint: Constraint | None, card: ModelCard) -> Constraint | None:
-    """The constraint that the engine enforces; None where the answer is checked instead."""
+    """The constraint for the engine; None if there is none, or the answer is checked instead.
+
+    One that can be neither enforced nor checked is returned too: the caller must refuse it.
+    """
     if constraint is None or "constraint" in card.capabilities:
         return constraint
     return None if constraint.kind in CHECKED_KINDS else constraint

@@ -30,7 +30,9 @@ _SERIALIZED_PER_JSON = 3
 
 
 class Examiner:
-    """Both methods raise InvalidRequest and InvalidSchema, which name the caller's field, and
+    """Examines constraints and tools before the request is sent, and remembers the results.
+
+    Both methods raise InvalidRequest and InvalidSchema, which name the caller's field, and
     RateLimited as the sandbox does.
     """
 

@@ -78,7 +78,10 @@ def resolved(root: Any, reference: str) -> Any:
 
 
 def followed(schema: Any, root: Any) -> Schema:
-    """The schema behind a `$ref` or an `allOf` of one; {} for anything that is not an object."""
+    """The schema that a chain of `$ref`s and `allOf`s of one leads to, or the schema itself.
+
+    {} where that is not an object, or a `$ref` leads nowhere.
+    """
     for _ in range(_MOST_STEPS):
         if not isinstance(schema, Mapping):
             break

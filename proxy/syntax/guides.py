@@ -57,7 +57,7 @@ class Guides:
 
     @property
     def size(self) -> int:
-        """In characters."""
+        """The length of its guides' texts together, in characters."""
         guides = (self.answer, self.in_reasoning, self.before_reasoning)
         return sum(len(one.text) for one in guides if one is not None)
 

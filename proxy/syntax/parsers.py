@@ -114,7 +114,7 @@ def _tool_parser(family: ToolFamily, request: GenerationRequest) -> ToolParser:
 
 def visible_special_tokens(request: GenerationRequest, card: ModelCard) -> Mapping[int, bytes]:
     """The special tokens that answers show as text: all if the caller wants them, otherwise those
-    of the syntax, which the parsers need.
+    of the syntax, which the parsers of chat answers need.
     """
     if not request.skips_special_tokens:
         return card.facts.special_tokens

@@ -79,10 +79,8 @@ class TritonClient:
         await self._resources.aclose()
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
-        """See domain.engine.Engine.
-
-        The call's deadline is later than the request's, because the server, too, cancels a call at
-        its deadline, and a stop must come first.
+        """See domain.engine.Engine. The call's deadline is later than the request's, because the
+        server cancels a call at its deadline, and a stop must come first.
         """
         message, retries = codec.encode(request), GuideRetries(request.timeout_s)
         terms = _lease_terms(request)

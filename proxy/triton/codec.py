@@ -116,7 +116,7 @@ def _raw(datatype: Datatype, value: Value) -> tuple[bytes, int]:
 
 
 def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
-    """Raises MalformedResponse."""
+    """The message in an engine's response. Raises MalformedResponse."""
     is_final = response.parameters[_FINAL].bool_param
     outputs, contents = response.outputs, response.raw_output_contents
     count = len(outputs)

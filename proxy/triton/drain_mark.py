@@ -38,7 +38,7 @@ async def set_mark(target: Target, key: str) -> str | None:
 
 
 async def is_set(stub: Any, metadata: tuple[tuple[str, str], ...]) -> bool:
-    """False for a Triton that does not implement this call: our launcher did not start it."""
+    """Whether this Triton is draining; False if the call fails, or Triton does not implement it."""
     request = service_pb2.SystemSharedMemoryStatusRequest()
     try:
         answer = await stub.SystemSharedMemoryStatus(request, timeout=TIMEOUT_S, metadata=metadata)

@@ -50,7 +50,9 @@ def error_of_call(error: grpc.aio.AioRpcError) -> ProxyError:
 
 
 def error_of_message(message: str) -> ProxyError:
-    """For an error message in a stream; a refusal by our tokenizer is JSON behind a prefix."""
+    """The error for a message in a stream: the tokenizer's refusal, which is JSON after a prefix, a
+    full queue, a model that is not loaded; otherwise EngineFailed.
+    """
     if refusal := _refusal(message):
         return refusal
     if QUEUE_FULL.search(message):

@@ -17,7 +17,7 @@ NOTHING = TokenDelta(())
 
 
 class MissingFinishReason:
-    """Of one stream. `push` adds the finish reason to the last message."""
+    """Infers the finish reason of one stream; `push` adds it to the final message."""
 
     def __init__(self, request: EngineRequest) -> None:
         facts, sampling = request.model.facts, request.sampling

@@ -105,7 +105,7 @@ def test_with_auto_a_call_as_required_writes_it_may_follow_text(family, compiler
         assert accepts(auto, compiler, f"Text first.\n{text}"), text
 
 
-@pytest.mark.parametrize("family", PYTHONIC)
+@pytest.mark.parametrize("family", sorted(PYTHONIC))
 def test_a_bracket_in_free_text_begins_no_call(family):
     assert call_guide(family, TOOLS, AUTO, in_parallel=True) is None
 

@@ -194,7 +194,7 @@ class Runtime(Protocol):
         """Returns at once."""
 
     def cancel(self, request_id: str) -> bool:
-        """Ends every waiting or running job with that id; returns whether there was one."""
+        """Asks for the end of all jobs with that id, and returns at once whether there were any."""
 
     def close(self) -> None:
         """Ends all jobs and frees the model."""

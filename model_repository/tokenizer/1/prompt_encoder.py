@@ -36,7 +36,7 @@ class PromptEncoder:
         return ids
 
     def word_ids(self, word: str) -> list[int]:
-        """The tokens of a text without special tokens."""
+        """The tokens of a word; no special tokens are added, but those that it spells are found."""
         return list(self._tokenizer.encode(word, add_special_tokens=False).ids)
 
     def _truncation(self, request: Request, limits: OperatorLimits) -> PromptTruncation | None:

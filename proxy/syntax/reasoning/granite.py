@@ -7,7 +7,7 @@ from triton_openai.proxy.syntax.reasoning.parser import TaggedReasoning
 
 
 class GraniteParser(TaggedReasoning):
-    """Small or quantized models write "Here's"."""
+    """Also accepts "Here's", which small or quantized models write."""
 
     starts = ("Here is my thought process:", "Here's my thought process:", "<think>")
     closing = "\nHere is my response:\n"

@@ -9,7 +9,7 @@ from triton_openai.proxy.syntax.tools.family import ToolFamily
 
 
 class Llama3JsonParser(BareCalls, CallObjects):
-    """Objects with `; ` between them."""
+    """Reads calls that are JSON objects, separated by `; `."""
 
     sections = (("<|python_tag|>", ""),)
 

@@ -53,7 +53,6 @@ class Calls:
         return events
 
     def open(self, block: bytes, message: bytes) -> int:
-        """Returns the stream's number."""
         stream = self.numbers.take()
         call = self._calls[stream] = Call(
             stream,

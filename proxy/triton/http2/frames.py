@@ -96,7 +96,7 @@ def reset(stream: int, code: int) -> bytes:
 
 
 def go_away(code: int, reason: str) -> bytes:
-    """From a client, to which the peer has opened no stream."""
+    """A GOAWAY from a client, on whose connection the peer has opened no stream."""
     return frame(Kind.GOAWAY, 0, 0, struct.pack(">II", 0, code) + reason.encode())
 
 

@@ -28,7 +28,7 @@ class HeadEncoder:
             self._references = b""
 
     def encode(self, own: Fields) -> bytes:
-        """The head of a call with fields of its own."""
+        """The header block of a call: the shared fields, then its own. To be sent in this order."""
         shared = self._references or self._written()
         return shared + b"".join(_literal(name, value) for name, value in own)
 

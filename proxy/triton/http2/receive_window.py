@@ -6,7 +6,7 @@ from triton_openai.proxy.triton.http2.faults import ErrorCode, Fault
 
 
 class ReceiveWindow:
-    """In bytes. Raises `fault` if the peer sends more."""
+    """Counts the bytes that the peer may still send. Raises `fault` if it sends more."""
 
     __slots__ = ("_fault", "_left", "_size")
 

@@ -61,7 +61,7 @@ class Pool:
         del self._waiting[stream]
 
     def message_was_read(self, stream: LeanStream) -> None:
-        """A waiting stream has no messages."""
+        """Does nothing: a stream that waits for a link has no messages."""
 
     def _place_waiting(self) -> None:
         for link in self._links:

@@ -192,4 +192,4 @@ def test_a_guide_reaches_it_and_one_that_it_ignores_is_refused(stack, ask, model
         [10], "cpp", constraint=Constraint(GuideKind.REGEX, "a"),
         sampling=Sampling(allowed_token_ids=(75,)), max_tokens=3,
     )  # fmt: skip
-    assert "cannot be combined with a guide" in both
+    assert "cannot combine allowed_token_ids with a guide" in both

@@ -1,4 +1,4 @@
-"""hang_ups: who only stops sending is answered; who has left is noticed at once."""
+"""disconnects: a client that only stops sending is answered; one that left is noticed at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""old_clients: a stream to HTTP/1.0 has no chunks, and ends with the connection."""
+"""http10: a stream to HTTP/1.0 has no chunks, and ends with the connection."""
 
 from __future__ import annotations
 

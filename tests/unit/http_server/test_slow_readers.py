@@ -1,4 +1,4 @@
-"""patience: who does not read is cut off, who reads is not; over HTTP and WebSockets."""
+"""slow_readers: who does not read is cut off, who reads is not; over HTTP and WebSockets."""
 
 from __future__ import annotations
 

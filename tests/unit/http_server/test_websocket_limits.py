@@ -1,4 +1,4 @@
-"""messages: WebSocket messages that do not end or cost too much are cut off."""
+"""websocket_limits: WebSocket messages that do not end or cost too much are cut off."""
 
 from __future__ import annotations
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from triton_openai.proxy.structured.grammar_text import Untranslatable, as_ebnf
 
@@ -146,3 +150,19 @@ def test_no_name_is_taken_for_one_of_ours(name):
 def test_what_has_no_words_in_ebnf_is_refused_with_the_reason(text, said):
     with pytest.raises(Untranslatable, match=said):
         as_ebnf(text)
+
+
+PIECES = [
+    *("\n", " ", "\r\n", "\t", "\x00", "f{x}: x\n", "A: a\n", 'a: "b"\n', "%import ", "%extend "),
+    *("start", "a", "A", "x", ":", "|", "(", ")", "[", "]"),
+    *("{", "}", ",", "..", "~", "->", "*", "?", "+", "!"),
+    *(".1", "2", "-3", '"a"', '"b"i', '"', '"\\x"', 'f{"a"}', "\\", "/"),
+    *("/[a-z]+/", "/./s", "#", "//", "%ignore", "%declare", "%override", "common", ".INT", "."),
+    "é",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_a_text_is_translated_or_refused(text):
+    with suppress(Untranslatable):
+        as_ebnf(f"start: {text}")

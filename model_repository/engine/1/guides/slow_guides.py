@@ -29,7 +29,7 @@ class SlowGuides:
 
 
 def refusal(guide: Guide) -> str:
-    """The error message for the client."""
+    """The error message for the client whose guide takes too long to follow."""
     return (
         f"the {guide.kind} guide takes too long to follow token by token, so the engine stopped "
         "the answer. The guide is ambiguous: the same text matches it in many different ways. "

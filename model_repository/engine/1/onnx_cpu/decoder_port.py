@@ -30,7 +30,7 @@ class Decoder(Protocol):
         """Feeds tokens to a row after its first `past_tokens`; returns logits [tokens, vocab]."""
 
     def decode(self, ids: Ids, past_tokens: Ids) -> Logits:
-        """Feeds one token to each of the rows 0 to n.
+        """Feeds one token to each of the first n rows.
 
         ids, past_tokens: [n]. Returns logits [n, vocab], valid until the next call.
         """

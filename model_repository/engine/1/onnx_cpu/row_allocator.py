@@ -72,7 +72,10 @@ class RowAllocator:
                 return
 
     def make_room_for_growth(self) -> None:
-        """Makes room for one more token in every decoding row; preempts the last ones for it."""
+        """Makes room for one more token in every decoding row.
+
+        Preempts running sequences for it, the last in order first, but never the only one.
+        """
         while self._held_with(len(self.batch.decoding)) > self._kv_tokens:
             last = self._last_in_order()
             if last is None or len(self.batch.running) == 1:

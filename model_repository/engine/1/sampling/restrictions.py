@@ -9,7 +9,7 @@ from sampling.token_ids import TokenIds
 
 
 def allow_only(row: Logits, ids: TokenIds) -> None:
-    """Forbids all tokens but these. row: [vocab], changed in place."""
+    """Forbids all others, unless that leaves no token. row: [vocab], changed in place."""
     kept = row[ids]
     if (kept > -np.inf).any():
         row.fill(-np.inf)
@@ -17,7 +17,7 @@ def allow_only(row: Logits, ids: TokenIds) -> None:
 
 
 def ban(row: Logits, ids: TokenIds) -> None:
-    """Forbids these tokens. row: [vocab], changed in place."""
+    """Forbids these tokens, unless that leaves no token. row: [vocab], changed in place."""
     if not len(ids):
         return
     before = row[ids]

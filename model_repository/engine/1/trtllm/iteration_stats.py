@@ -44,7 +44,7 @@ def add(stats: Stats, iteration: Mapping[str, Any]) -> None:
 
 
 def reset_gauges(stats: Stats) -> None:
-    """For an idle engine: TensorRT-LLM reports no iterations then."""
+    """Sets its rows and waiting requests to 0: when idle, TensorRT-LLM reports no iterations."""
     stats.rows_prefilling = stats.rows_decoding = stats.waiting = 0
 
 

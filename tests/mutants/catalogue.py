@@ -1,0 +1,185 @@
+"""Small faults of the hot path, from the engine's tokens to the client's bytes, one a mutant."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+ENGINE = "model_repository/engine/1"
+CHOICE = "proxy/generation/choice"
+CHAT = "proxy/api/openai/answers/chat_renderer.py"
+ENGINE_TESTS = ("tests/engine/test_response_writer.py", "tests/engine/test_scripted_runtime.py")
+CHOICE_TESTS = ("tests/unit/generation/choice",)
+API_TESTS = (
+    "tests/api/test_fold.py",
+    "tests/api/test_generation.py",
+    "tests/api/test_parameters.py",
+)
+STREAM_TESTS = ("tests/server/test_streams.py",)
+
+CATALOGUE = (
+    Mutant(
+        fault="the engine drops the last token of a response",
+        path=f"{ENGINE}/stream.py",
+        before="tokens, self._tokens = self._tokens, []",
+        after="tokens, self._tokens = self._tokens[:-1] or self._tokens, []",
+        tests=ENGINE_TESTS,
+    ),
+    Mutant(
+        fault="tokens that wait together are sent in the wrong order",
+        path=f"{ENGINE}/stream.py",
+        before="self._tokens.append(token)",
+        after="self._tokens.insert(0, token)",
+        tests=ENGINE_TESTS,
+    ),
+    Mutant(
+        fault="the engine ignores a request's deadline",
+        path=f"{ENGINE}/stream.py",
+        before="if now >= self._deadline:",
+        after="if now < 0:",
+        tests=("tests/engine/test_response_writer.py", "tests/engine/test_leases.py"),
+    ),
+    Mutant(
+        fault="callers with other cache salts share cached prefixes",
+        path=f"{ENGINE}/onnx_cpu/prefix_cache.py",
+        before="hashlib.blake2b(salt.encode(), digest_size=16)",
+        after="hashlib.blake2b(b'', digest_size=16)",
+        tests=("tests/engine/test_scheduler.py", "tests/engine/test_onnx_runtime.py"),
+    ),
+    Mutant(
+        fault="the detokenizer returns a response's texts in the wrong order",
+        path="model_repository/detokenizer/1/model.py",
+        before="self._table.lookup(ids.ravel().tolist())",
+        after="self._table.lookup(ids.ravel().tolist())[::-1]",
+        tests=("tests/server/test_triton_direct.py", *STREAM_TESTS),
+    ),
+    Mutant(
+        fault="alternatives of a token are those of the first token",
+        path="proxy/triton/codec.py",
+        before="top[at * each : (at + 1) * each]",
+        after="top[:each]",
+        tests=("tests/unit/triton/test_decoding.py",),
+    ),
+    Mutant(
+        fault="no stop goes to the engine when a client disconnects",
+        path="proxy/triton/client.py",
+        before="                if has_ended:\n                    stream.release()",
+        after="                if has_ended or has_begun:\n                    stream.release()",
+        tests=STREAM_TESTS,
+    ),
+    Mutant(
+        fault="a character that is split between tokens is lost",
+        path=f"{CHOICE}/text_decoder.py",
+        before="self._start(self._decoder.decode(data))",
+        after="self._start(self._decoder.decode(data, final=True))",
+        tests=CHOICE_TESTS,
+    ),
+    Mutant(
+        fault="the beginning of a stop string leaks",
+        path=f"{CHOICE}/stop_matcher.py",
+        before="safe = len(buffer) - self._automaton.depth[self._node]",
+        after="safe = len(buffer)",
+        tests=CHOICE_TESTS,
+    ),
+    Mutant(
+        fault="the stop string itself is sent",
+        path=f"{CHOICE}/stop_matcher.py",
+        before="return buffer if self._includes_stop else buffer[:-stop]",
+        after="return buffer",
+        tests=CHOICE_TESTS,
+    ),
+    Mutant(
+        fault="a stop string ends an answer before min_tokens",
+        path=f"{CHOICE}/answer_text.py",
+        before="is_checked = self._counter.tokens > self._min_tokens",
+        after="is_checked = True",
+        tests=(*CHOICE_TESTS, "tests/api/test_parameters.py"),
+    ),
+    Mutant(
+        fault="usage counts a delta of several tokens as one",
+        path=f"{CHOICE}/choice.py",
+        before="self._counter.tokens += len(delta.token_bytes)",
+        after="self._counter.tokens += 1",
+        tests=(*CHOICE_TESTS, *API_TESTS),
+    ),
+    Mutant(
+        fault="usage counts the prompt with each choice",
+        path=f"{CHOICE}/usage_counter.py",
+        before="        if self._counts_prompt:\n",
+        after="        if self._counts_prompt or delta:\n",
+        tests=(*CHOICE_TESTS, "tests/unit/generation/test_service.py", *API_TESTS),
+    ),
+    Mutant(
+        fault="usage has no cached tokens",
+        path=f"{CHOICE}/usage_counter.py",
+        before="self._cached = delta.cached_tokens or 0",
+        after="self._cached = 0",
+        tests=(*CHOICE_TESTS, "tests/unit/generation/test_service.py", *API_TESTS),
+    ),
+    Mutant(
+        fault="choices of one request have the same seed",
+        path="proxy/domain/request.py",
+        before="seed=sampling.seed + candidate",
+        after="seed=sampling.seed",
+        tests=("tests/unit/generation/test_service.py", *API_TESTS),
+    ),
+    Mutant(
+        fault="a permit is lost with each request",
+        path="proxy/access/model_concurrency.py",
+        before="self._all.give_back(self._count, self._all_slots)",
+        after="pass",
+        tests=(
+            "tests/unit/access",
+            "tests/unit/generation/test_service.py",
+            "tests/api/test_admission.py",
+        ),
+    ),
+    Mutant(
+        fault="a stream is sent again after each of its tokens",
+        path="proxy/generation/resending.py",
+        before="self._next = self._deltas.__anext__",
+        after="self._next = self._first",
+        tests=("tests/unit/generation/test_resending.py",),
+    ),
+    Mutant(
+        fault="a stream ends without [DONE]",
+        path="proxy/api/answers/stream_format.py",
+        before=r'end=b"data: [DONE]\n\n"',
+        after='end=b""',
+        tests=API_TESTS,
+    ),
+    Mutant(
+        fault="an error in a stream that has begun is not sent",
+        path="proxy/api/answers/answer.py",
+        before="self._framing.error(body) + self._framing.end",
+        after="self._framing.end",
+        tests=("tests/api/test_errors.py", *API_TESTS),
+    ),
+    Mutant(
+        fault="a stream has no chunk with the role",
+        path=CHAT,
+        before="chunks = [] if self._has_begun else self._openings(event)",
+        after="chunks: list[dict[str, Any]] = []",
+        tests=("tests/unit/api/openai", *API_TESTS),
+    ),
+    Mutant(
+        fault="all chunks are of the first choice",
+        path=CHAT,
+        before="choice = _choice(event.choice, self._delta(event))",
+        after="choice = _choice(0, self._delta(event))",
+        tests=API_TESTS,
+    ),
+    Mutant(
+        fault="reasoning is sent as content",
+        path=CHAT,
+        before="return dict.fromkeys(self._reasoning_fields, event.text)",
+        after='return {"content": event.text}',
+        tests=("tests/unit/api", "tests/api/test_fold.py", "tests/api/test_tools.py"),
+    ),
+    Mutant(
+        fault="arguments of all calls go to the first call",
+        path=CHAT,
+        before='arguments = {"index": event.index,',
+        after='arguments = {"index": 0,',
+        tests=("tests/api/test_tools.py", "tests/api/test_fold.py"),
+    ),
+)
