@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
@@ -22,7 +21,7 @@ from triton_openai.proxy.access.held_log_probs import HeldLogProbs
 from triton_openai.proxy.access.leaving import Leaving
 from triton_openai.proxy.access.products import ProductLimits
 from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import dynamo, errors, operations
+from triton_openai.proxy.api import dynamo, operations
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.application import Application
 from triton_openai.proxy.api.bodies.body import BodyReader
@@ -144,7 +143,6 @@ def _application(
         openapi_url=None,  # `pages` serves the document, without a CDN
         lifespan=running,
         layers=layers,
-        exception_handlers={HTTPException: errors.routing_error},
     )
 
 

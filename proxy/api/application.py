@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from triton_openai.proxy.api.errors import routing_error
 
 
 class Application(FastAPI):
-    """`layers`: outermost first. They stand around FastAPI and not, as its own middleware does,
-    inside of its layers for errors and telemetry, which every chunk would pass without effect.
+    """`layers`: outermost first. They stand around FastAPI, so that what `Direct` answers does not
+    pass FastAPI, and neither does each chunk of the answer.
     """
 
     def __init__(self, *, layers: Sequence[Middleware], **options: Any) -> None:
@@ -24,3 +29,8 @@ class Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._entry(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """FastAPI's own layers, without the one that answers all errors: RequestContext does."""
+        handlers = {HTTPException: routing_error}
+        return ExceptionMiddleware(AsyncExitStackMiddleware(self.router), handlers=handlers)
