@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
+from triton_openai.proxy.launch.options import (
+    Artifacts,
+    GrpcPort,
+    Host,
+    HttpPort,
+    MetricsPort,
+    Models,
+    Port,
+    Workers,
+    option,
+)
 from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed, explain
 
 if TYPE_CHECKING:
@@ -26,27 +36,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-def _option(text: str, variable: str, default: str) -> Any:
-    """An option whose help names its environment variable; `settings` alone reads the variable."""
-    return typer.Option(help=f"{text} Variable: {variable}.", show_default=default)
-
-
-Host = Annotated[str | None, _option("Address the proxy listens on.", "HOST", "127.0.0.1")]
-Port = Annotated[int | None, _option("Port the proxy listens on.", "PORT", "9000")]
-GrpcPort = Annotated[
-    int | None, _option("gRPC port of the tritonserver.", "TRITON_GRPC_PORT", "8001")
-]
-HttpPort = Annotated[
-    int | None, _option("HTTP port of the tritonserver.", "TRITON_HTTP_PORT", "off")
-]
-MetricsPort = Annotated[
-    int | None, _option("Metrics port of the tritonserver.", "TRITON_METRICS_PORT", "8002")
-]
-Workers = Annotated[int | None, _option("Processes of the proxy.", "WORKERS", "1")]
-Models = Annotated[Path | None, _option("Models file.", "MODELS_FILE", "models.yaml")]
-Artifacts = Annotated[Path | None, _option("Build folder.", "ARTIFACTS_DIR", "artifacts")]
 
 
 def _show_version(is_asked: bool) -> None:
@@ -144,7 +133,7 @@ def triton(
 def proxy(
     triton: Annotated[
         str | None,
-        _option(
+        option(
             "grpc://host:port of any Triton; grpcs:// for TLS.",
             "TRITON_URL",
             "grpc://127.0.0.1:8001",

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 LINKED = (".venv",)
 COPIED = ("artifacts",)  # built models: the engine's code in them is replaced at a server's start
 NOTHING_FAILED, TESTS_FAILED = 0, 1  # pytest's exit statuses
+OPTIONS = ("-p", "no:cacheprovider", "--timeout", "120")  # a mutant that hangs is caught, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ def first_failure(copy: Path, tests: tuple[str, ...]) -> str | None:
     Raises:
         RuntimeError: pytest ran no test to its end.
     """
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", *OPTIONS, *tests]
     ended = subprocess.run(command, cwd=copy, capture_output=True, text=True)
     if ended.returncode == NOTHING_FAILED:
         return None
