@@ -64,7 +64,7 @@ CATALOGUE = (
         path="proxy/triton/client.py",
         before="                if has_ended:\n                    stream.release()",
         after="                if has_ended or has_begun:\n                    stream.release()",
-        tests=STREAM_TESTS,
+        tests=("tests/server/test_leaving.py",),
     ),
     Mutant(
         fault="a character that is split between tokens is lost",
