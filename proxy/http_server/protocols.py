@@ -7,6 +7,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.http_server.draining import DrainingWebSocket
 from triton_openai.proxy.http_server.http10 import UnchunkedHttp10
+from triton_openai.proxy.http_server.joined_writes import JoinedWrites
 from triton_openai.proxy.http_server.slow_readers import SlowReaderLimit
 from triton_openai.proxy.http_server.slow_senders import SlowSenderLimits
 from triton_openai.proxy.http_server.websocket_limits import WebSocketLimits
@@ -22,7 +23,8 @@ def http(
         "body_timeout_s": body_timeout_s,
         "most_connections": most,
     }
-    return type("BoundedHttp", (SlowReaderLimit, UnchunkedHttp10, SlowSenderLimits), limits)
+    bases = (JoinedWrites, SlowReaderLimit, UnchunkedHttp10, SlowSenderLimits)
+    return type("BoundedHttp", bases, limits)
 
 
 def websockets(

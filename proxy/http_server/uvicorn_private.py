@@ -31,7 +31,7 @@ CLASSES = (
         name="HttpToolsProtocol",
         overridden={
             "__init__(config, server_state, app_state, _loop)": "upgrades: another parser",
-            "connection_made(transport)": "slow_senders: the clock starts; too many connections",
+            "connection_made(transport)": "joined_writes; slow_senders: clocks, and their number",
             "connection_lost(exc)": "all clocks stop; disconnects: notifies every waiting request",
             "data_received(data)": "slow_senders: counts the bytes of a head; lingering: discards",
             "eof_received()": "disconnects: a client that closed one side may still read",

@@ -92,9 +92,13 @@ def through_openais_chat_stream(chunks: list[dict]) -> dict:
 
 
 def through_openais_deltas(chunks: list[dict]) -> dict:
-    """Its accumulator, which joins what has an index; it knows no usage and no log-probs there."""
+    """Its accumulator, which joins what has an index; it knows no usage and no log-probs there.
+
+    It wants the first chunks of the choices in their order, which a server need not keep.
+    """
     whole: dict = {}
-    for chunk in chunks:
+    of_choices = [chunk for chunk in chunks if chunk["choices"]]
+    for chunk in sorted(of_choices, key=lambda chunk: chunk["choices"][0]["index"]):
         whole = accumulate_delta(whole, {"choices": chunk["choices"]})
     return whole
 

@@ -42,6 +42,7 @@ MESSAGES = {
     "the name of an earlier tool": "values of a list are compared",
     "needs a message of the assistant at the end": "the last value of a list is looked at",
     "bytes are allowed": "bytes are added up",
+    "are asked for": "prompts times choices, and elements of nested lists, are counted",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -27,8 +28,13 @@ def operation(path: str) -> Any:
     return schemathesis.openapi.from_dict(openai_api.document())[path]["POST"]
 
 
-def validator(name: str) -> Any:
-    components = openai_api.document()["components"]
+def validator(name: str, *, of_chunks: bool = False) -> Any:
+    """of_chunks: a finish reason may be null, as it is in OpenAI's own streams of completions."""
+    components = copy.deepcopy(openai_api.document()["components"])
+    if of_chunks:
+        choice = components["schemas"][name]["properties"]["choices"]["items"]
+        finish = choice["properties"]["finish_reason"]
+        choice["properties"]["finish_reason"] = {"anyOf": [finish, {"type": "null"}]}
     return jsonschema_rs.Draft202012Validator(
         {"$ref": f"#/components/schemas/{name}", "components": components}
     )
@@ -39,7 +45,8 @@ class Judge:
 
     def __init__(self, path: str) -> None:
         self._documented = openai_api.document()["paths"][path]["post"]["responses"]
-        self._whole, self._chunk = (validator(name) for name in RESPONSES[path])
+        whole, chunk = RESPONSES[path]
+        self._whole, self._chunk = validator(whole), validator(chunk, of_chunks=True)
         bad = self._documented["400"]["content"]["application/json"]["schema"]
         self._error = jsonschema_rs.Draft202012Validator(bad)
         self.statuses: set[int] = set()

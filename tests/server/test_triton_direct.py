@@ -142,7 +142,7 @@ def test_a_stop_sent_to_the_engine_ends_the_ensembles_stream(stack, stream):
     other = Stream(f"127.0.0.1:{stack.triton_grpc_port}")
     stop(other, "a")
     assert list(other.answers()) == []
-    assert len(list(answers)) < 1000
+    assert len(list(answers)) < 4000, "as many as the context has room for"
     other.client.stop_stream()
 
 

@@ -71,7 +71,9 @@ class HeaderBlocks:
         try:
             pairs = self._decoder.decode(block, raw=True)
         except HPACKError as error:
-            raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, f"bad headers: {error}") from error
+            raise ConnectionFault(
+                ErrorCode.COMPRESSION_ERROR, "headers that HPACK does not know"
+            ) from error
         return {
             bytes(name).decode("latin-1"): bytes(value).decode("latin-1") for name, value in pairs
         }

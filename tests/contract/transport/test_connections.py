@@ -111,7 +111,10 @@ FAULTS: dict[str, tuple[Callable[[int], bytes], str]] = {
     "a frame too small": (lambda _: settings(MAX_FRAME_SIZE=1), "MAX_FRAME_SIZE 1"),
     "a first window too wide": (lambda _: settings(INITIAL_WINDOW_SIZE=2**31), "2147483648"),
     "push": (lambda stream: frame(PUSH, END_HEADERS, stream, bytes(4)), "PUSH_PROMISE"),
-    "headers broken": (lambda s: frame(HEADERS, END_HEADERS, s, b"\xff\xff\xff"), "bad headers"),
+    "headers broken": (
+        lambda s: frame(HEADERS, END_HEADERS, s, b"\xff\xff\xff"),
+        "HPACK does not know",
+    ),
     "headers not continued": (
         lambda s: frame(HEADERS, 0, s, b"\x88") + frame(PING, 0, 0, bytes(8)),
         "not continued",
