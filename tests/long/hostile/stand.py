@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ STEP_MS = 20.0
 PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
 
 
-def models(root: Path) -> dict[str, Any]:
+def models(root: Path, **onnx: Any) -> dict[str, Any]:
+    """onnx: more options of the demo model's engine."""
     weights = str(root / "demo_model" / "shipped")
     script = {"text": STORY, "repeats": True, "step_ms": STEP_MS}
     return {
@@ -32,19 +33,21 @@ def models(root: Path) -> dict[str, Any]:
         "demo": {
             "weights": weights,
             "runtime": "onnx",
-            "onnx": {"precision": "fp32", "threads": 1},
+            "onnx": {"precision": "fp32", "threads": 1, **onnx},
             "sampling": {"temperature": 0.0},
         },
     }
 
 
 @contextlib.contextmanager
-def running(root: Path = ROOT, **settings: str) -> Iterator[Stack]:
+def running(
+    root: Path = ROOT, *, onnx: Mapping[str, Any] | None = None, **settings: str
+) -> Iterator[Stack]:
     """Built where that is missing, and stopped at the end. root: of the code that is served."""
     folder = ARTIFACTS if root == ROOT else ARTIFACTS.with_name(f"hostile-{root.name}")
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "models.yaml"
-    file.write_text(yaml.safe_dump({"models": models(root)}))
+    file.write_text(yaml.safe_dump({"models": models(root, **(onnx or {}))}))
     environment = {name: str(free_port()) for name in PORTS}
     environment |= {
         "MODELS_FILE": str(file),
