@@ -69,7 +69,8 @@ def models(**entries: dict) -> ModelsFile:
 
 
 def gpu(runtime: str, **options: object) -> dict:
-    return {"runtime": runtime, "gpu": options}
+    """Its share of the GPUs' memory leaves room for another model."""
+    return {"runtime": runtime, "gpu": {"kv_cache": {"fraction": 0.4}, **options}}
 
 
 @pytest.fixture
