@@ -229,9 +229,7 @@ def doctor(
     artifacts_dir: Artifacts = None,
     only_gpu: Annotated[
         bool,
-        typer.Option(
-            "--gpu", help="Only check TensorRT-LLM, and the GPUs of the models in the models file."
-        ),
+        typer.Option("--gpu", help="Only check TensorRT-LLM and the GPUs of the models."),
     ] = False,
 ) -> None:
     """Check this machine; print each problem and how to fix it."""
