@@ -20,7 +20,7 @@ from triton_openai.build_engines.gpu.options import GpuOptions
 from triton_openai.build_engines.json_files import read_object
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-# The modules of a decoder layer: Hugging Face's names -> TensorRT-LLM's, which has none for experts.
+# The modules of a decoder layer: Hugging Face's names -> TensorRT-LLM's. Experts have none there.
 MODULES = {
     "q_proj": "attn_q",
     "k_proj": "attn_k",
@@ -94,9 +94,9 @@ def check(folders: Sequence[Path], options: GpuOptions, version: Version) -> Non
         more = adapter.modules - found[0].modules
         if options.engine == "plan" and more:
             raise BuildError(
-                f"{adapter.folder} changes {', '.join(sorted(more))}, and {found[0].folder} does not: "
-                "trtllm-build uses the modules of the first adapter for all. Name this one first, or "
-                "use engine: pytorch"
+                f"{adapter.folder} changes {', '.join(sorted(more))}, and {found[0].folder} does "
+                "not: trtllm-build uses the modules of the first adapter for all. Name this one "
+                "first, or use engine: pytorch"
             )
 
 

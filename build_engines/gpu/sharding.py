@@ -18,7 +18,7 @@ def problems(shape: Architecture, options: GpuOptions) -> Iterator[str]:
         yield _does_not_divide("tensor_parallel", tensor, shape.heads, "attention heads")
     if shape.kv_heads % tensor and tensor % shape.kv_heads:
         yield (
-            f"tensor_parallel {tensor} and the {shape.kv_heads} key-value heads do not fit: one must "
+            f"tensor_parallel {tensor} does not fit the {shape.kv_heads} key-value heads: one must "
             "divide the other"
         )
     if pipeline > shape.layers:

@@ -54,7 +54,7 @@ class ToolStep(Step):
             self._check(target)
         except BuildError as error:
             raise BuildError(
-                f"the tool ended without an error, but {error} (its output: {self.log})"
+                f"the tool ended well, but {error} (its output: {self.log})"
             ) from error
 
 

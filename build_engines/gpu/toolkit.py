@@ -44,8 +44,8 @@ class Toolkit:
             yield f"TensorRT-LLM {self.version} is too old: use {OLDEST} or later"
         elif options.engine == "plan" and self.version >= PLANS_BEFORE:
             yield (
-                f"TensorRT-LLM {self.version} no longer builds engine plans: use runtime: tensorrt_llm "
-                f"with engine: pytorch, or the container {CONTAINER} (1.2.1)"
+                f"TensorRT-LLM {self.version} no longer builds engine plans: use runtime: "
+                f"tensorrt_llm with engine: pytorch, or the container {CONTAINER} (1.2.1)"
             )
         elif options.engine == "pytorch" and self.version < PYTORCH_SINCE:
             yield (
@@ -54,8 +54,8 @@ class Toolkit:
             )
         elif options.speculative is not None and self.version >= PLANS_BEFORE:
             yield (
-                f"TensorRT-LLM {self.version} configures speculative decoding differently from 1.0 to "
-                "1.2, which are supported here: leave out speculative"
+                f"TensorRT-LLM {self.version} configures speculative decoding differently from 1.0 "
+                "to 1.2, which are supported here: leave out speculative"
             )
 
 
