@@ -42,6 +42,19 @@ def test_idle_time_does_not_count():
     assert not watch.is_hung(in_flight=1)
 
 
+def test_requests_that_are_cancelled_while_it_hangs_add_up():
+    """A proxy gives up after STALL_TIMEOUT_S, 120 s by default."""
+    clock = Clock()
+    watch = HangWatch(300, clock)
+    for _ in range(2):
+        clock.now_s += 120
+        assert not watch.is_hung(in_flight=1)
+        clock.now_s += 3600
+        assert not watch.is_hung(in_flight=0)
+    clock.now_s += 61
+    assert watch.is_hung(in_flight=1)
+
+
 def test_a_further_request_does_not_start_the_count_again():
     clock = Clock()
     watch = HangWatch(300, clock)

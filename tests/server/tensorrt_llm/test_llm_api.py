@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx

@@ -178,7 +178,8 @@ class TrtllmRuntime:
 
     def _check_progress(self) -> None:
         in_flight = len(self._tasks)
-        self.stats.seconds_without_progress = self._hang_watch.stalled_s(in_flight)
+        stalled_s = self._hang_watch.stalled_s(in_flight)
+        self.stats.seconds_without_progress = stalled_s if in_flight else 0.0
         if self._hang_watch.is_hung(in_flight):
             self._die_of(
                 f"TensorRT-LLM hangs: {in_flight} requests are in flight, and for "
