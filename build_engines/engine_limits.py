@@ -23,7 +23,7 @@ EVERY_KIND = ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag")
 MOST_ALTERNATIVES = 20  # TOP_LOG_PROBS_AT_MOST of the engine
 PLAN_KINDS = EVERY_KIND[:-1]  # structural tags: only by xgrammar in the PyTorch backend
 HAS_CACHE_SALT, HAS_PRIORITY, TORCH_SAMPLER_IS_WHOLE = (1, 1), (1, 3), (1, 3)
-TORCH_SAMPLER_HAS_ALTERNATIVES = (1, 2)  # before: the sampled token only, pull request 6097
+TORCH_SAMPLER_HAS_ALTERNATIVES = (1, 2)  # by pull request 7756; before, 6097: one token only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

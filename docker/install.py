@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CONTINUED = re.compile(r"\s*\\\n\s*")
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==")
 # The venv may have its own versions of these: the proxy relies on private parts of both
-# (proxy/http_server/uvicorn_private.py), and TensorRT-LLM's LLM API imports neither.
+# (proxy/http_server/uvicorn_private.py). TensorRT-LLM needs uvicorn for trtllm-serve only.
 OWN = frozenset({"uvicorn", "websockets"})
 PARENT = "packages_of_the_image.pth"
 
