@@ -96,7 +96,8 @@ def _nvidia_smi(*arguments: str) -> str | None:
             [path, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise BuildError(f"nvidia-smi failed: {error}") from error
+        said = " ".join((getattr(error, "stdout", None) or "").split())
+        raise BuildError(f"nvidia-smi failed: {error} {said}".rstrip()) from error
     return result.stdout
 
 
