@@ -21,7 +21,7 @@ LLM_API_LAUNCHER = "trtllm-llmapi-launch"
 MPIRUN = (None, "mpirun")  # the values of gpu.mpi for a single model
 # Open MPI binds each of two ranks to one core, but rank 0 is a server with its Python models.
 UNBOUND = ("--bind-to", "none")
-# The workers that a model spawns need slots, and Slurm may grant only one: upstream's issue 5495.
+# The workers that a model spawns need slots, by default one core each: upstream's issue 5495.
 OVERSUBSCRIBE = "--oversubscribe"
 
 
@@ -76,7 +76,7 @@ class World:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Workers that mpirun spawns have its environment, and not that of the engine's process."""
+        """For the ranks on other nodes, and for an MPI whose workers inherit mpirun's environment."""
         if not self.devices:
             return {}
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(self.devices)}

@@ -10,7 +10,7 @@ def variables(parameters: Mapping[str, str]) -> dict[str, str]:
 
     devices: indices as nvidia-smi counts them, or UUIDs; empty for all GPUs. CUDA's own order of
     GPUs differs from nvidia-smi's unless CUDA_DEVICE_ORDER is set. MPI workers that this process
-    spawns inherit these variables; under mpirun the launcher sets them, too.
+    spawns inherit these variables (seen with Open MPI 4.1.8).
     """
     found: dict[str, str] = {}
     if parameters["devices"]:
