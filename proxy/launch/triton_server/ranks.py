@@ -76,7 +76,7 @@ class World:
 
     @property
     def environment(self) -> dict[str, str]:
-        """For the ranks on other nodes, and for an MPI whose workers inherit mpirun's environment."""
+        """For ranks on other nodes, and for an MPI whose workers inherit mpirun's environment."""
         if not self.devices:
             return {}
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(self.devices)}
