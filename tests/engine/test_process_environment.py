@@ -26,9 +26,9 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from trtllm.library import StartFailed
-from trtllm.runtime import TrtllmRuntime
+from trtllm.runtime import load
 try:
-    TrtllmRuntime.load(Path("."), json.loads(sys.argv[1]), print)
+    load(Path("."), json.loads(sys.argv[1]), print)
 except StartFailed:
     pass
 """

@@ -61,37 +61,6 @@ class TrtllmRuntime:
         self._thread = threading.Thread(target=self._run, name="trtllm-runtime", daemon=True)
         self._thread.start()
 
-    @classmethod
-    def load(
-        cls, artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
-    ) -> TrtllmRuntime:
-        """`parameters` are the engine's Triton config parameters.
-
-        Raises:
-            StartFailed: TensorRT-LLM is not installed, or cannot load the model.
-        """
-        backend, arguments = parameters["trtllm_backend"], parameters["llm_args"]
-        os.environ.update(process_environment.variables(parameters))
-        library = Library.load(backend)
-        given = json.loads(arguments)
-        translator = SamplingTranslator(
-            library=library,
-            adapters=LoraAdapters.of(library, parameters["lora_adapters"]),
-            backend=backend,
-            end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
-            logits_size=int(parameters["logits_size"]),
-            max_log_probs=int(parameters["max_log_probs"]),
-            has_guides=bool(given.get("guided_decoding_backend")),
-        )
-        engine = (artifacts / "engine").resolve()  # absolute, for ranks on other nodes
-        return cls(
-            library.start(engine, arguments),
-            translator,
-            HangWatch(float(parameters["hang_seconds"])),
-            die,
-            has_statistics=backend != PYTORCH or bool(given.get("enable_iter_perf_stats")),
-        )
-
     def submit(self, job: Job) -> None:
         with self._lock:
             self._jobs.setdefault(job.request_id, []).append(job)
@@ -198,3 +167,32 @@ class TrtllmRuntime:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._die(reason)
+
+
+def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]) -> TrtllmRuntime:
+    """Starts TensorRT-LLM. `parameters` are the engine's Triton config parameters.
+
+    Raises:
+        StartFailed: TensorRT-LLM is not installed, or cannot load the model.
+    """
+    backend, arguments = parameters["trtllm_backend"], parameters["llm_args"]
+    os.environ.update(process_environment.variables(parameters))
+    library = Library.load(backend)
+    given = json.loads(arguments)
+    translator = SamplingTranslator(
+        library=library,
+        adapters=LoraAdapters.of(library, parameters["lora_adapters"]),
+        backend=backend,
+        end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
+        logits_size=int(parameters["logits_size"]),
+        max_log_probs=int(parameters["max_log_probs"]),
+        has_guides=bool(given.get("guided_decoding_backend")),
+    )
+    engine = (artifacts / "engine").resolve()  # absolute, for ranks on other nodes
+    return TrtllmRuntime(
+        library.start(engine, arguments),
+        translator,
+        HangWatch(float(parameters["hang_seconds"])),
+        die,
+        has_statistics=backend != PYTORCH or bool(given.get("enable_iter_perf_stats")),
+    )
