@@ -20,8 +20,10 @@ LORA = frozenset({"lora_name"})
 QUEUE_TIME = frozenset({"queue_time_us"})  # the LLM API does not report when prefill begins
 GUIDES = frozenset({"guided_decoding_guide_type", "guided_decoding_guide"})
 EVERY_KIND = ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag")
+MOST_ALTERNATIVES = 20  # TOP_LOG_PROBS_AT_MOST of the engine
 PLAN_KINDS = EVERY_KIND[:-1]  # structural tags: only by xgrammar in the PyTorch backend
 HAS_CACHE_SALT, HAS_PRIORITY, TORCH_SAMPLER_IS_WHOLE = (1, 1), (1, 3), (1, 3)
+TORCH_SAMPLER_HAS_ALTERNATIVES = (1, 2)  # by pull request 7756; before, 6097: one token only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,15 @@ class TrtllmEngine:
         return frozenset(found)
 
     @property
+    def max_log_probs(self) -> int:
+        """The value of SamplingParams.logprobs for a request with log-probabilities.
+
+        TensorRT-LLM reports the sampled token only if it is among the likeliest ones, so a sampler
+        with alternatives is asked for the maximum. Others accept 1 only (pull request 6097).
+        """
+        return 1 if "num_top_log_probs" in self.missing() else MOST_ALTERNATIVES
+
+    @property
     def guide_kinds(self) -> tuple[str, ...]:
         """The guide kinds that this engine supports. It ignores other kinds, or fails on them."""
         return EVERY_KIND if self.backend == "pytorch" else PLAN_KINDS
@@ -73,6 +84,7 @@ class TrtllmEngine:
     def _missing_of_sampler(self) -> frozenset[str]:
         if self.sampler == "TRTLLMSampler":
             return ALTERNATIVES
-        if self.version < TORCH_SAMPLER_IS_WHOLE:
-            return PENALTIES | {"min_p", "bad_words", "seed", "min_tokens"}
-        return frozenset({"seed"})
+        if self.version >= TORCH_SAMPLER_IS_WHOLE:
+            return frozenset({"seed"})
+        found = PENALTIES | {"min_p", "bad_words", "seed", "min_tokens"}
+        return found if self.version >= TORCH_SAMPLER_HAS_ALTERNATIVES else found | ALTERNATIVES

@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from triton_openai.build_engines import unknown_keys
-from triton_openai.build_engines.gpu import refusals
+from triton_openai.build_engines.gpu import device_sharing, refusals
 from triton_openai.build_engines.gpu.options import GpuOptions, PlanOptions
 from triton_openai.build_engines.gpu.refusals import Refusal
 from triton_openai.build_engines.scripted_options import ScriptedOptions
@@ -23,6 +23,9 @@ from triton_openai.build_engines.server_tool_entry import ServerToolEntry, ToolN
 from triton_openai.build_engines.weights import WeightsField
 from triton_openai.build_engines.yaml_marks import MarkedYaml
 
+# The default of sampling.max_tokens on GPUs. guaranteed_no_evict reserves the KV cache of all
+# max_tokens of a request, so a default of all that the context leaves would admit few at once.
+GPU_MAX_TOKENS = 4096
 GuideKind = Literal["json", "json_schema", "regex", "ebnf_grammar", "structural_tag"]
 
 
@@ -103,6 +106,11 @@ class ModelEntry(Section):
     sampling: SamplingDefaults = SamplingDefaults()
     limits: LimitsEntry = LimitsEntry()
 
+    @property
+    def default_max_tokens(self) -> int | None:
+        """New tokens of a request without max_tokens; None: all that the context leaves."""
+        return self.sampling.max_tokens
+
 
 class OnnxEntry(ModelEntry):
     """A model on the CPU. Weights: a Hugging Face folder, or one of onnxruntime-genai's builder."""
@@ -123,6 +131,10 @@ class GpuEntry(ModelEntry):
 
     runtime: Literal["tensorrt_llm", "tensorrtllm"]
     gpu: GpuOptions = GpuOptions()
+
+    @property
+    def default_max_tokens(self) -> int:
+        return self.sampling.max_tokens or GPU_MAX_TOKENS
 
     @model_validator(mode="after")
     def _goes_together(self) -> GpuEntry:
@@ -152,17 +164,35 @@ class TensorrtllmEntry(GpuEntry):
     gpu: PlanOptions = PlanOptions()
 
     def _refusals(self) -> list[Refusal]:
-        lora = Refusal(
+        return [*super()._refusals(), *_cpp_refusals(self.gpu)]
+
+
+def _cpp_refusals(options: PlanOptions) -> Iterator[Refusal]:
+    if options.lora is not None:
+        yield Refusal(
             where=("lora",),
             reason="the C++ backend takes adapters as tensors per request, which the ensemble "
             "does not carry: use runtime: tensorrt_llm",
         )
-        return [*super()._refusals(), *([] if self.gpu.lora is None else [lora])]
+    if options.mpi is not None:
+        reason = "the C++ backend needs mpirun with several GPUs only, and gets it: leave it out"
+        yield Refusal(where=("mpi",), reason=reason)
+    if any(isinstance(device, str) for device in options.devices or ()):
+        reason = "the C++ backend takes indices only (its gpu_device_ids)"
+        yield Refusal(where=("devices",), reason=reason)
+    if options.devices is not None and options.world_size > options.gpus_per_node:
+        reason = "the C++ backend takes no devices for a model over several nodes"
+        yield Refusal(where=("devices",), reason=reason)
+    if options.hang_seconds != PlanOptions().hang_seconds:
+        reason = "only the engine of runtime: tensorrt_llm watches for hangs: leave it out"
+        yield Refusal(where=("hang_seconds",), reason=reason)
 
 
-def _details(refusal: Refusal) -> InitErrorDetails:
+def _details(refusal: Refusal, model: tuple[str, ...] = ()) -> InitErrorDetails:
+    """model: its name and runtime, for an error of the whole file."""
     error = PydanticCustomError("refused", "{reason}", {"reason": refusal.reason})
-    return InitErrorDetails(type=error, loc=("gpu", *refusal.where), input=None)
+    place = ("models", *model) if model else ()
+    return InitErrorDetails(type=error, loc=(*place, "gpu", *refusal.where), input=None)
 
 
 def _runtime(value: Any) -> str:
@@ -200,6 +230,17 @@ class ModelsFile(Section):
                 seen.add(name)
         if taken:
             raise ValidationError.from_exception_data("models", taken)
+        return self
+
+    @model_validator(mode="after")
+    def _gpus_have_room(self) -> ModelsFile:
+        on_gpus = {n: e for n, e in self.models.items() if isinstance(e, GpuEntry)}
+        found = [
+            _details(Refusal(where=("devices",), reason=reason), (name, on_gpus[name].runtime))
+            for name, reason in device_sharing.conflicts({n: e.gpu for n, e in on_gpus.items()})
+        ]
+        if found:
+            raise ValidationError.from_exception_data("models", found)
         return self
 
 

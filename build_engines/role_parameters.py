@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from packaging.version import Version
 from typing_extensions import assert_never
@@ -15,6 +16,8 @@ from triton_openai.build_engines.engine_limits import EVERY_KIND
 from triton_openai.build_engines.facts import Facts
 from triton_openai.build_engines.gpu import adapter, backend_parameters, llm_args, served_engine
 from triton_openai.build_engines.gpu.architecture import Architecture
+from triton_openai.build_engines.gpu.options import GpuOptions
+from triton_openai.build_engines.json_files import read_object
 from triton_openai.build_engines.models_file import (
     GpuEntry,
     ModelEntry,
@@ -73,7 +76,11 @@ def on_gpus(
         return _by_role(name, entry, facts, {**tokenizer, **end_ids, **logits_size}, engine)
     adapters = {name: beside[llm_args.LORA + name] for name in _adapters(entry)}
     arguments = llm_args.of(
-        entry.gpu, beside, version=version, lora_modules=adapter.modules(list(adapters.values()))
+        entry.gpu,
+        beside,
+        version=version,
+        lora_modules=adapter.modules(list(adapters.values())),
+        plan=_build_config(beside["engine"]) if entry.gpu.engine == "plan" else None,
     )
     engine = {
         **_python_engine(name, entry, facts, rows),
@@ -81,8 +88,24 @@ def on_gpus(
         "trtllm_backend": limits.backend,
         "llm_args": json.dumps(arguments, sort_keys=True),
         "lora_adapters": json.dumps({name: str(folder) for name, folder in adapters.items()}),
+        "max_log_probs": str(limits.max_log_probs),
+        **_process(entry.gpu),
     }
     return _by_role(name, entry, facts, tokenizer, engine)
+
+
+def _build_config(plan: Path) -> dict[str, Any]:
+    found: dict[str, Any] = read_object(plan / "config.json")["build_config"]
+    return found
+
+
+def _process(options: GpuOptions) -> Parameters:
+    """How the process of a model on TensorRT-LLM's LLM API runs, and when it counts as dead."""
+    return {
+        "devices": ",".join(map(str, options.devices or ())),
+        "single_process": str(options.mpi == "single_process").lower(),
+        "hang_seconds": str(options.hang_seconds),
+    }
 
 
 def _links(built: Path) -> dict[str, Path]:
@@ -107,7 +130,7 @@ def _by_role(
     engine: Parameters,
 ) -> dict[str, Parameters]:
     artifacts = _artifacts(name)
-    most, adapters = entry.sampling.max_tokens, _adapters(entry)
+    most, adapters = entry.default_max_tokens, _adapters(entry)
     return {
         "ensemble": {
             "contract_version": triton_models.CONTRACT_VERSION,

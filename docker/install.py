@@ -1,20 +1,23 @@
 """Installs packages into an image. The Dockerfiles run it; standard library only.
 
-    install.py lock SECTION…   exactly these sections of the lock files
-    install.py beside EXTRA…   the dependencies of pyproject.toml and of these extras, without
-                               replacing a package of the base image
+    install.py lock SECTION…            exactly these sections of the lock files
+    install.py beside FOLDER EXTRA…     a venv in FOLDER that also sees this Python's packages, with
+                                        the dependencies of pyproject.toml and of these extras
 
-Where a package of NVIDIA's container does not fit, pip reports the conflict, and the image's build
-fails.
+`beside` takes what NVIDIA's container has, and installs the rest into the venv. A package of the
+container that does not fit is a conflict: pip reports it, and the image's build fails. Only the
+packages in OWN may differ.
 """
 
 from __future__ import annotations
 
 import re
+import site
 import subprocess
 import sys
 import tempfile
 import tomllib
+import venv
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +25,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CONTINUED = re.compile(r"\s*\\\n\s*")
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==")
+# The venv may have its own versions of these: the proxy relies on private parts of both
+# (proxy/http_server/uvicorn_private.py). TensorRT-LLM needs uvicorn for trtllm-serve only.
+OWN = frozenset({"uvicorn", "websockets"})
+PARENT = "packages_of_the_image.pth"
 
 
 def sections(lock: str) -> dict[str, list[str]]:
@@ -56,8 +63,13 @@ def dependencies(pyproject: str, *extras: str) -> list[str]:
 
 
 def installed() -> list[str]:
-    """A pin for each package of this interpreter."""
-    return sorted({f"{found.name}=={found.version}" for found in metadata.distributions()})
+    """A pin for each package of this interpreter, except OWN."""
+    found = {canonical(one.name): one.version for one in metadata.distributions()}
+    return sorted(f"{name}=={version}" for name, version in found.items() if name not in OWN)
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def arguments(mode: str, *names: str) -> list[str]:
@@ -73,7 +85,28 @@ def arguments(mode: str, *names: str) -> list[str]:
     if mode == "beside":
         lines = dependencies((ROOT / "pyproject.toml").read_text(), *names)
         return ["--constraint", _file(installed()), "--requirement", _file(lines)]
-    raise ValueError(f"unknown mode {mode!r}: give lock SECTION…, or beside EXTRA…")
+    raise ValueError(f"unknown mode {mode!r}: give lock SECTION…, or beside FOLDER EXTRA…")
+
+
+def make_venv(folder: Path) -> str:
+    """Makes the venv and returns its Python, which has no pip of its own but sees the image's.
+
+    NVIDIA's container has its Python packages in a venv. `--system-site-packages` shows those of
+    the Python below that venv only, so a .pth file adds the packages of this interpreter.
+    """
+    venv.create(folder, system_site_packages=True, symlinks=True, with_pip=False)
+    own = Path(folder, "lib", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    here = [path for path in site.getsitepackages() if path.startswith(sys.prefix)]
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in here]
+    (own / "site-packages" / PARENT).write_text("".join(lines))
+    return str(folder / "bin" / "python")
+
+
+def shadowed(folder: Path) -> set[str]:
+    """The image's packages of which the venv has another version, except OWN."""
+    inside = [str(path) for path in folder.glob("lib/python*/site-packages")]
+    own = {canonical(one.name) for one in metadata.distributions(path=inside)}
+    return own & {canonical(one.name) for one in metadata.distributions()} - OWN
 
 
 def _file(lines: Iterable[str]) -> str:
@@ -82,6 +115,18 @@ def _file(lines: Iterable[str]) -> str:
     return file.name
 
 
+def main(mode: str, *names: str) -> int | str:
+    """The exit status, or what sys.exit prints."""
+    python, folder = sys.executable, None
+    if mode == "beside":
+        folder, names = Path(names[0]), names[1:]
+        python = make_venv(folder)
+    pip = [python, "-m", "pip", "install", "--no-cache-dir"]
+    status = subprocess.run([*pip, *arguments(mode, *names)], check=False).returncode
+    if status == 0 and folder is not None and (found := sorted(shadowed(folder))):
+        return f"{folder} replaces packages of the image: {', '.join(found)}"
+    return status
+
+
 if __name__ == "__main__":
-    pip = [sys.executable, "-m", "pip", "install", "--no-cache-dir"]
-    sys.exit(subprocess.run([*pip, *arguments(*sys.argv[1:])], check=False).returncode)
+    sys.exit(main(*sys.argv[1:]))

@@ -19,8 +19,10 @@ LABEL org.opencontainers.image.title="triton-openai Triton" \
 WORKDIR /app
 COPY requirements.lock pyproject.toml ./
 COPY docker/install.py docker/
-RUN ["python3", "docker/install.py", "beside", "gpu"]
-ENV PYTHONDONTWRITEBYTECODE=1 \
+# Our packages are in a venv that sees NVIDIA's; those stay as they are.
+RUN ["python3", "docker/install.py", "beside", "/opt/triton-openai", "gpu"]
+ENV PATH=/opt/triton-openai/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
     ARTIFACTS_DIR=/artifacts \
     HF_HOME=/artifacts/huggingface \
     HOME=/home/triton-server \

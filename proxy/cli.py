@@ -229,7 +229,7 @@ def doctor(
     artifacts_dir: Artifacts = None,
     only_gpu: Annotated[
         bool,
-        typer.Option("--gpu", help="Only check that the engines support this TensorRT-LLM."),
+        typer.Option("--gpu", help="Only check TensorRT-LLM and the GPUs of the models."),
     ] = False,
 ) -> None:
     """Check this machine; print each problem and how to fix it."""
@@ -237,7 +237,7 @@ def doctor(
     from triton_openai.proxy.launch.doctor import gpu, machine
 
     settings = _settings(host=host, port=port, models_file=models_file, artifacts_dir=artifacts_dir)
-    checks = gpu.everything() if only_gpu else machine.everything(settings)
+    checks = gpu.everything(settings) if only_gpu else machine.everything(settings)
     tables.show_checks(checks)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)

@@ -1,1 +1,1 @@
-"""Models on NVIDIA GPUs: what models.yaml says of them, and how upstream's tools build them."""
+"""Models on NVIDIA GPUs: their options in models.yaml, and how TensorRT-LLM's tools build them."""

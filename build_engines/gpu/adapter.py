@@ -1,7 +1,7 @@
-"""A LoRA adapter's folder as PEFT wrote it, and what keeps TensorRT-LLM from serving it.
+"""Reads a LoRA adapter's folder in PEFT's format, and refuses what TensorRT-LLM cannot serve.
 
-TensorRT-LLM reads an adapter with the first request for it: a tensor that it cannot place ends its
-executor, and a setting that it does not know is left out without a word. So both are refused here.
+TensorRT-LLM reads an adapter with the first request for it. A tensor that it cannot place ends its
+executor, and it silently ignores settings that it does not know. So both are refused here.
 Source: its lora_manager.py, around 1.2.
 """
 
@@ -20,7 +20,7 @@ from triton_openai.build_engines.gpu.options import GpuOptions
 from triton_openai.build_engines.json_files import read_object
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-# Of a decoder's layer: Hugging Face's names, and TensorRT-LLM's. Experts have no LoRA there.
+# The modules of a decoder layer: Hugging Face's names -> TensorRT-LLM's. Experts have none there.
 MODULES = {
     "q_proj": "attn_q",
     "k_proj": "attn_k",
@@ -32,20 +32,20 @@ MODULES = {
     "up_proj": "mlp_gate",
     "gate_up_proj": "mlp_gate_up",
 }
-_TOGETHER = frozenset({"q_proj", "k_proj", "v_proj"})  # enabled all, or none
+_TOGETHER = frozenset({"q_proj", "k_proj", "v_proj"})  # TensorRT-LLM enables all three or none
 _FUSED = frozenset({"qkv_proj", "gate_up_proj"})
 FUSED_IS_SPLIT_SINCE = Version("1.2.0")  # its pull request 8063
 _TENSOR = re.compile(r".+\.layers\.\d+\.(?:self_attn|mlp)\.(\w+)\.lora_[AB]\.weight")
 _NOT_SERVED = {
-    "modules_to_save": "with whole modules beside them",
+    "modules_to_save": "that replace whole modules",
     "use_dora": "with magnitudes (DoRA)",
-    "alpha_pattern": "with an alpha of its own for some modules",
+    "alpha_pattern": "with a different alpha for some modules",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """`modules`: those that it changes, by Hugging Face's names."""
+    """modules: Hugging Face's names of the modules that it changes."""
 
     folder: Path
     rank: int
@@ -53,23 +53,24 @@ class Adapter:
 
     @classmethod
     def read(cls, folder: Path) -> Adapter:
-        """
+        """Reads the configuration and the names of the tensors.
+
         Raises:
-            BuildError: it is no adapter of PEFT's, or one that TensorRT-LLM does not serve.
+            BuildError: it is not a PEFT adapter, or TensorRT-LLM cannot serve it.
         """
         config = read_object(folder / CONFIG)
         if kind := next(_not_served(config), None):
-            raise BuildError(f"{folder / CONFIG}: TensorRT-LLM does not serve adapters {kind}")
+            raise BuildError(f"{folder / CONFIG}: TensorRT-LLM cannot serve adapters {kind}")
         try:
             ranks = [config["r"], *(config.get("rank_pattern") or {}).values()]
             rank = max(int(found) for found in ranks)
         except (KeyError, TypeError, ValueError) as error:
-            raise BuildError(f"{folder / CONFIG} does not give its rank: {error!r}") from error
+            raise BuildError(f"{folder / CONFIG} does not state the rank: {error!r}") from error
         return cls(folder=folder, rank=rank, modules=_modules(folder / WEIGHTS))
 
 
 def modules(folders: Sequence[Path]) -> dict[str, str]:
-    """TensorRT-LLM's names of what these adapters change, and Hugging Face's.
+    """TensorRT-LLM's names of the modules that these adapters change -> Hugging Face's names.
 
     Raises:
         BuildError: as for Adapter.read.
@@ -81,10 +82,10 @@ def modules(folders: Sequence[Path]) -> dict[str, str]:
 
 
 def check(folders: Sequence[Path], options: GpuOptions, version: Version) -> None:
-    """Of a model with `options.lora`, for this version of TensorRT-LLM.
+    """Checks the adapters of a model with `options.lora` for this version of TensorRT-LLM.
 
     Raises:
-        BuildError: as for Adapter.read; or all that keeps one from being served so.
+        BuildError: as for Adapter.read; or an adapter does not fit the options.
     """
     found = [Adapter.read(folder) for folder in folders]
     if problems := [each for adapter in found for each in _problems(adapter, options, version)]:
@@ -93,27 +94,27 @@ def check(folders: Sequence[Path], options: GpuOptions, version: Version) -> Non
         more = adapter.modules - found[0].modules
         if options.engine == "plan" and more:
             raise BuildError(
-                f"{adapter.folder} changes {', '.join(sorted(more))}, which {found[0].folder} does "
-                "not: trtllm-build takes the modules of the first adapter for all, name this one "
-                "first, or take engine: pytorch"
+                f"{adapter.folder} changes {', '.join(sorted(more))}, and {found[0].folder} does "
+                "not: trtllm-build uses the modules of the first adapter for all. Name this one "
+                "first, or use engine: pytorch"
             )
 
 
 def _problems(adapter: Adapter, options: GpuOptions, version: Version) -> Iterator[str]:
     if options.lora is not None and adapter.rank > options.lora.max_rank:
         limit = options.lora.max_rank
-        yield f"{adapter.folder} has rank {adapter.rank}: raise lora.max_rank, which is {limit}"
+        yield f"{adapter.folder} has rank {adapter.rank}: lora.max_rank is {limit}, raise it"
     fused = sorted(adapter.modules & _FUSED)
     if fused and options.tensor_parallel > 1 and version < FUSED_IS_SPLIT_SINCE:
         yield (
-            f"{adapter.folder} changes {', '.join(fused)}, which TensorRT-LLM {version} splits "
-            f"wrongly over GPUs: take {FUSED_IS_SPLIT_SINCE} or later, or tensor_parallel: 1"
+            f"{adapter.folder} changes {', '.join(fused)}, and TensorRT-LLM {version} splits these "
+            f"wrongly over GPUs: use {FUSED_IS_SPLIT_SINCE} or later, or tensor_parallel: 1"
         )
 
 
 def _not_served(config: dict[str, Any]) -> Iterator[str]:
     if (kind := config.get("peft_type")) != "LORA":
-        yield f"of peft_type {kind!r}, only LORA"
+        yield f"of peft_type {kind!r}, only of LORA"
     if (bias := config.get("bias", "none")) != "none":
         yield f"with biases: bias is {bias!r}"
     yield from (f"{what}: {name}" for name, what in _NOT_SERVED.items() if config.get(name))
@@ -131,7 +132,7 @@ def _modules(weights: Path) -> frozenset[str]:
     strange = [name for name, match in found.items() if match is None or match[1] not in MODULES]
     if strange or not names:
         raise BuildError(
-            f"{weights} has {strange[0] if strange else 'no tensor'}: TensorRT-LLM's adapters "
-            f"change {', '.join(MODULES)} of a decoder's layers"
+            f"{weights} has {strange[0] if strange else 'no tensor'}: TensorRT-LLM's adapters can "
+            f"change only {', '.join(MODULES)} in a decoder's layers"
         )
     return frozenset(match[1] for match in found.values() if match is not None)

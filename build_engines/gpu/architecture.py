@@ -1,4 +1,4 @@
-"""A published config.json, as the numbers that sharding and memory are reckoned with."""
+"""The numbers of a published config.json from which sharding and memory are calculated."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 
 from triton_openai.build_engines.errors import BuildError
 
-# Model-Optimizer's names, where models.yaml has others.
+# Model-Optimizer's names -> those of models.yaml, if they differ.
 ALGORITHMS = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "int4_awq", "W4A8_AWQ": "w4a8_awq"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A decoder of Llama's shape: gated MLPs, dense or of experts, and grouped-query attention.
+    """A decoder of Llama's kind: grouped-query attention, and gated MLPs, dense or of experts.
 
-    intermediate: of one MLP, or of one expert. windows: layers that see so many tokens only.
-    native_quantization: the weights are published in it.
+    head: the width of an attention head. intermediate: the width of one MLP, or of one expert.
+    positions: the longest context; 0 if unknown. tied: the output layer shares the embedding.
+    window: how many tokens the windowed layers see. native_quantization: how the weights are
+    published; None for unquantized weights.
     """
 
     kind: str
@@ -31,7 +33,7 @@ class Architecture:
     tied: bool
     experts: int = 0
     shared_intermediate: int = 0
-    dense_layers: int = 0  # of a mixture of experts: those whose MLP is one of `dense_intermediate`
+    dense_layers: int = 0  # layers of a mixture whose MLP is dense, with `dense_intermediate`
     dense_intermediate: int = 0
     window: int | None = None
     windowed_layers: int = 0
@@ -39,12 +41,13 @@ class Architecture:
 
     @classmethod
     def read(cls, config: dict[str, Any]) -> Architecture:
-        """
+        """Reads the shape of the language model.
+
         Args:
-            config: config.json; a multimodal model's text part is taken.
+            config: config.json. A multimodal model's `text_config` is used.
 
         Raises:
-            BuildError: it does not give the model's shape, or one of another kind.
+            BuildError: the shape is missing, or of an unsupported kind.
         """
         text = config.get("text_config", config)
         if "kv_lora_rank" in text:
@@ -52,7 +55,7 @@ class Architecture:
         try:
             return cls(**_shape(text), **_experts(text), **_windows(text), **_origin(config, text))
         except (KeyError, TypeError, ZeroDivisionError) as error:
-            raise BuildError(f"config.json does not give the model's size: {error!r}") from error
+            raise BuildError(f"config.json does not state the model's shape: {error!r}") from error
 
     @property
     def is_mixture(self) -> bool:
@@ -60,18 +63,18 @@ class Architecture:
 
     @property
     def attention_parameters(self) -> int:
-        """Of all layers."""
+        """The parameters of the attention of all layers."""
         return self.layers * 2 * self.hidden * self.head * (self.heads + self.kv_heads)
 
     @property
     def expert_parameters(self) -> int:
-        """Of all experts of all layers."""
+        """The parameters of all experts of all layers."""
         layers = self.layers - self.dense_layers if self.is_mixture else 0
         return layers * self.experts * 3 * self.hidden * self.intermediate
 
     @property
     def mlp_parameters(self) -> int:
-        """Of the MLPs that are no experts, and the routers."""
+        """The parameters of the dense MLPs, the shared experts and the routers."""
         if not self.is_mixture:
             return self.layers * 3 * self.hidden * self.intermediate
         beside = self.hidden * (3 * self.shared_intermediate + self.experts)
@@ -80,12 +83,12 @@ class Architecture:
 
     @property
     def table_parameters(self) -> int:
-        """Of the embedding, and the head that has its own."""
+        """The parameters of the embedding, and of an untied output layer."""
         return (1 if self.tied else 2) * self.vocabulary * self.hidden
 
     @property
     def parameters(self) -> int:
-        """Norms and biases left out."""
+        """All parameters except norms and biases."""
         layers = self.attention_parameters + self.expert_parameters + self.mlp_parameters
         return layers + self.table_parameters
 
@@ -106,7 +109,7 @@ def _shape(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _experts(config: dict[str, Any]) -> dict[str, Any]:
-    """Mixtral and gpt-oss say num_local_experts, Qwen num_experts, DeepSeek n_routed_experts."""
+    """Mixtral and gpt-oss use num_local_experts, Qwen num_experts, DeepSeek n_routed_experts."""
     names = ("num_local_experts", "num_experts", "n_routed_experts")
     experts = next((config[name] for name in names if config.get(name)), 0)
     if not experts:
@@ -128,7 +131,7 @@ def _windows(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _origin(config: dict[str, Any], text: dict[str, Any]) -> dict[str, Any]:
-    """Model-Optimizer names the algorithm, others the method."""
+    """Model-Optimizer writes quant_algo, other tools quant_method."""
     found = config.get("quantization_config") or text.get("quantization_config") or {}
     name = found.get("quant_algo") or found.get("quant_method")
     return {"native_quantization": None if name is None else ALGORITHMS.get(name, name.lower())}

@@ -1,6 +1,6 @@
-"""A model for GPUs: its recipe's steps under artifacts/steps/<model>/, then artifacts/<model>/.
+"""Builds a model for GPUs: the steps in artifacts/steps/<model>/, then artifacts/<model>/.
 
-The model's folder holds links to what the steps made, and appears only when all of them are done.
+The model's folder holds links to the steps' folders, and appears only when all steps are done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEY_FILE = "build.json"
 
 
 def is_built(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit) -> bool:
-    """Whether artifacts/<name>/ was made from these weights, with these options and this version.
+    """Whether artifacts/<name>/ was built from these weights, with these options and this version.
 
     Raises:
         BuildError: as for `build`.
@@ -40,9 +40,10 @@ def is_built(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit) -> b
 
 
 def build(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit, say: Say) -> None:
-    """
+    """Runs the steps that are not done, and assembles the model's folder.
+
     Raises:
-        BuildError: it cannot be built so, or a tool failed; the steps before it stay done.
+        BuildError: these options cannot be built, or a tool failed; finished steps are kept.
     """
 
     def tell(line: str) -> None:
@@ -50,7 +51,7 @@ def build(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit, say: Sa
 
     weights = recipe.weights_of(entry, artifacts)
     found = _recipe(name, entry, artifacts, toolkit, weights)
-    if found is None:  # only the weights themselves say what model it is
+    if found is None:  # config.json is inside the archive
         step.run([weights], tell)
         found = _recipe(name, entry, artifacts, toolkit, weights)
         assert found is not None
@@ -63,10 +64,10 @@ def build(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit, say: Sa
 
 
 def show(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit, say: Say) -> None:
-    """Each command that `build` would run, and each file that it would write.
+    """Prints each command that `build` would run, and each file that it would write.
 
     Raises:
-        BuildError: it cannot be built so.
+        BuildError: these options cannot be built.
     """
     weights = recipe.weights_of(entry, artifacts)
     found = _recipe(name, entry, artifacts, toolkit, weights)
@@ -85,7 +86,7 @@ def show(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit, say: Say
 def render(
     name: str, entry: GpuEntry, artifacts: Path, repository: Path, *, version: Version
 ) -> None:
-    """The Triton models of what was built by that version of TensorRT-LLM."""
+    """Writes the Triton models. version: the TensorRT-LLM that built the engine."""
     folder = artifacts / name
     facts = Facts.read(folder / "facts.json")
     triton_models.render(
@@ -126,7 +127,7 @@ def _assemble(folder: Path, found: Recipe) -> None:
 
 
 def _pointer(target: Path, start: Path, artifacts: Path) -> Path:
-    """Relative inside artifacts/, which may then be moved as a whole."""
+    """A relative path if the target is inside artifacts/, so that artifacts/ can be moved."""
     if target.is_relative_to(artifacts.resolve()):
         return Path(os.path.relpath(target, start))
     return target

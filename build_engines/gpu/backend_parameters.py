@@ -1,6 +1,6 @@
 """The Triton config parameters of NVIDIA's C++ backend, `tensorrtllm`, that models.yaml decides.
 
-Names and values are those of all_models/inflight_batcher_llm/tensorrt_llm/config.pbtxt at 1.2.1.
+The names are those of all_models/inflight_batcher_llm/tensorrt_llm/config.pbtxt around 1.2.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from triton_openai.build_engines.gpu.speculation import Lookahead
 def of(options: GpuOptions, engine: Path, folders: Mapping[str, Path]) -> dict[str, str]:
     """
     Args:
-        engine: the plan's folder, absolute: the backend's working directory is Triton's.
-        folders: `weights`, and `guide_info` where guided decoding is on.
+        engine: the plan's absolute folder, because the backend runs in Triton's working directory.
+        folders: `weights`, and `guide_info` if guided decoding is on.
     """
     kv_cache = options.kv_cache
     return {
@@ -30,6 +30,7 @@ def of(options: GpuOptions, engine: Path, folders: Mapping[str, Path]) -> dict[s
         "enable_chunked_context": str(options.chunked_prefill).lower(),
         "exclude_input_in_output": "true",
         "max_beam_width": "1",
+        "gpu_device_ids": ",".join(map(str, options.devices or ())),
         **_decoding(options),
         **_guides(options, folders),
     }
@@ -48,7 +49,7 @@ def _decoding(options: GpuOptions) -> dict[str, str]:
 
 
 def _guides(options: GpuOptions, folders: Mapping[str, Path]) -> dict[str, str]:
-    """All three keys must be there; guides are off, without a word, unless two are filled."""
+    """The backend needs all three keys, and silently switches guides off if two are empty."""
     found = {"tokenizer_dir": str(folders["weights"])}
     if options.guided_decoding == "off":
         return {**found, "guided_decoding_backend": "", "xgrammar_tokenizer_info_path": ""}

@@ -1,4 +1,4 @@
-"""The command lines of TensorRT-LLM's own tools, with every flag; up to 1.2.x for engine plans.
+"""The command lines of TensorRT-LLM's own tools; those for engine plans end with 1.2.
 
 Sources: examples/quantization/quantize.py, examples/models/core/*/convert_checkpoint.py and
 tensorrt_llm/commands/build.py as of 1.2.
@@ -54,7 +54,7 @@ def quantize(toolkit: Toolkit, options: GpuOptions, weights: Path, target: Path)
 def convert(
     toolkit: Toolkit, converter: Converter, options: GpuOptions, weights: Path, target: Path
 ) -> list[str]:
-    """Weights that are not quantized -> a TensorRT-LLM checkpoint, a file a rank."""
+    """Converts unquantized weights to a TensorRT-LLM checkpoint with one file per rank."""
     command = [sys.executable, str(toolkit.converter(converter.family))]
     command += ["--model_dir", str(weights), "--output_dir", str(target)]
     command += ["--dtype", options.dtype, *_shards(options)]
@@ -67,7 +67,7 @@ def convert(
 def build_plan(
     options: GpuOptions, checkpoint: Path, target: Path, *, max_seq_len: int
 ) -> list[str]:
-    """Paged attention in the context phase is what chunked prefill and prefix reuse need."""
+    """Builds a plan with paged context attention, which chunked prefill and prefix reuse need."""
     command = ["trtllm-build", "--checkpoint_dir", str(checkpoint), "--output_dir", str(target)]
     command += ["--max_batch_size", str(options.max_batch_size)]
     command += ["--max_num_tokens", str(options.max_num_tokens)]
@@ -85,7 +85,7 @@ def build_plan(
 
 
 def adapters(options: GpuOptions, folders: list[Path]) -> list[str]:
-    """What a plan needs to know of the LoRA adapters that it will meet."""
+    """The flags of a plan that serves LoRA adapters."""
     if options.lora is None:
         return []
     flags = ["--lora_plugin", "auto", "--max_lora_rank", str(options.lora.max_rank)]
@@ -93,7 +93,7 @@ def adapters(options: GpuOptions, folders: list[Path]) -> list[str]:
 
 
 def guide_info(toolkit: Toolkit, weights: Path, target: Path) -> list[str]:
-    """What the C++ backend's guided decoding knows of the tokenizer."""
+    """Writes the tokenizer's description for guided decoding in the C++ backend."""
     command = [sys.executable, str(toolkit.guide_info)]
     return [*command, "--model_dir", str(weights), "--output_dir", str(target)]
 

@@ -1,6 +1,6 @@
 """The keyword arguments of TensorRT-LLM's `LLM`, as its engine's Triton parameter `llm_args`.
 
-Names are those of llmapi/llm_args.py at 1.0 to 1.2; the engine adds `model`.
+The names are those of llmapi/llm_args.py from 1.0 to 1.2. The engine adds `model`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from triton_openai.build_engines.gpu.speculation import (
 BYTES = 10**9
 SAMPLERS: dict[str, Sampler] = {"trtllm": "TRTLLMSampler", "torch": "TorchSampler"}
 SAMPLER_HAS_TYPE_SINCE = Version("1.1.0")
-# Before, adapters give other answers with CUDA graphs than without (its pull requests 5480, 8279).
+# Before that, CUDA graphs change the answers of adapters (its pull requests 5480 and 8279).
 LORA_HAS_GRAPHS_SINCE = Version("1.3.0")
-LORA = "lora/"  # before an adapter's name, in the folders beside an engine
+LORA = "lora/"  # prefix of an adapter's name among the folders beside an engine
+PLAN_LIMITS = ("max_batch_size", "max_num_tokens")
 
 
 def of(
@@ -36,11 +37,13 @@ def of(
     *,
     version: Version,
     lora_modules: Mapping[str, str],
+    plan: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """
     Args:
-        folders: `weights`, whose tokenizer guides need; `draft`, where used.
-        lora_modules: that the adapters change, see gpu.adapter.
+        folders: `weights`, which has the tokenizer that guides need; `draft` if there is one.
+        lora_modules: the modules that the adapters change, see gpu.adapter.
+        plan: the build_config of an engine plan.
     """
     found: dict[str, Any] = {
         "tokenizer": str(folders["weights"]),
@@ -56,19 +59,21 @@ def of(
     if options.speculative is not None:
         found["speculative_config"] = _speculation(options.speculative, folders)
     if options.engine == "pytorch":
-        found |= _pytorch(options, version, lora_modules)
-    return found
+        return found | _pytorch(options, version, lora_modules)
+    # BaseLlmArgs' defaults would replace the plan's own limits
+    return found | {name: plan[name] for name in PLAN_LIMITS if plan is not None}
 
 
 def _pytorch(
     options: GpuOptions, version: Version, lora_modules: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What a plan has inside it, a checkpoint is told."""
+    """The arguments of a checkpoint; a plan contains these choices."""
     found: dict[str, Any] = {
         "dtype": options.dtype,
         "max_batch_size": options.max_batch_size,
         "max_num_tokens": options.max_num_tokens,
-        "enable_iter_perf_stats": True,
+        "enable_iter_perf_stats": options.iteration_stats,
+        "cuda_graph_config": _cuda_graphs(options, version),
     }
     if options.max_seq_len is not None:
         found["max_seq_len"] = options.max_seq_len
@@ -76,17 +81,27 @@ def _pytorch(
         found["moe_expert_parallel_size"] = options.expert_parallel
     if options.lora is not None:
         found["lora_config"] = _lora(options.lora, lora_modules)
-        if version < LORA_HAS_GRAPHS_SINCE:
-            found["cuda_graph_config"] = None
-    if options.speculative is None:  # which has a sampler of its own
+    if options.speculative is None:  # speculative decoding has its own sampler
         found |= _sampler(options, version)
     return found
 
 
-def _lora(lora: Lora, modules: Mapping[str, str]) -> dict[str, Any]:
-    """Without `lora_dir`, of which it takes one, and that one's modules and output layer for all.
+def _cuda_graphs(options: GpuOptions, version: Version) -> dict[str, Any] | None:
+    """None switches CUDA graphs off.
 
-    All adapters fit into its host's memory: one that was pushed out there may not come back.
+    Without padding, upstream has no graphs for batches of 33 to 63 and of 65 to 127 requests, and
+    decodes them eagerly (CudaGraphConfig in llm_args.py).
+    """
+    if options.lora is not None and version < LORA_HAS_GRAPHS_SINCE:
+        return None
+    return {"enable_padding": True, "max_batch_size": options.max_batch_size}
+
+
+def _lora(lora: Lora, modules: Mapping[str, str]) -> dict[str, Any]:
+    """Names the modules instead of `lora_dir`.
+
+    `lora_dir` takes one adapter only, and its modules and output layer would be used for all.
+    The host's memory holds all adapters, because one that was evicted there may not come back.
     """
     return {
         "lora_target_modules": list(modules),
@@ -116,7 +131,7 @@ def _kv_cache(options: GpuOptions) -> dict[str, Any]:
 
 
 def _speculation(chosen: Speculation, folders: Mapping[str, Path]) -> dict[str, Any]:
-    """As `DecodingBaseConfig.from_dict` takes it, up to 1.2."""
+    """The dictionary that `DecodingBaseConfig.from_dict` reads, up to 1.2."""
     match chosen:
         case Eagle3():
             draft = {"speculative_model_dir": str(folders["draft"])}

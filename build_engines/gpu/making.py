@@ -1,4 +1,4 @@
-"""The steps that one model on GPUs can need, each from what it depends on."""
+"""Creates the build steps of one model on GPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from triton_openai.build_engines.step import Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kitchen:
-    """What is there beside the model. `store`: where the model's steps go."""
+    """The surroundings of a build. store: the folder of the model's steps."""
 
     artifacts: Path
     store: Path
@@ -27,7 +27,7 @@ class Kitchen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Making:
-    """`longest`: tokens of prompt and answer."""
+    """longest: the most tokens of prompt and answer together."""
 
     options: GpuOptions
     shape: Architecture
@@ -41,7 +41,7 @@ class Making:
         )
 
     def checked_adapters(self, adapters: Sequence[Step]) -> list[Checked]:
-        """One step, where there are any."""
+        """One step if there are adapters, else none."""
         options, version = self.options, self.kitchen.toolkit.version
         if options.lora is None:
             return []
@@ -54,7 +54,7 @@ class Making:
         return [Checked("check_adapters", self.kitchen.store, adapters, check, about)]
 
     def served(self, adapters: Sequence[Step]) -> list[Step]:
-        """From the weights to what is served: the last one's folder, the weights' if none."""
+        """The steps from the weights to the served folder; none if the weights are served."""
         if self.options.engine == "plan":
             shards = self._shards()
             return [shards, self._plan(shards, adapters)]
@@ -112,7 +112,7 @@ class Making:
             self.kitchen.store,
             [shards, *adapters],
             version=version,
-            about=[str(self.kitchen.device.architecture)],  # it runs on the kind it was built on
+            about=[str(self.kitchen.device.architecture)],  # a plan runs only on its own
             command=command,
             check=lambda folder: verify.plan(folder, options, version=version, max_seq_len=longest),
         )

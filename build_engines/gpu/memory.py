@@ -1,4 +1,4 @@
-"""An estimate of one GPU's memory: the weights, what a step needs, the KV cache that is left."""
+"""Estimates the memory of one GPU: the weights, the buffers of a step, and the KV cache."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from triton_openai.build_engines.gpu.architecture import Architecture
 from triton_openai.build_engines.gpu.options import GpuOptions
 
-# Bytes of a weight, with the scales of its block (AWQ: 16 bits for 128, NVFP4 and MXFP4: 8 for 16
-# and for 32).
+# Bytes of one weight, including its share of the block's scale (AWQ: 16 bits for 128 weights, NVFP4
+# and MXFP4: 8 bits for 16 and for 32).
 WEIGHT_BYTES = {
     "fp8": 1.0,
     "int8_sq": 1.0,
@@ -22,13 +22,19 @@ WEIGHT_BYTES = {
     "mxfp4": 0.5 + 1 / 32,
 }
 ONLY_EXPERTS = ("mxfp4",)
-CONTEXT_BYTES = 1.5e9  # CUDA, NCCL, TensorRT-LLM's own buffers: seen 1 to 2 GB
+CONTEXT_BYTES = 1.5e9  # CUDA, NCCL and TensorRT-LLM's own buffers: 1 to 2 GB were seen
 LEAST_CACHED_TOKENS = 256
+BLOCK_TOKENS = 32  # the KV cache is reserved in blocks; TensorRT-LLM's default tokens_per_block
+PROMPT_TOKENS = 1024  # assumed when requests are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Bytes on the GPU that holds most. kv_token: keys and values of one token, all layers."""
+    """Bytes on the GPU that holds most.
+
+    kv_token: keys and values of one token in all layers. kv_windowed_token: those in the layers
+    that keep only the last `window` tokens.
+    """
 
     weights: float
     step: float
@@ -37,11 +43,12 @@ class Estimate:
     window: int
 
     def sequence(self, tokens: int) -> float:
-        """KV cache of one request of that length."""
+        """Bytes of KV cache for one request of that many tokens."""
         full = tokens * (self.kv_token - self.kv_windowed_token)
         return full + min(tokens, self.window) * self.kv_windowed_token
 
     def cache(self, memory: float, fraction: float) -> float:
+        """Bytes of KV cache on a GPU with that many bytes of memory."""
         return fraction * (memory - self.weights - self.step)
 
 
@@ -60,9 +67,9 @@ def estimate(shape: Architecture, options: GpuOptions) -> Estimate:
 
 
 def problems(shape: Architecture, options: GpuOptions, *, memory_gb: float) -> Iterator[str]:
-    """Whether the weights fit, and one request of the whole length beside them.
+    """Why the weights, and the KV cache of one request of the full length, do not fit.
 
-    Of weights that were published in a quantization unknown here, nothing is said.
+    Weights that were published in an unknown quantization are not checked.
     """
     if shape.native_quantization not in {None, *WEIGHT_BYTES}:
         return
@@ -72,30 +79,30 @@ def problems(shape: Architecture, options: GpuOptions, *, memory_gb: float) -> I
     if cache < found.sequence(LEAST_CACHED_TOKENS):
         needed = found.weights + found.step
         yield (
-            f"about {needed / 1e9:.1f} GB a GPU are needed before any KV cache, and a GPU has "
+            f"each GPU needs about {needed / 1e9:.1f} GB before any KV cache, and has "
             f"{memory_gb:g}: split the model over more GPUs, or quantize it"
         )
     elif cache < found.sequence(longest):
         tokens = int(cache / found.kv_token)
         yield (
-            f"max_seq_len {longest} takes {found.sequence(longest) / 1e9:.1f} GB of KV cache a "
-            f"GPU, about {cache / 1e9:.1f} GB are left: set it to {tokens} at most, or split the "
-            "model over more GPUs"
+            f"max_seq_len {longest} takes {found.sequence(longest) / 1e9:.1f} GB of KV cache on "
+            f"each GPU, and about {cache / 1e9:.1f} GB are left: set it to {tokens} at most, or "
+            "split the model over more GPUs"
         )
 
 
 def arithmetic(
     shape: Architecture, options: GpuOptions, *, memory_gb: float | None
 ) -> Iterator[str]:
-    """The estimate in words, for a model that fits. memory_gb: None where no GPU is known."""
+    """The estimate in words, for a model that fits. memory_gb: None if the GPU is unknown."""
     if shape.native_quantization not in {None, *WEIGHT_BYTES}:
-        yield f"memory: {shape.native_quantization} is not known here, so nothing is estimated"
+        yield f"memory is not estimated: {shape.native_quantization} weights are not known here"
         return
     found, fraction = estimate(shape, options), options.kv_cache.fraction
     weights_gb, step_gb = found.weights / 1e9, found.step / 1e9
     yield (
         f"memory of a GPU: {weights_gb:.1f} GB of weights, {step_gb:.1f} GB for CUDA, activations "
-        f"and logits; a token of KV cache is {found.kv_token:,.0f} bytes"
+        f"and logits; one token of KV cache takes {found.kv_token:,.0f} bytes"
     )
     if memory_gb is None:
         return
@@ -108,8 +115,39 @@ def arithmetic(
     )
 
 
+def concurrency(
+    shape: Architecture, options: GpuOptions, *, memory_gb: float | None, max_tokens: int
+) -> Iterator[str]:
+    """How many requests run at once under guaranteed_no_evict, in words.
+
+    This scheduler reserves the blocks of the prompt and of all tokens that a request may still
+    generate (getRemainingBlocksToCompletion in TensorRT-LLM's scheduledBlocksManager.h).
+
+    Args:
+        max_tokens: new tokens of a request.
+    """
+    is_known = shape.native_quantization in {None, *WEIGHT_BYTES}
+    if memory_gb is None or not is_known or options.scheduler != "guaranteed_no_evict":
+        return
+    length = min(PROMPT_TOKENS + max_tokens, options.max_seq_len or shape.positions)
+    fitting = admitted(estimate(shape, options), options, memory_gb=memory_gb, tokens=length)
+    at_once = min(fitting, options.max_batch_size)
+    yield (
+        f"guaranteed_no_evict runs {at_once:,} requests of {length:,} tokens at once (an assumed "
+        f"prompt of {PROMPT_TOKENS:,} and max_tokens {max_tokens:,}, at most the context): the KV "
+        f"cache has room for {fitting:,}, max_batch_size allows {options.max_batch_size:,}"
+    )
+
+
+def admitted(found: Estimate, options: GpuOptions, *, memory_gb: float, tokens: int) -> int:
+    """How many requests of that many tokens the KV cache can reserve at once."""
+    blocks = math.ceil(tokens / BLOCK_TOKENS)
+    cache = found.cache(memory_gb * 1e9, options.kv_cache.fraction)
+    return int(cache / found.sequence(blocks * BLOCK_TOKENS))
+
+
 def kv_bytes(options: GpuOptions) -> int:
-    """Of one number in the cache."""
+    """Bytes of one number in the KV cache."""
     return 2 if options.kv_cache.dtype == "auto" else 1
 
 
@@ -125,7 +163,10 @@ def _weights(shape: Architecture, options: GpuOptions) -> float:
 
 
 def _table_weights(shape: Architecture, options: GpuOptions) -> float:
-    """Never quantized. In a plan, each GPU of the first stage has the whole embedding."""
+    """Parameters of embedding and output layer, which are never quantized.
+
+    In a plan, each GPU of the first pipeline stage holds the whole embedding.
+    """
     table = shape.vocabulary * shape.hidden
     head = table / options.tensor_parallel
     embedding = table if options.engine == "plan" else head
@@ -135,7 +176,7 @@ def _table_weights(shape: Architecture, options: GpuOptions) -> float:
 
 
 def _activations(shape: Architecture, options: GpuOptions) -> float:
-    """The widest layer's input and output for a step's tokens, and the logits in 32 bits."""
+    """Bytes of the widest layer's input and output for one step, and of the logits in 32 bits."""
     width = 2 * shape.hidden + 3 * shape.intermediate / options.tensor_parallel
     logits = options.max_batch_size * shape.vocabulary * 4
     return 2 * options.max_num_tokens * width + logits

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from triton_openai.build_engines.gpu.speculation import Speculation
 from triton_openai.build_engines.section import ModelName, Section
@@ -13,15 +13,30 @@ from triton_openai.build_engines.weights import WeightsField
 Dtype = Literal["auto", "float16", "bfloat16", "float32"]
 Quantization = Literal["fp8", "nvfp4", "int4_awq", "w4a8_awq", "int8_sq", "int8_wo", "int4_wo"]
 GpuArchitecture = Literal["ampere", "ada", "hopper", "blackwell"]
+Mpi = Literal["mpirun", "spawn", "single_process"]
 Ways = Annotated[int, Field(ge=1, le=1024)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
-PLAN_LORAS = 4  # that an engine plan holds, in its host's memory and on a GPU: LlmArgs' defaults
+# A GPU's index in nvidia-smi, or its UUID; MIG instances have UUIDs only.
+DeviceId = (
+    Annotated[int, Field(ge=0, le=1023)]
+    | Annotated[str, StringConstraints(pattern=r"^(GPU|MIG)-[0-9A-Fa-f][0-9A-Fa-f-]{3,}$")]
+)
+PLAN_LORAS = 4  # the adapters that an engine plan holds, on the host and on a GPU: LlmArgs' default
+
+
+def _yaml_off(value: Any) -> Any:
+    """YAML 1.1 reads an unquoted `off` as false."""
+    return "off" if value is False else value
+
+
+Off = BeforeValidator(_yaml_off)
 
 
 class KvCache(Section):
-    """fraction: of the GPU memory that the weights leave. reuse: of prefixes, across requests.
+    """fraction: the share of the GPU memory that is left after the weights are loaded.
 
-    host_offload_gb: blocks that are pushed out go to host memory.
+    reuse: requests share the cache of equal prefixes.
+    host_offload_gb: host memory for blocks that leave the GPU.
     """
 
     fraction: Annotated[float, Field(gt=0, le=1)] = 0.9
@@ -31,9 +46,9 @@ class KvCache(Section):
 
 
 class Lora(Section):
-    """Adapters by the name that a request asks for; Hugging Face (PEFT) folders.
+    """LoRA adapters, each a Hugging Face (PEFT) folder, by the model name that callers use.
 
-    max_loras: as many are on a GPU at a time; all are in its host's memory.
+    max_loras: how many are on a GPU at a time. The host's memory holds all of them.
     """
 
     adapters: Annotated[dict[ModelName, WeightsField], Field(min_length=1)]
@@ -49,9 +64,10 @@ class Calibration(Section):
 
 
 class Plan(Section):
-    """Of engine plans only. workers: ranks that are built at a time, a GPU each."""
+    """Options of engine plans only. workers: how many ranks are built at a time, one GPU each."""
 
-    gemm_plugin: Literal["auto", "off"] | None = None  # auto, where the weights' type allows it
+    # None: auto where the type of the weights allows it
+    gemm_plugin: Annotated[Literal["auto", "off"], Off] | None = None
     reduce_fusion: bool = False
     workers: Ways = 1
 
@@ -59,12 +75,16 @@ class Plan(Section):
 class GpuOptions(Section):
     """engine: `pytorch` serves a checkpoint, `plan` an engine that trtllm-build made.
 
-    GPUs: tensor_parallel x pipeline_parallel; expert_parallel divides tensor_parallel.
+    The model needs tensor_parallel x pipeline_parallel GPUs; expert_parallel divides
+    tensor_parallel. devices: the GPUs of a node; default: the first ones.
+    memory_gb, architecture: of one GPU; default: what nvidia-smi reports.
     max_batch_size: requests in one step. max_num_tokens: tokens in one step, prompts included.
-    max_seq_len: prompt and answer; what the model knows by default.
-    sampler: of the PyTorch runtime. Up to 1.2 `trtllm` has no alternatives to a token, and `torch`
-    no penalties, min_p, min_tokens, bad words and seeds.
-    memory_gb and architecture are of one GPU: nvidia-smi is asked where they are not given.
+    max_seq_len: prompt and answer together; default: the model's own limit.
+    sampler: used by the PyTorch runtime. Up to 1.2, `trtllm` reports no alternatives to a token,
+    and `torch` supports no penalties, min_p, min_tokens, bad words or seeds.
+    hang_seconds: without progress for so long, the engine counts as dead; 0: never.
+    mpi: how TensorRT-LLM's worker processes start; default: `mpirun` for the only GPU model of a
+    models file, else `spawn`.
     """
 
     engine: Literal["pytorch", "plan"] = "pytorch"
@@ -75,6 +95,7 @@ class GpuOptions(Section):
     pipeline_parallel: Ways = 1
     expert_parallel: Ways = 1
     gpus_per_node: Ways = 8
+    devices: Annotated[tuple[DeviceId, ...], Field(min_length=1)] | None = None
     memory_gb: Annotated[float, Field(gt=0, le=4096)] | None = None
     architecture: GpuArchitecture | None = None
     max_batch_size: Count = 64
@@ -83,24 +104,38 @@ class GpuOptions(Section):
     kv_cache: KvCache = KvCache()
     chunked_prefill: bool = True
     scheduler: Literal["guaranteed_no_evict", "max_utilization"] = "guaranteed_no_evict"
-    guided_decoding: Literal["xgrammar", "llguidance", "off"] = "xgrammar"
+    guided_decoding: Annotated[Literal["xgrammar", "llguidance", "off"], Off] = "xgrammar"
     sampler: Literal["trtllm", "torch"] = "trtllm"
     speculative: Speculation | None = None
     lora: Lora | None = None
     plan: Plan = Plan()
+    iteration_stats: bool = True
+    hang_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
+    mpi: Mpi | None = None
 
     @property
     def world_size(self) -> int:
-        """GPUs, one process each."""
+        """The number of GPUs, and of processes."""
         return self.tensor_parallel * self.pipeline_parallel
 
     @property
+    def node_size(self) -> int:
+        """The number of GPUs that the model uses on one node."""
+        return min(self.world_size, self.gpus_per_node)
+
+    @property
+    def node_devices(self) -> tuple[str, ...]:
+        """The GPUs that the model uses on one node: the named ones, else the first ones."""
+        named = range(self.node_size) if self.devices is None else self.devices
+        return tuple(str(device) for device in named)
+
+    @property
     def has_scales(self) -> bool:
-        """Whether the weights or the KV cache get scales, which only quantize.py measures."""
+        """Whether the weights or the KV cache need scales, which only quantize.py measures."""
         return self.quantization is not None or self.kv_cache.dtype != "auto"
 
 
 class PlanOptions(GpuOptions):
-    """What NVIDIA's C++ backend serves: engine plans."""
+    """The options of NVIDIA's C++ backend, which serves engine plans."""
 
     engine: Literal["plan"] = "plan"

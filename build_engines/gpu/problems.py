@@ -1,4 +1,4 @@
-"""Why a model cannot be built so: the version, the GPU and its published shape, all at once."""
+"""Collects every reason why a model cannot be built: version, GPU, shape, memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from triton_openai.build_engines.gpu.toolkit import Toolkit
 def problems(
     options: GpuOptions, shape: Architecture, toolkit: Toolkit, device: Device
 ) -> Iterator[str]:
-    """Everything that the version, the GPU and the model's shape do not allow."""
+    """The reasons, one line each."""
     yield from toolkit.problems(options)
     if device.architecture is not None:
         yield from (r.reason for r in refusals.wrong_architecture(options, device.architecture))
@@ -28,27 +28,28 @@ def problems(
 def _length_problems(options: GpuOptions, shape: Architecture) -> Iterator[str]:
     longest = options.max_seq_len or shape.positions
     if not longest:
-        yield "config.json gives no max_position_embeddings: set max_seq_len"
+        yield "config.json has no max_position_embeddings: set max_seq_len"
     elif shape.positions and longest > shape.positions:
-        yield f"max_seq_len {longest}: the model knows positions up to {shape.positions} only"
+        yield f"max_seq_len is {longest}, but the model supports {shape.positions} positions only"
     if not options.chunked_prefill and options.max_num_tokens < longest:
         yield (
-            f"a prompt of up to {longest} tokens must fit into a step of max_num_tokens "
-            f"{options.max_num_tokens}: raise that, lower max_seq_len, or allow chunked_prefill"
+            f"without chunked_prefill a prompt of up to {longest} tokens must fit into one step of "
+            f"max_num_tokens {options.max_num_tokens}: raise it, lower max_seq_len, or allow "
+            "chunked_prefill"
         )
 
 
 def _origin_problems(options: GpuOptions, shape: Architecture) -> Iterator[str]:
     native = shape.native_quantization
     if native is not None and options.quantization is not None:
-        yield f"the weights are in {native} already: leave out quantization {options.quantization}"
+        yield f"the weights are {native} already: leave out quantization {options.quantization}"
     if options.engine != "plan":
         return
     converter = commands.CONVERTERS.get(shape.kind)
     if converter is None:
         known = ", ".join(commands.CONVERTERS)
-        yield f"engine plans are built of {known}, not of {shape.kind}: take engine: pytorch"
+        yield f"engine plans support {known}, not {shape.kind}: use engine: pytorch"
     elif native is not None:
-        yield f"the weights are published in {native}, plans are built of 16 bits: engine: pytorch"
+        yield f"engine plans need 16-bit weights, and these are {native}: use engine: pytorch"
     elif options.pipeline_parallel > 1 and not converter.can_pipeline and not options.has_scales:
-        yield f"TensorRT-LLM's converter of {shape.kind} has no pipeline_parallel: leave it out"
+        yield f"TensorRT-LLM's converter for {shape.kind} has no pipeline_parallel: leave it out"

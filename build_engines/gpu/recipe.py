@@ -1,4 +1,4 @@
-"""From a model's entry to the steps that build it, or to all reasons why it cannot be built."""
+"""Turns a model's entry into the steps that build it, or into all reasons against it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from triton_openai.build_engines.tables_step import Tables
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """engine: the step whose folder is served. beside: folders, by the name they get beside it.
+    """engine: the step whose folder is served. beside: further folders, by the name of their link.
 
-    context_length: in tokens. notes: how much memory it takes, what was not
-    checked, and why.
+    context_length: in tokens. notes: lines for the user about memory, defaults, and checks that
+    were not possible.
     """
 
     steps: tuple[Step, ...]
@@ -47,7 +47,7 @@ class Recipe:
 def weights_of(entry: GpuEntry, artifacts: Path) -> Fetch | Here:
     """
     Raises:
-        BuildError: a folder of this machine is not there.
+        BuildError: a local folder does not exist.
     """
     return fetch.step(entry.weights, artifacts)
 
@@ -58,7 +58,7 @@ def make(entry: GpuEntry, config: dict[str, Any], kitchen: Kitchen) -> Recipe:
         config: the model's config.json.
 
     Raises:
-        BuildError: it cannot be built so; the message has every reason.
+        BuildError: the model cannot be built with these options; the message has every reason.
     """
     options, shape = entry.gpu, Architecture.read(config)
     if found := list(problems(options, shape, kitchen.toolkit, kitchen.device)):
@@ -85,12 +85,12 @@ def make(entry: GpuEntry, config: dict[str, Any], kitchen: Kitchen) -> Recipe:
         tables=tables,
         beside={"weights": weights, **beside},
         context_length=context_length,
-        notes=tuple(_notes(options, shape, kitchen.device)),
+        notes=tuple(_notes(entry, shape, kitchen.device)),
     )
 
 
 def _beside(options: GpuOptions, artifacts: Path) -> dict[str, Step]:
-    """A draft model, and adapters."""
+    """The steps that fetch a draft model and adapters."""
     found: dict[str, Step] = {}
     if isinstance(options.speculative, Eagle3 | DraftTarget):
         found["draft"] = fetch.step(options.speculative.draft, artifacts, name="draft")
@@ -101,9 +101,19 @@ def _beside(options: GpuOptions, artifacts: Path) -> dict[str, Step]:
     return found
 
 
-def _notes(options: GpuOptions, shape: Architecture, device: Device) -> Iterator[str]:
+def _notes(entry: GpuEntry, shape: Architecture, device: Device) -> Iterator[str]:
+    options, max_tokens = entry.gpu, entry.default_max_tokens
     yield from memory.arithmetic(shape, options, memory_gb=device.memory_gb)
+    if entry.sampling.max_tokens is None:
+        yield (
+            f"requests without max_tokens get {max_tokens:,} new tokens at most, the default of "
+            "models on GPUs: set sampling.max_tokens in models.yaml to change it"
+        )
+    yield from memory.concurrency(shape, options, memory_gb=device.memory_gb, max_tokens=max_tokens)
     if device.memory_gb is None:
-        yield "memory is not checked: there is no nvidia-smi here, and no memory_gb in models.yaml"
+        yield "memory is not checked: nvidia-smi is missing, and models.yaml has no gpu.memory_gb"
     if device.architecture is None:
-        yield "the GPU's kind is not checked: no nvidia-smi here, no architecture in models.yaml"
+        yield (
+            "the GPU's architecture is not checked: nvidia-smi is missing, and models.yaml has no "
+            "gpu.architecture"
+        )

@@ -1,4 +1,4 @@
-"""Options that do not go together, each with the reason; none of it needs the weights."""
+"""Combinations of options that cannot work, each with the reason. No rule needs the weights."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ class Refusal:
 
 
 def refusals(options: GpuOptions) -> Iterator[Refusal]:
-    """All of them, in the order of the file."""
+    """Every rule that these options break, in the order of RULES."""
     for rule in RULES:
         if rule.is_broken(options):
             yield Refusal(where=rule.where, reason=rule.reason)
+    yield from _device_refusals(options)
     if options.architecture is not None:
         yield from wrong_architecture(options, options.architecture)
 
 
 def wrong_architecture(options: GpuOptions, found: GpuArchitecture) -> Iterator[Refusal]:
-    """What this GPU has no arithmetic for (Model-Optimizer's support matrix)."""
+    """The number formats that this GPU does not support (Model-Optimizer's support matrix)."""
     wanted = {
         ("quantization",): options.quantization or "",
         ("kv_cache", "dtype"): options.kv_cache.dtype,
@@ -42,6 +43,25 @@ def wrong_architecture(options: GpuOptions, found: GpuArchitecture) -> Iterator[
                 f"{name} needs {oldest.capitalize()} or later, this GPU is {found.capitalize()}"
             )
             yield Refusal(where=where, reason=reason)
+
+
+def _device_refusals(options: GpuOptions) -> Iterator[Refusal]:
+    where, devices = ("devices",), options.devices or ()
+    if not devices:
+        return
+    if len(devices) != options.node_size:
+        reason = (
+            f"names {len(devices)} GPUs, but the model needs {options.node_size} on a node: "
+            f"tensor_parallel {options.tensor_parallel} x pipeline_parallel "
+            f"{options.pipeline_parallel}, at most gpus_per_node {options.gpus_per_node}"
+        )
+        yield Refusal(where=where, reason=reason)
+    if len(set(devices)) < len(devices):
+        yield Refusal(where=where, reason="names a GPU twice")
+    if len({type(device) for device in devices}) > 1:
+        yield Refusal(where=where, reason="mixes indices and UUIDs: use one kind")
+    if len(devices) > 1 and any(str(device).startswith("MIG-") for device in devices):
+        yield Refusal(where=where, reason="CUDA shows a process one MIG instance only: name one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +76,7 @@ def _is_plan(options: GpuOptions) -> bool:
 
 
 def _pages_prompts(options: GpuOptions) -> bool:
-    """Else trtllm-build takes use_paged_context_fmha back, with a warning: see its builder.py."""
+    """If not, trtllm-build switches use_paged_context_fmha off with a warning (its builder.py)."""
     if options.kv_cache.dtype == "fp8":
         return options.quantization in {"fp8", "w4a8_awq", "nvfp4"}
     return options.kv_cache.dtype != "int8"
@@ -78,13 +98,13 @@ RULES = (
     _Rule(
         ("quantization",),
         lambda o: not _is_plan(o) and o.quantization in {"int8_sq", "int8_wo", "int4_wo"},
-        f"TensorRT-LLM's PyTorch runtime reads {', '.join(PYTORCH_READS)}: take one of them, or "
+        f"TensorRT-LLM's PyTorch runtime reads {', '.join(PYTORCH_READS)}: use one of them, or "
         "engine: plan",
     ),
     _Rule(
         ("expert_parallel",),
         lambda o: o.tensor_parallel % o.expert_parallel != 0,
-        "expert_parallel is a part of tensor_parallel and must divide it",
+        "expert_parallel must divide tensor_parallel",
     ),
     _Rule(
         ("expert_parallel",),
@@ -95,33 +115,54 @@ RULES = (
     _Rule(
         ("max_num_tokens",),
         lambda o: o.max_num_tokens < o.max_batch_size,
-        "a step holds a token of each request: it must be max_batch_size at least",
+        "a step holds one token of each request, so it must be at least max_batch_size",
     ),
     _Rule(
         ("kv_cache", "dtype"),
         lambda o: not _is_plan(o) and o.kv_cache.dtype == "int8",
-        "the PyTorch runtime has no int8 KV cache: take fp8, or engine: plan",
+        "the PyTorch runtime has no int8 KV cache: use fp8, or engine: plan",
     ),
     _Rule(
         ("kv_cache", "dtype"),
         lambda o: _is_plan(o) and not _pages_prompts(o) and (o.chunked_prefill or o.kv_cache.reuse),
-        "with it a plan has no paged attention over prompts (fp8 has, with weights in fp8, "
-        "w4a8_awq or nvfp4), which chunked_prefill and kv_cache.reuse need: set both to false",
+        "chunked_prefill and kv_cache.reuse need paged attention over prompts. A plan has it only "
+        "with dtype auto, or with fp8 and weights in fp8, w4a8_awq or nvfp4: set both to false",
     ),
     _Rule(
         ("kv_cache", "host_offload_gb"),
         lambda o: o.kv_cache.host_offload_gb > 0 and not o.kv_cache.reuse,
-        "blocks are offloaded to be reused, and reuse is off",
+        "blocks are offloaded only to be reused, and kv_cache.reuse is off",
     ),
     _Rule(
         ("guided_decoding",),
         lambda o: _is_plan(o) and o.guided_decoding == "llguidance",
-        "llguidance works with the PyTorch runtime only: take xgrammar",
+        "llguidance works with the PyTorch runtime only: use xgrammar",
+    ),
+    _Rule(
+        ("scheduler",),
+        lambda o: o.scheduler == "max_utilization" and o.guided_decoding != "off",
+        "max_utilization pauses requests, and after a pause TensorRT-LLM restarts a request's "
+        "grammar (its issue 18891): use guaranteed_no_evict, or guided_decoding: off",
+    ),
+    _Rule(
+        ("iteration_stats",),
+        lambda o: _is_plan(o) and not o.iteration_stats,
+        "this switch is for the PyTorch runtime; engine plans keep the last 1,000 iterations only",
+    ),
+    _Rule(
+        ("mpi",),
+        lambda o: o.mpi == "single_process" and o.world_size > 1,
+        "single_process is for one GPU: use mpirun or spawn",
+    ),
+    _Rule(
+        ("mpi",),
+        lambda o: o.mpi not in {None, "mpirun"} and o.world_size > o.gpus_per_node,
+        "a model over several nodes is always started by mpirun: leave it out",
     ),
     _Rule(
         ("sampler",),
         lambda o: _is_plan(o) and o.sampler == "torch",
-        "only the PyTorch runtime has that sampler: leave it out, or take engine: pytorch",
+        "only the PyTorch runtime has this sampler: leave it out, or use engine: pytorch",
     ),
     _Rule(
         ("sampler",),
@@ -131,36 +172,36 @@ RULES = (
     _Rule(
         ("speculative", "method"),
         lambda o: _is_plan(o) and _method(o) not in {None, "lookahead"},
-        "plans are built here with lookahead only: take that, or engine: pytorch (tensorrt_llm)",
+        "plans support lookahead only: use it, or engine: pytorch (runtime: tensorrt_llm)",
     ),
     _Rule(
         ("speculative", "method"),
         lambda o: not _is_plan(o) and _method(o) == "lookahead",
-        "the PyTorch runtime has no lookahead decoding: take ngram, or engine: plan",
+        "the PyTorch runtime has no lookahead decoding: use ngram, or engine: plan",
     ),
     _Rule(
         ("lora",),
         lambda o: not _is_plan(o) and o.lora is not None and o.speculative is not None,
-        "the PyTorch runtime has no speculative decoding with adapters: leave out one of them",
+        "the PyTorch runtime cannot combine speculative decoding with adapters: leave out one",
     ),
     _Rule(
         ("lora", "adapters"),
         lambda o: _is_plan(o) and _adapters(o) > PLAN_LORAS,
-        f"an engine plan holds {PLAN_LORAS} adapters: take fewer, or engine: pytorch",
+        f"an engine plan holds {PLAN_LORAS} adapters: use fewer, or engine: pytorch",
     ),
     _Rule(
         ("lora", "max_loras"),
         lambda o: _is_plan(o) and _max_loras(o) != PLAN_LORAS,
-        f"an engine plan holds {PLAN_LORAS}: leave it out, or take engine: pytorch",
+        f"an engine plan holds {PLAN_LORAS}: leave it out, or use engine: pytorch",
     ),
     _Rule(
         ("plan", "gemm_plugin"),
         lambda o: o.plan.gemm_plugin == "auto" and o.quantization == "fp8",
-        "gemm_plugin auto is for float16 and bfloat16; with fp8 it must be off",
+        "gemm_plugin auto is for float16 and bfloat16: with fp8 it must be off",
     ),
     _Rule(
         ("plan",),
         lambda o: not _is_plan(o) and o.plan != Plan(),
-        "these are options of engine: plan",
+        "these options are for engine: plan",
     ),
 )

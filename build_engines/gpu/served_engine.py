@@ -1,4 +1,4 @@
-"""A model of models.yaml as the engine that serves it, which knows what it cannot honour."""
+"""Derives from a model's entry which requests its engine can serve, see engine_limits."""
 
 from __future__ import annotations
 

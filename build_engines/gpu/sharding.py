@@ -1,4 +1,4 @@
-"""Whether a model can be split over so many GPUs, by its published shape."""
+"""Checks whether a model of this shape can be split over that many GPUs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from triton_openai.build_engines.gpu.architecture import Architecture
 from triton_openai.build_engines.gpu.options import GpuOptions
 
-# Weights with one scale a block: a GPU's part of a row must be whole blocks.
+# Weights per scale: a GPU's part of a row must consist of whole blocks.
 BLOCKS = {"int4_awq": 128, "w4a8_awq": 128, "nvfp4": 16}
 
 
 def problems(shape: Architecture, options: GpuOptions) -> Iterator[str]:
-    """One line each. The vocabulary is no problem: upstream pads it to the number of GPUs."""
+    """The reasons, one line each. TensorRT-LLM pads the vocabulary, so that always fits."""
     tensor, pipeline = options.tensor_parallel, options.pipeline_parallel
     if shape.heads % tensor:
         yield _does_not_divide("tensor_parallel", tensor, shape.heads, "attention heads")
     if shape.kv_heads % tensor and tensor % shape.kv_heads:
         yield (
-            f"tensor_parallel {tensor} and the {shape.kv_heads} key-value heads: one must divide "
-            "the other"
+            f"tensor_parallel {tensor} does not fit the {shape.kv_heads} key-value heads: one must "
+            "divide the other"
         )
     if pipeline > shape.layers:
         yield f"pipeline_parallel {pipeline} is more than the {shape.layers} layers"
@@ -50,13 +50,13 @@ def _block_problems(shape: Architecture, options: GpuOptions) -> Iterator[str]:
     for name, part in parts.items():
         if part % block:
             yield (
-                f"{options.quantization} has blocks of {block} weights, and a GPU's part of the "
-                f"{name} is {part:g}: split it over fewer GPUs"
+                f"{options.quantization} has blocks of {block} weights, and each GPU's part of the "
+                f"{name} is {part:g}: use fewer GPUs"
             )
 
 
 def tensor_ways(shape: Architecture, options: GpuOptions) -> int:
-    """Over how many GPUs one MLP, or one expert, is split."""
+    """The number of GPUs over which one MLP, or one expert, is split."""
     if not shape.is_mixture:
         return options.tensor_parallel
     return options.tensor_parallel // options.expert_parallel

@@ -1,4 +1,4 @@
-"""Speculative decoding: several tokens a step, the wrong ones of which are dropped."""
+"""Options of speculative decoding: several tokens per step are proposed, then verified."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DraftLength = Annotated[int, Field(ge=1, le=64)]
 
 
 class Eagle3(Section):
-    """A small model that reads the large one's hidden states proposes `max_draft_len` tokens."""
+    """A small model proposes `max_draft_len` tokens from the large model's hidden states."""
 
     method: Literal["eagle3"]
     draft: WeightsField
@@ -36,7 +36,7 @@ class Mtp(Section):
 
 
 class NGram(Section):
-    """What followed the last tokens earlier in the prompt is proposed again."""
+    """Proposes the tokens that followed the last tokens earlier in the text."""
 
     method: Literal["ngram"]
     max_draft_len: DraftLength = 4
@@ -53,7 +53,7 @@ class Lookahead(Section):
 
     @property
     def max_draft_len(self) -> int:
-        """As upstream's examples/lookahead reckons it: 83 tokens for (7, 7, 7)."""
+        """The formula of upstream's examples/lookahead: 83 tokens for (7, 7, 7)."""
         return (self.ngram - 2) + (self.window - 1 + self.verification) * (self.ngram - 1)
 
 

@@ -1,4 +1,4 @@
-"""The steps of a GPU build: one of upstream's tools each, and what is checked of its work."""
+"""The steps of a GPU build: each runs one of upstream's tools and checks the result."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from triton_openai.build_engines.errors import BuildError
 from triton_openai.build_engines.step import Step
 from triton_openai.build_engines.tool import Say
 
-# The folder to fill, and those of the steps before -> a command line.
+# The folder to fill, and the folders of the earlier steps -> a command line.
 Command = Callable[[Path, Sequence[Path]], list[str]]
 Check = Callable[[Path], None]
 
 
 class ToolStep(Step):
-    """Runs a command, then checks what it wrote. `about`: inputs that the command does not show."""
+    """Runs a command, then checks what it wrote. about: inputs that are not in the command."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ToolStep(Step):
         self._about = [str(version), *about]
 
     def inputs(self) -> Iterable[str]:
-        """The command with names for its folders, so that artifacts/ may be moved."""
+        """The command with names in place of folders, so that artifacts/ can be moved."""
         before = [Path(f"{step.name}-{step.key}") for step in self.after]
         return [*self._command(Path("target"), before)[1:], *self._about]
 
@@ -59,9 +59,9 @@ class ToolStep(Step):
 
 
 class Checked(Step):
-    """Makes nothing, but looks at what was fetched before the tools take hours.
+    """Checks the fetched folders before tools run for hours; its own folder stays empty.
 
-    check: of the folders of the steps before. about: what it depends on beside them.
+    check: gets the folders of the earlier steps. about: further inputs of the check.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The TensorRT-LLM that is installed here, and what its version can do."""
+"""The installed TensorRT-LLM, and what its version supports."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from packaging.version import InvalidVersion, Version
 from triton_openai.build_engines.errors import BuildError
 from triton_openai.build_engines.gpu.options import GpuOptions
 
-OLDEST = Version("0.20.0")  # since then its examples stand in models/core
+OLDEST = Version("0.20.0")  # the first with its examples in models/core
 PYTORCH_SINCE = Version("1.0.0")
 PLANS_BEFORE = Version("1.3.0a0")
 CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
-# NVIDIA's Triton container has them in the first folder, its TensorRT-LLM one in the second.
+# The examples' folder in NVIDIA's Triton container, and in its TensorRT-LLM container.
 EXAMPLES = (Path("/app/examples"), Path("/app/tensorrt_llm/examples"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolkit:
-    """`examples`: upstream's folder of that name, with quantize.py and the converters."""
+    """examples: upstream's folder of that name, with quantize.py and the converters."""
 
     version: Version
     examples: Path
@@ -39,48 +39,48 @@ class Toolkit:
         return self.examples / "models" / "core" / family / "convert_checkpoint.py"
 
     def problems(self, options: GpuOptions) -> Iterator[str]:
-        """What is asked of it that this version cannot do."""
+        """The options that this version does not support, one line each."""
         if self.version < OLDEST:
-            yield f"TensorRT-LLM {self.version} is too old: {OLDEST} or later is needed"
+            yield f"TensorRT-LLM {self.version} is too old: use {OLDEST} or later"
         elif options.engine == "plan" and self.version >= PLANS_BEFORE:
             yield (
-                f"TensorRT-LLM {self.version} builds no engine plans any more: take runtime: "
+                f"TensorRT-LLM {self.version} no longer builds engine plans: use runtime: "
                 f"tensorrt_llm with engine: pytorch, or the container {CONTAINER} (1.2.1)"
             )
         elif options.engine == "pytorch" and self.version < PYTORCH_SINCE:
             yield (
-                f"TensorRT-LLM {self.version} has no stable PyTorch runtime: take engine: plan, or "
+                f"TensorRT-LLM {self.version} has no stable PyTorch runtime: use engine: plan, or "
                 f"{PYTORCH_SINCE} or later"
             )
         elif options.speculative is not None and self.version >= PLANS_BEFORE:
             yield (
-                f"TensorRT-LLM {self.version} has other names for speculative decoding than 1.0 to "
-                "1.2, which are known here: leave out speculative"
+                f"TensorRT-LLM {self.version} configures speculative decoding differently from 1.0 "
+                "to 1.2, which are supported here: leave out speculative"
             )
 
 
 def installed() -> Toolkit:
     """
     Raises:
-        BuildError: there is none in this environment.
+        BuildError: TensorRT-LLM is not installed in this environment.
     """
     try:
         return planned_for(metadata.version("tensorrt_llm"))
     except metadata.PackageNotFoundError:
         raise BuildError(
-            f"TensorRT-LLM is not installed here: run this in {CONTAINER}, or see the commands "
+            f"TensorRT-LLM is not installed here: run this in {CONTAINER}, or print the commands "
             "with build --dry-run --tensorrt-llm 1.2.1"
         ) from None
 
 
 def planned_for(version: str) -> Toolkit:
-    """A toolkit of that version, whether it is here or not.
+    """The toolkit of that version, installed or not.
 
     Raises:
-        BuildError: it is no version.
+        BuildError: the text is not a version.
     """
     found = next((folder for folder in EXAMPLES if folder.is_dir()), EXAMPLES[0])
     try:
         return Toolkit(version=Version(version), examples=found)
     except InvalidVersion:
-        raise BuildError(f"{version!r} is no version of TensorRT-LLM, such as 1.2.1") from None
+        raise BuildError(f"{version!r} is not a version of TensorRT-LLM, such as 1.2.1") from None

@@ -118,14 +118,14 @@ def test_the_lower_of_settings_and_models_yaml_holds(serve, tmp_path, mine, most
     error = error_of(client.post(CHAT, json={**CHAT_BODY, "max_tokens": 11}))
     assert f"at most {most} for" in error["message"]
     model = client.get("/v1/models/demo").json()
-    assert model["max_output_tokens"] == most
+    assert model["max_output_tokens"] == model["default_max_tokens"] == most
     assert model["limits"] == {"max_tokens": most, "n": 2, "best_of": 3, "prompt_tokens": 40}
 
 
 def test_models_tell_no_limits_where_there_are_none(serve):
     model = serve(ScriptedEngine()).get("/v1/models/demo").json()
     assert model["limits"] == dict.fromkeys(["max_tokens", "n", "best_of", "prompt_tokens"])
-    assert model["max_output_tokens"] == 128
+    assert (model["max_output_tokens"], model["default_max_tokens"]) == (128, None)
     assert "limits" not in model["capabilities"]
 
 

@@ -119,6 +119,42 @@ def test_a_quantized_checkpoint_is_served_by_its_links(tmp_path, weights, toolki
 
 
 @pytest.mark.usefixtures("done_tables")
+def test_the_engine_gets_its_gpus_and_limits_and_the_tokenizer_the_default(
+    tmp_path, weights, toolkit
+):
+    """A change of these is no reason to run a tool again."""
+    build(tmp_path, toolkit, models(weights, "tensorrt_llm"))
+    plain = parameters(tmp_path, "m_engine")
+    assert (plain["devices"], plain["single_process"], plain["hang_seconds"]) == (
+        "",
+        "false",
+        "300.0",
+    )
+    assert plain["max_log_probs"] == "1"
+    assert parameters(tmp_path, "m_tokenizer")["default_max_tokens"] == "4096"
+    chosen = models(
+        weights, "tensorrt_llm", devices=[3], hang_seconds=60, mpi="single_process", sampler="torch"
+    )
+    build(tmp_path, toolkit, chosen)
+    told = parameters(tmp_path, "m_engine")
+    assert (told["devices"], told["single_process"], told["hang_seconds"]) == ("3", "true", "60.0")
+    assert told["max_log_probs"] == "20"
+    assert ran(tmp_path) == []
+
+
+@pytest.mark.usefixtures("done_tables")
+def test_a_plan_over_the_llm_api_keeps_the_limits_that_it_was_built_with(
+    tmp_path, weights, toolkit
+):
+    given = models(weights, "tensorrt_llm", engine="plan", max_batch_size=3, max_num_tokens=4096)
+    build(tmp_path, toolkit, given)
+    arguments = json.loads(parameters(tmp_path, "m_engine")["llm_args"])
+    plan = json.loads((tmp_path / "artifacts" / "m" / "engine" / "config.json").read_text())
+    for name in ("max_batch_size", "max_num_tokens"):
+        assert arguments[name] == plan["build_config"][name]
+
+
+@pytest.mark.usefixtures("done_tables")
 def test_the_cpp_backends_models_are_rendered_with_its_plan_and_its_limits(
     tmp_path, weights, toolkit
 ):
@@ -169,9 +205,7 @@ def test_adapters_are_checked_before_a_tool_runs_and_again_for_another_limit(
 ):
     lora = {"adapters": {"sql": str(write(tmp_path / "sql", rank=16))}}
     given = {"quantization": "fp8", "lora": lora | {"max_rank": 8}}
-    with pytest.raises(
-        BuildError, match=r"check_adapters: .*sql has rank 16: raise lora\.max_rank"
-    ):
+    with pytest.raises(BuildError, match=r"check_adapters: .*sql has rank 16: lora\.max_rank is 8"):
         build(tmp_path, toolkit, models(weights, "tensorrt_llm", **given))
     assert ran(tmp_path) == []
     build(tmp_path, toolkit, models(weights, "tensorrt_llm", **given | {"lora": lora}))

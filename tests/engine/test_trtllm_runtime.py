@@ -126,6 +126,74 @@ def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wa
     assert (sink.end, sink.message) == ("failed", deaths[0])
 
 
+def test_an_engine_that_hangs_ends_all_jobs_with_the_reason_and_dies(runtime):
+    """Responses and iterations stop, and no error comes: TensorRT-LLM's issue 9628."""
+    deaths: list[str] = []
+    died = threading.Event()
+
+    def die(reason: str) -> None:
+        deaths.append(reason)
+        died.set()
+
+    statistics = json.dumps({"enable_iter_perf_stats": True})
+    running = runtime({"stall_at": 3}, died=die, llm_args=statistics, hang_seconds="0.8")
+    sinks = [generate(running, max_tokens=10_000, wait=False) for _ in range(2)]
+    assert died.wait(10)
+    assert [sink.end for sink in sinks] == ["failed"] * 2, "before the process ends"
+    assert deaths == [
+        "TensorRT-LLM hangs: 2 requests are in flight, and for 0.8 s (gpu.hang_seconds in "
+        "models.yaml) neither a response nor an iteration has arrived"
+    ]
+    assert {sink.message for sink in sinks} == set(deaths)
+    assert running.stats.seconds_without_progress > 0.8
+
+
+@pytest.mark.parametrize(
+    ("script", "limit"),
+    [
+        ({"step_s": 0.3}, "0.8"),  # each response is progress
+        ({"step_s": 0.3, "tokens_a_response": 99}, "0.8"),  # so is each iteration
+        ({"step_s": 1.2}, "0"),  # switched off
+    ],
+)
+def test_progress_or_no_limit_keeps_it_alive(runtime, script, limit):
+    """`runtime` checks at the end that it has not died."""
+    statistics = json.dumps({"enable_iter_perf_stats": True})
+    running = runtime(script, llm_args=statistics, hang_seconds=limit)
+    assert generate(running, max_tokens=7 if limit != "0" else 1).end == "length"
+
+
+def test_with_a_clock_of_its_own_it_dies_exactly_after_the_limit(runtime):
+    from trtllm.hang_watch import HangWatch
+    from trtllm.runtime import TrtllmRuntime
+
+    deaths: list[str] = []
+    died = threading.Event()
+    now = [0.0]
+    other = runtime({"stall_at": 1})
+    watched = TrtllmRuntime(
+        LLM.latest,
+        other._generator.translator,
+        HangWatch(300, lambda: now[0]),
+        lambda reason: (deaths.append(reason), died.set()),
+    )
+    sink = generate(watched, max_tokens=9, wait=False)
+    eventually(sent, 2, "it runs")
+    eventually(lambda: watched.stats.seconds_without_progress == 0, 2, "it is watched")
+    now[0] = 300
+    eventually(lambda: watched.stats.seconds_without_progress == 300, 2, "time is counted")
+    assert not deaths
+    now[0] = 300.5
+    assert died.wait(2)
+    assert (sink.end, sink.message) == ("failed", deaths[0])
+
+
+def test_without_statistics_none_are_requested_and_responses_are_progress(runtime):
+    running = runtime({"step_s": 0.3}, llm_args="{}", hang_seconds="0.8")
+    assert generate(running, max_tokens=5).end == "length"
+    assert (running.stats.decode_steps, LLM.latest.complaints) == (0, [])
+
+
 def test_a_close_ends_what_runs(runtime):
     running = runtime()
     sink = generate(running, max_tokens=10_000, wait=False)

@@ -55,6 +55,7 @@ def test_the_facts_have_every_parameter_that_the_runtime_sends():
         backend="pytorch",
         end_ids=(2,),
         logits_size=100,
+        max_log_probs=20,
         has_guides=True,
     )
     params = translator.translate(

@@ -39,6 +39,10 @@ STATS_NOW = {
     "engine_requests_waiting": ("Requests without a row", "waiting"),
     "engine_kv_row_bytes": ("KV cache of the rows in use", "kv_row_bytes"),
     "engine_kv_cached_bytes": ("KV cache kept for later prompts", "kv_cached_bytes"),
+    "engine_seconds_without_progress": (
+        "Time since the last response or iteration, while requests are in flight",
+        "seconds_without_progress",
+    ),
 }
 
 

@@ -35,9 +35,9 @@ def _scripted(_: dict[str, str], artifacts: Path, __: Die) -> Runtime:
 
 
 def _tensorrt_llm(parameters: dict[str, str], artifacts: Path, die: Die) -> Runtime:
-    from trtllm.runtime import TrtllmRuntime
+    from trtllm import runtime
 
-    return TrtllmRuntime.load(artifacts, parameters, die)
+    return runtime.load(artifacts, parameters, die)
 
 
 RUNTIMES: Mapping[str, Loader] = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Stats:
-    """Totals since the start; the last five fields are the current values."""
+    """Totals since the start; the last six fields are the current values."""
 
     prefill_steps: int = 0
     prefill_tokens: int = 0
@@ -25,6 +25,7 @@ class Stats:
     waiting: int = 0
     kv_row_bytes: int = 0
     kv_cached_bytes: int = 0
+    seconds_without_progress: float = 0.0
 
     def prefilled(self, tokens: int, seconds: float) -> None:
         self.prefill_steps += 1

@@ -80,6 +80,7 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "context_length": card.facts.context_length,
         "max_model_len": card.facts.context_length,  # the name in vLLM, SGLang and trtllm-serve
         "max_output_tokens": smaller(card.facts.context_length, card.limits.max_tokens),
+        "default_max_tokens": smaller(card.facts.default_max_tokens, card.limits.max_tokens),
         "limits": asdict(card.limits),
         "tool_parser": families.tools,
         "reasoning_parser": families.reasoning,

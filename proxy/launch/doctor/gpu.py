@@ -1,4 +1,4 @@
-"""`doctor --gpu`: whether this TensorRT-LLM has the interfaces that the engines use."""
+"""`doctor --gpu`: whether this TensorRT-LLM, and the GPUs here, are what the models need."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from pathlib import Path
 
 from triton_openai.build_engines.upstream import backend_config
 from triton_openai.build_engines.upstream.signatures import Found, Signatures
+from triton_openai.proxy.launch.doctor import gpu_devices
 from triton_openai.proxy.launch.doctor.checks import Check
+from triton_openai.proxy.settings import Settings
 
 CONTAINER = "nvcr.io/nvidia/tritonserver:26.07-trtllm-python-py3"
 
 
-def everything() -> list[Check]:
+def everything(settings: Settings) -> list[Check]:
     """Imports TensorRT-LLM if it is installed, which takes some seconds."""
     known = Signatures.read()
     version = _version()
@@ -22,6 +24,7 @@ def everything() -> list[Check]:
         package(version, known.version),
         *(signatures(known, found) if version is not None else ()),
         cpp_backend(text, backend_config.ALL_MODELS),
+        *gpu_devices.of_models(settings),
     ]
 
 

@@ -65,7 +65,7 @@ def _installed(tritonserver: Path, settings: Settings, world: World) -> TritonSe
     place = _place(settings)
     arguments = command.installed(tritonserver, folder, place, world, exit_timeout_s=EXIT_TIMEOUT_S)
     environment = command.environment(os.environ, bin_folder=command.bin_folder())
-    return _server(settings, arguments, environment, folder, place)
+    return _server(settings, arguments, environment | world.environment, folder, place)
 
 
 def _place(settings: Settings) -> Place:

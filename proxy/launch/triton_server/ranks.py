@@ -1,11 +1,11 @@
 """The processes of one Triton with models over several GPUs, and the command that starts them.
 
 NVIDIA's C++ backend runs one tritonserver per GPU, under mpirun: rank 0 serves, the others only
-load the engines. The LLM API starts its own processes inside one node. Over several nodes,
-upstream's launcher precedes each rank's command: on rank 0 it connects the `LLM` in tritonserver
-to the other ranks, which are processes of its own and ignore their command. Both commands are as
-upstream's launch_triton_server.py writes them, except UNBOUND; upstream's tests run the second
-(--trtllm_llmapi_launch). Called by `command`.
+load the engines. The LLM API spawns its own processes inside one node, by MPI; under `mpirun -n 1`
+mpirun starts them. Over several nodes, upstream's launcher precedes each rank's command: on rank 0
+it connects the `LLM` in tritonserver to the other ranks, which are processes of its own and ignore
+their command. All commands are as upstream's launch_triton_server.py writes them, except UNBOUND.
+Called by `command`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,26 @@ from triton_openai.build_engines.models_file import GpuEntry, ModelsFile
 from triton_openai.proxy.processes.errors import LaunchError
 
 LLM_API_LAUNCHER = "trtllm-llmapi-launch"
+MPIRUN = (None, "mpirun")  # the values of gpu.mpi for a single model
 # Open MPI binds each of two ranks to one core, but rank 0 is a server with its Python models.
 UNBOUND = ("--bind-to", "none")
+# The workers that a model spawns need slots, by default one core each: upstream's issue 5495.
+OVERSUBSCRIBE = "--oversubscribe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """engines: the Triton models that every rank loads. launcher: precedes tritonserver."""
+    """engines: the Triton models that every rank loads. launcher: precedes tritonserver.
+
+    is_under_mpirun: mpirun also starts a single rank. devices: the GPUs that the processes see, by
+    index or UUID; empty for all.
+    """
 
     size: int = 1
     engines: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
+    is_under_mpirun: bool = False
+    devices: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, models: ModelsFile) -> World:
@@ -41,7 +50,7 @@ class World:
         entries = {n: e for n, e in models.models.items() if isinstance(e, GpuEntry)}
         spread = {name: entry for name, entry in entries.items() if _is_spread(entry)}
         if not spread:
-            return cls()
+            return cls._one_rank(entries)
         if others := [name for name in entries if name not in spread]:
             raise LaunchError(_conflict(next(iter(spread)), others[0], "runs in one"))
         sizes = {entry.gpu.world_size for entry in spread.values()}
@@ -51,7 +60,40 @@ class World:
             raise LaunchError(_conflict(first, second, "is distributed differently"))
         launcher = (LLM_API_LAUNCHER,) if _is_llm_api(spread) else ()
         engines = tuple(role_name(name, "engine") for name in spread)
-        return cls(size=sizes.pop(), engines=engines, launcher=launcher)
+        devices = _devices(spread) if launcher else ()
+        return cls(size=sizes.pop(), engines=engines, launcher=launcher, devices=devices)
+
+    @classmethod
+    def _one_rank(cls, entries: Mapping[str, GpuEntry]) -> World:
+        """Under mpirun, only one process of the server may use MPI: it is the only rank."""
+        if len(entries) > 1:
+            if chosen := [name for name, entry in entries.items() if entry.gpu.mpi == "mpirun"]:
+                raise LaunchError(_two_processes(chosen[0], entries))
+            return cls()
+        if not any(_is_llm_api({n: e}) and e.gpu.mpi in MPIRUN for n, e in entries.items()):
+            return cls()
+        return cls(is_under_mpirun=True, devices=_devices(entries))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For ranks on other nodes, and for an MPI whose workers inherit mpirun's environment."""
+        if not self.devices:
+            return {}
+        devices = {"CUDA_VISIBLE_DEVICES": ",".join(self.devices)}
+        return {**devices, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # nvidia-smi's order
+
+
+def _devices(entries: Mapping[str, GpuEntry]) -> tuple[str, ...]:
+    """The named GPUs of the only model."""
+    return tuple(str(one) for entry in entries.values() for one in entry.gpu.devices or ())
+
+
+def _two_processes(name: str, entries: Mapping[str, GpuEntry]) -> str:
+    other = next(one for one in entries if one != name)
+    return (
+        f"{name} has gpu.mpi: mpirun, and {other} is in the same server: under mpirun only one of "
+        "its processes may use MPI. Leave gpu.mpi out, or give each model a models file of its own"
+    )
 
 
 def _is_spread(entry: GpuEntry) -> bool:
@@ -80,9 +122,11 @@ def command(tritonserver: Sequence[str], world: World, *, shm_prefix: str) -> li
     Raises:
         LaunchError: mpirun or upstream's launcher is not on PATH.
     """
-    if world.size == 1:
+    if world.size == 1 and not world.is_under_mpirun:
         return [*tritonserver, _python_backend(shm_prefix)]
     found = [_on_path("mpirun"), "--allow-run-as-root", *UNBOUND]
+    found += [OVERSUBSCRIBE] if world.is_under_mpirun else []
+    found += [part for variable in world.environment for part in ("-x", variable)]
     for rank in range(world.size):
         start = [":"] if rank else []
         options = list(_only(world.engines)) if rank else []
@@ -106,7 +150,7 @@ def _on_path(program: str) -> str:
     path = shutil.which(program)
     if path is None:
         raise LaunchError(
-            f"{program} is not on PATH: a model over several GPUs is served in NVIDIA's container, "
-            "which has it"
+            f"{program} is not on PATH: serve models on GPUs in NVIDIA's container, which has it. "
+            "A single model on one node does not need it with gpu.mpi: spawn"
         )
     return path

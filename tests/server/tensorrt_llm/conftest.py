@@ -32,6 +32,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> TrtllmModels:
     made.add_llm_api("llm", {}, adapters=adapters)
     made.add_llm_api("slow", {"step_s": 0.02, "tokens_a_response": 2, "empty_last": True})
     made.add_llm_api("mortal", {"crash_at": 8, "step_s": 0.1})
+    made.add_llm_api("stuck", {"stall_at": 3, "step_s": 0.05}, hang_seconds=2)
     made.add_cpp_backend("cpp", STREAMS)
     return made
 

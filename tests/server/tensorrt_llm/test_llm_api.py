@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -192,6 +194,37 @@ def test_a_crashed_executor_is_told_makes_triton_unready_and_is_recovered_from(s
     assert "The model server failed." in error
     assert "CUDA out of memory" in stack.log.read_text()
     assert done == "data: [DONE]"
+    eventually(lambda: not stack.is_ready(), 5, "readiness says so")
+    eventually(stack.is_ready, 60, "it is started anew")
+    assert choice(stack)["finish_reason"] == "length"
+
+
+def test_a_hang_ends_the_streams_with_an_error_and_the_model_starts_anew(stack, triton):
+    """No response and no iteration for two seconds, and no error of TensorRT-LLM's."""
+    stalled = []
+
+    def watch_metrics() -> None:
+        url = f"http://127.0.0.1:{triton.triton_metrics_port}/metrics"
+        while not is_over.wait(0.1):
+            with contextlib.suppress(httpx.HTTPError):
+                found = re.findall(
+                    r'engine_seconds_without_progress{model="stuck"} (\S+)',
+                    httpx.get(url, timeout=1).text,
+                )
+                stalled.extend(map(float, found))
+
+    is_over = threading.Event()
+    watcher = threading.Thread(target=watch_metrics)
+    watcher.start()
+    streamed = complete(stack, "stuck", max_tokens=100, stream=True)
+    is_over.set()
+    watcher.join()
+    *tokens, error, done = [line for line in streamed.text.splitlines() if line]
+    assert len(tokens) >= 1
+    assert "The model server failed." in error
+    assert done == "data: [DONE]"
+    assert "TensorRT-LLM hangs: 1 requests are in flight, and for 2 s" in stack.log.read_text()
+    assert max(stalled) > 0.5, "the metrics show the stall before the engine ends"
     eventually(lambda: not stack.is_ready(), 5, "readiness says so")
     eventually(stack.is_ready, 60, "it is started anew")
     assert choice(stack)["finish_reason"] == "length"

@@ -29,7 +29,10 @@ def missing(version=(1, 2), backend="pytorch", **fields) -> frozenset[str]:
         ({}, ALTERNATIVES | {"priority"}),
         ({"version": (1, 0)}, ALTERNATIVES | {"priority", "cache_salt"}),
         ({"sampler": "TorchSampler"}, TORCH_BEFORE_1_3),
-        ({"sampler": "TorchSampler", "version": (1, 0)}, TORCH_BEFORE_1_3 | {"cache_salt"}),
+        (
+            {"sampler": "TorchSampler", "version": (1, 0)},
+            TORCH_BEFORE_1_3 | ALTERNATIVES | {"cache_salt"},
+        ),
         ({"sampler": "TorchSampler", "version": (1, 3)}, {"seed"}),
         ({"backend": "tensorrt"}, ALTERNATIVES | LOG_PROBS | {"priority"}),
         ({"backend": "cpp"}, set()),
@@ -43,6 +46,19 @@ def missing(version=(1, 2), backend="pytorch", **fields) -> frozenset[str]:
 def test_what_is_missing(fields, names):
     is_cpp = fields.get("backend") == "cpp"
     assert missing(**fields) == names | (set() if is_cpp else QUEUE_TIME)
+
+
+@pytest.mark.parametrize(
+    ("version", "sampler", "most"),
+    [
+        ((1, 2), "TRTLLMSampler", 1),
+        ((1, 1), "TorchSampler", 1),
+        ((1, 2), "TorchSampler", 20),
+    ],
+)
+def test_one_log_prob_is_requested_unless_alternatives_are_served(version, sampler, most):
+    engine = TrtllmEngine(version=version, backend="pytorch", sampler=sampler)
+    assert engine.max_log_probs == most
 
 
 def test_the_names_are_tensors_of_the_contract():

@@ -96,7 +96,7 @@ def test_sizes_are_written_as_models_are_called(parameters, name):
         ("{", "cannot be read"),
         ("[]", "is not a JSON object"),
         ("{}", "does not say which model"),
-        ('{"model_type": "llama"}', "does not give the model's size"),
+        ('{"model_type": "llama"}', "does not state the model's shape"),
     ],
 )
 def test_a_config_that_does_not_say_is_refused(tmp_path, config, said):

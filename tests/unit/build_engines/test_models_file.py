@@ -84,7 +84,7 @@ def test_a_model_that_names_no_runtime_is_for_the_cpu(tmp_path):
         ("        draft: drafts/big\n", "", 13, "models.big.gpu.speculative.eagle3.draft: Field"),
         ("hf://org/big@v1", "hf://big", 3, "'hf://big' is not a Hugging Face repository"),
         ("tensorrt_llm", "vllm", 2, "runtime must be onnx, scripted, tensorrt_llm or tensorrtllm"),
-        ("tensorrt_llm", "tensorrtllm", 14, "plans are built here with lookahead only"),
+        ("tensorrt_llm", "tensorrtllm", 14, "plans support lookahead only"),
         ("    weights: hf://org/big@v1\n", "", 2, "models.big.weights: Field required"),
         ("models:\n", "model:\n", 1, "model: unknown key: did you mean 'models'?"),
         ("    aliases: [gpt-4o]\n", "    context_length: 9\n", 5, "greater than or equal to 16"),
@@ -235,3 +235,61 @@ def test_models_yaml_names_the_schema_for_editors():
     name = first.partition("$schema=")[2]
     assert (ROOT / name).samefile(models_schema.PATH)
     yaml.safe_load((ROOT / "models.yaml").read_text())
+
+
+SHARED = """\
+models:
+  a: {weights: w, runtime: tensorrt_llm, gpu: {kv_cache: {fraction: 0.6}}}
+  b:
+    weights: w
+    runtime: tensorrt_llm
+    gpu: {devices: [0], kv_cache: {fraction: 0.5}}
+"""
+
+
+def test_two_models_that_claim_more_than_a_gpu_are_refused_with_names_and_figures(tmp_path):
+    message = refused(tmp_path, SHARED)
+    assert message.startswith("models.yaml:2: models.a.gpu.devices: the models on GPU 0 claim 1.1")
+    assert "a takes 0.6 (without devices, it uses the first GPUs), b takes 0.5" in message
+    assert len(read(tmp_path, SHARED.replace("[0]", "[1]"))) == 2
+    assert len(read(tmp_path, SHARED.replace("0.6", "0.5"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("mpi: spawn", "gpu.mpi: the C++ backend needs mpirun with several GPUs only"),
+        ("devices: [GPU-0f1e2d3c]", "gpu.devices: the C++ backend takes indices only"),
+        ("hang_seconds: 9", "gpu.hang_seconds: only the engine of runtime: tensorrt_llm watches"),
+        (
+            "tensor_parallel: 4, gpus_per_node: 2, devices: [0, 1]",
+            "gpu.devices: the C++ backend takes no devices for a model over several nodes",
+        ),
+    ],
+)
+def test_the_cpp_backend_refuses_what_it_does_not_have(tmp_path, options, said):
+    text = f"models: {{m: {{weights: w, runtime: tensorrtllm, gpu: {{{options}}}}}}}"
+    assert said in refused(tmp_path, text)
+
+
+@pytest.mark.parametrize("name", ["GPU", "gpu-0f1e2d3c", "first", "GPU-xyzw", "-1"])
+def test_a_gpu_is_named_by_an_index_or_a_uuid(tmp_path, name):
+    given = f"'{name}'" if name != "-1" else name
+    text = f"models: {{m: {{weights: w, runtime: tensorrt_llm, gpu: {{devices: [{given}]}}}}}}"
+    assert "gpu.devices" in refused(tmp_path, text)
+
+
+def test_models_on_gpus_have_a_default_of_max_tokens(tmp_path):
+    text = "models: {m: {weights: w, runtime: tensorrt_llm%s}, small: {weights: w}}"
+    found = read(tmp_path, text % "")
+    assert found["m"].default_max_tokens == 4096
+    assert found["small"].default_max_tokens is None
+    chosen = read(tmp_path, text % ", sampling: {max_tokens: 9}")
+    assert chosen["m"].default_max_tokens == 9
+
+
+@pytest.mark.parametrize("off", ["off", "'off'"])
+def test_off_needs_no_quotes(tmp_path, off):
+    """YAML reads it as false."""
+    text = f"models: {{m: {{weights: w, runtime: tensorrt_llm, gpu: {{guided_decoding: {off}}}}}}}"
+    assert read(tmp_path, text)["m"].gpu.guided_decoding == "off"

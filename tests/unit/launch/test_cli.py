@@ -251,4 +251,4 @@ def test_a_build_is_by_the_installed_version(capfd):
 
 def test_a_version_that_is_none_is_refused(capfd, folder):
     given = ["build", "--models-file", folder / "models.yaml", "--dry-run"]
-    assert "'x.y' is no version" in refused(capfd, *given, "--tensorrt-llm", "x.y")
+    assert "'x.y' is not a version" in refused(capfd, *given, "--tensorrt-llm", "x.y")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,12 @@ TOO_LONG = "should not exceed"  # part of the message of LLM._check_arguments
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """`llm`: a running tensorrt_llm.LLM."""
+    """`llm`: a running tensorrt_llm.LLM. `progressed` is called for each of its responses."""
 
     llm: Any
     translator: SamplingTranslator
     stats: Stats
+    progressed: Callable[[], None]
 
     async def generate(self, job: Job) -> None:
         """Returns when the job has ended. A cancel of this task also aborts TensorRT-LLM's request.
@@ -65,6 +67,7 @@ class Generator:
     async def _stream(self, job: Job, result: Any) -> None:
         is_started = False
         async for _ in result:
+            self.progressed()
             if not is_started:
                 self._start(job, getattr(result, "cached_tokens", 0))  # from 1.1 on
                 is_started = True

@@ -15,12 +15,18 @@ COLLECT_EVERY_S = 0.5
 WAIT_S = 0.001  # some versions of TensorRT-LLM block the event loop's thread for this time
 
 
-async def collect(llm: Any, stats: Stats, is_idle: Callable[[], bool]) -> None:
-    """Adds new iterations twice a second, until it is cancelled. `llm`: a tensorrt_llm.LLM."""
+async def collect(
+    llm: Any, stats: Stats, progressed: Callable[[], None], is_idle: Callable[[], bool]
+) -> None:
+    """Adds new iterations twice a second, until it is cancelled.
+
+    llm: a tensorrt_llm.LLM. progressed: called for each iteration.
+    """
     try:
         while True:
             await asyncio.sleep(COLLECT_EVERY_S)
             async for iteration in _new_iterations(llm):
+                progressed()
                 add(stats, iteration)
             if is_idle():
                 reset_gauges(stats)

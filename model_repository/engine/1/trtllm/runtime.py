@@ -1,7 +1,7 @@
 """The thread of the `tensorrt_llm` runtime: an event loop with one task for each job.
 
 TensorRT-LLM's LLM API does the batching. The loop also collects statistics, and watches for
-disconnected clients and for the end of TensorRT-LLM's executor.
+disconnected clients, and for the end or a hang of TensorRT-LLM's executor.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -17,9 +18,10 @@ from typing import Any
 
 from port import BadParameter, Job
 from stats import Stats
-from trtllm import iteration_stats
+from trtllm import iteration_stats, process_environment
 from trtllm.generator import Generator
-from trtllm.library import Library, background_error, is_alive
+from trtllm.hang_watch import HangWatch
+from trtllm.library import PYTORCH, Library, background_error, is_alive
 from trtllm.lora_adapters import LoraAdapters
 from trtllm.sampling_params import SamplingTranslator
 
@@ -31,47 +33,33 @@ WATCH_EVERY_S = 0.1
 class TrtllmRuntime:
     """See port.Runtime.
 
-    If TensorRT-LLM's executor ends, it ends all jobs and then calls `die` from the loop's thread.
+    If TensorRT-LLM's executor ends or hangs, the runtime ends all jobs and then calls `die` from
+    the loop's thread.
     """
 
     def __init__(
-        self, llm: Any, translator: SamplingTranslator, die: Callable[[str], None]
+        self,
+        llm: Any,
+        translator: SamplingTranslator,
+        hang_watch: HangWatch,
+        die: Callable[[str], None],
+        *,
+        has_statistics: bool = True,
     ) -> None:
         self.stats = Stats()
         self._llm = llm
-        self._generator = Generator(llm, translator, self.stats)
+        self._hang_watch = hang_watch
+        self._generator = Generator(llm, translator, self.stats, hang_watch.progressed)
         self._die = die
         self._death: str | None = None  # why the executor has ended
         self._lock = threading.Lock()
         self._jobs: dict[str, list[Job]] = {}
         self._tasks: dict[Job, asyncio.Task[None]] = {}
         self._other_tasks: list[asyncio.Task[None]] = []
-        self._is_collecting = False
+        self._is_collecting = not has_statistics
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="trtllm-runtime", daemon=True)
         self._thread.start()
-
-    @classmethod
-    def load(
-        cls, artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]
-    ) -> TrtllmRuntime:
-        """`parameters` are the engine's Triton config parameters.
-
-        Raises:
-            StartFailed: TensorRT-LLM is not installed, or cannot load the model.
-        """
-        backend, arguments = parameters["trtllm_backend"], parameters["llm_args"]
-        library = Library.load(backend)
-        translator = SamplingTranslator(
-            library=library,
-            adapters=LoraAdapters.of(library, parameters["lora_adapters"]),
-            backend=backend,
-            end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
-            logits_size=int(parameters["logits_size"]),
-            has_guides=bool(json.loads(arguments).get("guided_decoding_backend")),
-        )
-        engine = (artifacts / "engine").resolve()  # absolute, for ranks on other nodes
-        return cls(library.start(engine, arguments), translator, die)
 
     def submit(self, job: Job) -> None:
         with self._lock:
@@ -106,7 +94,9 @@ class TrtllmRuntime:
     def _begin(self, job: Job) -> None:
         if not self._is_collecting:  # before the first request, TensorRT-LLM logs a complaint
             self._is_collecting = True
-            collecting = iteration_stats.collect(self._llm, self.stats, lambda: not self._tasks)
+            collecting = iteration_stats.collect(
+                self._llm, self.stats, self._hang_watch.progressed, lambda: not self._tasks
+            )
             self._other_tasks.append(self._loop.create_task(collecting))
         task = self._tasks[job] = self._loop.create_task(self._generate(job))
         task.add_done_callback(partial(self._forget, job))
@@ -141,19 +131,35 @@ class TrtllmRuntime:
                 del self._jobs[job.request_id]
 
     async def _watch(self) -> None:
-        """Cancels jobs whose clients have disconnected, and notices the end of the executor."""
+        """Cancels jobs of disconnected clients, and notices the executor's end or hang."""
         while True:
             await asyncio.sleep(WATCH_EVERY_S)
             for job in list(self._tasks):
                 if job.sink.is_abandoned():
                     self._cancel(job)
             self._check_alive(None)
+            self._check_progress()
 
     def _check_alive(self, error: Exception | None) -> None:
-        if self._death is None and not is_alive(self._llm):
+        if not is_alive(self._llm):
             reason = error or background_error(self._llm) or "it gave no reason"
-            self._death = f"TensorRT-LLM's executor has ended: {reason}"
-            self._other_tasks.append(self._loop.create_task(self._end_all(self._death)))
+            self._die_of(f"TensorRT-LLM's executor has ended: {reason}")
+
+    def _check_progress(self) -> None:
+        in_flight = len(self._tasks)
+        stalled_s = self._hang_watch.stalled_s(in_flight)
+        self.stats.seconds_without_progress = stalled_s if in_flight else 0.0
+        if self._hang_watch.is_hung(in_flight):
+            self._die_of(
+                f"TensorRT-LLM hangs: {in_flight} requests are in flight, and for "
+                f"{self._hang_watch.limit_s:g} s (gpu.hang_seconds in models.yaml) neither a "
+                "response nor an iteration has arrived"
+            )
+
+    def _die_of(self, reason: str) -> None:
+        if self._death is None:
+            self._death = reason
+            self._other_tasks.append(self._loop.create_task(self._end_all(reason)))
 
     async def _end_all(self, reason: str) -> None:
         running = list(self._tasks.values())
@@ -161,3 +167,32 @@ class TrtllmRuntime:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._die(reason)
+
+
+def load(artifacts: Path, parameters: dict[str, str], die: Callable[[str], None]) -> TrtllmRuntime:
+    """Starts TensorRT-LLM. `parameters` are the engine's Triton config parameters.
+
+    Raises:
+        StartFailed: TensorRT-LLM is not installed, or cannot load the model.
+    """
+    backend, arguments = parameters["trtllm_backend"], parameters["llm_args"]
+    os.environ.update(process_environment.variables(parameters))
+    library = Library.load(backend)
+    given = json.loads(arguments)
+    translator = SamplingTranslator(
+        library=library,
+        adapters=LoraAdapters.of(library, parameters["lora_adapters"]),
+        backend=backend,
+        end_ids=tuple(int(token) for token in parameters["end_ids"].split(",") if token),
+        logits_size=int(parameters["logits_size"]),
+        max_log_probs=int(parameters["max_log_probs"]),
+        has_guides=bool(given.get("guided_decoding_backend")),
+    )
+    engine = (artifacts / "engine").resolve()  # absolute, for ranks on other nodes
+    return TrtllmRuntime(
+        library.start(engine, arguments),
+        translator,
+        HangWatch(float(parameters["hang_seconds"])),
+        die,
+        has_statistics=backend != PYTORCH or bool(given.get("enable_iter_perf_stats")),
+    )

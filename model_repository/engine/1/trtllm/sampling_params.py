@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grammars.compilation import rewrite
-from port import TOP_LOG_PROBS_AT_MOST, BadParameter, GenerationInput, Guide, SamplingParams
+from port import BadParameter, GenerationInput, Guide, SamplingParams
 from trtllm.library import PYTORCH, Library
 from trtllm.lora_adapters import LoraAdapters
 
@@ -30,13 +30,18 @@ NEUTRAL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingTranslator:
-    """`logits_size`: the width of the model's logits, and so the length of a bias."""
+    """logits_size: the width of the model's logits, and so the length of a bias.
+
+    max_log_probs: how many of the likeliest tokens to request with log-probabilities, see
+    build_engines/engine_limits.py.
+    """
 
     library: Library
     adapters: LoraAdapters
     backend: str
     end_ids: tuple[int, ...]
     logits_size: int
+    max_log_probs: int
     has_guides: bool
 
     def translate(self, generation: GenerationInput) -> Any:
@@ -57,7 +62,7 @@ class SamplingTranslator:
             seed=secrets.randbits(SEED_BITS) if sampling.seed is None else sampling.seed,
             embedding_bias=self._bias(sampling),
             guided_decoding=self._guide(generation.guide),
-            logprobs=_log_probs(sampling),
+            logprobs=None if sampling.log_probs is None else self.max_log_probs,
             **_drawing(sampling, top_k),
             **_changed(sampling),
             **self._penalty_range(generation),
@@ -163,11 +168,6 @@ def _check(generation: GenerationInput, stops: set[int]) -> None:
             "allowed_token_ids",
             "TensorRT-LLM cannot combine allowed_token_ids with a guide",
         )
-
-
-def _log_probs(sampling: SamplingParams) -> int | None:
-    """The maximum, because it reports the sampled token only if that is among the most likely."""
-    return None if sampling.log_probs is None else TOP_LOG_PROBS_AT_MOST
 
 
 def _drawing(sampling: SamplingParams, top_k: int) -> dict[str, Any]:

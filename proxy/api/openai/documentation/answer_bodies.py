@@ -250,6 +250,10 @@ class ModelBody(AnswerBody):
     context_length: Count = Field(description="Tokens of prompt and answer together.")
     max_model_len: Count
     max_output_tokens: Count
+    default_max_tokens: Count | None = Field(
+        description="max_tokens of a request that gives none; null: what the context leaves, and "
+        "for completions 16."
+    )
     limits: ModelLimits = Field(description="What one request may ask for; null: no limit.")
     tool_parser: str | None
     reasoning_parser: str | None

@@ -102,6 +102,7 @@ MODEL: Json = {
     "context_length": 4096,
     "max_model_len": 4096,
     "max_output_tokens": 4096,
+    "default_max_tokens": None,
     "limits": {"max_tokens": None, "n": None, "best_of": None, "prompt_tokens": None},
     "tool_parser": "hermes",
     "reasoning_parser": None,

@@ -46,12 +46,15 @@ def test_modules_of_all_adapters_come_together_and_q_k_and_v_never_alone(tmp_pat
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"peft_type": "IA3"}, r"adapter_config\.json: .* adapters of peft_type 'IA3', only LORA"),
-        ({"modules_to_save": ["lm_head"]}, r"with whole modules .*: modules_to_save"),
+        (
+            {"peft_type": "IA3"},
+            r"adapter_config\.json: .* adapters of peft_type 'IA3', only of LORA",
+        ),
+        ({"modules_to_save": ["lm_head"]}, r"that replace whole modules: modules_to_save"),
         ({"use_dora": True}, r"with magnitudes .*: use_dora"),
         ({"bias": "all"}, r"with biases: bias is 'all'"),
-        ({"alpha_pattern": {"q_proj": 8}}, r"with an alpha .*: alpha_pattern"),
-        ({"r": None}, r"adapter_config\.json does not give its rank"),
+        ({"alpha_pattern": {"q_proj": 8}}, r"with a different alpha .*: alpha_pattern"),
+        ({"r": None}, r"adapter_config\.json does not state the rank"),
     ],
 )
 def test_settings_that_would_be_left_out_in_silence_are_refused(tmp_path, config, said):
@@ -92,7 +95,9 @@ def test_weights_that_are_missing_broken_or_empty_are_refused(tmp_path):
 def test_a_rank_over_the_limit_is_refused_with_the_field_to_raise(tmp_path):
     folders = [write(tmp_path / name, rank=16) for name in "ab"]
     check(folders, max_rank=16)
-    with pytest.raises(BuildError, match=r"/a has rank 16: raise lora\.max_rank, .* 8; .*/b has"):
+    with pytest.raises(
+        BuildError, match=r"/a has rank 16: lora\.max_rank is 8, raise it; .*/b has"
+    ):
         check(folders, max_rank=8)
 
 
@@ -100,7 +105,7 @@ def test_a_plan_takes_the_modules_of_the_first_adapter(tmp_path):
     small, large = write(tmp_path / "s"), write(tmp_path / "l", ("q_proj", "v_proj", "o_proj"))
     check([small, large])
     check([large, small], engine="plan")
-    with pytest.raises(BuildError, match=r"/l changes o_proj, which .*/s does not"):
+    with pytest.raises(BuildError, match=r"/l changes o_proj, and .*/s does not"):
         check([small, large], engine="plan")
 
 
@@ -108,6 +113,6 @@ def test_fused_modules_are_not_split_by_a_version_that_does_it_wrongly(tmp_path)
     folders = [write(tmp_path / "a", ("qkv_proj", "gate_up_proj", "o_proj"))]
     check(folders, version="1.1.0")
     check(folders, tensor_parallel=2)
-    with pytest.raises(BuildError, match=r"/a changes gate_up_proj, qkv_proj, which .* 1\.1\.0"):
+    with pytest.raises(BuildError, match=r"/a changes gate_up_proj, qkv_proj, and .* 1\.1\.0"):
         check(folders, version="1.1.0", tensor_parallel=2)
     check([write(tmp_path / "b")], version="1.1.0", tensor_parallel=2)

@@ -61,5 +61,5 @@ def test_another_kind_of_attention_is_refused_by_name():
 
 
 def test_a_missing_size_is_named():
-    with pytest.raises(BuildError, match="does not give the model's size: KeyError"):
+    with pytest.raises(BuildError, match="does not state the model's shape: KeyError"):
         Architecture.read({"model_type": "llama"})

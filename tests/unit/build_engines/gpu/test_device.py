@@ -38,9 +38,35 @@ def test_the_smallest_of_different_gpus_counts(nvidia_smi):
     assert device.installed().architecture == "ada"
 
 
+def test_only_the_named_gpus_count(tmp_path, monkeypatch):
+    """nvidia-smi's own --id takes indices and UUIDs."""
+    path = tmp_path / "nvidia-smi"
+    path.write_text('#!/bin/sh\n[ "$1" = --id=2,3 ] && echo "81559, 9.0" || echo "24564, 8.9"\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    named = GpuOptions.model_validate({"tensor_parallel": 2, "devices": [2, 3]})
+    assert Device.of(named).architecture == "hopper"
+    assert Device.of(GpuOptions()).architecture == "ada"
+
+
+def test_gpus_and_their_mig_instances_are_listed(nvidia_smi):
+    nvidia_smi(
+        "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-aaaa-01)\n"
+        "  MIG 3g.40gb     Device  0: (UUID: MIG-bbbb-02)\n"
+        "GPU 1: NVIDIA L4 (UUID: GPU-cccc-03)"
+    )
+    found = device.listed()
+    assert [(gpu.index, gpu.uuid) for gpu in found] == [
+        (0, "GPU-aaaa-01"), (0, "MIG-bbbb-02"), (1, "GPU-cccc-03"),
+    ]  # fmt: skip
+    assert (found[0].name, found[2].name) == ("NVIDIA H100 80GB HBM3", "NVIDIA L4")
+    assert found[1].name.startswith("MIG 3g.40gb")
+
+
 def test_without_nvidia_smi_nothing_is_known(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     assert Device.of(GpuOptions()) == Device()
+    assert device.listed() is None
 
 
 def test_an_nvidia_smi_that_fails_is_an_error(nvidia_smi):

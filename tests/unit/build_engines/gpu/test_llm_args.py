@@ -56,6 +56,7 @@ def test_a_checkpoint_is_told_everything():
         },
         "enable_chunked_prefill": False,
         "enable_iter_perf_stats": True,
+        "cuda_graph_config": {"enable_padding": True, "max_batch_size": 16},
         "sampler_type": "TRTLLMSampler",
         "scheduler_config": {"capacity_scheduler_policy": "MAX_UTILIZATION"},
         "guided_decoding_backend": "xgrammar",
@@ -64,9 +65,22 @@ def test_a_checkpoint_is_told_everything():
 
 def test_a_plan_is_not_told_what_it_has_inside():
     found = arguments(engine="plan", max_seq_len=4096)
-    told = {"dtype", "max_batch_size", "max_num_tokens", "max_seq_len", "enable_iter_perf_stats"}
+    told = {"dtype", "max_seq_len", "enable_iter_perf_stats", "cuda_graph_config"}
     assert not told & set(found)
     assert "dtype" not in found["kv_cache_config"]
+
+
+def test_a_plan_keeps_its_own_limits():
+    """Upstream's default of max_num_tokens, 8192, would replace the plan's."""
+    options = GpuOptions.model_validate({"engine": "plan"})
+    built = {"max_batch_size": 16, "max_num_tokens": 2048, "max_seq_len": 4096}
+    found = llm_args.of(options, FOLDERS, version=Version("1.2.1"), lora_modules={}, plan=built)
+    assert (found["max_batch_size"], found["max_num_tokens"]) == (16, 2048)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_iteration_statistics_have_a_switch(is_on):
+    assert arguments(iteration_stats=is_on)["enable_iter_perf_stats"] is is_on
 
 
 @pytest.mark.parametrize(
@@ -134,12 +148,13 @@ def test_all_adapters_are_in_memory_and_some_at_a_time_on_the_gpu(adapters, on_g
     }
 
 
-@pytest.mark.parametrize(("version", "told"), [("1.0.0", True), ("1.2.1", True), ("1.3.0", False)])
-def test_adapters_go_without_cuda_graphs_where_those_change_the_answer(version, told):
-    found = arguments(version, lora=LORA)
-    assert ("cuda_graph_config" in found) is told
-    assert found.get("cuda_graph_config") is None
-    assert "cuda_graph_config" not in arguments(version)
+@pytest.mark.parametrize(
+    ("version", "without"), [("1.0.0", True), ("1.2.1", True), ("1.3.0", False)]
+)
+def test_adapters_go_without_cuda_graphs_where_those_change_the_answer(version, without):
+    padded = {"enable_padding": True, "max_batch_size": 64}
+    assert arguments(version, lora=LORA)["cuda_graph_config"] == (None if without else padded)
+    assert arguments(version)["cuda_graph_config"] == padded
 
 
 def test_a_plan_has_its_adapters_shape_inside_it():
@@ -167,11 +182,17 @@ def test_the_cpp_backend_is_told_by_its_own_keys():
         "enable_chunked_context": "false",
         "exclude_input_in_output": "true",
         "max_beam_width": "1",
+        "gpu_device_ids": "",
         "decoding_mode": "top_k_top_p",
         "tokenizer_dir": "/w",
         "guided_decoding_backend": "xgrammar",
         "xgrammar_tokenizer_info_path": "/g/xgrammar_tokenizer_info.json",
     }
+
+
+def test_the_cpp_backend_is_told_its_gpus():
+    found = backend(tensor_parallel=2, devices=[2, 3])
+    assert found["gpu_device_ids"] == "2,3"
 
 
 def test_every_key_stands_in_the_backends_template():

@@ -75,9 +75,14 @@ def test_what_fits_is_not_refused(name, given, memory_gb):
 @pytest.mark.parametrize(
     ("name", "given", "memory_gb", "said"),
     [
-        ("llama-3.1-70b", {}, 80, "GB a GPU are needed before any KV cache, and a GPU has 80"),
+        ("llama-3.1-70b", {}, 80, "GB before any KV cache, and has 80"),
         ("mixtral-8x7b", {}, 80, "split the model over more GPUs, or quantize it"),
-        ("llama-3.1-8b", {}, 24, r"max_seq_len 131072 takes 17.2 GB of KV cache a GPU, about"),
+        (
+            "llama-3.1-8b",
+            {},
+            24,
+            r"max_seq_len 131072 takes 17.2 GB of KV cache on each GPU, and about",
+        ),
         ("phi-3.5-mini", {"max_seq_len": 65_536}, 24, "max_seq_len 65536 takes 25.8 GB"),
     ],
 )
@@ -110,7 +115,7 @@ def test_the_arithmetic_of_a_model_that_fits_adds_up():
     found = memory.estimate(shape("llama-3.1-8b"), given)
     needed, left = memory.arithmetic(shape("llama-3.1-8b"), given, memory_gb=80)
     assert f"{found.weights / 1e9:.1f} GB of weights" in needed
-    assert "a token of KV cache is 131,072 bytes" in needed
+    assert "one token of KV cache takes 131,072 bytes" in needed
     numbers = re.search(r"([\d.]+) x \(80 - ([\d.]+) - ([\d.]+)\) = ([\d.]+) GB", left)
     fraction, weights, step, cache = (float(number) for number in numbers.groups())
     assert fraction * (80 - weights - step) == pytest.approx(cache, abs=0.2)
@@ -118,6 +123,47 @@ def test_the_arithmetic_of_a_model_that_fits_adds_up():
     assert tokens == pytest.approx(cache * 1e9 / 131_072, rel=0.01)
     requests = float(re.search(r"([\d.]+) requests of 8,192 tokens", left)[1])
     assert requests == pytest.approx(tokens / 8_192, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("given", "max_tokens", "at_once"),
+    [
+        ({"max_seq_len": 8_192}, 4_096, 64),  # the cache has room for 91, max_batch_size is 64
+        ({"max_seq_len": 8_192, "max_batch_size": 512}, 4_096, 91),
+        ({"max_seq_len": 8_192, "max_batch_size": 512}, 8_192, 57),  # cut to the context
+        ({"max_batch_size": 512}, 131_072, 3),  # the old default: all that the context leaves
+        ({"kv_cache": {"fraction": 0.45}, "max_batch_size": 512}, 4_096, 45),
+    ],
+)
+def test_the_requests_that_guaranteed_no_evict_runs_at_once(given, max_tokens, at_once):
+    """By hand: 0.9 x (80 - 9.1 - 2.4 or 2.7) GB, 131,072 bytes a token, in blocks of 32."""
+    options_ = options(quantization="fp8", **given)
+    llama = shape("llama-3.1-8b")
+    (said,) = memory.concurrency(llama, options_, memory_gb=80, max_tokens=max_tokens)
+    assert said.startswith(f"guaranteed_no_evict runs {at_once} requests of ")
+    found = memory.estimate(llama, options_)
+    length = min(1024 + max_tokens, options_.max_seq_len or 131_072)
+    cache = options_.kv_cache.fraction * (80e9 - found.weights - found.step)
+    assert min(cache // (length * 131_072), options_.max_batch_size) == at_once
+
+
+def test_requests_take_whole_blocks():
+    given = options(quantization="fp8")
+    found = memory.estimate(shape("llama-3.1-8b"), given)
+    fitting = [memory.admitted(found, given, memory_gb=80, tokens=n) for n in (33, 64, 65)]
+    assert fitting[0] == fitting[1] > fitting[2]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"scheduler": "max_utilization", "guided_decoding": "off"}, {"memory_gb": None}],
+)
+def test_without_reservation_or_a_known_gpu_no_requests_are_counted(given):
+    memory_gb = given.pop("memory_gb", 80)
+    found = memory.concurrency(
+        shape("llama-3.1-8b"), options(**given), memory_gb=memory_gb, max_tokens=9
+    )
+    assert not list(found)
 
 
 def test_without_a_known_gpu_the_arithmetic_stops_before_what_is_left():

@@ -135,22 +135,22 @@ def test_the_cpp_backend_gets_its_own_guide_table(tmp_path):
 @pytest.mark.parametrize(
     ("name", "gpu", "said"),
     [
-        ("gpt-oss-20b", {"engine": "plan"}, "not of gpt_oss: take engine: pytorch"),
-        ("gpt-oss-20b", {"quantization": "fp8"}, "the weights are in mxfp4 already: leave out"),
+        ("gpt-oss-20b", {"engine": "plan"}, "not gpt_oss: use engine: pytorch"),
+        ("gpt-oss-20b", {"quantization": "fp8"}, "the weights are mxfp4 already: leave out"),
         (
             "phi-3.5-mini",
             {"engine": "plan", "pipeline_parallel": 2},
-            "converter of phi3 has no pipeline_parallel",
+            "converter for phi3 has no pipeline_parallel",
         ),
         ("qwen2.5-7b", {"tensor_parallel": 8}, "does not divide the 28 attention heads"),
         ("llama-3.1-8b", {"expert_parallel": 2, "tensor_parallel": 2}, "has no experts"),
         ("llama-3.1-8b", {"quantization": "nvfp4"}, "nvfp4 needs Blackwell or later, this GPU is"),
-        ("llama-3.1-70b", {}, "GB a GPU are needed before any KV cache, and a GPU has 80"),
-        ("mistral-7b-v0.3", {"max_seq_len": 65_536}, "the model knows positions up to 32768"),
+        ("llama-3.1-70b", {}, "GB before any KV cache, and has 80"),
+        ("mistral-7b-v0.3", {"max_seq_len": 65_536}, "the model supports 32768 positions only"),
         (
             "mistral-7b-v0.3",
             {"chunked_prefill": False},
-            "a prompt of up to 32768 tokens must fit into a step of max_num_tokens 8192",
+            "a prompt of up to 32768 tokens must fit into one step of max_num_tokens 8192",
         ),
     ],
 )
@@ -163,10 +163,14 @@ def test_what_cannot_be_built_is_refused_before_anything_is_fetched(tmp_path, na
 @pytest.mark.parametrize(
     ("version", "gpu", "said"),
     [
-        ("1.3.0rc2", {"engine": "plan"}, "1.3.0rc2 builds no engine plans any more: take runtime"),
-        ("0.21.0", {}, "0.21.0 has no stable PyTorch runtime: take engine: plan"),
-        ("0.16.0", {"engine": "plan"}, "0.16.0 is too old: 0.20.0 or later"),
-        ("1.3.0", {"speculative": {"method": "ngram"}}, "other names for speculative decoding"),
+        ("1.3.0rc2", {"engine": "plan"}, "1.3.0rc2 no longer builds engine plans: use runtime"),
+        ("0.21.0", {}, "0.21.0 has no stable PyTorch runtime: use engine: plan"),
+        ("0.16.0", {"engine": "plan"}, "0.16.0 is too old: use 0.20.0 or later"),
+        (
+            "1.3.0",
+            {"speculative": {"method": "ngram"}},
+            "configures speculative decoding differently",
+        ),
     ],
 )
 def test_the_version_decides_what_is_possible(tmp_path, version, gpu, said):
@@ -191,6 +195,17 @@ def test_all_reasons_are_told_at_once(tmp_path):
 
 def test_what_nobody_knows_of_the_gpu_is_noted_not_guessed(tmp_path):
     found = make(tmp_path, "llama-3.1-70b", {}, device=Device())
-    needed, unchecked, *_ = found.notes
+    needed, default, memory, architecture = found.notes
     assert needed.startswith("memory of a GPU: 141.1 GB of weights")
-    assert "memory is not checked" in unchecked
+    assert "sampling.max_tokens" in default
+    assert memory.startswith("memory is not checked")
+    assert architecture.startswith("the GPU's architecture is not checked")
+
+
+def test_the_notes_tell_the_default_of_max_tokens_and_the_requests_that_fit(tmp_path):
+    by_default = make(tmp_path, "llama-3.1-8b", {}).notes
+    chosen = make(tmp_path, "llama-3.1-8b", {}, sampling={"max_tokens": 100}).notes
+    assert "requests without max_tokens get 4,096 new tokens at most" in by_default[2]
+    assert "requests of 5,120 tokens at once" in by_default[3]
+    assert not [note for note in chosen if "requests without max_tokens" in note]
+    assert "requests of 1,124 tokens at once" in chosen[2]

@@ -22,7 +22,8 @@ def keys(found: Recipe) -> dict[str, str]:
         ({"max_batch_size": 32}, {"plan"}),
         ({"tensor_parallel": 2}, {"checkpoint", "plan"}),
         ({"kv_cache": {"fraction": 0.5}}, set()),
-        ({"scheduler": "max_utilization"}, set()),
+        ({"scheduler": "max_utilization", "guided_decoding": "off"}, set()),
+        ({"devices": [3], "hang_seconds": 0}, set()),
         ({"max_seq_len": 4096}, {"plan", "tables"}),
     ],
 )

@@ -66,7 +66,11 @@ def test_expert_parallel_divides_the_experts(name, tensor_parallel, ways):
             {"tensor_parallel": 8},
             "8 does not divide the 28 attention heads: 1, 2,",
         ),
-        ("qwen2.5-7b", {"tensor_parallel": 7}, "tensor_parallel 7 and the 4 key-value heads: one"),
+        (
+            "qwen2.5-7b",
+            {"tensor_parallel": 7},
+            "tensor_parallel 7 does not fit the 4 key-value heads: one",
+        ),
         (
             "llama-3.1-8b",
             {"tensor_parallel": 2, "expert_parallel": 2},

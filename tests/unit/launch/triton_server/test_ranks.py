@@ -69,7 +69,8 @@ def models(**entries: dict) -> ModelsFile:
 
 
 def gpu(runtime: str, **options: object) -> dict:
-    return {"runtime": runtime, "gpu": options}
+    """Its share of the GPUs' memory leaves room for another model."""
+    return {"runtime": runtime, "gpu": {"kv_cache": {"fraction": 0.4}, **options}}
 
 
 @pytest.fixture
@@ -94,7 +95,18 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (models(small={}), World()),
         (models(m=gpu("tensorrtllm")), World()),
-        (models(m=gpu("tensorrt_llm", tensor_parallel=8)), World()),  # it starts its own
+        (models(m=gpu("tensorrt_llm", tensor_parallel=8)), World(is_under_mpirun=True)),
+        (models(m=gpu("tensorrt_llm"), small={}), World(is_under_mpirun=True)),
+        (models(m=gpu("tensorrt_llm", mpi="mpirun")), World(is_under_mpirun=True)),
+        (models(m=gpu("tensorrt_llm", mpi="spawn")), World()),
+        (models(m=gpu("tensorrt_llm", mpi="single_process")), World()),
+        (models(a=gpu("tensorrt_llm"), b=gpu("tensorrt_llm")), World()),  # each spawns its own
+        (models(a=gpu("tensorrt_llm"), b=gpu("tensorrtllm")), World()),
+        (
+            models(m=gpu("tensorrt_llm", tensor_parallel=2, devices=[4, 5])),
+            World(is_under_mpirun=True, devices=("4", "5")),
+        ),
+        (models(m=gpu("tensorrt_llm", devices=[4], mpi="spawn")), World()),
         (
             models(m=gpu("tensorrtllm", tensor_parallel=2, pipeline_parallel=2), small={}),
             World(size=4, engines=("m_engine",)),
@@ -108,6 +120,19 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             models(m=gpu("tensorrt_llm", tensor_parallel=8, pipeline_parallel=2)),
             World(size=16, engines=("m_engine",), launcher=("trtllm-llmapi-launch",)),
+        ),
+        (
+            models(m=gpu("tensorrt_llm", tensor_parallel=4, gpus_per_node=2, devices=[4, 5])),
+            World(
+                size=4,
+                engines=("m_engine",),
+                launcher=("trtllm-llmapi-launch",),
+                devices=("4", "5"),
+            ),
+        ),
+        (
+            models(m=gpu("tensorrtllm", tensor_parallel=2, devices=[4, 5])),
+            World(size=2, engines=("m_engine",)),  # the backend has a parameter for them
         ),
     ],
 )
@@ -129,6 +154,33 @@ def test_the_world_is_that_of_the_registry(given, world):
 def test_models_that_cannot_be_in_one_server_are_named(given):
     with pytest.raises(LaunchError, match=r"a is distributed .* and b .*: one tritonserver cannot"):
         World.of(given)
+
+
+def test_under_mpirun_only_one_process_may_use_mpi():
+    both = models(a=gpu("tensorrt_llm", mpi="mpirun"), b=gpu("tensorrt_llm"))
+    with pytest.raises(LaunchError, match=r"a has gpu\.mpi: mpirun, and b is in the same server"):
+        World.of(both)
+
+
+def test_one_rank_under_mpirun_is_upstreams_command(programs):
+    """Of launch_triton_server.py with --oversubscribe."""
+    found = ranks.command(["/bin/t", "--x=1"], World(is_under_mpirun=True), shm_prefix="mine-")
+    assert found == [
+        str(programs / "mpirun"), "--allow-run-as-root", "--bind-to", "none", "--oversubscribe",
+        "-n", "1", "/bin/t", "--x=1", "--backend-config=python,shm-region-prefix-name=mine-0-",
+    ]  # fmt: skip
+
+
+def test_what_mpirun_spawns_sees_the_named_gpus_on_every_node(programs):
+    world = World(is_under_mpirun=True, devices=("GPU-aaaa",))
+    assert world.environment == {
+        "CUDA_VISIBLE_DEVICES": "GPU-aaaa", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }  # fmt: skip
+    exported = ranks.command(["/bin/t"], world, shm_prefix="")
+    assert [exported[at + 1] for at, word in enumerate(exported) if word == "-x"] == [
+        "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+    ]  # fmt: skip
+    assert World().environment == {}
 
 
 def test_one_process_is_a_plain_tritonserver():
@@ -176,6 +228,7 @@ def test_a_gpu_model_without_a_containers_server_is_refused(tmp_path, monkeypatc
 
 
 ONE = gpu("tensorrtllm")
+UNDER_MPIRUN = gpu("tensorrt_llm")
 TWO = gpu("tensorrtllm", tensor_parallel=2)
 NODES = gpu("tensorrt_llm", tensor_parallel=2, gpus_per_node=1)
 
@@ -185,6 +238,8 @@ NODES = gpu("tensorrt_llm", tensor_parallel=2, gpus_per_node=1)
     ("model", "victim"),
     [
         (ONE, "a Python model"),
+        (UNDER_MPIRUN, "a Python model"),
+        (UNDER_MPIRUN, "the server"),
         (TWO, "a Python model"),
         (TWO, "another rank"),
         (NODES, "a Python model"),

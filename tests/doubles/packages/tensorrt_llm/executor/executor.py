@@ -4,7 +4,8 @@ An adapter says tokens whose ids are higher by its own.
 
 `stand_in.json` in the model's folder changes that: `step_s`, `tokens_a_response`, `answer` (ids
 said instead), `empty_last` (the end comes in a response without tokens), `crash_at` (the executor
-dies when a request has so many tokens), `error_at` (only the request does), `alternatives` (ranks
+dies when a request has so many tokens), `error_at` (only the request does), `stall_at` (the
+executor stands still, without an error, while a request has so many tokens), `alternatives` (ranks
 that have log-probabilities, the token said being rank 1), `ignores_guides`, `stillborn` (it is
 dead from the beginning), `hides_end` (an end token is not in the output, as with TRTLLMSampler).
 """
@@ -107,6 +108,8 @@ class GenerationExecutor:
             time.sleep(self.script.get("step_s", 0.001))
             with self._lock:
                 batch = list(self.running.items())
+            if any(len(one.said) == self.script.get("stall_at") for _, one in batch):
+                continue
             for request_id, request in batch:
                 self._step(request_id, request)
             if batch and self.iterations is not None:
