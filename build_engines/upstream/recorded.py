@@ -11,15 +11,20 @@ from typing import Any
 CLASSES = Path(__file__).with_name("classes.json")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedClasses:
-    """`rows`: class -> bases, fields, and where it has them members, attributes, methods."""
+    """rows: class -> bases, fields, and where it has them members, attributes, methods.
+
+    aliases: name -> the type that it stands for, in Python.
+    """
 
     rows: Mapping[str, Mapping[str, Any]]
+    aliases: Mapping[str, str]
 
     @classmethod
     def read(cls, path: Path = CLASSES) -> RecordedClasses:
-        return cls(json.loads(path.read_text(encoding="utf-8"))["classes"])
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return cls(rows=found["classes"], aliases=found["aliases"])
 
     def fields(self, name: str) -> dict[str, Mapping[str, Any]]:
         """Field -> its type and default, inherited ones included. Raises KeyError."""

@@ -17,6 +17,17 @@ def fields_of(tree: ast.Module) -> dict[str, dict[str, Any]]:
     return {node.name: _class(node) for node in classes}
 
 
+def aliases_of(tree: ast.Module) -> dict[str, str]:
+    """Name -> the type that it stands for, of each TypeAlias."""
+    return {
+        ast.unparse(node.target): ast.unparse(node.value)
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign)
+        and annotation(node.annotation) == "TypeAlias"
+        and node.value is not None
+    }
+
+
 def _class(node: ast.ClassDef) -> dict[str, Any]:
     found: dict[str, Any] = {"bases": [ast.unparse(base) for base in node.bases]}
     fields = {name: row for name, row in map(_field, _declared(node)) if row is not None}

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from tests.upstream.arguments import arguments_of, plugin_arguments_of
-from tests.upstream.classes import fields_of
+from tests.upstream.classes import aliases_of, fields_of
 
 SOURCES = Path(__file__).with_name("sources.json")
 RECORDS = Path(__file__).parents[2] / "build_engines" / "upstream"
@@ -48,12 +48,14 @@ def _arguments(tree: ast.Module, file: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _classes(folder: Path, sources: list[dict[str, Any]]) -> dict[str, Any]:
-    """Class -> its facts, with the number of its source."""
-    found = {}
+    """Class -> its facts, with the number of its source; alias -> its type."""
+    found: dict[str, Any] = {}
+    aliases: dict[str, str] = {}
     for number, file in enumerate(sources):
-        for name, facts in fields_of(_tree(folder, file)).items():
-            found[name] = {"source": number, **facts}
-    return {"sources": sources, "classes": found}
+        tree = _tree(folder, file)
+        aliases |= aliases_of(tree)
+        found |= {name: {"source": number, **facts} for name, facts in fields_of(tree).items()}
+    return {"sources": sources, "aliases": aliases, "classes": found}
 
 
 def _references(folder: Path, sources: list[dict[str, Any]]) -> dict[str, Any]:
