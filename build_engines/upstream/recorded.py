@@ -1,4 +1,4 @@
-"""What is recorded of TensorRT-LLM's classes: classes.json, which tests/upstream/record.py writes."""
+"""TensorRT-LLM's classes as recorded in classes.json, which tests/upstream/record.py writes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RecordedClasses:
         return found
 
     def parameters(self, place: str) -> frozenset[str]:
-        """The parameters of `Class.method`, or those with which `Class` is made. Raises KeyError."""
+        """The parameters of `Class.method`, or of the constructor of `Class`. Raises KeyError."""
         name, _, method = place.partition(".")
         if not method:
             fields = self.fields(name)

@@ -1,7 +1,7 @@
 """The signatures of tensorrt_llm that the engine relies on, and how an installed one differs.
 
-tensorrt_llm.json: of each callable its name in classes.json, the parameters that are used, and those
-that came later; of each class the attributes that are used.
+tensorrt_llm.json has for each callable its name in classes.json, the parameters that the engine
+uses, and those that newer versions add; for each class the attributes that the engine uses.
 """
 
 from __future__ import annotations

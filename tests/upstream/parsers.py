@@ -1,7 +1,7 @@
-"""Parsers of upstream's tools, made of their recorded arguments (build_engines/upstream/tools.json).
+"""Parsers of upstream's tools, made of their recorded arguments: build_engines/upstream/tools.json.
 
-They take no abbreviations. A default or a choice that is an expression in upstream's source is left
-out.
+They take no abbreviations. A default or a choice that is an expression in upstream's source is
+left out.
 """
 
 from __future__ import annotations

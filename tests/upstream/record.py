@@ -2,9 +2,9 @@
 
 usage: python -m tests.upstream.record FOLDER     each file at the path that sources.json gives it
 
-sources.json says of each file its repository and commit, what dates it, and how much of it FOLDER
-has to hold: "script" is the file itself, "transcript" its declarations without help texts, docstrings
-and bodies, typed from what a reading tool shows. Only facts are recorded, never source text.
+sources.json has each file's repository and commit, what dates it, and what FOLDER holds of it: a
+"script" is the file itself; a "transcript" has its declarations without help texts, docstrings and
+bodies, typed from what a reading tool shows. Only facts are recorded, never source text.
 """
 
 from __future__ import annotations

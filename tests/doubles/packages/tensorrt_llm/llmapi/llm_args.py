@@ -1,13 +1,15 @@
-"""Upstream's argument classes, made of their recorded fields: build_engines/upstream/classes.json.
+"""Upstream's argument classes, made of their recorded fields.
 
-A key that is not recorded, or a value of another type, is refused as upstream refuses it. A class
-that is not recorded has no values here.
+classes.json is a link to build_engines/upstream/, so that the package can be copied elsewhere. A key
+without a record and a value of another type are refused, as upstream refuses them. A class without
+a record has no values here.
 """
 
 from __future__ import annotations
 
 import builtins
 import enum
+import json
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,21 +17,18 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from triton_openai.build_engines.upstream.recorded import RecordedClasses
-
-RECORDED = RecordedClasses.read()
+RECORD = json.loads(Path(__file__).with_name("classes.json").read_text(encoding="utf-8"))
+CLASSES, ALIASES = RECORD["classes"], RECORD["aliases"]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", arbitrary_types_allowed=True, protected_namespaces=()
-    )
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
 
 
 class _Dispatching(_Strict):
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Any:
-        kinds = RECORDED.rows["DecodingBaseConfig"]["decoding_types"]
+        kinds = CLASSES["DecodingBaseConfig"]["decoding_types"]
         if data.get("decoding_type") not in kinds:
             raise ValueError(f"Invalid decoding type: {data.get('decoding_type')}")
         return NAMES[kinds[data.pop("decoding_type")]](**data)
@@ -47,11 +46,11 @@ class _Names(dict[str, Any]):
     def _made(self, name: str) -> Any:
         if hasattr(typing, name):
             return getattr(typing, name)
-        if name in RECORDED.aliases:
-            return eval(RECORDED.aliases[name], {}, self)
-        if name not in RECORDED.rows:
+        if name in ALIASES:
+            return eval(ALIASES[name], {}, self)
+        if name not in CLASSES:
             return type(name, (), {})
-        row = RECORDED.rows[name]
+        row = CLASSES[name]
         if "members" in row:
             has_words = all(isinstance(value, str) for value in row["members"].values())
             return enum.Enum(name, row["members"], type=str if has_words else None)
@@ -62,7 +61,7 @@ class _Names(dict[str, Any]):
         if "decoding_types" in row:
             return _Dispatching
         base = row["bases"][0] if row["bases"] else ""
-        return self[base] if RECORDED.rows.get(base, {}).get("fields") else _Strict
+        return self[base] if CLASSES.get(base, {}).get("fields") else _Strict
 
     def _field(self, facts: Mapping[str, Any]) -> tuple[Any, Any]:
         kind = eval(facts["type"], {}, self)
@@ -72,7 +71,7 @@ class _Names(dict[str, Any]):
         if not isinstance(default, dict):
             return kind, default
         if default["expression"].startswith("_"):  # of the C++ bindings
-            return typing.Optional[kind], None  # noqa: UP007, UP045
+            return typing.Optional[kind], None  # noqa: UP045
         return kind, Field(default_factory=lambda: eval(default["expression"], {}, self))
 
 
