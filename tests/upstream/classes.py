@@ -79,9 +79,11 @@ def _field(item: ast.AnnAssign) -> tuple[str, dict[str, Any] | None]:
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[dict[str, Any]]:
     arguments = function.args
-    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
+    missing = [None] * (len(arguments.args) - len(arguments.defaults))
+    positional = zip(arguments.args, [*missing, *arguments.defaults], strict=True)
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     rows = []
-    for argument, default in zip(arguments.args, defaults, strict=True):
+    for argument, default in (*positional, *named):
         row: dict[str, Any] = {"name": argument.arg}
         if argument.annotation is not None:
             row["type"] = annotation(argument.annotation)

@@ -1,8 +1,8 @@
 """Upstream's argument classes, made of their recorded fields.
 
-classes.json is a link to build_engines/upstream/, so that the package can be copied elsewhere. A key
-without a record and a value of another type are refused, as upstream refuses them. A class without
-a record has no values here.
+classes.json is a link to build_engines/upstream/, so that the package can be copied elsewhere. Keys
+without a record and values of another type are refused, as upstream refuses them. A class without a
+record has no values here.
 """
 
 from __future__ import annotations
