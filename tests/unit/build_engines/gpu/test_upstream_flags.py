@@ -79,6 +79,10 @@ def test_upstreams_tools_take_the_commands_of_each_published_model(tmp_path, nam
 def test_the_cpp_backend_and_adapters_have_recorded_flags(tmp_path):
     found = recipes.make(tmp_path, "llama-3.1-8b", {}, runtime="tensorrtllm")
     assert sorted(check(found)) == ["build", "convert_llama", "guide_info"]
+    (tmp_path / "sql").mkdir()
+    lora = {"adapters": {"sql": str(tmp_path / "sql")}}
+    found = recipes.make(tmp_path, "llama-3.1-8b", {"engine": "plan", "lora": lora})
+    assert sorted(check(found)) == ["build", "convert_llama"]
 
 
 @pytest.mark.parametrize(
