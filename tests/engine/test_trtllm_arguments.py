@@ -6,7 +6,9 @@ The stand-in's argument classes are made of upstream's recorded fields, and refu
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.version import Version
@@ -85,3 +87,26 @@ def test_a_speculation_of_another_type_or_key_is_refused():
         DecodingBaseConfig.from_dict({"decoding_type": "Draft_Target"})
     with pytest.raises(ValidationError, match="ngram_size"):
         DecodingBaseConfig.from_dict({"decoding_type": "NGram", "ngram_size": 2})
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"method": "draft_target", "draft": "d"}, "Draft_Target"),
+        ({"method": "ngram"}, "NGram"),
+    ],
+)
+def test_a_version_without_from_dict_gets_the_dictionary(tmp_path, monkeypatch, given, kind):
+    """Upstream's later llm_args.py, whose `LLM` chooses the class by decoding_type."""
+    monkeypatch.delattr(DecodingBaseConfig.__base__, "from_dict")
+    got = []
+
+    class Alive:
+        def __init__(self, **arguments):
+            got.append(arguments["speculative_config"])
+            self._executor = SimpleNamespace(is_shutdown=lambda: False)
+
+    options = GpuOptions.model_validate({"speculative": given})
+    arguments = llm_args.of(options, FOLDERS, version=Version("1.2.1"), lora_modules={})
+    replace(Library.load("pytorch"), llm=Alive).start(tmp_path, json.dumps(arguments))
+    assert got == [{**arguments["speculative_config"], "decoding_type": kind}]
