@@ -36,7 +36,7 @@ CONVERTERS = {
 
 
 def quantize(toolkit: Toolkit, options: GpuOptions, weights: Path, target: Path) -> list[str]:
-    """A checkpoint of Hugging Face's form for the PyTorch runtime, else of TensorRT-LLM's own."""
+    """Weights -> a quantized TensorRT-LLM checkpoint, a file for each rank."""
     command = [sys.executable, str(toolkit.quantize)]
     command += ["--model_dir", str(weights), "--output_dir", str(target)]
     command += ["--dtype", options.dtype, "--qformat", options.quantization or "full_prec"]
@@ -46,9 +46,7 @@ def quantize(toolkit: Toolkit, options: GpuOptions, weights: Path, target: Path)
         command += ["--kv_cache_dtype", options.kv_cache.dtype]
     if options.quantization in {"int4_awq", "w4a8_awq"}:
         command += ["--awq_block_size", "128"]
-    if options.engine == "pytorch":
-        return [*command, "--export_format", "hf"]
-    return [*command, "--export_format", "tensorrt_llm", *_shards(options)]
+    return [*command, *_shards(options)]
 
 
 def convert(

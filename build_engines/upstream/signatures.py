@@ -1,7 +1,7 @@
 """The signatures of tensorrt_llm that the engine relies on, and how an installed one differs.
 
-tensorrt_llm.json: of each callable the parameters that are known, those that are used, and those
-that came later; of each class the attributes that are used.
+tensorrt_llm.json has for each callable its name in classes.json, the parameters that the engine
+uses, and those that newer versions add; for each class the attributes that the engine uses.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from triton_openai.build_engines.upstream.recorded import RecordedClasses
 
 FACTS = Path(__file__).with_name("tensorrt_llm.json")
 Found = Mapping[str, frozenset[str] | None]
@@ -44,9 +46,12 @@ class Signatures:
     def read(cls, path: Path = FACTS) -> Signatures:
         facts = json.loads(path.read_text(encoding="utf-8"))
         callables, attributes = facts["callables"], facts["attributes"]
+        recorded = RecordedClasses.read()
         return cls(
             version=facts["version"],
-            known={target: frozenset(row["known"]) for target, row in callables.items()},
+            known={
+                target: recorded.parameters(row["recorded"]) for target, row in callables.items()
+            },
             used={target: frozenset(row["used"]) for target, row in callables.items()}
             | {f"{target} attributes": frozenset(names) for target, names in attributes.items()},
             later={target: frozenset(row["later"]) for target, row in callables.items()},

@@ -1,8 +1,8 @@
 """Stand-ins for TensorRT-LLM's tools: they take upstream's flags, record them, and write what
 upstream would write.
 
-Flags and choices are those of 1.2: an argument that upstream does not know ends the stand-in as it
-would end the tool.
+Their parsers are made of upstream's recorded arguments: one that upstream does not know ends the
+stand-in as it would end the tool.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from typing import Any
 
 from packaging.version import Version
 
+from tests.upstream.parsers import parser
 from triton_openai.build_engines.gpu.toolkit import Toolkit
 
 ROOT = Path(__file__).parents[2]
-DTYPES = ("auto", "float16", "bfloat16", "float32")
-FORMATS = ("nvfp4", "fp8", "int8_sq", "int4_awq", "w4a8_awq", "int8_wo", "int4_wo", "full_prec")
 ALGORITHMS = {"fp8": "FP8", "nvfp4": "NVFP4", "int4_awq": "W4A16_AWQ", "int8_wo": "W8A16"}
-SPECULATION = ("draft_tokens_external", "lookahead_decoding", "medusa", "eagle")
 SCRIPTS = {
     "quantize": "quantization/quantize.py",
     "convert_llama": "models/core/llama/convert_checkpoint.py",
@@ -65,7 +63,7 @@ def _write(path: Path, name: str, folder: Path, version: str) -> None:
 def main(name: str, folder: str, version: str) -> None:
     with (Path(folder) / "calls.jsonl").open("a") as log:
         log.write(json.dumps([name, *sys.argv[1:]]) + "\n")
-    arguments = _parser(name).parse_args()
+    arguments = parser(name).parse_args()
     control = Path(folder) / f"{name}.misbehaviour"
     how = control.read_text() if control.exists() else ""
     target = Path(arguments.output_dir)
@@ -79,55 +77,11 @@ def main(name: str, folder: str, version: str) -> None:
         (target / file).write_text(json.dumps(content) if isinstance(content, dict) else content)
 
 
-def _parser(name: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--output_dir", required=True)
-    if name == "build":
-        return _build_flags(parser)
-    parser.add_argument("--model_dir", required=True)
-    if name == "guide_info":
-        return parser
-    parser.add_argument("--dtype", choices=DTYPES)
-    parser.add_argument("--tp_size", type=int, default=1)
-    parser.add_argument("--pp_size", type=int, default=1)
-    if name == "quantize":
-        parser.add_argument("--qformat", choices=FORMATS)
-        parser.add_argument("--kv_cache_dtype", choices=("int8", "fp8"))
-        parser.add_argument("--calib_dataset")
-        parser.add_argument("--calib_size", type=int)
-        parser.add_argument("--awq_block_size", type=int)
-        parser.add_argument("--export_format", choices=("tensorrt_llm", "hf"))
-        return parser
-    parser.add_argument("--moe_tp_size", type=int)
-    parser.add_argument("--moe_ep_size", type=int)
-    parser.add_argument("--workers", type=int)
-    return parser
-
-
-def _build_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("--checkpoint_dir", required=True)
-    for flag in ("max_batch_size", "max_num_tokens", "max_seq_len", "max_draft_len", "workers"):
-        parser.add_argument(f"--{flag}", type=int)
-    parser.add_argument("--kv_cache_type", choices=("paged", "continuous", "disabled"))
-    parser.add_argument("--gemm_plugin", choices=("auto", *DTYPES[1:], "fp8", "nvfp4", "disable"))
-    parser.add_argument("--lora_plugin", choices=("auto", *DTYPES[1:], "disable"))
-    for flag in ("use_paged_context_fmha", "multiple_profiles", "reduce_fusion"):
-        parser.add_argument(f"--{flag}", choices=("enable", "disable"))
-    parser.add_argument("--speculative_decoding_mode", choices=SPECULATION)
-    parser.add_argument("--lora_dir", nargs="+")
-    parser.add_argument("--max_lora_rank", type=int)
-    return parser
-
-
 def _outputs(name: str, given: argparse.Namespace, version: str) -> dict[str, Any]:
     if name == "guide_info":
         return {"xgrammar_tokenizer_info.json": {"encoded_vocab": [], "stop_token_ids": []}}
     if name == "build":
         return _plan(given, version)
-    if name == "quantize" and given.export_format == "hf":
-        found = {"quantization": {"quant_algo": ALGORITHMS.get(given.qformat)}}
-        weights = {"config.json": {}, "model.safetensors": "weights"}
-        return {**weights, "hf_quant_config.json": found}
     mapping = {"tp_size": given.tp_size, "pp_size": given.pp_size}
     quantization = {"quant_algo": ALGORITHMS.get(getattr(given, "qformat", ""))}
     config = {"mapping": mapping, "quantization": quantization}

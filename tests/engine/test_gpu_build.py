@@ -105,6 +105,9 @@ def test_a_plan_is_built_once_and_redone_as_far_as_a_change_reaches(tmp_path, we
     assert len(kept) == 4, "what the earlier options made is removed"
 
 
+@pytest.mark.xfail(
+    strict=True, reason="quantize.py writes no checkpoint of Hugging Face's form: see issue 19"
+)
 @pytest.mark.usefixtures("done_tables")
 def test_a_quantized_checkpoint_is_served_by_its_links(tmp_path, weights, toolkit):
     build(tmp_path, toolkit, models(weights, "tensorrt_llm", quantization="fp8"))
@@ -199,6 +202,9 @@ def test_adapters_are_named_to_the_engine_and_to_the_proxy(tmp_path, weights, to
     assert "lora_name" in {row.name for row in rendered(tmp_path, "m").input}
 
 
+@pytest.mark.xfail(
+    strict=True, reason="quantize.py writes no checkpoint of Hugging Face's form: see issue 19"
+)
 @pytest.mark.usefixtures("done_tables")
 def test_adapters_are_checked_before_a_tool_runs_and_again_for_another_limit(
     tmp_path, weights, toolkit

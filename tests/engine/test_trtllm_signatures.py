@@ -74,7 +74,7 @@ def test_the_facts_have_every_parameter_that_the_runtime_sends():
         ("tensorrt_llm:LLM.generate_async", {"-cache_salt"}, "has no 'cache_salt' any more", False),
         ("tensorrt_llm:LLM.generate_async", {"+lookahead"}, "has 'lookahead', which is new", False),
         ("tensorrt_llm:LLM.generate_async", {"+priority"}, None, False),
-        ("tensorrt_llm:LLM.shutdown", None, "is not there", True),
+        ("tensorrt_llm:LLM attributes", None, "is not there", True),
         (
             "tensorrt_llm.executor.result:GenerationResult attributes",
             {"-abort"},

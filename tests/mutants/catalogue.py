@@ -1,4 +1,6 @@
-"""Small faults of the hot path, from the engine's tokens to the client's bytes, one a mutant."""
+"""Small faults, one a mutant: of the hot path, from the engine's tokens to the client's bytes, and
+of what we pass to TensorRT-LLM.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,9 @@ API_TESTS = (
     "tests/api/test_parameters.py",
 )
 STREAM_TESTS = ("tests/server/test_streams.py",)
+GPU = "build_engines/gpu"
+RECORD_TESTS = ("tests/unit/build_engines/gpu/test_upstream_flags.py",)
+ARGUMENT_TESTS = ("tests/engine/test_trtllm_arguments.py",)
 
 CATALOGUE = (
     Mutant(
@@ -181,5 +186,40 @@ CATALOGUE = (
         before='arguments = {"index": event.index,',
         after='arguments = {"index": 0,',
         tests=("tests/api/test_tools.py", "tests/api/test_fold.py"),
+    ),
+    Mutant(
+        fault="quantize.py gets a flag that upstream does not have",
+        path=f"{GPU}/commands.py",
+        before="return [*command, *_shards(options)]",
+        after='return [*command, "--export_format", "tensorrt_llm", *_shards(options)]',
+        tests=RECORD_TESTS,
+    ),
+    Mutant(
+        fault="trtllm-build gets a choice that upstream does not have",
+        path=f"{GPU}/commands.py",
+        before='"--kv_cache_type", "paged"',
+        after='"--kv_cache_type", "pages"',
+        tests=RECORD_TESTS,
+    ),
+    Mutant(
+        fault="a nested key of llm_args is one that upstream does not have",
+        path=f"{GPU}/llm_args.py",
+        before='"free_gpu_memory_fraction": options.kv_cache.fraction',
+        after='"free_gpu_memory_share": options.kv_cache.fraction',
+        tests=ARGUMENT_TESTS,
+    ),
+    Mutant(
+        fault="a nested value of llm_args is one that upstream does not have",
+        path=f"{GPU}/llm_args.py",
+        before='"capacity_scheduler_policy": options.scheduler.upper()',
+        after='"capacity_scheduler_policy": options.scheduler',
+        tests=ARGUMENT_TESTS,
+    ),
+    Mutant(
+        fault="a default is not upstream's",
+        path=f"{GPU}/options.py",
+        before="fraction: Annotated[float, Field(gt=0, le=1)] = 0.9",
+        after="fraction: Annotated[float, Field(gt=0, le=1)] = 0.95",
+        tests=RECORD_TESTS,
     ),
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 PYTORCH, ENGINE_PLAN = "pytorch", "tensorrt"
+LATER_TYPES = {"DraftTarget": "Draft_Target"}  # decoding_type: from_dict's name -> LLM's own
 
 
 class StartFailed(RuntimeError):
@@ -78,13 +79,22 @@ class Library:
 
 
 def _typed(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Makes an object of speculative_config, the one configuration that 1.2 does not convert."""
+    """Makes an object of speculative_config, the one configuration that 1.2 does not convert.
+
+    Later versions of llm_args.py have no from_dict: their `LLM` takes the dictionary.
+    """
     speculative = arguments.get("speculative_config")
     if speculative is None:
         return arguments
     from tensorrt_llm.llmapi.llm_args import DecodingBaseConfig
 
-    return {**arguments, "speculative_config": DecodingBaseConfig.from_dict(speculative)}
+    from_dict = getattr(DecodingBaseConfig, "from_dict", None)
+    if from_dict is None:
+        kind = speculative["decoding_type"]
+        made = {**speculative, "decoding_type": LATER_TYPES.get(kind, kind)}
+    else:
+        made = from_dict(speculative)
+    return {**arguments, "speculative_config": made}
 
 
 def is_alive(llm: Any) -> bool:

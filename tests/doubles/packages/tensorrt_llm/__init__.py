@@ -1,6 +1,6 @@
 """A stand-in of TensorRT-LLM with upstream's signatures and ways, and no model: see executor.
 
-build_engines/upstream/tensorrt_llm.json holds the signatures; a test compares the two.
+Its arguments are made of the records in build_engines/upstream/; a test compares the signatures.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def test_a_checkpoint_for_the_pytorch_runtime_is_quantized_once_for_all_gpus(tmp
     found = make(tmp_path, name, {"quantization": "fp8", "tensor_parallel": 2})
     assert shown(found) == {
         "quantized": "python3 /examples/quantization/quantize.py --model_dir <weights> "
-        f"--output_dir <quantized> --dtype auto --qformat fp8 {CALIBRATED} --export_format hf"
+        f"--output_dir <quantized> --dtype auto --qformat fp8 {CALIBRATED} --tp_size 2 --pp_size 1"
     }
     assert found.engine.name == "quantized"
 
@@ -104,7 +104,7 @@ def test_a_quantized_engine_plan_comes_through_quantize(tmp_path, gpu, quantize,
     tokens = str(gpu.get("max_num_tokens", 8192))
     assert found == {
         "checkpoint": "python3 /examples/quantization/quantize.py --model_dir <weights> "
-        f"--output_dir <checkpoint> --dtype auto {quantize} --export_format tensorrt_llm "
+        f"--output_dir <checkpoint> --dtype auto {quantize} "
         "--tp_size 2 --pp_size 1",
         "plan": PLAN.format(length=131_072).replace("8192", tokens) + plan,
     }

@@ -11,24 +11,12 @@ from ..executor import GenerationExecutor
 from ..executor.request import LoRARequest
 from ..executor.result import GenerationResult
 from ..sampling_params import SamplingParams
-from .llm_args import DecodingBaseConfig
-
-KNOWN = {
-    "backend", "pipeline_parallel_size", "moe_expert_parallel_size", "max_batch_size",
-    "max_num_tokens", "max_seq_len", "kv_cache_config", "scheduler_config",
-    "enable_chunked_prefill", "guided_decoding_backend", "sampler_type", "speculative_config",
-    "enable_iter_perf_stats", "stream_interval", "lora_config", "quant_config", "gpus_per_node",
-    "cuda_graph_config",
-}  # fmt: skip
-LORA_CONFIG = {
-    "lora_dir", "lora_ckpt_source", "max_lora_rank", "lora_target_modules",
-    "trtllm_modules_to_hf_modules", "max_loras", "max_cpu_loras",
-    "swap_gate_up_proj_lora_b_weight",
-}  # fmt: skip
+from .llm_args import TorchLlmArgs
 
 
 class LLM:
     latest: ClassVar[LLM]  # the one that was started last, for tests
+    args_class: ClassVar[Any] = TorchLlmArgs
 
     def __init__(
         self,
@@ -43,24 +31,27 @@ class LLM:
         tokenizer_revision: str | None = None,
         **kwargs: Any,
     ) -> None:
-        for key in kwargs:
-            if key not in KNOWN:
-                raise ValueError(f"LLM got invalid argument: {key}")
-        speculative = kwargs.get("speculative_config")
-        if speculative is not None and not isinstance(speculative, DecodingBaseConfig):
-            raise ValueError("speculative_config: Extra inputs are not permitted: decoding_type")
-        self._lora = kwargs.get("lora_config")
-        if self._lora is not None:
-            assert self._lora.keys() <= LORA_CONFIG
-            if len(self._lora.get("lora_dir", ())) != 1:
-                modules = self._lora["lora_target_modules"]
-                assert len(modules) >= 1, "Expecting at least one lora target module"
+        explicit = {
+            "tokenizer": tokenizer,
+            "tokenizer_mode": tokenizer_mode,
+            "skip_tokenizer_init": skip_tokenizer_init,
+            "trust_remote_code": trust_remote_code,
+            "tensor_parallel_size": tensor_parallel_size,
+            "dtype": dtype,
+            "revision": revision,
+            "tokenizer_revision": tokenizer_revision,
+        }
+        args = self.args_class(model=model, **explicit, **kwargs)
+        self._lora = args.lora_config
+        if self._lora is not None and len(self._lora.lora_dir) != 1:
+            modules = self._lora.lora_target_modules
+            assert len(modules) >= 1, "Expecting at least one lora target module"
         script = Path(model, "stand_in.json")
         self.script: dict[str, Any] = json.loads(script.read_text()) if script.exists() else {}
         if "start_error" in self.script:
             raise RuntimeError(self.script["start_error"])
-        self._max_num_tokens = kwargs.get("max_num_tokens", 8192)
-        self._stats = kwargs.get("enable_iter_perf_stats", False)
+        self._max_num_tokens = args.max_num_tokens
+        self._stats = getattr(args, "enable_iter_perf_stats", False)
         self.complaints: list[str] = []
         self._executor: GenerationExecutor | None = GenerationExecutor(Path(model), self.script)
         LLM.latest = self

@@ -1,51 +1,81 @@
-"""Upstream's speculative_config up to 1.2: an object, which from_dict makes of a dict."""
+"""Upstream's argument classes, made of their recorded fields.
+
+classes.json is a link to build_engines/upstream/, so that the package can be copied elsewhere. Keys
+without a record and values of another type are refused, as upstream refuses them. A class without a
+record has no values here.
+"""
 
 from __future__ import annotations
 
+import builtins
+import enum
+import json
+import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+RECORD = json.loads(Path(__file__).with_name("classes.json").read_text(encoding="utf-8"))
+CLASSES, ALIASES = RECORD["classes"], RECORD["aliases"]
 
 
-class DecodingBaseConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
 
-    max_draft_len: int | None = None
-    speculative_model_dir: str | Path | None = None
 
+class _Dispatching(_Strict):
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> DecodingBaseConfig:
-        kinds = {
-            "MTP": MTPDecodingConfig,
-            "Eagle": EagleDecodingConfig,
-            "Lookahead": LookaheadDecodingConfig,
-            "NGram": NGramDecodingConfig,
-            "DraftTarget": DraftTargetDecodingConfig,
-        }
-        kind = kinds.get(data.get("decoding_type", ""))
-        if kind is None:
+    def from_dict(cls, data: dict[str, Any]) -> Any:
+        kinds = CLASSES["DecodingBaseConfig"]["decoding_types"]
+        if data.get("decoding_type") not in kinds:
             raise ValueError(f"Invalid decoding type: {data.get('decoding_type')}")
-        data.pop("decoding_type")
-        return kind(**data)
+        return NAMES[kinds[data.pop("decoding_type")]](**data)
 
 
-class EagleDecodingConfig(DecodingBaseConfig):
-    eagle3_one_model: bool | None = True
+class _Names(dict[str, Any]):
+    """What a recorded type may name; classes are made when they are first asked for."""
+
+    def __missing__(self, name: str) -> Any:
+        if hasattr(builtins, name) or name.startswith("__"):
+            raise KeyError(name)
+        self[name] = self._made(name)
+        return self[name]
+
+    def _made(self, name: str) -> Any:
+        if hasattr(typing, name):
+            return getattr(typing, name)
+        if name in ALIASES:
+            return eval(ALIASES[name], {}, self)
+        if name not in CLASSES:
+            return type(name, (), {})
+        row = CLASSES[name]
+        if "members" in row:
+            has_words = all(isinstance(value, str) for value in row["members"].values())
+            return enum.Enum(name, row["members"], type=str if has_words else None)
+        fields = {field: self._field(facts) for field, facts in row["fields"].items()}
+        return create_model(name, __base__=self._base(row), **fields)
+
+    def _base(self, row: Mapping[str, Any]) -> Any:
+        if "decoding_types" in row:
+            return _Dispatching
+        base = row["bases"][0] if row["bases"] else ""
+        return self[base] if CLASSES.get(base, {}).get("fields") else _Strict
+
+    def _field(self, facts: Mapping[str, Any]) -> tuple[Any, Any]:
+        kind = eval(facts["type"], {}, self)
+        if "default" not in facts:
+            return kind, ...
+        default = facts["default"]
+        if not isinstance(default, dict):
+            return kind, default
+        if default["expression"].startswith("_"):  # of the C++ bindings
+            return typing.Optional[kind], None  # noqa: UP045
+        return kind, Field(default_factory=lambda: eval(default["expression"], {}, self))
 
 
-class DraftTargetDecodingConfig(DecodingBaseConfig): ...
-
-
-class MTPDecodingConfig(DecodingBaseConfig):
-    num_nextn_predict_layers: int = 1
-
-
-class NGramDecodingConfig(DecodingBaseConfig):
-    max_matching_ngram_size: int = 0
-
-
-class LookaheadDecodingConfig(DecodingBaseConfig):
-    max_window_size: int = 4
-    max_ngram_size: int = 3
-    max_verification_set_size: int = 4
+NAMES = _Names({"Path": Path})
+DecodingBaseConfig = NAMES["DecodingBaseConfig"]
+TorchLlmArgs = NAMES["TorchLlmArgs"]
+TrtLlmArgs = NAMES["TrtLlmArgs"]

@@ -1,0 +1,147 @@
+"""Flags, choices and defaults, held to the record of upstream's own: build_engines/upstream/."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tests.doubles.upstream_tools import SCRIPTS
+from tests.fixtures.gpu_examples import VARIANTS, examples, published_for
+from tests.fixtures.published import PARAMETERS, config
+from tests.unit.build_engines.gpu import recipes
+from tests.upstream.parsers import parser, recorded
+from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.gpu import recipe
+from triton_openai.build_engines.gpu.device import Device
+from triton_openai.build_engines.gpu.options import GpuOptions, Lora
+from triton_openai.build_engines.gpu.recipe import Recipe
+from triton_openai.build_engines.gpu.speculation import Mtp
+from triton_openai.build_engines.gpu.verify import CACHE_BLOCK
+from triton_openai.build_engines.upstream.recorded import RecordedClasses
+
+CLASSES = RecordedClasses.read()
+EXAMPLES = examples()
+BIG = Device(memory_gb=192, architecture="hopper")
+
+
+def commands(found: Recipe) -> Iterator[tuple[str, list[str]]]:
+    """(tool, its arguments) of each command that calls one of upstream's tools."""
+    for step in found.steps:
+        for line in step.shown(step.folder):
+            words = shlex.split(line)
+            for tool, script in SCRIPTS.items():
+                if len(words) > 1 and words[1] == f"/examples/{script}":
+                    yield tool, words[2:]
+            if words[:1] == ["trtllm-build"]:
+                yield "build", words[1:]
+
+
+def check(found: Recipe) -> list[str]:
+    """Fails where upstream's tool would end with an error. Returns the tools."""
+    called = []
+    for tool, arguments in commands(found):
+        parser(tool).parse_args(arguments)
+        called.append(tool)
+    return called
+
+
+def test_there_are_examples_in_documents_and_manifests():
+    places = {label.partition(":")[0] for label, _ in EXAMPLES}
+    assert {"README.md", "docs/gpu_models.md"} <= places
+    assert any(place.startswith("docker/kubernetes/") for place in places)
+
+
+@pytest.mark.parametrize(("label", "entry"), EXAMPLES, ids=[label for label, _ in EXAMPLES])
+def test_upstreams_tools_take_the_commands_of_each_example(tmp_path, label, entry):
+    (tmp_path / "weights").mkdir()
+    local = entry.model_copy(update={"weights": tmp_path / "weights"})
+    check(recipe.make(local, config(published_for(entry)), recipes.kitchen(tmp_path, device=BIG)))
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_upstreams_tools_take_the_commands_of_each_published_model(tmp_path, name):
+    called = set()
+    for variant in VARIANTS:
+        try:
+            found = recipes.make(tmp_path, name, {"engine": "plan", **variant}, device=BIG)
+        except (BuildError, ValidationError):
+            continue  # refused: test_refusals.py
+        called |= set(check(found))
+    has_plans = name != "gpt-oss-20b"
+    assert ("build" in called) is has_plans
+    assert ("quantize" in called) is has_plans
+
+
+def test_the_cpp_backend_and_adapters_have_recorded_flags(tmp_path):
+    found = recipes.make(tmp_path, "llama-3.1-8b", {}, runtime="tensorrtllm")
+    assert sorted(check(found)) == ["build", "convert_llama", "guide_info"]
+    (tmp_path / "sql").mkdir()
+    lora = {"adapters": {"sql": str(tmp_path / "sql")}}
+    found = recipes.make(tmp_path, "llama-3.1-8b", {"engine": "plan", "lora": lora})
+    assert sorted(check(found)) == ["build", "convert_llama"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("quantize", ["--export_format", "hf"]),
+        ("quantize", ["--qformat", "int3"]),
+        ("build", ["--auto_parallel", "2"]),
+        ("build", ["--kv_cache_type", "huge"]),
+        ("build", ["--gemm_plugin", "int4"]),
+        ("build", ["--max_batch", "8"]),
+        ("convert_phi", ["--cp_size", "2"]),
+        ("guide_info", ["--model_dir", "/w"]),
+    ],
+)
+def test_what_upstream_does_not_have_is_refused(tool, arguments, capsys):
+    with pytest.raises(SystemExit):
+        parser(tool).parse_args(arguments)
+    assert "error: " in capsys.readouterr().err
+
+
+def default_of(tool: str, flag: str) -> object:
+    for row in recorded()[tool]["arguments"]:
+        if flag in row["flags"]:
+            return row["default"]
+    raise KeyError(flag)
+
+
+def default_in(name: str, field: str) -> object:
+    return CLASSES.fields(name)[field]["default"]
+
+
+OURS = GpuOptions()
+ADAPTERS = Lora(adapters={"a": Path("/a")})
+
+
+@pytest.mark.parametrize(
+    ("ours", "upstreams"),
+    [
+        (OURS.dtype, default_in("BaseLlmArgs", "dtype")),
+        (OURS.dtype, default_of("quantize", "--dtype")),
+        (OURS.dtype, default_of("convert_qwen", "--dtype")),
+        (OURS.max_num_tokens, default_in("BaseLlmArgs", "max_num_tokens")),
+        (OURS.tensor_parallel, default_in("BaseLlmArgs", "tensor_parallel_size")),
+        (OURS.pipeline_parallel, default_in("BaseLlmArgs", "pipeline_parallel_size")),
+        (OURS.kv_cache.fraction, default_in("KvCacheConfig", "free_gpu_memory_fraction")),
+        (OURS.kv_cache.reuse, default_in("KvCacheConfig", "enable_block_reuse")),
+        (OURS.kv_cache.dtype, default_in("KvCacheConfig", "dtype")),
+        (OURS.plan.workers, default_of("build", "--workers")),
+        (ADAPTERS.max_rank, default_in("LoraConfig", "max_lora_rank")),
+        (ADAPTERS.max_rank, default_of("build", "--max_lora_rank")),
+        (Mtp(method="mtp").layers, default_in("MTPDecodingConfig", "num_nextn_predict_layers")),
+        (CACHE_BLOCK, default_of("build", "--tokens_per_block")),
+        (CACHE_BLOCK, default_in("KvCacheConfig", "tokens_per_block")),
+        (
+            {"expression": f"CapacitySchedulerPolicy.{OURS.scheduler.upper()}"},
+            default_in("SchedulerConfig", "capacity_scheduler_policy"),
+        ),
+    ],
+)
+def test_our_defaults_are_upstreams_where_we_have_the_same(ours, upstreams):
+    assert ours == upstreams

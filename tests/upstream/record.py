@@ -1,0 +1,93 @@
+"""Writes the records in build_engines/upstream/ from upstream's source files.
+
+usage: python -m tests.upstream.record FOLDER     each file at the path that sources.json gives it
+
+sources.json has each file's repository and commit, what dates it, and what FOLDER holds of it: a
+"script" is the file itself; a "transcript" has its declarations without help texts, docstrings and
+bodies, written down by hand. Only facts are recorded, never source text.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.upstream.arguments import arguments_of, plugin_arguments_of
+from tests.upstream.classes import aliases_of, fields_of
+
+SOURCES = Path(__file__).with_name("sources.json")
+RECORDS = Path(__file__).parents[2] / "build_engines" / "upstream"
+WIDTH = 100
+
+
+def main(folder: Path) -> None:
+    sources = json.loads(SOURCES.read_text(encoding="utf-8"))
+    for name, record in (("tools", _tools), ("classes", _classes), ("references", _references)):
+        found = record(folder, sources[name])
+        (RECORDS / f"{name}.json").write_text(f"{_text(found)}\n", encoding="utf-8")
+
+
+def _tools(folder: Path, sources: dict[str, Any]) -> dict[str, Any]:
+    """Tool -> its sources and arguments."""
+    return {
+        tool: {
+            "sources": files,
+            "arguments": [row for file in files for row in _arguments(_tree(folder, file), file)],
+        }
+        for tool, files in sources.items()
+    }
+
+
+def _arguments(tree: ast.Module, file: dict[str, Any]) -> list[dict[str, Any]]:
+    return plugin_arguments_of(tree) if file["path"].endswith("plugin.py") else arguments_of(tree)
+
+
+def _classes(folder: Path, sources: list[dict[str, Any]]) -> dict[str, Any]:
+    """Class -> its facts, with the number of its source; alias -> its type."""
+    found: dict[str, Any] = {}
+    aliases: dict[str, str] = {}
+    for number, file in enumerate(sources):
+        tree = _tree(folder, file)
+        aliases |= aliases_of(tree)
+        found |= {name: {"source": number, **facts} for name, facts in fields_of(tree).items()}
+    return {"sources": sources, "aliases": aliases, "classes": found}
+
+
+def _references(folder: Path, sources: list[dict[str, Any]]) -> dict[str, Any]:
+    """Upstream's own record of its API: tests/unittest/api_stability."""
+    return {
+        "/".join(Path(file["path"]).parts[-2:]).removesuffix(".yaml"): {
+            "source": file,
+            **yaml.safe_load((folder / file["path"]).read_text(encoding="utf-8")),
+        }
+        for file in sources
+    }
+
+
+def _text(value: Any, indent: int = 0) -> str:
+    """JSON in which whatever fits into a line has one."""
+    line = json.dumps(value, ensure_ascii=False)
+    if indent + len(line) <= WIDTH or not isinstance(value, (dict, list)) or not value:
+        return line
+    margin, inner = " " * indent, indent + 2
+    if isinstance(value, list):
+        rows = [_text(item, inner) for item in value]
+        brackets = "[]"
+    else:
+        rows = [f"{json.dumps(key)}: {_text(item, inner)}" for key, item in value.items()]
+        brackets = "{}"
+    body = ",\n".join(f"{margin}  {row}" for row in rows)
+    return f"{brackets[0]}\n{body}\n{margin}{brackets[1]}"
+
+
+def _tree(folder: Path, file: dict[str, Any]) -> ast.Module:
+    return ast.parse((folder / file["path"]).read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
