@@ -169,17 +169,18 @@ def test_with_a_clock_of_its_own_it_dies_exactly_after_the_limit(runtime):
 
     deaths: list[str] = []
     died = threading.Event()
-    now = [0.0]
+    now, looks = [0.0], []
     other = runtime({"stall_at": 1})
     watched = TrtllmRuntime(
         LLM.latest,
         other._generator.translator,
-        HangWatch(300, lambda: now[0]),
+        HangWatch(300, lambda: looks.append(now[0]) or now[0]),
         lambda reason: (deaths.append(reason), died.set()),
     )
     sink = generate(watched, max_tokens=9, wait=False)
-    eventually(sent, 2, "it runs")
-    eventually(lambda: watched.stats.seconds_without_progress == 0, 2, "it is watched")
+    eventually(lambda: sink.ids, 2, "it has made progress")
+    before = len(looks)
+    eventually(lambda: len(looks) > before + 3, 2, "it is watched")
     now[0] = 300
     eventually(lambda: watched.stats.seconds_without_progress == 300, 2, "time is counted")
     assert not deaths
