@@ -27,7 +27,7 @@ ENV PYTHONDONTWRITEBYTECODE=1 \
     TRITON_HOST=0.0.0.0 \
     TRITON_METRICS_PORT=8002 \
     TRITON_START_TIMEOUT_S=1800
-COPY requirements-build.lock requirements-torch.txt ./
+COPY requirements-build.lock requirements-quantization.lock requirements-torch.txt ./
 COPY build_engines build_engines
 COPY model_repository model_repository
 COPY proxy proxy

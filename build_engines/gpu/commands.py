@@ -1,7 +1,7 @@
 """The command lines of TensorRT-LLM's own tools, with every flag; up to 1.2.x for engine plans.
 
-Sources: examples/quantization/quantize.py, examples/models/core/*/convert_checkpoint.py and
-tensorrt_llm/commands/build.py as of 1.2.
+Sources: examples/quantization/quantize.py (commit c8c6df08), and as of 1.2
+examples/models/core/*/convert_checkpoint.py and tensorrt_llm/commands/build.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from triton_openai.build_engines.gpu.options import GpuOptions
+from triton_openai.build_engines.gpu.options import AWQ, GpuOptions
+from triton_openai.build_engines.gpu.quantization.calibration_text import as_data_set
 from triton_openai.build_engines.gpu.speculation import Lookahead
 from triton_openai.build_engines.gpu.toolkit import Toolkit
 
@@ -35,26 +36,31 @@ CONVERTERS = {
 }
 
 
-def quantize(toolkit: Toolkit, options: GpuOptions, weights: Path, target: Path) -> list[str]:
-    """A checkpoint of Hugging Face's form for the PyTorch runtime, else of TensorRT-LLM's own."""
+def quantize(
+    toolkit: Toolkit, options: GpuOptions, weights: Path, texts: Path | None, target: Path
+) -> list[str]:
+    """Weights -> a quantized TensorRT-LLM checkpoint, a file for each rank.
+
+    Args:
+        texts: the folder of a calibration; None if nothing is measured.
+    """
     command = [sys.executable, str(toolkit.quantize)]
     command += ["--model_dir", str(weights), "--output_dir", str(target)]
     command += ["--dtype", options.dtype, "--qformat", options.quantization or "full_prec"]
-    command += ["--calib_dataset", options.calibration.dataset]
-    command += ["--calib_size", str(options.calibration.samples)]
+    if texts is not None:
+        command += ["--calib_dataset", as_data_set(texts)]
+        command += ["--calib_size", str(options.calibration_samples)]
     if options.kv_cache.dtype != "auto":
         command += ["--kv_cache_dtype", options.kv_cache.dtype]
-    if options.quantization in {"int4_awq", "w4a8_awq"}:
+    if options.quantization in AWQ:
         command += ["--awq_block_size", "128"]
-    if options.engine == "pytorch":
-        return [*command, "--export_format", "hf"]
-    return [*command, "--export_format", "tensorrt_llm", *_shards(options)]
+    return [*command, *_shards(options)]
 
 
 def convert(
     toolkit: Toolkit, converter: Converter, options: GpuOptions, weights: Path, target: Path
 ) -> list[str]:
-    """Weights that are not quantized -> a TensorRT-LLM checkpoint, a file a rank."""
+    """Weights without quantization -> a TensorRT-LLM checkpoint, a file for each rank."""
     command = [sys.executable, str(toolkit.converter(converter.family))]
     command += ["--model_dir", str(weights), "--output_dir", str(target)]
     command += ["--dtype", options.dtype, *_shards(options)]
@@ -67,7 +73,7 @@ def convert(
 def build_plan(
     options: GpuOptions, checkpoint: Path, target: Path, *, max_seq_len: int
 ) -> list[str]:
-    """Paged attention in the context phase is what chunked prefill and prefix reuse need."""
+    """Checkpoint -> engine plan. Chunked prefill and prefix reuse need paged context attention."""
     command = ["trtllm-build", "--checkpoint_dir", str(checkpoint), "--output_dir", str(target)]
     command += ["--max_batch_size", str(options.max_batch_size)]
     command += ["--max_num_tokens", str(options.max_num_tokens)]
@@ -85,7 +91,7 @@ def build_plan(
 
 
 def adapters(options: GpuOptions, folders: list[Path]) -> list[str]:
-    """What a plan needs to know of the LoRA adapters that it will meet."""
+    """The flags of trtllm-build for the LoRA adapters that the plan will serve."""
     if options.lora is None:
         return []
     flags = ["--lora_plugin", "auto", "--max_lora_rank", str(options.lora.max_rank)]
@@ -93,7 +99,7 @@ def adapters(options: GpuOptions, folders: list[Path]) -> list[str]:
 
 
 def guide_info(toolkit: Toolkit, weights: Path, target: Path) -> list[str]:
-    """What the C++ backend's guided decoding knows of the tokenizer."""
+    """Weights -> the tokenizer table that the C++ backend's guided decoding reads."""
     command = [sys.executable, str(toolkit.guide_info)]
     return [*command, "--model_dir", str(weights), "--output_dir", str(target)]
 

@@ -1,31 +1,37 @@
-"""The steps that one model on GPUs can need, each from what it depends on."""
+"""Makes the steps that one model on GPUs needs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from triton_openai.build_engines.gpu import adapter, commands, verify
 from triton_openai.build_engines.gpu.architecture import Architecture
 from triton_openai.build_engines.gpu.device import Device
 from triton_openai.build_engines.gpu.options import GpuOptions
+from triton_openai.build_engines.gpu.quantization.calibration_text import CalibrationText
+from triton_openai.build_engines.gpu.quantization.environment import Environment
+from triton_openai.build_engines.gpu.quantization.quantized_step import Quantized
 from triton_openai.build_engines.gpu.steps import Checked, ToolStep
 from triton_openai.build_engines.gpu.toolkit import Toolkit
+from triton_openai.build_engines.package_index import DEFAULT_INDEX, PackageIndex
 from triton_openai.build_engines.step import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kitchen:
-    """What is there beside the model. `store`: where the model's steps go."""
+    """What a build uses, whatever the model. `store`: the folder of the model's steps."""
 
     artifacts: Path
     store: Path
     toolkit: Toolkit
     device: Device
+    index: PackageIndex = DEFAULT_INDEX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: a cached property
 class Making:
     """`longest`: tokens of prompt and answer."""
 
@@ -54,11 +60,11 @@ class Making:
         return [Checked("check_adapters", self.kitchen.store, adapters, check, about)]
 
     def served(self, adapters: Sequence[Step]) -> list[Step]:
-        """From the weights to what is served: the last one's folder, the weights' if none."""
+        """The steps from the weights to the folder that is served, which is the last one's."""
         if self.options.engine == "plan":
             shards = self._shards()
-            return [shards, self._plan(shards, adapters)]
-        return [] if self.options.quantization is None else [self._quantized()]
+            return [*self._texts, shards, self._plan(shards, adapters)]
+        return [] if self.options.quantization is None else self._quantized()
 
     def guide_info(self) -> ToolStep:
         toolkit = self.kitchen.toolkit
@@ -66,21 +72,35 @@ class Making:
             "guide_info",
             self.kitchen.store,
             [self.weights],
-            version=toolkit.version,
+            about=[str(toolkit.version)],
             command=lambda to, after: commands.guide_info(toolkit, after[0], to),
             check=verify.guide_info,
         )
 
-    def _quantized(self) -> ToolStep:
-        toolkit, options = self.kitchen.toolkit, self.options
-        return ToolStep(
-            "quantized",
+    @cached_property
+    def _texts(self) -> list[CalibrationText]:
+        """One step, if the quantization measures texts.
+
+        Raises:
+            BuildError: the user's file cannot be read, or has no texts.
+        """
+        options = self.options
+        if not options.is_calibrated:
+            return []
+        file, samples = options.calibration.file, options.calibration_samples
+        return [CalibrationText(self.kitchen.store, file, samples)]
+
+    def _quantized(self) -> list[Step]:
+        packages = Environment(self.kitchen.artifacts, self.kitchen.index)
+        quantized = Quantized(
             self.kitchen.store,
-            [self.weights],
-            version=toolkit.version,
-            command=lambda to, after: commands.quantize(toolkit, options, after[0], to),
-            check=lambda folder: verify.checkpoint(folder, options),
+            self.options,
+            weights=self.weights,
+            texts=self._texts[0],
+            packages=packages,
+            check=lambda folder: verify.checkpoint(folder, self.weights.folder, self.options),
         )
+        return [packages, *self._texts, quantized]
 
     def _shards(self) -> ToolStep:
         toolkit, options = self.kitchen.toolkit, self.options
@@ -88,14 +108,15 @@ class Making:
 
         def command(to: Path, after: Sequence[Path]) -> list[str]:
             if options.has_scales:
-                return commands.quantize(toolkit, options, after[0], to)
+                texts = after[1] if self._texts else None
+                return commands.quantize(toolkit, options, after[0], texts, to)
             return commands.convert(toolkit, converter, options, after[0], to)
 
         return ToolStep(
             "checkpoint",
             self.kitchen.store,
-            [self.weights],
-            version=toolkit.version,
+            [self.weights, *self._texts],
+            about=[str(toolkit.version)],
             command=command,
             check=lambda folder: verify.shards(folder, options),
         )
@@ -111,8 +132,8 @@ class Making:
             "plan",
             self.kitchen.store,
             [shards, *adapters],
-            version=version,
-            about=[str(self.kitchen.device.architecture)],  # it runs on the kind it was built on
+            # a plan runs on the kind of GPU on which it was built
+            about=[str(version), str(self.kitchen.device.architecture)],
             command=command,
             check=lambda folder: verify.plan(folder, options, version=version, max_seq_len=longest),
         )

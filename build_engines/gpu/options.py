@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from triton_openai.build_engines.gpu.speculation import Speculation
 from triton_openai.build_engines.section import ModelName, Section
@@ -15,6 +17,10 @@ Quantization = Literal["fp8", "nvfp4", "int4_awq", "w4a8_awq", "int8_sq", "int8_
 GpuArchitecture = Literal["ampere", "ada", "hopper", "blackwell"]
 Ways = Annotated[int, Field(ge=1, le=1024)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+CALIBRATION_FILES = (".jsonl", ".txt")
+AWQ = ("int4_awq", "w4a8_awq")
+# quantize.py of TensorRT-LLM lowers the number for AWQ, which runs each text eleven times and more.
+SAMPLES, AWQ_SAMPLES = 512, 32
 PLAN_LORAS = 4  # that an engine plan holds, in its host's memory and on a GPU: LlmArgs' defaults
 
 
@@ -42,10 +48,35 @@ class Lora(Section):
 
 
 class Calibration(Section):
-    """The texts that a quantization measures: a data set's name or folder, and how many."""
+    """The texts that a quantization measures; by default those that ship here.
 
-    dataset: Annotated[str, Field(min_length=1)] = "cnn_dailymail"
-    samples: Count = 512
+    file: .jsonl with an object with `text` in each line, or .txt with a blank line between texts.
+    samples: its first texts are used, at most so many (512, AWQ 32), and 512 tokens of each.
+    """
+
+    file: Path | None = None
+    samples: Count | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_dataset(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "dataset" in given:
+            reason = (
+                "dataset is no option any more, nothing is fetched from the hub: write the texts to "
+                "a .jsonl or .txt file, and give its path as file"
+            )
+            raise PydanticCustomError("refused", "{reason}", {"reason": reason})
+        return given
+
+    @field_validator("file")
+    @classmethod
+    def _is_of_a_known_kind(cls, given: Path | None, info: ValidationInfo) -> Path | None:
+        if given is None:
+            return None
+        if given.suffix not in CALIBRATION_FILES:
+            kinds = " or ".join(CALIBRATION_FILES)
+            raise PydanticCustomError("file", "must be a {kinds} file", {"kinds": kinds})
+        return Path((info.context or {}).get("base", ".")) / given.expanduser()
 
 
 class Plan(Section):
@@ -96,8 +127,20 @@ class GpuOptions(Section):
 
     @property
     def has_scales(self) -> bool:
-        """Whether the weights or the KV cache get scales, which only quantize.py measures."""
+        """Whether weights or KV cache get scales; for plans, only quantize.py writes them."""
         return self.quantization is not None or self.kv_cache.dtype != "auto"
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether texts are measured. int8_wo and int4_wo depend on the weights alone."""
+        if self.engine == "plan" and self.kv_cache.dtype != "auto":
+            return True
+        return self.quantization not in {None, "int8_wo", "int4_wo"}
+
+    @property
+    def calibration_samples(self) -> int:
+        default = AWQ_SAMPLES if self.quantization in AWQ else SAMPLES
+        return self.calibration.samples or default
 
 
 class PlanOptions(GpuOptions):

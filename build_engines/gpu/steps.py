@@ -1,12 +1,10 @@
-"""The steps of a GPU build: one of upstream's tools each, and what is checked of its work."""
+"""Steps of a GPU build: one runs an external tool and checks its output, one only checks."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-
-from packaging.version import Version
 
 from triton_openai.build_engines import tool
 from triton_openai.build_engines.errors import BuildError
@@ -19,7 +17,7 @@ Check = Callable[[Path], None]
 
 
 class ToolStep(Step):
-    """Runs a command, then checks what it wrote. `about`: inputs that the command does not show."""
+    """Runs a command, then checks what it wrote. `about`: inputs that the command lacks."""
 
     def __init__(
         self,
@@ -29,14 +27,13 @@ class ToolStep(Step):
         *,
         command: Command,
         check: Check,
-        version: Version,
         about: Sequence[str] = (),
     ) -> None:
         super().__init__(store, after)
         self.name = name
         self._command = command
         self._check = check
-        self._about = [str(version), *about]
+        self._about = tuple(about)
 
     def inputs(self) -> Iterable[str]:
         """The command with names for its folders, so that artifacts/ may be moved."""
@@ -54,14 +51,14 @@ class ToolStep(Step):
             self._check(target)
         except BuildError as error:
             raise BuildError(
-                f"the tool ended well, but {error} (its output: {self.log})"
+                f"the tool ended without an error, but {error} (its output: {self.log})"
             ) from error
 
 
 class Checked(Step):
-    """Makes nothing, but looks at what was fetched before the tools take hours.
+    """Makes nothing: checks what was fetched, before a tool runs for hours.
 
-    check: of the folders of the steps before. about: what it depends on beside them.
+    check: is called with the folders of the steps before. about: what else the result depends on.
     """
 
     def __init__(
