@@ -12,7 +12,7 @@ from triton_openai.build_engines.gpu.architecture import Architecture
 from triton_openai.build_engines.gpu.device import Device
 from triton_openai.build_engines.gpu.options import GpuOptions
 from triton_openai.build_engines.gpu.quantization.calibration_text import CalibrationText
-from triton_openai.build_engines.gpu.quantization.environment import Environment
+from triton_openai.build_engines.gpu.quantization.environment import Environment, installed_torch
 from triton_openai.build_engines.gpu.quantization.quantized_step import Quantized
 from triton_openai.build_engines.gpu.steps import Checked, ToolStep
 from triton_openai.build_engines.gpu.toolkit import Toolkit
@@ -91,9 +91,10 @@ class Making:
         return [CalibrationText(self.kitchen.store, file, samples)]
 
     def _quantized(self) -> list[Step]:
-        packages = Environment(self.kitchen.artifacts, self.kitchen.index)
+        kitchen = self.kitchen
+        packages = Environment(kitchen.artifacts, kitchen.index, torch=installed_torch())
         quantized = Quantized(
-            self.kitchen.store,
+            kitchen.store,
             self.options,
             weights=self.weights,
             texts=self._texts[0],

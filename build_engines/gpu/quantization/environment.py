@@ -33,9 +33,14 @@ class Environment(Step):
 
     name = "quantization_environment"
 
-    def __init__(self, artifacts: Path, index: PackageIndex) -> None:
+    def __init__(self, artifacts: Path, index: PackageIndex, *, torch: str | None) -> None:
+        """
+        Args:
+            torch: the version beside which `build` runs, which is used; None to install one.
+        """
         super().__init__(artifacts / "environments")
         self._index = index
+        self._torch = torch
 
     @property
     def is_done(self) -> bool:
@@ -46,7 +51,7 @@ class Environment(Step):
         return all(parent.is_dir() for parent in parents)
 
     def inputs(self) -> Iterable[str]:
-        torch = installed_torch()
+        torch = self._torch
         return [
             f"Python {sys.version_info.major}.{sys.version_info.minor} on {platform.machine()}",
             _shipped(LOCK).read_text(),
@@ -70,7 +75,7 @@ class Environment(Step):
         say(f"installing {LOCK} ({SIZE})")
         for command in self._commands(target):
             tool.run(command, log=self.log, say=say)
-        if installed_torch() is not None:
+        if self._torch is not None:
             (_packages(target) / PARENT).write_text("".join(f"{p}\n" for p in parent_packages()))
         tool.run([str(python(target)), "-I", "-c", IMPORTS], log=self.log, say=say)
 
@@ -79,7 +84,7 @@ class Environment(Step):
         pip += ["--python", str(python(target)), "install"]
         lock = [*pip, "--no-deps", "--require-hashes", "--no-compile", "-r", str(_shipped(LOCK))]
         found = [[sys.executable, "-m", "venv", "--clear", "--without-pip", str(target)], lock]
-        if installed_torch() is None:
+        if self._torch is None:
             torch = [*pip, "--no-compile", "-r", str(_shipped(TORCH))]
             index = self._index.torch_index
             found.insert(1, [*torch, *([] if index is None else ["--index-url", index])])
