@@ -110,7 +110,8 @@ def _problems(
     found: Tensors, before: Tensors, form: Form, excluded: list[str], *, has_kv_scales: bool
 ) -> Iterator[str]:
     """before: the tensors of the source; empty if that has no .safetensors files."""
-    quantized = {name for name, tensor in found.items() if tensor.dtype == form.dtype}
+    weights = {name: tensor for name, tensor in found.items() if name.endswith(".weight")}
+    quantized = [name for name, tensor in weights.items() if tensor.dtype == form.dtype]
     layers = {_layer(name) for name in found} - {None}
     if unquantized := layers - {_layer(name) for name in quantized}:
         yield f"nothing of layer {min(filter(None, unquantized))} is quantized"

@@ -61,7 +61,7 @@ def _in_file(file: Path) -> dict[str, Tensor]:
             continue
         try:
             begin, end = about["data_offsets"]
-            shape = tuple(about["shape"])
+            shape = tuple(int(length) for length in about["shape"])
             expected = BYTES.get(about["dtype"], 0) * math.prod(shape)
         except (KeyError, TypeError, ValueError) as error:
             raise BuildError(f"{file}: the header says nothing usable of {name}") from error
