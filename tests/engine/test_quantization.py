@@ -84,7 +84,7 @@ def test_an_interrupted_quantization_is_done_again_and_what_was_done_before_it_i
     engine = artifacts / "m" / "engine"
     assert not (engine / "half").exists()
     check_fp8(engine, llama)
-    check_numbers(engine, llama, matrix=0.035, logits=0.09)
+    quantized.check_numbers(engine, llama, matrix=0.035, bound=0.09)
 
 
 def check_fp8(engine: Path, weights: Path) -> None:
@@ -129,24 +129,7 @@ def test_int4_awq_is_written_in_blocks_with_the_users_texts(artifacts, tmp_path)
     assert stored[f"{down}.weight"].dtype is torch.uint8
     assert stored[f"{down}.weight"].shape == (256 // 2, 512)
     assert stored[f"{down}.weight_scale"].shape == (256, 512 // 128)
-    check_numbers(engine, weights, matrix=0.15, logits=0.5)
-
-
-def check_numbers(engine: Path, weights: Path, *, matrix: float, logits: float) -> None:
-    """Every matrix and the logits, against the original; pytest -rP shows the errors."""
-    original, found = quantized.stored(weights), quantized.dequantized(quantized.stored(engine))
-    names = [name for name in found if name.endswith("_proj.weight")]
-    wanted = {name: quantized.effective(name, original) for name in names}
-    read = {name: quantized.effective(name, found) for name in names}
-    errors = {name: quantized.relative_error(read[name], wanted[name]) for name in names}
-    worst = max(errors, key=lambda name: errors[name])
-    whole = quantized.relative_error(quantized.logits(weights, found), quantized.logits(weights))
-    sys.stdout.write(f"relative errors: {errors[worst]:.4f} in {worst}, logits {whole:.4f}\n")
-    assert errors[worst] < matrix, f"{worst} differs by {errors[worst]:.4f} from the original"
-    assert whole < logits, f"the logits differ by {whole:.4f} from the original's"
-    for name in names:
-        off = quantized.relative_error(1.25 * read[name], wanted[name])
-        assert off > matrix, f"the bound would not show a wrong scale of {name}"
+    quantized.check_numbers(engine, weights, matrix=0.15, bound=0.5)
 
 
 def test_a_file_that_cannot_be_read_is_refused_before_anything_runs(tmp_path, llama):
