@@ -1,7 +1,7 @@
 """Quantization for the PyTorch runtime, for real: random models, nvidia-modelopt, this CPU.
 
 About a minute, half of it for the environment of its own that `build` makes. The bounds on errors
-are a fifth to a third above what these models have; a scale that is wrong by a quarter exceeds one of them.
+are a fifth to a third above what these models have; a scale that is wrong by a quarter exceeds one.
 """
 
 from __future__ import annotations
