@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,11 +38,11 @@ INTERRUPTED_WITHIN_S = 300.0
 
 
 @pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("quantized") / "artifacts"
     shared = tmp_path_factory.getbasetemp().parent / "quantization-environments"
-    with quantized.shared_environments(folder, shared):
-        yield folder
+    quantized.share_environments(folder, shared)
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ def encoder(weights: Path) -> Callable[[str], list[int]]:
         return lambda text: list(fast.encode(text).ids)
     from transformers import AutoTokenizer
 
-    slow = AutoTokenizer.from_pretrained(weights)
+    slow = AutoTokenizer.from_pretrained(weights, trust_remote_code=False)
     return lambda text: list(slow(text).input_ids)
 
 
@@ -99,9 +99,8 @@ def load(weights: Path, dtype: str) -> Any:
 
     placed = {"device_map": "auto"} if torch.cuda.is_available() else {}
     wanted = "auto" if dtype == "auto" else getattr(torch, dtype)
-    config = older_config(weights)
     model = AutoModelForCausalLM.from_pretrained(
-        weights, config=config, torch_dtype=wanted, **placed
+        weights, config=older_config(weights), dtype=wanted, trust_remote_code=False, **placed
     )
     return model.eval()
 
@@ -114,7 +113,7 @@ def older_config(weights: Path) -> Any:
     """
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(weights)
+    config = AutoConfig.from_pretrained(weights, trust_remote_code=False)
     written = json.loads((weights / "config.json").read_text(encoding="utf-8"))
     rope = written.get("rope_parameters")
     if rope is None or "rope_theta" in written:

@@ -6,7 +6,6 @@ nvidia-modelopt exports on a GPU only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,11 @@ from triton_openai.build_engines.errors import BuildError
 
 
 @pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("quantized") / "artifacts"
     shared = tmp_path_factory.getbasetemp().parent / "quantization-environments"
-    with quantized.shared_environments(folder, shared):
-        yield folder
+    quantized.share_environments(folder, shared)
+    return folder
 
 
 @pytest.mark.parametrize(
