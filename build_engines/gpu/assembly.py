@@ -1,4 +1,4 @@
-"""A model for GPUs: its recipe's steps under artifacts/steps/<model>/, then artifacts/<model>/.
+"""Builds a model for GPUs: its recipe's steps in artifacts/steps/<model>/, then artifacts/<model>/.
 
 The model's folder holds links to what the steps made, and appears only when all of them are done.
 """
@@ -51,7 +51,7 @@ def build(
 ) -> None:
     """
     Raises:
-        BuildError: it cannot be built so, or a tool failed; the steps before it stay done.
+        BuildError: the options do not fit, or a tool failed; the steps before it stay done.
     """
 
     def tell(line: str) -> None:
@@ -75,7 +75,7 @@ def show(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit, say: Say
     """Each command that `build` would run, and each file that it would write.
 
     Raises:
-        BuildError: it cannot be built so.
+        BuildError: the options do not fit the model, the GPU or the version.
     """
     weights = recipe.weights_of(entry, artifacts)
     found = _recipe(name, entry, artifacts, toolkit, weights)

@@ -47,7 +47,7 @@ class Making:
         )
 
     def checked_adapters(self, adapters: Sequence[Step]) -> list[Checked]:
-        """One step, where there are any."""
+        """One step that checks all adapters; none without adapters."""
         options, version = self.options, self.kitchen.toolkit.version
         if options.lora is None:
             return []

@@ -27,7 +27,7 @@ PLAN_LORAS = 4  # that an engine plan holds, in its host's memory and on a GPU: 
 class KvCache(Section):
     """fraction: of the GPU memory that the weights leave. reuse: of prefixes, across requests.
 
-    host_offload_gb: blocks that are pushed out go to host memory.
+    host_offload_gb: host memory for blocks that are evicted from the GPU.
     """
 
     fraction: Annotated[float, Field(gt=0, le=1)] = 0.9
@@ -37,9 +37,9 @@ class KvCache(Section):
 
 
 class Lora(Section):
-    """Adapters by the name that a request asks for; Hugging Face (PEFT) folders.
+    """LoRA adapters, by the name that a request gives: Hugging Face (PEFT) folders.
 
-    max_loras: as many are on a GPU at a time; all are in its host's memory.
+    max_loras: how many are on a GPU at a time; all of them are in its host's memory.
     """
 
     adapters: Annotated[dict[ModelName, WeightsField], Field(min_length=1)]
@@ -80,7 +80,7 @@ class Calibration(Section):
 
 
 class Plan(Section):
-    """Of engine plans only. workers: ranks that are built at a time, a GPU each."""
+    """Options of engine plans only. workers: ranks that are built at a time, one GPU each."""
 
     gemm_plugin: Literal["auto", "off"] | None = None  # auto, where the weights' type allows it
     reduce_fusion: bool = False

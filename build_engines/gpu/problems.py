@@ -1,4 +1,4 @@
-"""Why a model cannot be built so: the version, the GPU and its published shape, all at once."""
+"""All reasons why a model cannot be built: the version, the GPU and the model's shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from triton_openai.build_engines.gpu.toolkit import Toolkit
 def problems(
     options: GpuOptions, shape: Architecture, toolkit: Toolkit, device: Device
 ) -> Iterator[str]:
-    """Everything that the version, the GPU and the model's shape do not allow."""
+    """Yields one line for each reason."""
     yield from toolkit.problems(options)
     if device.architecture is not None:
         yield from (r.reason for r in refusals.wrong_architecture(options, device.architecture))

@@ -1,4 +1,4 @@
-"""Options that do not go together, each with the reason; none of it needs the weights."""
+"""Combinations of options that are refused, each with a reason. Needs no weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Refusal:
 
 
 def refusals(options: GpuOptions) -> Iterator[Refusal]:
-    """All of them, in the order of the file."""
+    """Yields every refusal, in the order of RULES."""
     for rule in RULES:
         if rule.is_broken(options):
             yield Refusal(where=rule.where, reason=rule.reason)
@@ -38,7 +38,7 @@ def refusals(options: GpuOptions) -> Iterator[Refusal]:
 
 
 def wrong_architecture(options: GpuOptions, found: GpuArchitecture) -> Iterator[Refusal]:
-    """What this GPU has no arithmetic for (Model-Optimizer's support matrix)."""
+    """Number formats that this GPU cannot compute with (Model-Optimizer's support matrix)."""
     wanted = {
         ("quantization",): options.quantization or "",
         ("kv_cache", "dtype"): options.kv_cache.dtype,
@@ -64,7 +64,7 @@ def _is_plan(options: GpuOptions) -> bool:
 
 
 def _pages_prompts(options: GpuOptions) -> bool:
-    """Else trtllm-build takes use_paged_context_fmha back, with a warning: see its builder.py."""
+    """Whether trtllm-build keeps use_paged_context_fmha (builder.py); else it only warns."""
     if options.kv_cache.dtype == "fp8":
         return options.quantization in {"fp8", "w4a8_awq", "nvfp4"}
     return options.kv_cache.dtype != "int8"
@@ -113,7 +113,7 @@ RULES = (
     _Rule(
         ("max_num_tokens",),
         lambda o: o.max_num_tokens < o.max_batch_size,
-        "a step holds a token of each request: it must be max_batch_size at least",
+        "a step holds one token of each request: it must be max_batch_size at least",
     ),
     _Rule(
         ("kv_cache", "dtype"),

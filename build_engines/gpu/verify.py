@@ -15,7 +15,7 @@ from triton_openai.build_engines.json_files import read_object
 
 INDEX = "model.safetensors.index.json"
 CACHE_BLOCK = 32  # tokens; trtllm-build's default
-# TensorRT-LLM's names; those of int8_sq depend on more than models.yaml says.
+# TensorRT-LLM's names. int8_sq is absent: its name depends on more than models.yaml says.
 ALGORITHMS = {
     "fp8": "FP8",
     "nvfp4": "NVFP4",
@@ -27,10 +27,10 @@ ALGORITHMS = {
 
 
 def weights(folder: Path) -> None:
-    """A Hugging Face folder has its configuration and every file of weights.
+    """Checks that a Hugging Face folder has its configuration and every file of weights.
 
     Raises:
-        BuildError: something is missing; so for the others, too.
+        BuildError: something is missing. The other checks raise it, too.
     """
     _present(folder, "config.json")
     if (folder / INDEX).is_file():
@@ -41,14 +41,14 @@ def weights(folder: Path) -> None:
 
 
 def checkpoint(folder: Path, source: Path, options: GpuOptions) -> None:
-    """A quantized folder of Hugging Face's form. source: the weights that were quantized."""
+    """Checks a quantized Hugging Face folder. source: the weights that were quantized."""
     weights(folder)
     _present(folder, "hf_quant_config.json")
     quantized_checkpoint.check(folder, source, options)
 
 
 def shards(folder: Path, options: GpuOptions) -> None:
-    """A TensorRT-LLM checkpoint: a configuration and a file a rank."""
+    """Checks a TensorRT-LLM checkpoint: its configuration, and one file for each rank."""
     _present(folder, "config.json", *(f"rank{r}.safetensors" for r in range(options.world_size)))
     config = read_object(folder / "config.json")
     _mapping(folder, config, options)
@@ -56,7 +56,7 @@ def shards(folder: Path, options: GpuOptions) -> None:
 
 
 def plan(folder: Path, options: GpuOptions, *, version: Version, max_seq_len: int) -> None:
-    """Engines for every rank, by this version of TensorRT-LLM, for these lengths."""
+    """Checks an engine plan: one engine for each rank, this version, these lengths."""
     _present(folder, "config.json", *(f"rank{rank}.engine" for rank in range(options.world_size)))
     config = read_object(folder / "config.json")
     if Version(str(config.get("version", "0"))) != version:
@@ -71,7 +71,7 @@ def plan(folder: Path, options: GpuOptions, *, version: Version, max_seq_len: in
 
 
 def _lengths(options: GpuOptions, max_seq_len: int) -> dict[str, int]:
-    """What trtllm-build makes of those that it is told: see its builder.py."""
+    """The lengths that trtllm-build derives from its flags: see its builder.py."""
     tokens = max(min(options.max_num_tokens, max_seq_len * options.max_batch_size), CACHE_BLOCK)
     drafts = 0
     if isinstance(options.speculative, Lookahead):
