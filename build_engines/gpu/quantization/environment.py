@@ -24,7 +24,7 @@ from triton_openai.build_engines.tool import Say
 
 LOCK, TORCH = "requirements-quantization.lock", "requirements-torch.txt"
 PARENT = "zz_parent.pth"  # read after the environment's own packages, which come first
-SIZE = "400 MB, without torch"
+SIZE = "400 MB; 1 to 5 GB with a torch of its own"
 IMPORTS = "import torch, transformers, modelopt.torch.quantization, modelopt.torch.export"
 
 
