@@ -29,6 +29,7 @@ from triton_openai.build_engines.models_file import (
     OnnxEntry,
     ScriptedEntry,
 )
+from triton_openai.build_engines.package_index import DEFAULT_INDEX, PackageIndex
 from triton_openai.build_engines.tool import Say
 
 __all__ = ["BuildError", "UnservableFolder", "build_all", "is_built", "show_all"]
@@ -41,6 +42,7 @@ def build_all(
     only: Collection[str] = (),
     say: Say,
     tensorrt_llm: Toolkit | None = None,
+    index: PackageIndex = DEFAULT_INDEX,
 ) -> None:
     """Builds every stale model, then writes the Triton model repository for all built models.
 
@@ -48,6 +50,7 @@ def build_all(
         only: names of the models to build; empty for all.
         say: called with one line per step.
         tensorrt_llm: its version; that of the installed package by default.
+        index: for the packages of a quantization, which has an environment of its own.
 
     Raises:
         UnservableFolder: a model's folder cannot be served.
@@ -59,7 +62,7 @@ def build_all(
     for name, entry in chosen.items():
         try:
             if not is_built(name, entry, artifacts, tensorrt_llm):
-                _build(name, entry, artifacts, say, tensorrt_llm)
+                _build(name, entry, artifacts, say, tensorrt_llm, index)
         except BuildError as error:
             raise UnservableFolder(str(entry.weights), str(error)) from error
     _write_repository(models, artifacts, say, tensorrt_llm)
@@ -146,11 +149,17 @@ def _chosen(models: ModelsFile, only: Collection[str]) -> Iterator[tuple[str, En
 
 
 def _build(
-    name: str, entry: Entry, artifacts: Path, say: Say, tensorrt_llm: Toolkit | None
+    name: str,
+    entry: Entry,
+    artifacts: Path,
+    say: Say,
+    tensorrt_llm: Toolkit | None,
+    index: PackageIndex,
 ) -> None:
     match entry:
         case GpuEntry():
-            assembly.build(name, entry, artifacts, tensorrt_llm or toolkit.installed(), say)
+            found = tensorrt_llm or toolkit.installed()
+            assembly.build(name, entry, artifacts, found, say, index=index)
         case OnnxEntry():
             onnx_build.build(name, entry, artifacts, say)
         case ScriptedEntry():

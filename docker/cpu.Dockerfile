@@ -38,7 +38,7 @@ ENV PATH=/venv/bin:$PATH \
     ARTIFACTS_DIR=/artifacts
 WORKDIR /app
 COPY --from=build /venv /venv
-COPY models.yaml requirements-build.lock requirements-torch.txt ./
+COPY models.yaml requirements-build.lock requirements-quantization.lock requirements-torch.txt ./
 COPY demo_model/__init__.py demo_model/
 COPY demo_model/shipped demo_model/shipped
 COPY build_engines build_engines

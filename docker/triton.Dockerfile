@@ -29,7 +29,7 @@ ENV PATH=/opt/triton-openai/bin:$PATH \
     TRITON_HOST=0.0.0.0 \
     TRITON_METRICS_PORT=8002 \
     TRITON_START_TIMEOUT_S=1800
-COPY requirements-build.lock requirements-torch.txt ./
+COPY requirements-build.lock requirements-quantization.lock requirements-torch.txt ./
 COPY build_engines build_engines
 COPY model_repository model_repository
 COPY proxy proxy

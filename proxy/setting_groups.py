@@ -109,7 +109,8 @@ class Packages(Group):
 
     install_packages: Literal["on_demand", "never"] = "on_demand"
     """Whether a build of another model than the demo may install torch, transformers and the others
-    that it needs; `never` makes such a build fail with the command that installs them."""
+    that it needs, and a quantization its own environment; `never` makes such a build fail with what
+    to do."""
     torch_index_url: str | None = None
     """Another package index for torch, such as PyTorch's own with its small CPU build."""
 

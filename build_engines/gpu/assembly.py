@@ -20,6 +20,7 @@ from triton_openai.build_engines.gpu.making import Kitchen
 from triton_openai.build_engines.gpu.recipe import Recipe
 from triton_openai.build_engines.gpu.toolkit import Toolkit
 from triton_openai.build_engines.models_file import GpuEntry
+from triton_openai.build_engines.package_index import DEFAULT_INDEX, PackageIndex
 from triton_openai.build_engines.step import Step
 from triton_openai.build_engines.tool import Say
 
@@ -39,7 +40,15 @@ def is_built(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit) -> b
     return found is not None and _key(artifacts / name) == found.key
 
 
-def build(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit, say: Say) -> None:
+def build(
+    name: str,
+    entry: GpuEntry,
+    artifacts: Path,
+    toolkit: Toolkit,
+    say: Say,
+    *,
+    index: PackageIndex = DEFAULT_INDEX,
+) -> None:
     """Runs the steps that are not done, and assembles the model's folder.
 
     Raises:
@@ -50,10 +59,10 @@ def build(name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit, say: Sa
         say(f"{name}: {line}")
 
     weights = recipe.weights_of(entry, artifacts)
-    found = _recipe(name, entry, artifacts, toolkit, weights)
+    found = _recipe(name, entry, artifacts, toolkit, weights, index)
     if found is None:  # config.json is inside the archive
         step.run([weights], tell)
-        found = _recipe(name, entry, artifacts, toolkit, weights)
+        found = _recipe(name, entry, artifacts, toolkit, weights, index)
         assert found is not None
     for note in found.notes:
         tell(note)
@@ -99,7 +108,12 @@ def render(
 
 
 def _recipe(
-    name: str, entry: GpuEntry, artifacts: Path, toolkit: Toolkit, weights: fetch.Fetch | fetch.Here
+    name: str,
+    entry: GpuEntry,
+    artifacts: Path,
+    toolkit: Toolkit,
+    weights: fetch.Fetch | fetch.Here,
+    index: PackageIndex = DEFAULT_INDEX,
 ) -> Recipe | None:
     config = fetch.config(weights)
     if config is None:
@@ -109,6 +123,7 @@ def _recipe(
         store=_store(name, artifacts),
         toolkit=toolkit,
         device=Device.of(entry.gpu),
+        index=index,
     )
     return recipe.make(entry, config, kitchen)
 

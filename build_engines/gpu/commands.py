@@ -1,7 +1,7 @@
 """The command lines of TensorRT-LLM's own tools; those for engine plans end with 1.2.
 
-Sources: examples/quantization/quantize.py, examples/models/core/*/convert_checkpoint.py and
-tensorrt_llm/commands/build.py as of 1.2.
+Sources: examples/quantization/quantize.py (commit c8c6df08), and as of 1.2
+examples/models/core/*/convert_checkpoint.py and tensorrt_llm/commands/build.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from triton_openai.build_engines.gpu.options import GpuOptions
+from triton_openai.build_engines.gpu.options import AWQ, GpuOptions
+from triton_openai.build_engines.gpu.quantization.calibration_text import as_data_set
 from triton_openai.build_engines.gpu.speculation import Lookahead
 from triton_openai.build_engines.gpu.toolkit import Toolkit
 
@@ -35,16 +36,23 @@ CONVERTERS = {
 }
 
 
-def quantize(toolkit: Toolkit, options: GpuOptions, weights: Path, target: Path) -> list[str]:
-    """Weights -> a quantized TensorRT-LLM checkpoint, a file for each rank."""
+def quantize(
+    toolkit: Toolkit, options: GpuOptions, weights: Path, texts: Path | None, target: Path
+) -> list[str]:
+    """Weights -> a quantized TensorRT-LLM checkpoint, a file for each rank.
+
+    Args:
+        texts: the folder of a calibration; None if nothing is measured.
+    """
     command = [sys.executable, str(toolkit.quantize)]
     command += ["--model_dir", str(weights), "--output_dir", str(target)]
     command += ["--dtype", options.dtype, "--qformat", options.quantization or "full_prec"]
-    command += ["--calib_dataset", options.calibration.dataset]
-    command += ["--calib_size", str(options.calibration.samples)]
+    if texts is not None:
+        command += ["--calib_dataset", as_data_set(texts)]
+        command += ["--calib_size", str(options.calibration_samples)]
     if options.kv_cache.dtype != "auto":
         command += ["--kv_cache_dtype", options.kv_cache.dtype]
-    if options.quantization in {"int4_awq", "w4a8_awq"}:
+    if options.quantization in AWQ:
         command += ["--awq_block_size", "128"]
     return [*command, *_shards(options)]
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from triton_openai.build_engines.gpu import adapter, commands, verify
 from triton_openai.build_engines.gpu.architecture import Architecture
 from triton_openai.build_engines.gpu.device import Device
 from triton_openai.build_engines.gpu.options import GpuOptions
+from triton_openai.build_engines.gpu.quantization.calibration_text import CalibrationText
+from triton_openai.build_engines.gpu.quantization.environment import Environment, installed_torch
+from triton_openai.build_engines.gpu.quantization.quantized_step import Quantized
 from triton_openai.build_engines.gpu.steps import Checked, ToolStep
 from triton_openai.build_engines.gpu.toolkit import Toolkit
+from triton_openai.build_engines.package_index import DEFAULT_INDEX, PackageIndex
 from triton_openai.build_engines.step import Step
 
 
@@ -23,9 +28,10 @@ class Kitchen:
     store: Path
     toolkit: Toolkit
     device: Device
+    index: PackageIndex = DEFAULT_INDEX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: a cached property
 class Making:
     """longest: the most tokens of prompt and answer together."""
 
@@ -57,8 +63,8 @@ class Making:
         """The steps from the weights to the served folder; none if the weights are served."""
         if self.options.engine == "plan":
             shards = self._shards()
-            return [shards, self._plan(shards, adapters)]
-        return [] if self.options.quantization is None else [self._quantized()]
+            return [*self._texts, shards, self._plan(shards, adapters)]
+        return [] if self.options.quantization is None else self._quantized()
 
     def guide_info(self) -> ToolStep:
         toolkit = self.kitchen.toolkit
@@ -66,21 +72,36 @@ class Making:
             "guide_info",
             self.kitchen.store,
             [self.weights],
-            version=toolkit.version,
+            about=[str(toolkit.version)],
             command=lambda to, after: commands.guide_info(toolkit, after[0], to),
             check=verify.guide_info,
         )
 
-    def _quantized(self) -> ToolStep:
-        toolkit, options = self.kitchen.toolkit, self.options
-        return ToolStep(
-            "quantized",
-            self.kitchen.store,
-            [self.weights],
-            version=toolkit.version,
-            command=lambda to, after: commands.quantize(toolkit, options, after[0], to),
-            check=lambda folder: verify.checkpoint(folder, options),
+    @cached_property
+    def _texts(self) -> list[CalibrationText]:
+        """One step, if the quantization measures texts.
+
+        Raises:
+            BuildError: the user's file cannot be read, or has no texts.
+        """
+        options = self.options
+        if not options.is_calibrated:
+            return []
+        file, samples = options.calibration.file, options.calibration_samples
+        return [CalibrationText(self.kitchen.store, file, samples)]
+
+    def _quantized(self) -> list[Step]:
+        kitchen = self.kitchen
+        packages = Environment(kitchen.artifacts, kitchen.index, torch=installed_torch())
+        quantized = Quantized(
+            kitchen.store,
+            self.options,
+            weights=self.weights,
+            texts=self._texts[0],
+            packages=packages,
+            check=lambda folder: verify.checkpoint(folder, self.weights.folder, self.options),
         )
+        return [packages, *self._texts, quantized]
 
     def _shards(self) -> ToolStep:
         toolkit, options = self.kitchen.toolkit, self.options
@@ -88,14 +109,15 @@ class Making:
 
         def command(to: Path, after: Sequence[Path]) -> list[str]:
             if options.has_scales:
-                return commands.quantize(toolkit, options, after[0], to)
+                texts = after[1] if self._texts else None
+                return commands.quantize(toolkit, options, after[0], texts, to)
             return commands.convert(toolkit, converter, options, after[0], to)
 
         return ToolStep(
             "checkpoint",
             self.kitchen.store,
-            [self.weights],
-            version=toolkit.version,
+            [self.weights, *self._texts],
+            about=[str(toolkit.version)],
             command=command,
             check=lambda folder: verify.shards(folder, options),
         )
@@ -111,8 +133,8 @@ class Making:
             "plan",
             self.kitchen.store,
             [shards, *adapters],
-            version=version,
-            about=[str(self.kitchen.device.architecture)],  # a plan runs only on its own
+            # a plan runs on the kind of GPU on which it was built
+            about=[str(version), str(self.kitchen.device.architecture)],
             command=command,
             check=lambda folder: verify.plan(folder, options, version=version, max_seq_len=longest),
         )

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from triton_openai.build_engines.gpu.speculation import Speculation
 from triton_openai.build_engines.section import ModelName, Section
@@ -21,6 +30,10 @@ DeviceId = (
     Annotated[int, Field(ge=0, le=1023)]
     | Annotated[str, StringConstraints(pattern=r"^(GPU|MIG)-[0-9A-Fa-f][0-9A-Fa-f-]{3,}$")]
 )
+CALIBRATION_FILES = (".jsonl", ".txt")
+AWQ = ("int4_awq", "w4a8_awq")
+# quantize.py of TensorRT-LLM lowers the number for AWQ, which runs each text eleven times and more.
+SAMPLES, AWQ_SAMPLES = 512, 32
 PLAN_LORAS = 4  # the adapters that an engine plan holds, on the host and on a GPU: LlmArgs' default
 
 
@@ -57,10 +70,35 @@ class Lora(Section):
 
 
 class Calibration(Section):
-    """The texts that a quantization measures: a data set's name or folder, and how many."""
+    """The texts that a quantization measures; by default those that ship here.
 
-    dataset: Annotated[str, Field(min_length=1)] = "cnn_dailymail"
-    samples: Count = 512
+    file: .jsonl with an object with `text` in each line, or .txt with a blank line between texts.
+    samples: its first texts are used, at most so many (512, AWQ 32), and 512 tokens of each.
+    """
+
+    file: Path | None = None
+    samples: Count | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_dataset(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "dataset" in given:
+            reason = (
+                "dataset is no option any more, nothing is fetched from the hub: write the texts "
+                "to a .jsonl or .txt file, and give its path as file"
+            )
+            raise PydanticCustomError("refused", "{reason}", {"reason": reason})
+        return given
+
+    @field_validator("file")
+    @classmethod
+    def _is_of_a_known_kind(cls, given: Path | None, info: ValidationInfo) -> Path | None:
+        if given is None:
+            return None
+        if given.suffix not in CALIBRATION_FILES:
+            kinds = " or ".join(CALIBRATION_FILES)
+            raise PydanticCustomError("file", "must be a {kinds} file", {"kinds": kinds})
+        return Path((info.context or {}).get("base", ".")) / given.expanduser()
 
 
 class Plan(Section):
@@ -131,8 +169,20 @@ class GpuOptions(Section):
 
     @property
     def has_scales(self) -> bool:
-        """Whether the weights or the KV cache need scales, which only quantize.py measures."""
+        """Whether weights or KV cache get scales; for plans, only quantize.py writes them."""
         return self.quantization is not None or self.kv_cache.dtype != "auto"
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether texts are measured. int8_wo and int4_wo depend on the weights alone."""
+        if self.engine == "plan" and self.kv_cache.dtype != "auto":
+            return True
+        return self.quantization not in {None, "int8_wo", "int4_wo"}
+
+    @property
+    def calibration_samples(self) -> int:
+        default = AWQ_SAMPLES if self.quantization in AWQ else SAMPLES
+        return self.calibration.samples or default
 
 
 class PlanOptions(GpuOptions):

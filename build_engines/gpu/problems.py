@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from triton_openai.build_engines.gpu import commands, memory, refusals, sharding
 from triton_openai.build_engines.gpu.architecture import Architecture
 from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.options import GpuOptions
+from triton_openai.build_engines.gpu.options import AWQ, GpuOptions
 from triton_openai.build_engines.gpu.toolkit import Toolkit
 
 
@@ -44,6 +44,11 @@ def _origin_problems(options: GpuOptions, shape: Architecture) -> Iterator[str]:
     if native is not None and options.quantization is not None:
         yield f"the weights are {native} already: leave out quantization {options.quantization}"
     if options.engine != "plan":
+        if shape.is_mixture and options.quantization in AWQ:
+            yield (
+                f"TensorRT-LLM's PyTorch runtime has no {options.quantization} of experts as "
+                "nvidia-modelopt writes it: take fp8 or nvfp4"
+            )
         return
     converter = commands.CONVERTERS.get(shape.kind)
     if converter is None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from triton_openai.build_engines.gpu.options import PLAN_LORAS, GpuArchitecture, GpuOptions, Plan
+from triton_openai.build_engines.gpu.options import (
+    AWQ,
+    AWQ_SAMPLES,
+    PLAN_LORAS,
+    Calibration,
+    GpuArchitecture,
+    GpuOptions,
+    Plan,
+)
 
 PYTORCH_READS = ("fp8", "nvfp4", "int4_awq", "w4a8_awq")
 OLDEST_FOR: dict[str, GpuArchitecture] = {"nvfp4": "blackwell", "fp8": "ada", "w4a8_awq": "ada"}
@@ -98,8 +106,18 @@ RULES = (
     _Rule(
         ("quantization",),
         lambda o: not _is_plan(o) and o.quantization in {"int8_sq", "int8_wo", "int4_wo"},
-        f"TensorRT-LLM's PyTorch runtime reads {', '.join(PYTORCH_READS)}: use one of them, or "
-        "engine: plan",
+        f"TensorRT-LLM's PyTorch runtime reads {', '.join(PYTORCH_READS)} as nvidia-modelopt "
+        "writes them: take one of them, or engine: plan",
+    ),
+    _Rule(
+        ("calibration",),
+        lambda o: o.calibration != Calibration() and not o.is_calibrated,
+        "these options measure no texts: leave it out, or set a quantization that does",
+    ),
+    _Rule(
+        ("calibration", "samples"),
+        lambda o: _is_plan(o) and o.quantization in AWQ and o.calibration_samples > AWQ_SAMPLES,
+        f"TensorRT-LLM's quantize.py measures {AWQ_SAMPLES} texts for AWQ at most: leave it out",
     ),
     _Rule(
         ("expert_parallel",),

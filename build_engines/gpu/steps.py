@@ -6,8 +6,6 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from packaging.version import Version
-
 from triton_openai.build_engines import tool
 from triton_openai.build_engines.errors import BuildError
 from triton_openai.build_engines.step import Step
@@ -29,14 +27,13 @@ class ToolStep(Step):
         *,
         command: Command,
         check: Check,
-        version: Version,
         about: Sequence[str] = (),
     ) -> None:
         super().__init__(store, after)
         self.name = name
         self._command = command
         self._check = check
-        self._about = [str(version), *about]
+        self._about = tuple(about)
 
     def inputs(self) -> Iterable[str]:
         """The command with names in place of folders, so that artifacts/ can be moved."""
@@ -54,7 +51,7 @@ class ToolStep(Step):
             self._check(target)
         except BuildError as error:
             raise BuildError(
-                f"the tool ended well, but {error} (its output: {self.log})"
+                f"the tool ended without an error, but {error} (its output: {self.log})"
             ) from error
 
 

@@ -9,6 +9,7 @@ from packaging.version import Version
 
 from triton_openai.build_engines.errors import BuildError
 from triton_openai.build_engines.gpu.options import GpuOptions
+from triton_openai.build_engines.gpu.quantization import checkpoint as quantized_checkpoint
 from triton_openai.build_engines.gpu.speculation import Lookahead
 from triton_openai.build_engines.json_files import read_object
 
@@ -39,12 +40,11 @@ def weights(folder: Path) -> None:
         raise BuildError(f"{folder} has no weights: neither *.safetensors nor *.bin")
 
 
-def checkpoint(folder: Path, options: GpuOptions) -> None:
-    """Checks a quantized checkpoint in Hugging Face's format."""
+def checkpoint(folder: Path, source: Path, options: GpuOptions) -> None:
+    """Checks a quantized Hugging Face folder. source: the weights that were quantized."""
     weights(folder)
     _present(folder, "hf_quant_config.json")
-    found = read_object(folder / "hf_quant_config.json").get("quantization", {})
-    _quantization(folder, found, options)
+    quantized_checkpoint.check(folder, source, options)
 
 
 def shards(folder: Path, options: GpuOptions) -> None:

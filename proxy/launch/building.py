@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from triton_openai.build_engines.models_file import ModelsFile
+from triton_openai.build_engines.package_index import PackageIndex
 from triton_openai.proxy.launch.packages import on_demand
 from triton_openai.proxy.launch.triton_server import container
 from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
@@ -31,7 +32,10 @@ def build(settings: Settings, models: ModelsFile, only: Sequence[str], say: Say)
         on_demand.ensure(on_demand.GUIDES, needed_by, settings, say)
         on_demand.ensure(on_demand.build_tools(), needed_by, settings, say)
     with _errors(), children_die_on_signals():
-        build_all(models, settings.artifacts_dir, only=only, say=say)
+        index = PackageIndex(
+            may_install=settings.install_packages != "never", torch_index=settings.torch_index_url
+        )
+        build_all(models, settings.artifacts_dir, only=only, say=say, index=index)
 
 
 def show(

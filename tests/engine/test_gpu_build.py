@@ -105,20 +105,31 @@ def test_a_plan_is_built_once_and_redone_as_far_as_a_change_reaches(tmp_path, we
     assert len(kept) == 4, "what the earlier options made is removed"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="quantize.py writes no checkpoint of Hugging Face's form: see issue 19"
-)
 @pytest.mark.usefixtures("done_tables")
-def test_a_quantized_checkpoint_is_served_by_its_links(tmp_path, weights, toolkit):
-    build(tmp_path, toolkit, models(weights, "tensorrt_llm", quantization="fp8"))
-    assert ran(tmp_path) == ["quantize"]
+def test_a_quantized_plan_measures_the_texts_that_ship_here(tmp_path, weights, toolkit):
+    build(tmp_path, toolkit, models(weights, "tensorrt_llm", engine="plan", quantization="fp8"))
+    (quantize, *given), (plan, *_) = calls(tmp_path)
+    assert (quantize, plan) == ("quantize", "build")
+    texts = Path(given[given.index("--calib_dataset") + 1])
+    (file,) = texts.iterdir()  # the form that upstream's load_dataset(folder, split="train") takes
+    assert file.name == "train.jsonl"
+    assert all(json.loads(line)["text"] for line in file.read_text().splitlines())
     told = parameters(tmp_path, "m_engine")
-    assert (told["runtime"], told["trtllm_backend"]) == ("tensorrt_llm", "pytorch")
-    arguments = json.loads(told["llm_args"])
-    assert Path(arguments["tokenizer"]) == weights
+    assert (told["runtime"], told["trtllm_backend"]) == ("tensorrt_llm", "tensorrt")
+    assert Path(json.loads(told["llm_args"])["tokenizer"]) == weights
     engine = tmp_path / "artifacts" / "m" / "engine"
     assert not os.readlink(engine).startswith("/"), "artifacts/ may be moved"
-    assert (engine / "hf_quant_config.json").is_file()
+    assert (engine / "rank0.engine").is_file()
+
+
+@pytest.mark.usefixtures("done_tables")
+def test_a_path_that_quantize_would_take_for_a_data_set_of_the_hub_is_refused(
+    tmp_path, weights, toolkit
+):
+    given = models(weights, "tensorrt_llm", engine="plan", quantization="fp8")
+    with pytest.raises(BuildError, match="every path with 'scienceqa' for that data set of the"):
+        build_all(given, tmp_path / "ScienceQA", say=print, tensorrt_llm=toolkit)
+    assert ran(tmp_path) == []
 
 
 @pytest.mark.usefixtures("done_tables")
@@ -202,15 +213,12 @@ def test_adapters_are_named_to_the_engine_and_to_the_proxy(tmp_path, weights, to
     assert "lora_name" in {row.name for row in rendered(tmp_path, "m").input}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="quantize.py writes no checkpoint of Hugging Face's form: see issue 19"
-)
 @pytest.mark.usefixtures("done_tables")
 def test_adapters_are_checked_before_a_tool_runs_and_again_for_another_limit(
     tmp_path, weights, toolkit
 ):
     lora = {"adapters": {"sql": str(write(tmp_path / "sql", rank=16))}}
-    given = {"quantization": "fp8", "lora": lora | {"max_rank": 8}}
+    given = {"engine": "plan", "lora": lora | {"max_rank": 8}}
     with pytest.raises(BuildError, match=r"check_adapters: .*sql has rank 16: lora\.max_rank is 8"):
         build(tmp_path, toolkit, models(weights, "tensorrt_llm", **given))
     assert ran(tmp_path) == []
@@ -233,7 +241,11 @@ def test_a_checkpoint_as_it_is_needs_no_tool(tmp_path, weights, toolkit):
     ("tool", "how", "said"),
     [
         ("build", "exit", r"plan: trtllm-build .* exit status 3: CUDA out of memory .*plan\.log"),
-        ("build", "incomplete", r"plan: the tool ended well, but .*rank0\.engine is missing"),
+        (
+            "build",
+            "incomplete",
+            r"plan: the tool ended without an error, but .*rank0\.engine is missing",
+        ),
         ("convert_llama", "exit", r"checkpoint: .*convert_checkpoint\.py .* exit status 3"),
     ],
 )

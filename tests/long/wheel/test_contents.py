@@ -38,7 +38,7 @@ def sources(folder: str, *suffixes: str) -> set[str]:
     ("folder", "suffixes"),
     [
         ("proxy", (".py", ".html", ".css", ".js", ".gz", ".md")),
-        ("build_engines", (".py", ".json")),
+        ("build_engines", (".py", ".json", ".jsonl")),
         ("model_repository", (".py", ".pbtxt")),
     ],
 )
@@ -50,6 +50,7 @@ def test_the_demo_model_the_dashboards_and_the_locks_are_in_it(files: set[str]) 
     assert {f"demo_model/shipped/{name}" for name in TRAINED | BUILT} <= files
     assert {"models.yaml", "py.typed", "dashboards/triton-openai.json"} <= files
     assert {"requirements.lock", "requirements-build.lock", "requirements-torch.txt"} <= files
+    assert "requirements-quantization.lock" in files
 
 
 def test_no_tests_no_training_and_no_caches_are_in_it(files: set[str]) -> None:

@@ -73,6 +73,12 @@ def test_a_model_that_names_no_runtime_is_for_the_cpu(tmp_path):
     assert entry.weights == LocalFolder(tmp_path / "w")
 
 
+def test_a_calibration_file_is_relative_to_models_yaml(tmp_path):
+    given = "      calibration: {file: texts/ours.jsonl}\n      tensor_parallel: 4"
+    entry = read(tmp_path, GPU.replace("      tensor_parallel: 4", given))["big"]
+    assert entry.gpu.calibration.file == tmp_path / "texts" / "ours.jsonl"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "said"),
     [
@@ -93,6 +99,18 @@ def test_a_model_that_names_no_runtime_is_for_the_cpu(tmp_path):
             "    limits: {tokens: 9}",
             5,
             "models.big.limits.tokens: unknown key",
+        ),
+        (
+            "      tensor_parallel: 4",
+            "      calibration: {dataset: cnn_dailymail}",
+            8,
+            "models.big.gpu.calibration: dataset is no option any more",
+        ),
+        (
+            "      tensor_parallel: 4",
+            "      calibration: {file: texts.csv}",
+            8,
+            "models.big.gpu.calibration.file: must be a .jsonl or .txt file",
         ),
         ("    aliases: [gpt-4o]", "    limits: {max_tokens: 0}", 5, "greater than or equal to 1"),
     ],

@@ -237,7 +237,7 @@ def test_a_dry_run_says_the_commands_of_another_version(capfd, folder):
     given = ["build", "--models-file", folder / "models.yaml", "--artifacts-dir", folder / "a"]
     status, out, _ = run(capfd, *given, "--dry-run", "--tensorrt-llm", "1.2.1")
     assert status == 0
-    assert "--qformat fp8" in out
+    assert "--format fp8" in out
     assert "# memory of a GPU: " in out
     assert "for the KV cache: about " in out
     assert not (folder / "a").exists()

@@ -55,11 +55,10 @@ def shown(found: Recipe) -> dict[str, str]:
     lines = {}
     for step in found.steps:
         for line in step.shown(step.folder):
-            words = [
-                next((f"<{s.name}>" for s in found.steps if word == str(s.folder)), word)
-                for word in shlex.split(line)
-            ]
-            if step.name not in {"check", "check_adapters", "tables"}:
+            words = shlex.split(line)
+            for each in found.steps:
+                words = [word.replace(str(each.folder), f"<{each.name}>") for word in words]
+            if step.name not in {"calibration", "check", "check_adapters", "tables"}:
                 start = ["python3"] if words[0] == sys.executable else words[:1]
                 lines[step.name] = " ".join([*start, *words[1:]])
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,35 @@ def test_moving_artifacts_redoes_nothing(tmp_path):
         keys(make(tmp_path / folder, "llama-3.1-8b", {"engine": "plan"})) for folder in "ab"
     )
     assert here == there
+
+
+def quantized_key(folder: Path, **gpu: object) -> str:
+    return keys(make(folder, "llama-3.1-8b", {"quantization": "fp8", **gpu}))["quantized"]
+
+
+def test_a_quantized_checkpoint_depends_on_its_texts_and_options_only(tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("one\n\ntwo\n")
+    calibration = {"file": str(texts)}
+    before = quantized_key(tmp_path, calibration=calibration)
+    assert quantized_key(tmp_path, calibration=calibration, tensor_parallel=2) == before
+    assert quantized_key(tmp_path, calibration=calibration, max_batch_size=8) == before
+    changes = (
+        {"quantization": "int4_awq"},
+        {"kv_cache": {"dtype": "fp8"}},
+        {"dtype": "bfloat16"},
+        {"calibration": {"file": str(texts), "samples": 1}},
+        {"calibration": {}},
+    )
+    found = {quantized_key(tmp_path, **{"calibration": calibration, **each}) for each in changes}
+    texts.write_text("one\n\nthree\n")
+    found |= {before, quantized_key(tmp_path, calibration=calibration)}
+    assert len(found) == len(changes) + 2
+
+
+def test_another_version_of_tensorrt_llm_needs_no_other_quantization(tmp_path):
+    one, other = (
+        keys(make(tmp_path, "llama-3.1-8b", {"quantization": "fp8"}, version=version))
+        for version in ("1.2.0", "1.2.1")
+    )
+    assert one["quantized"] == other["quantized"]

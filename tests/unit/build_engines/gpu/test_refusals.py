@@ -16,6 +16,22 @@ PLAN = {"engine": "plan"}
         ({"quantization": "int8_sq"}, "quantization", "reads fp8, nvfp4, int4_awq, w4a8_awq"),
         ({"quantization": "int4_wo"}, "quantization", "or engine: plan"),
         ({"quantization": "int8_wo"}, "quantization", "PyTorch runtime"),
+        ({"calibration": {"samples": 8}}, "calibration", "these options measure no texts"),
+        (
+            {**PLAN, "quantization": "int8_wo", "calibration": {"samples": 8}},
+            "calibration",
+            "these options measure no texts",
+        ),
+        (
+            {"kv_cache": {"dtype": "fp8"}, "calibration": {"samples": 8}},
+            "calibration",
+            "these options measure no texts",
+        ),
+        (
+            {**PLAN, "quantization": "int4_awq", "calibration": {"samples": 64}},
+            "calibration.samples",
+            "measures 32 texts for AWQ at most",
+        ),
         (
             {"quantization": "nvfp4", "architecture": "hopper"},
             "quantization",
@@ -123,6 +139,8 @@ def test_it_is_refused_with_the_reason(given, where, said):
     [
         {},
         {"quantization": "nvfp4", "architecture": "blackwell"},
+        {**PLAN, "quantization": "int8_sq", "calibration": {"samples": 64}},
+        {"quantization": "int4_awq", "calibration": {"samples": 64}},
         {"quantization": "nvfp4"},  # the GPU is looked at when it is built
         {"quantization": "fp8", "architecture": "ada", "kv_cache": {"dtype": "fp8"}},
         {"tensor_parallel": 8, "expert_parallel": 4},

@@ -81,24 +81,6 @@ def test_a_rank_that_is_missing_or_empty_is_named(tmp_path):
         check_plan(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("quantization", "algorithm", "fits"),
-    [("fp8", "FP8", True), ("int4_awq", "W4A16_AWQ", True), ("fp8", None, False)],
-)
-def test_a_checkpoint_has_the_quantization_that_was_asked_for(
-    tmp_path, quantization, algorithm, fits
-):
-    options = GpuOptions(quantization=quantization)
-    found = {"quantization": {"quant_algo": algorithm}}
-    folder(tmp_path, {}, "model.safetensors")
-    (tmp_path / "hf_quant_config.json").write_text(json.dumps(found))
-    if fits:
-        verify.checkpoint(tmp_path, options)
-    else:
-        with pytest.raises(BuildError, match="is quantized as None, not as FP8"):
-            verify.checkpoint(tmp_path, options)
-
-
 def test_shards_are_of_the_mapping_and_one_a_rank(tmp_path):
     names = ("rank0.safetensors", "rank1.safetensors")
     verify.shards(folder(tmp_path, {"mapping": MAPPING}, *names), TWO)

@@ -1,0 +1,1 @@
+"""Quantizes a checkpoint for TensorRT-LLM's PyTorch runtime, with nvidia-modelopt."""

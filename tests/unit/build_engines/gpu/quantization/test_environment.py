@@ -1,0 +1,90 @@
+"""environment: what is installed, what its key depends on, and when it is made again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.stack import ROOT
+from triton_openai.build_engines.errors import BuildError
+from triton_openai.build_engines.gpu.quantization import environment
+from triton_openai.build_engines.gpu.quantization.environment import Environment
+from triton_openai.build_engines.package_index import DEFAULT_INDEX, PackageIndex
+
+LOCK = (ROOT / environment.LOCK).read_text()
+
+
+def made(artifacts: Path, parent: Path) -> Environment:
+    """An environment as the step leaves it, without its packages."""
+    found = Environment(artifacts, DEFAULT_INDEX, torch="2.10.0")
+    program = environment.python(found.folder)
+    program.parent.mkdir(parents=True)
+    program.symlink_to(sys.executable)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = found.folder / "lib" / version / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / environment.PARENT).write_text(f"{parent}\n")
+    return found
+
+
+def test_a_torch_that_is_there_is_used_and_never_installed(tmp_path):
+    _, pip = Environment(tmp_path, DEFAULT_INDEX, torch="2.10.0a0").shown(tmp_path / "e")
+    words = shlex.split(pip)
+    assert words[words.index("install") + 1 : -1] == [
+        *("--no-deps", "--require-hashes", "--no-compile", "-r"),
+    ]
+    assert Path(words[-1]).read_text() == LOCK
+
+
+def test_without_one_torch_comes_first_and_from_its_own_index(tmp_path):
+    index = PackageIndex(torch_index="https://index.example/cu130")
+    venv, torch, lock = Environment(tmp_path, index, torch=None).shown(tmp_path / "e")
+    assert shlex.split(venv)[1:3] == ["-m", "venv"]
+    assert "requirements-torch.txt --index-url https://index.example/cu130" in torch
+    assert environment.LOCK in lock
+    assert "--index-url" not in lock
+
+
+def test_the_key_depends_on_torch_and_not_on_the_index(tmp_path):
+    other = PackageIndex(may_install=False, torch_index="https://index.example")
+    torches = ("2.10.0", "2.11.0", None)
+    keys = [Environment(tmp_path, DEFAULT_INDEX, torch=torch).key for torch in torches]
+    assert len(set(keys)) == 3
+    assert Environment(tmp_path / "elsewhere", other, torch="2.10.0").key == keys[0]
+
+
+def test_it_is_made_again_where_its_interpreter_or_its_parent_has_moved(tmp_path):
+    (tmp_path / "parent").mkdir()
+    found = made(tmp_path / "artifacts", tmp_path / "parent")
+    assert found.is_done
+    (tmp_path / "parent").rmdir()
+    assert not found.is_done
+    (tmp_path / "parent").mkdir()
+    environment.python(found.folder).unlink()
+    environment.python(found.folder).symlink_to(tmp_path / "no-python")
+    assert not found.is_done
+
+
+def test_a_forbidden_installation_says_what_to_do(tmp_path):
+    step = Environment(tmp_path, PackageIndex(may_install=False), torch=None)
+    with pytest.raises(BuildError, match=r"INSTALL_PACKAGES is never: allow it once, or copy"):
+        step.run(print)
+    assert not step.is_done
+
+
+def test_the_lock_leaves_torch_out_and_has_a_hash_for_every_file():
+    pins = re.findall(r"^([\w.-]+)==([^\s;]+)", LOCK, re.MULTILINE)
+    names = [name for name, _ in pins]
+    assert ("nvidia-modelopt", "0.37.0") in pins
+    assert "torch" not in names
+    assert len(names) == len(set(names)) == len(re.findall(r"==.*\\\n +--hash=sha256:", LOCK))
+    major, minor = map(int, dict(pins)["transformers"].split(".")[:2])
+    assert (4, 48) <= (major, minor) < (4, 57), "what nvidia-modelopt 0.37 supports"
+
+
+def test_packages_of_this_interpreter_are_those_that_a_child_would_lack():
+    assert str(Path(pytest.__file__).parents[1]) in environment.parent_packages()
