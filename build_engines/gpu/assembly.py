@@ -16,8 +16,8 @@ from triton_openai.build_engines import fetch, role_parameters, step, triton_mod
 from triton_openai.build_engines.facts import Facts
 from triton_openai.build_engines.gpu import recipe, served_engine
 from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.making import Kitchen
 from triton_openai.build_engines.gpu.recipe import Recipe
+from triton_openai.build_engines.gpu.step_factory import BuildContext
 from triton_openai.build_engines.gpu.toolkit import Toolkit
 from triton_openai.build_engines.models_file import GpuEntry
 from triton_openai.build_engines.package_index import DEFAULT_INDEX, PackageIndex
@@ -118,14 +118,14 @@ def _recipe(
     config = fetch.config(weights)
     if config is None:
         return None
-    kitchen = Kitchen(
+    context = BuildContext(
         artifacts=artifacts,
         store=_store(name, artifacts),
         toolkit=toolkit,
         device=Device.of(entry.gpu),
         index=index,
     )
-    return recipe.make(entry, config, kitchen)
+    return recipe.make(entry, config, context)
 
 
 def _assemble(folder: Path, found: Recipe) -> None:

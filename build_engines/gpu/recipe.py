@@ -15,10 +15,10 @@ from triton_openai.build_engines.gpu import adapter, memory
 from triton_openai.build_engines.gpu.architecture import Architecture
 from triton_openai.build_engines.gpu.device import Device
 from triton_openai.build_engines.gpu.llm_args import LORA
-from triton_openai.build_engines.gpu.making import Kitchen, Making
 from triton_openai.build_engines.gpu.options import GpuOptions
 from triton_openai.build_engines.gpu.problems import problems
 from triton_openai.build_engines.gpu.speculation import DraftTarget, Eagle3
+from triton_openai.build_engines.gpu.step_factory import BuildContext, StepFactory
 from triton_openai.build_engines.models_file import GpuEntry
 from triton_openai.build_engines.step import Step
 from triton_openai.build_engines.tables_step import Tables
@@ -52,7 +52,7 @@ def weights_of(entry: GpuEntry, artifacts: Path) -> Fetch | Here:
     return fetch.step(entry.weights, artifacts)
 
 
-def make(entry: GpuEntry, config: dict[str, Any], kitchen: Kitchen) -> Recipe:
+def make(entry: GpuEntry, config: dict[str, Any], context: BuildContext) -> Recipe:
     """
     Args:
         config: the model's config.json.
@@ -61,31 +61,33 @@ def make(entry: GpuEntry, config: dict[str, Any], kitchen: Kitchen) -> Recipe:
         BuildError: the model cannot be built with these options; the message has every reason.
     """
     options, shape = entry.gpu, Architecture.read(config)
-    if found := list(problems(options, shape, kitchen.toolkit, kitchen.device)):
+    if found := list(problems(options, shape, context.toolkit, context.device)):
         raise BuildError("; ".join(found))
-    weights = weights_of(entry, kitchen.artifacts)
+    weights = weights_of(entry, context.artifacts)
     longest = options.max_seq_len or shape.positions
-    making = Making(options=options, shape=shape, weights=weights, kitchen=kitchen, longest=longest)
+    factory = StepFactory(
+        options=options, shape=shape, weights=weights, context=context, longest=longest
+    )
     context_length = min(longest, entry.context_length or longest)
     tables = Tables(
-        kitchen.store,
+        context.store,
         weights,
         model=config.get("text_config", config),
         context_length=context_length,
         kv_token_bytes=2 * shape.layers * shape.kv_heads * shape.head * memory.kv_bytes(options),
     )
-    beside = _beside(options, kitchen.artifacts)
+    beside = _beside(options, context.artifacts)
     adapters = [step for name, step in beside.items() if name.startswith(LORA)]
-    checked, served = making.checked_adapters(adapters), making.served(adapters)
+    checked, served = factory.checked_adapters(adapters), factory.served(adapters)
     if entry.runtime == "tensorrtllm" and options.guided_decoding != "off":
-        beside["guide_info"] = making.guide_info()
+        beside["guide_info"] = factory.guide_info()
     return Recipe(
-        steps=(weights, making.checked(), *beside.values(), *checked, *served, tables),
+        steps=(weights, factory.checked(), *beside.values(), *checked, *served, tables),
         engine=served[-1] if served else weights,
         tables=tables,
         beside={"weights": weights, **beside},
         context_length=context_length,
-        notes=tuple(_notes(entry, shape, kitchen.device)),
+        notes=tuple(_notes(entry, shape, context.device)),
     )
 
 

@@ -11,8 +11,8 @@ from packaging.version import Version
 from tests.fixtures.published import config
 from triton_openai.build_engines.gpu import recipe
 from triton_openai.build_engines.gpu.device import Device
-from triton_openai.build_engines.gpu.making import Kitchen
 from triton_openai.build_engines.gpu.recipe import Recipe
+from triton_openai.build_engines.gpu.step_factory import BuildContext
 from triton_openai.build_engines.gpu.toolkit import Toolkit
 from triton_openai.build_engines.models_file import ModelsFile
 
@@ -23,10 +23,10 @@ INT8_CACHE = {  # without what needs paged prompts
 H100 = Device(memory_gb=80, architecture="hopper")
 
 
-def kitchen(folder: Path, version: str = "1.2.1", device: Device = H100) -> Kitchen:
+def context(folder: Path, version: str = "1.2.1", device: Device = H100) -> BuildContext:
     toolkit = Toolkit(version=Version(version), examples=Path("/examples"))
     store = folder / "artifacts" / "steps" / "m"
-    return Kitchen(artifacts=folder / "artifacts", store=store, toolkit=toolkit, device=device)
+    return BuildContext(artifacts=folder / "artifacts", store=store, toolkit=toolkit, device=device)
 
 
 def entry(folder: Path, runtime: str, gpu: dict, **common: object):
@@ -47,7 +47,7 @@ def make(
     **common: object,
 ) -> Recipe:
     made = entry(folder, runtime, gpu, **common)
-    return recipe.make(made, config(name), kitchen(folder, version, device))
+    return recipe.make(made, config(name), context(folder, version, device))
 
 
 def shown(found: Recipe) -> dict[str, str]:

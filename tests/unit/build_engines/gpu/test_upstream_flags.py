@@ -59,7 +59,7 @@ def test_there_are_examples_in_documents_and_manifests():
 def test_upstreams_tools_take_the_commands_of_each_example(tmp_path, label, entry):
     (tmp_path / "weights").mkdir()
     local = entry.model_copy(update={"weights": tmp_path / "weights"})
-    check(recipe.make(local, config(published_for(entry)), recipes.kitchen(tmp_path, device=BIG)))
+    check(recipe.make(local, config(published_for(entry)), recipes.context(tmp_path, device=BIG)))
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

@@ -21,7 +21,7 @@ from triton_openai.build_engines.step import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kitchen:
+class BuildContext:
     """The surroundings of a build. store: the folder of the model's steps."""
 
     artifacts: Path
@@ -32,23 +32,23 @@ class Kitchen:
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: a cached property
-class Making:
+class StepFactory:
     """longest: the most tokens of prompt and answer together."""
 
     options: GpuOptions
     shape: Architecture
     weights: Step
-    kitchen: Kitchen
+    context: BuildContext
     longest: int
 
     def checked(self) -> Checked:
         return Checked(
-            "check", self.kitchen.store, [self.weights], lambda folders: verify.weights(*folders)
+            "check", self.context.store, [self.weights], lambda folders: verify.weights(*folders)
         )
 
     def checked_adapters(self, adapters: Sequence[Step]) -> list[Checked]:
         """One step if there are adapters, else none."""
-        options, version = self.options, self.kitchen.toolkit.version
+        options, version = self.options, self.context.toolkit.version
         if options.lora is None:
             return []
 
@@ -57,7 +57,7 @@ class Making:
 
         shape = [options.lora.max_rank, options.engine, options.tensor_parallel, version]
         about = [str(each) for each in shape]
-        return [Checked("check_adapters", self.kitchen.store, adapters, check, about)]
+        return [Checked("check_adapters", self.context.store, adapters, check, about)]
 
     def served(self, adapters: Sequence[Step]) -> list[Step]:
         """The steps from the weights to the served folder; none if the weights are served."""
@@ -67,10 +67,10 @@ class Making:
         return [] if self.options.quantization is None else self._quantized()
 
     def guide_info(self) -> ToolStep:
-        toolkit = self.kitchen.toolkit
+        toolkit = self.context.toolkit
         return ToolStep(
             "guide_info",
-            self.kitchen.store,
+            self.context.store,
             [self.weights],
             about=[str(toolkit.version)],
             command=lambda to, after: commands.guide_info(toolkit, after[0], to),
@@ -88,13 +88,13 @@ class Making:
         if not options.is_calibrated:
             return []
         file, samples = options.calibration.file, options.calibration_samples
-        return [CalibrationText(self.kitchen.store, file, samples)]
+        return [CalibrationText(self.context.store, file, samples)]
 
     def _quantized(self) -> list[Step]:
-        kitchen = self.kitchen
-        packages = Environment(kitchen.artifacts, kitchen.index, torch=installed_torch())
+        context = self.context
+        packages = Environment(context.artifacts, context.index, torch=installed_torch())
         quantized = Quantized(
-            kitchen.store,
+            context.store,
             self.options,
             weights=self.weights,
             texts=self._texts[0],
@@ -104,7 +104,7 @@ class Making:
         return [packages, *self._texts, quantized]
 
     def _shards(self) -> ToolStep:
-        toolkit, options = self.kitchen.toolkit, self.options
+        toolkit, options = self.context.toolkit, self.options
         converter = commands.CONVERTERS[self.shape.kind]
 
         def command(to: Path, after: Sequence[Path]) -> list[str]:
@@ -115,7 +115,7 @@ class Making:
 
         return ToolStep(
             "checkpoint",
-            self.kitchen.store,
+            self.context.store,
             [self.weights, *self._texts],
             about=[str(toolkit.version)],
             command=command,
@@ -123,7 +123,7 @@ class Making:
         )
 
     def _plan(self, shards: Step, adapters: Sequence[Step]) -> ToolStep:
-        version, options, longest = self.kitchen.toolkit.version, self.options, self.longest
+        version, options, longest = self.context.toolkit.version, self.options, self.longest
 
         def command(to: Path, after: Sequence[Path]) -> list[str]:
             found = commands.build_plan(options, after[0], to, max_seq_len=longest)
@@ -131,10 +131,10 @@ class Making:
 
         return ToolStep(
             "plan",
-            self.kitchen.store,
+            self.context.store,
             [shards, *adapters],
             # a plan runs on the kind of GPU on which it was built
-            about=[str(version), str(self.kitchen.device.architecture)],
+            about=[str(version), str(self.context.device.architecture)],
             command=command,
             check=lambda folder: verify.plan(folder, options, version=version, max_seq_len=longest),
         )
