@@ -59,7 +59,7 @@ ONLY_IN = {
 }
 DOMAIN_MAY = {
     *("proxy.domain", "__future__", "array", "bisect", "collections", "dataclasses", "enum"),
-    *("io", "typing"),
+    *("contextvars", "fnmatch", "io", "typing"),
 }
 
 
