@@ -6,6 +6,8 @@ ProxyError
 │   ├── InvalidSchema        422: a value is not a JSON Schema, or exceeds the limits
 │   ├── SchemaViolation      422: the model's answers break the schema, after all attempts
 │   ├── UnknownModel         404
+│   ├── NotStored            404: a tenant or a key that does not exist
+│   ├── Conflict             409: the change does not fit what is stored
 │   └── RateLimited          429: too much at once; the same request may pass later
 └── ServiceError             ours, 5xx
     ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
@@ -13,6 +15,7 @@ ProxyError
     │   └── ShuttingDown     503: this server stops, and its time to drain is over
     ├── DeadlineExceeded     504: the request took longer than its time limit
     ├── EngineStalled        504: the engine sent nothing for too long
+    ├── StoreUnavailable     503: the database of keys and usage does not answer
     └── EngineFailed         500: the engine gave up on the request
 """
 
@@ -20,6 +23,8 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import Any
+
+from triton_openai.proxy.domain.key_records import KeysUnavailable
 
 ECHO_AT_MOST = 200
 
@@ -61,8 +66,13 @@ class ErrorCode(str, Enum):
     MISSING_PARAMETER = "missing_parameter", 400
     UNSUPPORTED_PARAMETER = "unsupported_parameter", 400
     MODEL_NOT_FOUND = "model_not_found", 404
+    TENANT_NOT_FOUND = "tenant_not_found", 404
+    KEY_NOT_FOUND = "key_not_found", 404
     UNKNOWN_URL = "unknown_url", 404
     METHOD_NOT_ALLOWED = "method_not_allowed", 405
+    TENANT_EXISTS = "tenant_exists", 409
+    TENANT_HAS_KEYS = "tenant_has_keys", 409
+    KEY_REVOKED = "key_revoked", 409
     REQUEST_TOO_LARGE = "request_too_large", 413
     UNSUPPORTED_CONTENT_TYPE = "unsupported_content_type", 415
     UNSUPPORTED_ENCODING = "unsupported_encoding", 415
@@ -75,6 +85,7 @@ class ErrorCode(str, Enum):
     RATE_LIMIT_EXCEEDED = "rate_limit_exceeded", 429, ErrorType.RATE_LIMIT
     INTERNAL_ERROR = "internal_error", 500, ErrorType.SERVER
     MODEL_UNAVAILABLE = "model_unavailable", 503, ErrorType.SERVER
+    STORE_UNAVAILABLE = "store_unavailable", 503, ErrorType.SERVER
     DEADLINE_EXCEEDED = "deadline_exceeded", 504, ErrorType.SERVER
     ENGINE_STALLED = "engine_stalled", 504, ErrorType.SERVER
 
@@ -129,6 +140,14 @@ class UnknownModel(RequestError):
         )
 
 
+class NotStored(RequestError):
+    pass
+
+
+class Conflict(RequestError):
+    pass
+
+
 class RateLimited(RequestError):
     """`retry_after_s`: after how many seconds the same request may succeed."""
 
@@ -169,6 +188,15 @@ class EngineStalled(ServiceError):
 
 class EngineFailed(ServiceError):
     pass
+
+
+class StoreUnavailable(ServiceError, KeysUnavailable):
+    code = ErrorCode.STORE_UNAVAILABLE
+
+    def __init__(self, *, detail: str) -> None:
+        super().__init__(
+            "The database of keys and usage does not answer now. Try again later.", detail=detail
+        )
 
 
 def _restored(kind: type[ProxyError], message: str, state: dict[str, Any]) -> ProxyError:

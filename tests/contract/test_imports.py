@@ -47,6 +47,8 @@ ONLY_IN = {
     "grpc": ("proxy.triton",),
     "hpack": ("proxy.triton.http2",),
     "tritonclient": ("proxy.triton", "build_engines.triton_models"),
+    "sqlalchemy": ("proxy.access.store",),
+    "alembic": ("proxy.access.store",),
     "httpx": ("proxy.server_tools", "proxy.launch.triton_server.probe"),
     "lark": ("proxy.structured",),
     "uvicorn": ("proxy.http_server",),
