@@ -47,10 +47,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denial:
-    """Calls that were denied to one caller: how often, since the last entry."""
+    """Calls that were denied to one caller for one reason. times: since the last entry."""
 
     actor: str
     object: str
+    code: str
     times: int
 
 
@@ -86,7 +87,7 @@ class ChangeLog:
             head = _head(await _locked(connection))
             for denial in denials:
                 entry = self._entry(_now(), denial.actor, "denied", denial.object)
-                entry = replace(entry, after=_json({"times": denial.times}))
+                entry = replace(entry, after=_json({"code": denial.code, "times": denial.times}))
                 head = await self._append(connection, head, entry)
             await connection.execute(update(META).values(**_columns(head)))
 

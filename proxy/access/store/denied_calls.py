@@ -13,14 +13,18 @@ from collections import Counter
 import structlog
 
 from triton_openai.proxy.access.store.change_log import ChangeLog, Denial
-from triton_openai.proxy.domain.errors import StoreUnavailable
+from triton_openai.proxy.access.store.stored_text import cleaned
+from triton_openai.proxy.domain.errors import ErrorCode, StoreUnavailable
+from triton_openai.proxy.domain.identity import Caller
 
+Kind = tuple[str, str, str]  # actor, object, code
 logger = structlog.get_logger(__name__)
 
 INTERVAL_S = 1.0
 CLOSE_TIMEOUT_S = 5.0
 KINDS_AT_ONCE = 100
-OTHERS = ("several callers", "several objects")
+NOBODY = "nobody"
+OTHERS = ("several callers", "several objects", "several codes")
 LONGEST = 200  # characters of an actor or an object
 
 
@@ -30,12 +34,13 @@ class DeniedCalls:
     def __init__(self, changes: ChangeLog, *, interval_s: float = INTERVAL_S) -> None:
         self._changes = changes
         self._interval_s = interval_s
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[Kind] = Counter()
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, actor: str, object: str) -> None:
-        """Takes one denied call without waiting. object: method and path."""
-        kind = (actor[:LONGEST], object[:LONGEST])
+    def add(self, method: str, path: str, caller: Caller | None, code: ErrorCode) -> None:
+        """Takes one denied call without waiting. caller: None where nobody was recognized."""
+        actor = NOBODY if caller is None else cleaned(caller.key_id)
+        kind = (actor[:LONGEST], cleaned(f"{method} {path}")[:LONGEST], code.value)
         is_known = kind in self._counts or len(self._counts) < KINDS_AT_ONCE
         self._counts[kind if is_known else OTHERS] += 1
 
@@ -60,11 +65,13 @@ class DeniedCalls:
         taken, self._counts = self._counts, Counter()
         try:
             await self._changes.denied(
-                [Denial(actor=who, object=what, times=n) for (who, what), n in taken.items()]
+                [
+                    Denial(actor=actor, object=object, code=code, times=times)
+                    for (actor, object, code), times in taken.items()
+                ]
             )
         except BaseException:
-            for (who, what), times in taken.items():
-                self._counts[who, what] += times
+            self._counts.update(taken)
             raise
 
     async def _write_for_ever(self) -> None:

@@ -15,6 +15,7 @@ from triton_openai.proxy.access.store.change_log import ChangeLog
 from triton_openai.proxy.access.store.database import Database
 from triton_openai.proxy.access.store.issued_key import IssuedKey, KeyOrder, issued, new_key
 from triton_openai.proxy.access.store.record_rows import key_of, key_row, key_view
+from triton_openai.proxy.access.store.stored_text import storable
 from triton_openai.proxy.access.store.tables import KEYS
 from triton_openai.proxy.access.store.tenant_administration import existing_tenant
 from triton_openai.proxy.domain.errors import Conflict, ErrorCode, NotStored, echoed
@@ -118,8 +119,9 @@ async def _replace(connection: AsyncConnection, key: KeyRecord) -> None:
 
 
 async def _existing(connection: AsyncConnection, key_id: str) -> KeyRecord:
-    found = await connection.execute(select(KEYS).where(KEYS.c.id == key_id))
-    row = found.one_or_none()
+    row = None
+    if storable(key_id):
+        row = (await connection.execute(select(KEYS).where(KEYS.c.id == key_id))).one_or_none()
     if row is None:
         raise NotStored(
             f"There is no key with the id {echoed(key_id)}.",

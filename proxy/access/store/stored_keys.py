@@ -6,6 +6,7 @@ from sqlalchemy import select
 
 from triton_openai.proxy.access.store.database import Database
 from triton_openai.proxy.access.store.record_rows import key_of, tenant_of
+from triton_openai.proxy.access.store.stored_text import storable
 from triton_openai.proxy.access.store.tables import KEYS, META, TENANTS
 from triton_openai.proxy.domain.key_records import KeyRecord, TenantRecord
 
@@ -19,12 +20,17 @@ class StoredKeys:
             return int((await connection.execute(select(META.c.generation))).scalar_one())
 
     async def key(self, key_id: str) -> KeyRecord | None:
+        if not storable(key_id):
+            return None
         async with self._database.reading() as connection:
             found = await connection.execute(select(KEYS).where(KEYS.c.id == key_id))
             row = found.one_or_none()
         return None if row is None else key_of(row)
 
     async def tenant(self, name: str) -> TenantRecord | None:
+        """The name may come from a token, and be any text."""
+        if not storable(name):
+            return None
         async with self._database.reading() as connection:
             found = await connection.execute(select(TENANTS).where(TENANTS.c.name == name))
             row = found.one_or_none()

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from triton_openai.proxy.access.store.change_log import ChangeLog
 from triton_openai.proxy.access.store.database import Database
 from triton_openai.proxy.access.store.record_rows import tenant_of, tenant_row, tenant_view
+from triton_openai.proxy.access.store.stored_text import storable
 from triton_openai.proxy.access.store.tables import KEYS, TENANTS
 from triton_openai.proxy.domain.errors import Conflict, ErrorCode, NotStored, echoed
 from triton_openai.proxy.domain.identity import NO_LIMITS, Limits
@@ -111,6 +112,8 @@ async def existing_tenant(connection: AsyncConnection, name: str) -> TenantRecor
 
 
 async def _found(connection: AsyncConnection, name: str) -> TenantRecord | None:
+    if not storable(name):
+        return None
     found = await connection.execute(select(TENANTS).where(TENANTS.c.name == name))
     row = found.one_or_none()
     return None if row is None else tenant_of(row)

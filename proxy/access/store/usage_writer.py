@@ -20,6 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from triton_openai.proxy.access.store.database import POSTGRESQL, Database
+from triton_openai.proxy.access.store.stored_text import cleaned
 from triton_openai.proxy.access.store.tables import USAGE, USAGE_BATCHES
 from triton_openai.proxy.domain.errors import StoreUnavailable
 from triton_openai.proxy.domain.usage import UsageRow
@@ -64,7 +65,8 @@ class UsageWriter:
         self.dropped = 0  # requests that were not counted, because the store was away for too long
 
     def add(self, row: UsageRow) -> None:
-        place = (row.at.astimezone(timezone.utc).date(), row.tenant, row.key_id, row.model)
+        day = row.at.astimezone(timezone.utc).date()
+        place = (day, cleaned(row.tenant), cleaned(row.key_id), cleaned(row.model))
         sums = self._open.sums.get(place)
         if sums is None:
             if len(self._open.sums) >= self._most_held:
@@ -86,7 +88,7 @@ class UsageWriter:
         try:
             await asyncio.wait_for(self._finish(), CLOSE_TIMEOUT_S)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
-            lost = sum(int(sums[0]) for batch in self._batches() for sums in batch.sums.values())
+            lost = _requests(self._closed) + _requests(self._open)
             logger.error("usage lost", requests=lost, detail=str(error))
 
     async def flush(self) -> None:
@@ -114,6 +116,9 @@ class UsageWriter:
                 if not is_failing:
                     logger.error("usage cannot be written", detail=error.detail)
                 is_failing = True
+            except Exception:  # the database refuses the batch: another try would not help
+                lost, self._closed = self._closed, None
+                logger.exception("usage lost", requests=_requests(lost))
 
     async def _write(self, batch: Batch) -> None:
         async with self._database.writing() as connection:
@@ -144,8 +149,9 @@ class UsageWriter:
         async with self._database.writing() as connection:
             await connection.execute(delete(USAGE_BATCHES).where(mine | (USAGE_BATCHES.c.at < old)))
 
-    def _batches(self) -> list[Batch]:
-        return [batch for batch in (self._closed, self._open) if batch is not None]
+
+def _requests(batch: Batch | None) -> int:
+    return 0 if batch is None else int(sum(sums[0] for sums in batch.sums.values()))
 
 
 async def _add(connection: AsyncConnection, sums: Sums) -> None:

@@ -139,7 +139,7 @@ def test_each_change_raises_the_generation_and_nothing_else_does(url):
         assert seen == [*range(seen[0], seen[0] + 7)]
         await admin.keys.list()
         await admin.audit.verify()
-        store.denied_calls.add("key:other", "GET /admin/v1/keys")
+        store.denied_calls.add("GET", "/a", None, ErrorCode.KEY_REVOKED)
         await store.denied_calls.flush()
         assert await store.keys.generation() == seen[-1]
 
@@ -195,6 +195,13 @@ def test_what_is_not_there_or_there_already(url):
             await admin.tenants.show("none")
         with pytest.raises(NotStored):
             await admin.keys.show("none")
+        for odd in ("\0", "\ud800"):
+            assert await store.keys.key(odd) is None
+            assert await store.keys.tenant(odd) is None
+            with pytest.raises(NotStored):
+                await admin.keys.show(odd)
+            with pytest.raises(NotStored):
+                await admin.tenants.show(odd)
         assert await store.keys.key("none") is None
         assert await store.keys.tenant("none") is None
         assert len(await admin.audit.list()) == 1  # refused changes are no changes

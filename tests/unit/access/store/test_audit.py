@@ -15,7 +15,11 @@ from triton_openai.proxy.access.store.audit_chain import Verification
 from triton_openai.proxy.access.store.database import Database
 from triton_openai.proxy.access.store.pepper import Peppers
 from triton_openai.proxy.access.store.store import Store
-from triton_openai.proxy.domain.identity import Limits
+from triton_openai.proxy.domain.errors import ErrorCode
+from triton_openai.proxy.domain.identity import Caller, Limits, Scope
+
+OTHER = Caller(tenant="acme", key_id="other", scopes=frozenset({Scope.CHAT}))
+NO_SCOPE = ErrorCode.TENANT_EXISTS  # any code
 
 
 async def filled(store: Store) -> str:
@@ -27,8 +31,8 @@ async def filled(store: Store) -> str:
     await admin.keys.update(ACTOR, key_id, lambda key: replace(key, name="renamed"))
     rotated = await admin.keys.rotate("cli:root", key_id, timedelta(hours=1))
     await admin.keys.revoke(ACTOR, key_id)
-    store.denied_calls.add("key:other", "GET /admin/v1/keys")
-    store.denied_calls.add("key:other", "GET /admin/v1/keys")
+    store.denied_calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
+    store.denied_calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
     await store.denied_calls.flush()
     return " ".join((made.key, rotated.key, made.record.digest.hex(), rotated.record.digest.hex()))
 
@@ -48,14 +52,14 @@ def test_each_change_and_each_denied_call_has_an_entry_without_secrets(url):
             *("tenants/acme", key, key, key, key, "GET /admin/v1/keys"),
         ]
         assert [entry.actor for entry in entries] == [
-            *(ACTOR, ACTOR, ACTOR, "cli:root", ACTOR, "key:other"),
+            *(ACTOR, ACTOR, ACTOR, "cli:root", ACTOR, "other"),
         ]
         assert entries[0].before is None
         assert json.loads(entries[0].after)["limits"] == {"tokens_per_day": 5}
         before, after = json.loads(entries[2].before), json.loads(entries[2].after)
         assert {name for name in after if before[name] != after[name]} == {"name"}
         assert json.loads(entries[3].after)["overlap_until"] is not None
-        assert json.loads(entries[5].after) == {"times": 2}
+        assert json.loads(entries[5].after) == {"code": "tenant_exists", "times": 2}
         written = " ".join(str(entry) for entry in entries)
         for secret in secrets.split():
             assert secret not in written
@@ -159,7 +163,7 @@ def test_writers_at_the_same_time_make_one_chain(url):
         async with opened(url) as store:
             for turn in range(each):
                 await store.administration.tenants.create(f"w{number}", f"t{number}-{turn}")
-                store.denied_calls.add(f"w{number}", "x")
+                store.denied_calls.add("GET", "/x", None, NO_SCOPE)
                 await store.denied_calls.flush()
 
     async def main() -> None:
@@ -198,7 +202,8 @@ def test_a_flood_of_denied_calls_makes_few_entries(url):
     async def main() -> None:
         async with opened(url) as store:
             for number in range(1000):
-                store.denied_calls.add(f"key:{number}", "GET /admin/v1/keys" * 100)
+                caller = replace(OTHER, key_id=f"{number}\0")
+                store.denied_calls.add("GET", "/admin/\0" * 100, caller, NO_SCOPE)
             await store.denied_calls.flush()
             entries = await store.administration.audit.list()
             assert len(entries) == 101
@@ -212,7 +217,7 @@ def test_a_flood_of_denied_calls_makes_few_entries(url):
 def test_denied_calls_wait_for_a_store_that_is_away():
     async def main() -> None:
         store = Store("postgresql://nobody@127.0.0.1:1/none", PEPPERS)
-        store.denied_calls.add("a", "b")
+        store.denied_calls.add("GET", "/a", None, NO_SCOPE)
         for _ in range(2):
             with pytest.raises(Exception, match="does not answer"):
                 await store.denied_calls.flush()

@@ -24,7 +24,7 @@ from triton_openai.proxy.access.store.usage_reports import (
     as_csv,
 )
 from triton_openai.proxy.access.store.usage_writer import UsageWriter
-from triton_openai.proxy.domain.errors import StoreUnavailable
+from triton_openai.proxy.domain.errors import ErrorCode, StoreUnavailable
 
 MARCH = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 31))
 
@@ -34,6 +34,7 @@ def test_a_day_ends_at_midnight_utc_and_sums_are_of_tenant_key_and_model(url):
         async with opened(url) as store:
             west = timezone(timedelta(hours=-5))
             store.usage.add(used())
+            store.usage.add(used(tenant="\0\ud800"))
             store.usage.add(used(errors=1, queue_s=0.5, cost=0.25))
             store.usage.add(used(at=datetime(2026, 3, 1, 20, tzinfo=west)))  # March 2 in UTC
             store.usage.add(used(key_id="k2", tenant="beta"))
@@ -56,7 +57,7 @@ def test_a_day_ends_at_midnight_utc_and_sums_are_of_tenant_key_and_model(url):
                 cost=1.25,
             )
             assert [(row.day.day, row.tenant, row.requests) for row in found] == [
-                *((1, "acme", 3), (1, "beta", 1), (2, "acme", 1)),
+                *((1, "acme", 3), (1, "beta", 1), (1, "\ufffd?", 1), (2, "acme", 1)),
             ]
 
     asyncio.run(main())
@@ -176,7 +177,7 @@ def test_what_is_left_is_written_at_the_end_and_the_writer_is_forgotten(url):
             store.usage.add(used())
             await store.usage.flush()
             store.usage.add(used())
-            store.denied_calls.add("a", "b")
+            store.denied_calls.add("GET", "/a", None, ErrorCode.KEY_REVOKED)
         async with opened(url) as store:
             (whole,) = await store.administration.usage.report(MARCH, by=())
             assert whole.requests == 2
