@@ -67,15 +67,19 @@ class UsageReports:
         self._database = database
 
     async def report(
-        self, period: UsagePeriod, by: Iterable[Grouping] = EVERY_GROUPING
+        self,
+        period: UsagePeriod,
+        by: Iterable[Grouping] = EVERY_GROUPING,
+        *,
+        limit: int | None = None,
     ) -> Sequence[UsageTotals]:
-        """One row for each day, tenant, key or model, in the order of `by`.
+        """At most `limit` rows, one for each day, tenant, key or model, in the order of `by`.
 
         A request is in it about a second after it has ended. Raises StoreUnavailable.
         """
         groups = [USAGE.c[group.value] for group in dict.fromkeys(by)]
         async with self._database.reading() as connection:
-            rows = await connection.execute(_summed(period, groups))
+            rows = await connection.execute(_summed(period, groups).limit(limit))
             return [_totals(row._asdict()) for row in rows]
 
 

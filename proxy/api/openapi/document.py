@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -71,6 +71,7 @@ ERRORS = {
     404: "No such route, or no such model",
     405: "The route has no such method",
     408: "The body was not complete in time",
+    409: "The change does not fit what is stored",
     413: "The body is too large",
     414: "The request's target is too long",
     415: "The body is compressed, or a web page sent it with another type than JSON",
@@ -118,8 +119,12 @@ def _operation(route: APIRoute) -> Json:
         "operationId": f"{spec.tag}_{route.name}{'_at_health' * route.path.endswith('/health')}",
         "responses": {"200": _success(spec), **_errors(spec)},
     }
-    if "{" in route.path_format:
-        made["parameters"] = [_parameter(one.alias) for one in route.dependant.path_params]
+    names = [one.alias for one in route.dependant.path_params]
+    parameters = [_parameter(name, spec.path_parameters[name]) for name in names]
+    if spec.query is not None:
+        parameters += _query_parameters(spec.query)
+    if parameters:
+        made["parameters"] = parameters
     if spec.takes is not None:
         examples = {name: {"value": value} for name, value in spec.requests.items()}
         content = {"schema": _reference(spec.takes), "examples": examples}
@@ -127,10 +132,17 @@ def _operation(route: APIRoute) -> Json:
     return made
 
 
-def _parameter(name: str) -> Json:
+def _parameter(name: str, words: str) -> Json:
     schema = {"type": "string", "minLength": 1}
-    words = "A model's public name, or an alias, as `/v1/models` lists it."
     return {"name": name, "in": "path", "required": True, "description": words, "schema": schema}
+
+
+def _query_parameters(model: type[BaseModel]) -> Iterator[Json]:
+    """Optional ones, of simple types. A query has no null: the parameter is left out instead."""
+    for name, schema in model.model_json_schema(schema_generator=_Bare)["properties"].items():
+        words = schema.pop("description", "")
+        (schema,) = [one for one in schema.pop("anyOf", [schema]) if one != {"type": "null"}]
+        yield {"name": name, "in": "query", "description": words, "schema": schema}
 
 
 def _success(spec: Operation) -> Json:
