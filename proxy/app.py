@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
@@ -14,6 +14,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from triton_openai.build_engines.models_file import ModelEntry
 from triton_openai.proxy import __version__, configured_limits
+from triton_openai.proxy.access.authentication import composition as authentication
+from triton_openai.proxy.access.authentication.authenticator import Authenticator
 from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.access.guide_precheck import GuidePrecheck
@@ -21,9 +23,10 @@ from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import dynamo, errors, monitoring
+from triton_openai.proxy.api import dynamo, errors, monitoring, route_scopes
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.application import Application
+from triton_openai.proxy.api.authentication import Authentication
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.fast_path import FastPath
@@ -44,11 +47,13 @@ from triton_openai.proxy.api.pages import docs_pages, front_page
 from triton_openai.proxy.api.plain import plain_routes
 from triton_openai.proxy.api.tokens import tokens_routes
 from triton_openai.proxy.domain.engine import Catalog, Engine
+from triton_openai.proxy.domain.key_records import KeySource
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.composition import Access, composed
 from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.models import policy, readiness
+from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.process_sandbox import ProcessSandbox
@@ -103,10 +108,12 @@ def compose(
     tokenizer: Tokenizer,
     sandbox: Sandbox,
     shared: Path | None = None,
+    keys: KeySource | None = None,
 ) -> FastAPI:
     """The proxy over any engine; tests give their own."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
+    callers = authentication.authenticator(settings, keys, metrics)
     recovery = RecoveryQueue(gate)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = composed(
@@ -125,13 +132,17 @@ def compose(
     bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, tokenizer, sandbox, stopping, bodies)
     app = _application(
-        _layers(settings, metrics, gate, routers),
-        lambda _: _running(engine, catalog, registry, metrics, recovery, sandbox, lag),
+        _layers(settings, metrics, gate, routers, (callers,) if callers else ()),
+        lambda _: _running(engine, catalog, registry, metrics, recovery, sandbox, lag, callers),
     )
     app.state.stopping, app.state.in_flight = stopping, in_flight
-    served = (*routers, monitoring.routes(registry, metrics))
+    served = (
+        *routers,
+        monitoring.routes(registry, metrics, callers.concerns if callers else tuple),
+    )
     for router in _with_pages(served, settings, registry):
         app.include_router(router)
+    route_scopes.check(app.routes)
     return app
 
 
@@ -163,12 +174,21 @@ def _with_pages(
     """With the front page, and the pages that document all of these routes."""
     documented = (*served, front_page.routes(__version__, served))
     return *documented, docs_pages.routes(
-        cached_document(documented, configured_limits.field_limits(settings), registry)
+        cached_document(
+            documented,
+            configured_limits.field_limits(settings),
+            registry,
+            needs_keys=settings.is_authenticated,
+        )
     )
 
 
 def _layers(
-    settings: Settings, metrics: Metrics, gate: StartGate, routers: tuple[APIRouter, ...]
+    settings: Settings,
+    metrics: Metrics,
+    gate: StartGate,
+    routers: tuple[APIRouter, ...],
+    callers: tuple[Authenticator, ...],
 ) -> list[Middleware]:
     """Outermost first."""
     return [
@@ -178,6 +198,7 @@ def _layers(
         Middleware(WithoutLastSlash),
         Middleware(RequestContext, metrics=metrics),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
+        *(Middleware(Authentication, authenticator=one, metrics=metrics) for one in callers),
         Middleware(FastPath, routers=routers),
     ]
 
@@ -191,8 +212,9 @@ async def _running(
     recovery: RecoveryQueue,
     sandbox: Sandbox,
     lag: LoopLag,
+    callers: Authenticator | None,
 ) -> AsyncIterator[None]:
-    async with engine:
+    async with engine, nullcontext() if callers is None else callers.running():
         # before it listens: others may listen with it, and say that they are ready
         await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
         watching = asyncio.create_task(readiness.watch(catalog, registry, metrics, recovery))
@@ -216,8 +238,9 @@ def _adapters(
     tokenizer = BoundedTokenizer(tokenizer, calls)
     answers = Answers(service, keep_alive_s=settings.keep_alive_s)
     limits = configured_limits.field_limits(settings)
+    models = CallersModels(registry)
     builder = RequestBuilder(
-        registry,
+        models,
         limits,
         Examiner(sandbox, configured_limits.guide_limits(settings)),
         Annotator(service, tokenizer),
@@ -233,12 +256,12 @@ def _adapters(
         bodies=bodies,
     )
     return (
-        openai_routes.routes(answers, registry, builder, bodies=bodies),
+        openai_routes.routes(answers, models, builder, bodies=bodies),
         socket,
         openai_render.routes(service, tokenizer, builder, bodies=bodies),
-        plain_routes.routes(answers, registry, limits, bodies=bodies),
-        tokens_routes.routes(service, tokenizer, registry, limits, bodies=bodies),
-        dynamo.routes(registry),
+        plain_routes.routes(answers, models, limits, bodies=bodies),
+        tokens_routes.routes(service, tokenizer, models, limits, bodies=bodies),
+        dynamo.routes(models),
     )
 
 

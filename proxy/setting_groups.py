@@ -39,8 +39,8 @@ class Listening(Group):
     server_port: Port | None = None
     """Another name of `PORT`. If both are set, they must agree."""
     host: str = "127.0.0.1"
-    """Address on which the proxy listens. There is no authentication: see SECURITY.md before you
-    change it."""
+    """Address on which the proxy listens. Any but a loopback address needs keys (docs/access.md),
+    or `AUTH=off`."""
     port: Port = 9000
     """TCP port of the proxy."""
     workers: Annotated[int, Field(ge=1, le=64)] = 1

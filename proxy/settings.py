@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import SecretStr, field_serializer, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from triton_openai.proxy.authentication_settings import Callers, Identities, Tls
 from triton_openai.proxy.setting_groups import (
     Answers,
     Concurrency,
@@ -29,6 +30,8 @@ from triton_openai.proxy.setting_groups import (
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
 ONE_FOLDER_REQUESTS = 10
+CALLERS = ("api_key", "key_pepper", "jwt_issuer", "client_name_header")  # any of them suffices
+_ANY_CALLERS = " or ".join(name.upper() for name in CALLERS)
 TRITON_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 HOST = re.compile(r"\*|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
@@ -41,6 +44,9 @@ def environment() -> Mapping[str, str]:
 
 class Settings(
     Listening,
+    Callers,
+    Identities,
+    Tls,
     TritonServer,
     ModelSource,
     Packages,
@@ -120,6 +126,19 @@ class Settings(
         return None if secret is None else secret.get_secret_value()
 
     @model_validator(mode="after")
+    def _auth_has_callers(self) -> Settings:
+        found = [name.upper() for name in (*CALLERS, "metrics_key") if getattr(self, name)]
+        if self.auth == "off" and found:
+            raise ValueError(
+                f"AUTH=off lets everybody in, so {found[0]} has no effect: remove one of them"
+            )
+        if self.auth != "off" and found == ["METRICS_KEY"]:
+            raise ValueError(f"METRICS_KEY alone lets no caller in: set {_ANY_CALLERS}, too")
+        if self.auth == "on" and not found:
+            raise ValueError(f"AUTH=on lets nobody in: set {_ANY_CALLERS}")
+        return self
+
+    @model_validator(mode="after")
     def _ca_file_has_tls(self) -> Settings:
         if self.triton_ca_file is not None and not self.triton_is_tls:
             raise ValueError(
@@ -145,6 +164,11 @@ class Settings(
                 f"MAX_REQUEST_SIZE_MB={self.max_request_size_mb:g}: raise it, or lower the other"
             )
         return self
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether callers need a key or token."""
+        return self.auth != "off" and any(getattr(self, name) for name in CALLERS)
 
     @property
     def concurrent_requests(self) -> int | None:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.openapi.operation import JSON, Content, Operation
-from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.models.callers_models import CallersModels
 
 
 class ModelNames(BaseModel):
@@ -23,13 +23,13 @@ NAMES = {"chat_completion_models": ["demo"], "completion_models": ["demo"]}
 LIST_MODELS = Operation(tag="dynamo", gives={JSON: Content(body=ModelNames, example=NAMES)})
 
 
-def routes(registry: Registry) -> APIRouter:
+def routes(models: CallersModels) -> APIRouter:
     router = APIRouter(prefix="/dynamo/alpha")
 
     @router.get("/list-models", openapi_extra=LIST_MODELS.extra)
     async def list_models() -> Response:
         """Names of models, grouped by what the models can do, as Dynamo's frontend lists them."""
-        cards = registry.cards()
+        cards = models.listed()
         can_chat = [card.name for card in cards if card.facts.chat_template is not None]
         return JSONResponse(
             {

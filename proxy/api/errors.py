@@ -28,7 +28,7 @@ from triton_openai.proxy.telemetry import request_log
 logger = structlog.get_logger(__name__)
 
 RETRY_AFTER_S = 1.0
-CLOSES = {"Connection": "close"}  # so that the rest of a body that is too large need not be read
+CLOSES = {"Connection": "close"}  # so that the rest of a body that is refused need not be read
 INTERNAL = "The server had an error while processing the request."
 LONGEST_DETAIL = 10_000  # characters
 # For clients whose base URL lacks /v1 or has it twice, and for SDKs that call /v1/responses.
@@ -72,7 +72,7 @@ def response_of(error: Exception) -> Response:
     """The whole response, with the headers that OpenAI's SDKs obey when they retry."""
     code = error.code if isinstance(error, ProxyError) else ErrorCode.INTERNAL_ERROR
     retry_after_s = error.retry_after_s if isinstance(error, RateLimited) else RETRY_AFTER_S
-    headers = CLOSES if code.status == 413 else _retry_headers(code.status, retry_after_s)
+    headers = _headers(code) or _retry_headers(code.status, retry_after_s)
     return JSONResponse(body_of(error), code.status, headers=headers)
 
 
@@ -116,6 +116,15 @@ def _body(message: str, param: str | None, code: ErrorCode | None) -> dict[str, 
         "code": None if code is None else code.value,
     }
     return {"error": error}
+
+
+def _headers(code: ErrorCode) -> dict[str, str] | None:
+    if code.status == 413:
+        return CLOSES
+    if code.status != 401:
+        return None
+    wrong = "" if code is ErrorCode.MISSING_API_KEY else ', error="invalid_token"'  # RFC 6750
+    return {"WWW-Authenticate": f'Bearer realm="triton-openai"{wrong}', **CLOSES}
 
 
 def _retry_headers(status: int, retry_after_s: float) -> dict[str, str] | None:

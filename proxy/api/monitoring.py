@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from fastapi import APIRouter
@@ -10,7 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from triton_openai.proxy.api.openapi.operation import JSON, TEXT, Content, Operation
-from triton_openai.proxy.domain.errors import ModelUnavailable
+from triton_openai.proxy.domain.errors import AuthenticationUnavailable, ModelUnavailable
+from triton_openai.proxy.domain.health import Concern
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.telemetry.metrics import Metrics
 
@@ -22,9 +24,12 @@ class Live(BaseModel):
 
 
 class Ready(BaseModel):
+    """`concerns`: what is wrong, though requests are still served."""
+
     model_config = ConfigDict(extra="forbid")
 
     status: Literal["ready"]
+    concerns: list[str] | None = None
 
 
 LIVE = Operation(tag="health", gives={JSON: Content(body=Live, example={"status": "live"})})
@@ -39,7 +44,12 @@ METRICS = Operation(
 )
 
 
-def routes(registry: Registry, metrics: Metrics) -> APIRouter:
+def routes(
+    registry: Registry,
+    metrics: Metrics,
+    concerns: Callable[[], Sequence[Concern]] = tuple,
+) -> APIRouter:
+    """concerns: what is wrong with other parts than Triton and the models."""
     router = APIRouter()
 
     @router.get("/health/live", openapi_extra=LIVE.extra)
@@ -57,7 +67,13 @@ def routes(registry: Registry, metrics: Metrics) -> APIRouter:
         """
         if registry.why_not_ready is not None:
             raise ModelUnavailable(f"Not ready: {registry.why_not_ready.category}.")
-        return JSONResponse({"status": "ready"})
+        found = concerns()
+        if fatal := [one.message for one in found if one.is_fatal]:
+            raise AuthenticationUnavailable(f"Not ready: {'; '.join(fatal)}.")
+        body: dict[str, object] = {"status": "ready"}
+        if found:
+            body["concerns"] = [one.message for one in found]
+        return JSONResponse(body)
 
     @router.get("/metrics", response_class=PlainTextResponse, openapi_extra=METRICS.extra)
     async def prometheus() -> Response:

@@ -5,14 +5,21 @@ ProxyError
 │   ├── InvalidRequest       400, with a code and the field
 │   ├── InvalidSchema        422: a value is not a JSON Schema, or exceeds the limits
 │   ├── SchemaViolation      422: the model's answers break the schema, after all attempts
+│   ├── AuthenticationFailed 401: no credential, or one that is not accepted
+│   ├── Forbidden            403: the caller is known, and may not do this
+│   │   └── ModelNotAllowed  403: the key does not allow this model
 │   ├── UnknownModel         404
+│   ├── NotStored            404: a tenant or a key that does not exist
+│   ├── Conflict             409: the change does not fit what is stored
 │   └── RateLimited          429: too much at once; the same request may pass later
 └── ServiceError             ours, 5xx
+    ├── AuthenticationUnavailable 503: the credential cannot be checked at present
     ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
     │   ├── GuidePending     503: the request's guide is still being compiled
     │   └── ShuttingDown     503: this server stops, and its time to drain is over
     ├── DeadlineExceeded     504: the request took longer than its time limit
     ├── EngineStalled        504: the engine sent nothing for too long
+    ├── StoreUnavailable     503: the database of keys and usage does not answer
     └── EngineFailed         500: the engine gave up on the request
 """
 
@@ -20,6 +27,8 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import Any
+
+from triton_openai.proxy.domain.key_records import KeysUnavailable
 
 ECHO_AT_MOST = 200
 
@@ -60,9 +69,21 @@ class ErrorCode(str, Enum):
     INVALID_PARAMETER = "invalid_parameter", 400
     MISSING_PARAMETER = "missing_parameter", 400
     UNSUPPORTED_PARAMETER = "unsupported_parameter", 400
+    MISSING_API_KEY = "missing_api_key", 401
+    INVALID_API_KEY = "invalid_api_key", 401
+    EXPIRED_API_KEY = "expired_api_key", 401
+    CONFLICTING_CREDENTIALS = "conflicting_credentials", 401
+    INSUFFICIENT_SCOPE = "insufficient_scope", 403
+    MODEL_NOT_ALLOWED = "model_not_allowed", 403
+    TENANT_NOT_ACTIVE = "tenant_not_active", 403
     MODEL_NOT_FOUND = "model_not_found", 404
+    TENANT_NOT_FOUND = "tenant_not_found", 404
+    KEY_NOT_FOUND = "key_not_found", 404
     UNKNOWN_URL = "unknown_url", 404
     METHOD_NOT_ALLOWED = "method_not_allowed", 405
+    TENANT_EXISTS = "tenant_exists", 409
+    TENANT_HAS_KEYS = "tenant_has_keys", 409
+    KEY_REVOKED = "key_revoked", 409
     REQUEST_TOO_LARGE = "request_too_large", 413
     UNSUPPORTED_CONTENT_TYPE = "unsupported_content_type", 415
     UNSUPPORTED_ENCODING = "unsupported_encoding", 415
@@ -74,7 +95,9 @@ class ErrorCode(str, Enum):
     QUEUE_FULL = "queue_full", 429, ErrorType.RATE_LIMIT
     RATE_LIMIT_EXCEEDED = "rate_limit_exceeded", 429, ErrorType.RATE_LIMIT
     INTERNAL_ERROR = "internal_error", 500, ErrorType.SERVER
+    AUTHENTICATION_UNAVAILABLE = "authentication_unavailable", 503, ErrorType.SERVER
     MODEL_UNAVAILABLE = "model_unavailable", 503, ErrorType.SERVER
+    STORE_UNAVAILABLE = "store_unavailable", 503, ErrorType.SERVER
     DEADLINE_EXCEEDED = "deadline_exceeded", 504, ErrorType.SERVER
     ENGINE_STALLED = "engine_stalled", 504, ErrorType.SERVER
 
@@ -120,6 +143,25 @@ class SchemaViolation(RequestError):
         super().__init__(message, code=ErrorCode.SCHEMA_VIOLATION, param=param)
 
 
+class AuthenticationFailed(RequestError):
+    def __init__(self, message: str, *, code: ErrorCode = ErrorCode.INVALID_API_KEY) -> None:
+        super().__init__(message, code=code, param=None)
+
+
+class Forbidden(RequestError):
+    pass
+
+
+class ModelNotAllowed(Forbidden):
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"This API key does not allow the model {echoed(model)}. GET /v1/models lists those "
+            "that it allows.",
+            code=ErrorCode.MODEL_NOT_ALLOWED,
+            param="model",
+        )
+
+
 class UnknownModel(RequestError):
     def __init__(self, model: str) -> None:
         super().__init__(
@@ -127,6 +169,14 @@ class UnknownModel(RequestError):
             code=ErrorCode.MODEL_NOT_FOUND,
             param="model",
         )
+
+
+class NotStored(RequestError):
+    pass
+
+
+class Conflict(RequestError):
+    pass
 
 
 class RateLimited(RequestError):
@@ -145,6 +195,10 @@ class RateLimited(RequestError):
 
 class ServiceError(ProxyError):
     pass
+
+
+class AuthenticationUnavailable(ServiceError):
+    code = ErrorCode.AUTHENTICATION_UNAVAILABLE
 
 
 class ModelUnavailable(ServiceError):
@@ -169,6 +223,15 @@ class EngineStalled(ServiceError):
 
 class EngineFailed(ServiceError):
     pass
+
+
+class StoreUnavailable(ServiceError, KeysUnavailable):
+    code = ErrorCode.STORE_UNAVAILABLE
+
+    def __init__(self, *, detail: str) -> None:
+        super().__init__(
+            "The database of keys and usage does not answer now. Try again later.", detail=detail
+        )
 
 
 def _restored(kind: type[ProxyError], message: str, state: dict[str, Any]) -> ProxyError:

@@ -36,6 +36,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._count_requests()
         self._count_tokens()
+        self._watch_authentication()
         self._time_requests()
         self._watch_the_process()
 
@@ -57,6 +58,21 @@ class Metrics:
             ("model",),
             registry=self.registry,
             multiprocess_mode="livesum",
+        )
+
+    def _watch_authentication(self) -> None:
+        self.authentications = self._counter(
+            "proxy_authentications",
+            "HTTP requests and WebSocket handshakes that need a caller, by outcome: `ok`, or the "
+            "code of the refusal",
+            "outcome",
+        )
+        self.authentication_source_up = Gauge(
+            "proxy_authentication_source_up",
+            "1 while the store of keys, or the issuer of tokens, answers",
+            ("source",),
+            registry=self.registry,
+            multiprocess_mode="livemin",
         )
 
     def _count_tokens(self) -> None:

@@ -14,6 +14,7 @@ ORDER = [
     "build_engines",
     "proxy.domain",
     "proxy.setting_groups",
+    "proxy.authentication_settings",
     "proxy.settings",
     "proxy.processes",
     "proxy.telemetry",
@@ -47,7 +48,14 @@ ONLY_IN = {
     "grpc": ("proxy.triton",),
     "hpack": ("proxy.triton.http2",),
     "tritonclient": ("proxy.triton", "build_engines.triton_models"),
-    "httpx": ("proxy.server_tools", "proxy.launch.triton_server.probe"),
+    "sqlalchemy": ("proxy.access.store",),
+    "alembic": ("proxy.access.store",),
+    "jwt": ("proxy.access.authentication",),
+    "httpx": (
+        "proxy.access.authentication",
+        "proxy.server_tools",
+        "proxy.launch.triton_server.probe",
+    ),
     "lark": ("proxy.structured",),
     "uvicorn": ("proxy.http_server",),
     "websockets": ("proxy.http_server",),
@@ -59,7 +67,7 @@ ONLY_IN = {
 }
 DOMAIN_MAY = {
     *("proxy.domain", "__future__", "array", "bisect", "collections", "dataclasses", "enum"),
-    *("io", "typing"),
+    *("contextvars", "datetime", "fnmatch", "io", "typing"),
 }
 
 

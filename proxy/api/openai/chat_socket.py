@@ -13,6 +13,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
+from triton_openai.proxy.api.authentication import authenticate_again
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.hosts import HostPolicy
@@ -199,6 +200,7 @@ class ChatSocket:
     async def _streamed(self, body: SocketChatBody) -> Payload:
         """Sends the chunks, and returns the last message: done, or an error."""
         try:
+            await authenticate_again(self._websocket.scope)
             exchange = await self._builder.chat(body, self._caller)
             request, card, renderer = exchange.request, exchange.card, exchange.renderer
             with errors.ProtocolNames(renderer.field_names):

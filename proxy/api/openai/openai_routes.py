@@ -21,7 +21,7 @@ from triton_openai.proxy.api.openai.requests.completion_body import CompletionBo
 from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request_limits import smaller
-from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.syntax import parsers
 
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
@@ -29,7 +29,7 @@ _INTERNAL = {"limits", "deadline", "plain_spans", "queue_time"}  # not parameter
 
 
 def routes(
-    answers: Answers, registry: Registry, builder: RequestBuilder, *, bodies: BodyReader
+    answers: Answers, models: CallersModels, builder: RequestBuilder, *, bodies: BodyReader
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
@@ -52,13 +52,13 @@ def routes(
 
     @router.get("/models", openapi_extra=openai_operations.MODELS.extra)
     async def list_models() -> Response:
-        """All models that are served."""
-        return JSONResponse(_model_list(registry.cards()))
+        """All models that the caller may use."""
+        return JSONResponse(_model_list(models.listed()))
 
     @router.get("/models/{model:path}", openapi_extra=openai_operations.MODEL.extra)
     async def retrieve_model(model: str) -> Response:
         """One model, found by its name or an alias."""
-        return JSONResponse(_model_body(registry.known(model), model))
+        return JSONResponse(_model_body(models.shown(model), model))
 
     return router
 

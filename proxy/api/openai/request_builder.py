@@ -18,7 +18,7 @@ from triton_openai.proxy.api.openai.requests.completion_body import CompletionBo
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
 from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.structured.examiner import Examiner
 
 
@@ -30,14 +30,14 @@ class RequestBuilder:
 
     def __init__(
         self,
-        registry: Registry,
+        models: CallersModels,
         limits: FieldLimits,
         examiner: Examiner,
         annotator: Annotator,
         *,
         reasoning_fields: tuple[str, ...],
     ) -> None:
-        self._registry = registry
+        self._models = models
         self._limits = limits
         self._examiner = examiner
         self._annotator = annotator
@@ -47,7 +47,7 @@ class RequestBuilder:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt_token_ids")
         self._limits.check_priority(body)
-        card = self._registry.known(body.model)
+        card = self._models.known(body.model)
         body.check_choice([tool.name for tool in card.server_tools.tools])
         request = await self._constrained(chat_request.to_domain(body, caller), body)
         renderer = ChatRenderer(
@@ -62,7 +62,7 @@ class RequestBuilder:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt")
         self._limits.check_priority(body)
-        card = self._registry.known(body.model)
+        card = self._models.known(body.model)
         request = await self._constrained(completion_request.to_domain(body, card, caller), body)
         renderer = CompletionRenderer(body, request, fingerprint=system_fingerprint(card))
         return await self._extended(body, Exchange(request, card, renderer))

@@ -16,13 +16,14 @@ from triton_openai.proxy.models.registry import Registry
 
 
 def cached_document(
-    routers: tuple[APIRouter, ...], limits: FieldLimits, registry: Registry
+    routers: tuple[APIRouter, ...], limits: FieldLimits, registry: Registry, *, needs_keys: bool
 ) -> Callable[[], bytes]:
     """Returns a function that gives the document as JSON; it makes it anew when models change."""
 
     @lru_cache(maxsize=1)
     def made(sizes: ModelSizes | None) -> bytes:
         bounds = field_bounds.bounds(limits, sizes)
-        return document.as_json(routers, (parameter_descriptions.describe, field_rules.add, bounds))
+        adjust = (parameter_descriptions.describe, field_rules.add, bounds)
+        return document.as_json(routers, adjust, needs_keys=needs_keys)
 
     return lambda: made(field_bounds.model_sizes(registry.cards()))

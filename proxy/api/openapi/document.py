@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -23,6 +23,7 @@ from triton_openai.proxy.api.openapi.operation import (
     ErrorBody,
     Operation,
 )
+from triton_openai.proxy.api.route_scopes import NEEDS, Open
 
 REF = "#/components/schemas/{model}"
 Json = dict[str, Any]
@@ -53,6 +54,10 @@ HEADERS: Json = {
         "description": "Whether OpenAI's SDKs send the request again.",
         "schema": {"type": "string", "enum": ["true", "false"]},
     },
+    "www-authenticate": {
+        "description": "How to send the API key: RFC 6750.",
+        "schema": {"type": "string"},
+    },
     "allow": {"description": "The methods of this route.", "schema": {"type": "string"}},
     "x-attempts": {
         "description": "How many answers were generated until one conformed to its schema.",
@@ -63,14 +68,29 @@ HEADERS: Json = {
         "schema": {"type": "string"},
     },
 }
+OF_CALLERS = (401, 403, 503)  # statuses of every route that needs a caller
+KEYS: Json = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or a JWT."},
+    "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    "api-key": {"type": "apiKey", "in": "header", "name": "api-key"},
+}
 RETRY = ("retry-after", "retry-after-ms", "x-should-retry")
-ERROR_HEADERS = {405: ("allow",), 429: RETRY, 503: RETRY, 504: ("x-should-retry",)}
+ERROR_HEADERS = {
+    401: ("www-authenticate",),
+    405: ("allow",),
+    429: RETRY,
+    503: RETRY,
+    504: ("x-should-retry",),
+}
 ERRORS = {
     400: "The body is not valid JSON, a field is missing, unknown or has a wrong value, or the "
     "model cannot do what the request asks for",
+    401: "No API key was sent, or one that is not accepted",
+    403: "The API key does not allow this route or this model",
     404: "No such route, or no such model",
     405: "The route has no such method",
     408: "The body was not complete in time",
+    409: "The change does not fit what is stored",
     413: "The body is too large",
     414: "The request's target is too long",
     415: "The body is compressed, or a web page sent it with another type than JSON",
@@ -85,21 +105,26 @@ ERRORS = {
 }
 
 
-def as_json(routers: Iterable[APIRouter], adjust: Iterable[Adjust]) -> bytes:
+def as_json(
+    routers: Iterable[APIRouter], adjust: Iterable[Adjust], *, needs_keys: bool = False
+) -> bytes:
     """The whole document, which takes tens of milliseconds.
 
-    `adjust`: functions that change the schemas in place; they get them by name.
+    `adjust`: functions that change the schemas in place; they get them by name. `needs_keys`:
+    whether callers are authenticated.
     """
     routes = [route for router in routers for route in router.routes]
     documented = [one for one in routes if isinstance(one, APIRoute) and one.include_in_schema]
     paths: Json = {}
     for route in documented:
         for method in sorted(route.methods or ()):
-            paths.setdefault(route.path_format, {})[method.lower()] = _operation(route)
+            paths.setdefault(route.path_format, {})[method.lower()] = _operation(route, needs_keys)
     schemas = _schemas(_spec(route) for route in documented)
     for change in adjust:
         change(schemas)
     components = {"schemas": schemas, "headers": HEADERS}
+    if needs_keys:
+        components["securitySchemes"] = KEYS
     return orjson.dumps({"openapi": "3.1.0", **INFO, "paths": paths, "components": components})
 
 
@@ -109,17 +134,23 @@ def _spec(route: APIRoute) -> Operation:
     return spec
 
 
-def _operation(route: APIRoute) -> Json:
-    spec = _spec(route)
+def _operation(route: APIRoute, needs_keys: bool) -> Json:
+    spec, is_open = _spec(route), NEEDS.get(route.path) is Open.ANYBODY
     made: Json = {
         "tags": [spec.tag],
         "summary": route.name.replace("_", " ").capitalize(),
         "description": inspect.getdoc(route.endpoint) or "",
         "operationId": f"{spec.tag}_{route.name}{'_at_health' * route.path.endswith('/health')}",
-        "responses": {"200": _success(spec), **_errors(spec)},
+        "responses": {"200": _success(spec), **_errors(spec, () if is_open else OF_CALLERS)},
     }
-    if "{" in route.path_format:
-        made["parameters"] = [_parameter(one.alias) for one in route.dependant.path_params]
+    if needs_keys and not is_open:
+        made["security"] = [{name: []} for name in KEYS]
+    names = [one.alias for one in route.dependant.path_params]
+    parameters = [_parameter(name, spec.path_parameters[name]) for name in names]
+    if spec.query is not None:
+        parameters += _query_parameters(spec.query)
+    if parameters:
+        made["parameters"] = parameters
     if spec.takes is not None:
         examples = {name: {"value": value} for name, value in spec.requests.items()}
         content = {"schema": _reference(spec.takes), "examples": examples}
@@ -127,10 +158,17 @@ def _operation(route: APIRoute) -> Json:
     return made
 
 
-def _parameter(name: str) -> Json:
+def _parameter(name: str, words: str) -> Json:
     schema = {"type": "string", "minLength": 1}
-    words = "A model's public name, or an alias, as `/v1/models` lists it."
     return {"name": name, "in": "path", "required": True, "description": words, "schema": schema}
+
+
+def _query_parameters(model: type[BaseModel]) -> Iterator[Json]:
+    """Optional ones, of simple types. A query has no null: the parameter is left out instead."""
+    for name, schema in model.model_json_schema(schema_generator=_Bare)["properties"].items():
+        words = schema.pop("description", "")
+        (schema,) = [one for one in schema.pop("anyOf", [schema]) if one != {"type": "null"}]
+        yield {"name": name, "in": "query", "description": words, "schema": schema}
 
 
 def _success(spec: Operation) -> Json:
@@ -161,9 +199,9 @@ def _event(body: type[BaseModel]) -> Json:
     return {"type": "object", "required": ["data"], "properties": properties, "description": words}
 
 
-def _errors(spec: Operation) -> Json:
+def _errors(spec: Operation, more: tuple[int, ...]) -> Json:
     made = {}
-    for status in sorted({*ANY_ROUTE, *spec.errors}):
+    for status in sorted({*ANY_ROUTE, *spec.errors, *more}):
         words = ERRORS[status]
         made[str(status)] = {
             "description": f"{HTTPStatus(status).phrase}: {words}",

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 JSON, EVENTS, TEXT = "application/json", "text/event-stream", "text/plain"
+CSV = "text/csv"
 KEY = "operation"
 # Statuses of all routes: no such route or model, wrong method, unknown host, a bug.
 ANY_ROUTE = (404, 405, 414, 421, 431, 500)
@@ -59,7 +60,7 @@ class Operation:
 
     gives: the successful answer in each media type. takes: the model of the body. requests:
     examples of bodies by name. errors: statuses besides ANY_ROUTE. headers: names of the answer's
-    headers.
+    headers. path_parameters: what they are, by name. query: the model of the query parameters.
     """
 
     tag: str
@@ -68,6 +69,12 @@ class Operation:
     requests: Mapping[str, Any] = field(default_factory=dict)
     errors: tuple[int, ...] = ()
     headers: tuple[str, ...] = ()
+    path_parameters: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "model": "A model's public name, or an alias, as `/v1/models` lists it."
+        }
+    )
+    query: type[BaseModel] | None = None
 
     @property
     def extra(self) -> dict[str, Any]:

@@ -13,18 +13,18 @@ from triton_openai.proxy.api.bodies.caller_address import caller_address
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.api.plain import plain_chat, plain_operations
 from triton_openai.proxy.api.plain.plain_chat import PlainChatBody, PlainRenderer
-from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.models.callers_models import CallersModels
 
 
 def routes(
-    answers: Answers, registry: Registry, limits: FieldLimits, *, bodies: BodyReader
+    answers: Answers, models: CallersModels, limits: FieldLimits, *, bodies: BodyReader
 ) -> APIRouter:
     router = APIRouter(prefix="/chat")
 
     async def exchange(http: Request, *, sends_done: bool = True) -> Exchange:
         body = await bodies.read(http, PlainChatBody)
         limits.check_chat(body.messages, None)
-        card = registry.default() if body.model is None else registry.known(body.model)
+        card = models.asked(body.model)
         request = plain_chat.to_domain(body, card, caller_address(http.scope))
         return Exchange(request, card, PlainRenderer(request, sends_done=sends_done))
 

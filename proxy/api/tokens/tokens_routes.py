@@ -18,14 +18,14 @@ from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.choice.text_decoder import TextDecoder
 from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.telemetry import request_log
 
 
 def routes(
     service: Service,
     tokenizer: Tokenizer,
-    registry: Registry,
+    models: CallersModels,
     limits: FieldLimits,
     *,
     bodies: BodyReader,
@@ -37,7 +37,7 @@ def routes(
         """Text or messages -> token ids and their count. Refuses prompts over the context."""
         body = await bodies.read(http, TokenizeBody)
         limits.check_chat(body.messages, body.tools)
-        card = registry.default() if body.model is None else registry.known(body.model)
+        card = models.asked(body.model)
         generation = body.to_domain(card, caller_address(http.scope))
         request, *_ = await service.engine_requests(generation, card)
         with ProtocolNames({"prompt": "prompt" if body.messages is None else "messages"}):
@@ -54,8 +54,8 @@ def routes(
     async def detokenize(http: Request) -> Response:
         """Token ids -> text, without special tokens."""
         body = await bodies.read(http, DetokenizeBody)
-        card = registry.default() if body.model is None else registry.known(body.model)
-        registry.check_available()
+        card = models.asked(body.model)
+        models.check_available()
         request_log.add(model=card.name, prompt_tokens=len(body.tokens))
         _check_ids(body.tokens, card)
         parts = await tokenizer.token_bytes(card, body.tokens) if body.tokens else ()

@@ -1,0 +1,158 @@
+"""API keys of the store -> callers, with what is known of them in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from hmac import compare_digest
+
+from triton_openai.proxy.access.authentication import api_key
+from triton_openai.proxy.access.authentication.generation_watch import GenerationWatch
+from triton_openai.proxy.access.authentication.record_cache import RecordCache
+from triton_openai.proxy.domain.errors import (
+    AuthenticationFailed,
+    ErrorCode,
+    Forbidden,
+    echoed,
+)
+from triton_openai.proxy.domain.identity import Caller
+from triton_openai.proxy.domain.key_records import (
+    KeyRecord,
+    KeySource,
+    TenantRecord,
+)
+
+NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownKey:
+    """A key and its tenant in the form that requests need. Times are seconds since the epoch."""
+
+    caller: Caller
+    is_active: bool  # the tenant
+    digest: bytes
+    expires_at: float
+    is_revoked: bool
+    overlap_digest: bytes
+    overlap_until: float
+
+    def has(self, digest: bytes, now: float) -> bool:
+        """Whether it is the digest of this key, or of the key before its rotation, at `now`."""
+        is_own = compare_digest(digest, self.digest)
+        is_former = compare_digest(digest, self.overlap_digest) and now < self.overlap_until
+        return is_own or is_former
+
+
+class KnownKeys:
+    """pepper: the key of the digests. now: seconds since the epoch, for expiry and rotation."""
+
+    def __init__(
+        self,
+        source: KeySource,
+        pepper: bytes,
+        *,
+        trust_s: float,
+        report: Callable[[bool], None],
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._source = source
+        self._pepper = pepper
+        self._now = now
+        self.watch = GenerationWatch(
+            source, self._drop, clock=clock, trust_s=trust_s, report=report
+        )
+        trusted = self.watch.is_trusted
+        self._keys = RecordCache(self._read_key, is_trusted=trusted, clock=clock)
+        self._tenants = RecordCache(source.tenant, is_trusted=trusted, clock=clock)
+
+    async def caller(self, key: bytes) -> Caller:
+        """
+        Raises:
+            AuthenticationFailed: the key is unknown, wrong, expired or revoked.
+            Forbidden: the tenant is not active.
+            KeysUnavailable: the key is not known, and the store cannot be reached.
+        """
+        key_id = api_key.id_of(key)
+        if key_id is None:
+            raise unaccepted()
+        known, now = await self._keys.find(key_id), self._now()
+        if known is None or not known.has(api_key.digest(key, self._pepper), now):
+            raise unaccepted()
+        _check(known, now)
+        return known.caller
+
+    async def tenant(self, name: str) -> TenantRecord:
+        """The record of an active tenant.
+
+        Raises:
+            Forbidden: there is no such tenant, or it is not active.
+            KeysUnavailable: the tenant is not known, and the store cannot be reached.
+        """
+        found = await self._tenants.find(name)
+        if found is None or not found.is_active:
+            raise _inactive(name)
+        return found
+
+    def _drop(self) -> None:
+        self._keys.drop()
+        self._tenants.drop()
+
+    async def _read_key(self, key_id: str) -> KnownKey | None:
+        record = await self._source.key(key_id)
+        tenant = None if record is None else await self._source.tenant(record.tenant)
+        return None if record is None or tenant is None else _known(record, tenant)
+
+
+def _known(record: KeyRecord, tenant: TenantRecord) -> KnownKey:
+    caller = Caller(
+        tenant=record.tenant,
+        key_id=record.id,
+        scopes=record.scopes,
+        models=record.models,
+        tenant_limits=tenant.limits,
+        key_limits=record.limits,
+        of_models=tenant.of_models,
+    )
+    return KnownKey(
+        caller=caller,
+        is_active=tenant.is_active,
+        digest=record.digest,
+        expires_at=_seconds(record.expires_at, NEVER),
+        is_revoked=record.revoked_at is not None,
+        overlap_digest=record.overlap_digest or b"",
+        overlap_until=_seconds(record.overlap_until, 0.0),
+    )
+
+
+def _seconds(at: datetime | None, default: float) -> float:
+    return default if at is None else at.timestamp()
+
+
+def _check(known: KnownKey, now: float) -> None:
+    if known.is_revoked:
+        raise AuthenticationFailed("The API key was revoked: use another one.")
+    if now >= known.expires_at:
+        raise AuthenticationFailed(
+            "The API key has expired: ask the operator of this server for a new one.",
+            code=ErrorCode.EXPIRED_API_KEY,
+        )
+    if not known.is_active:
+        raise _inactive(known.caller.tenant)
+
+
+def unaccepted() -> AuthenticationFailed:
+    return AuthenticationFailed(
+        "The API key is not accepted: check that it is complete and that it is for this server."
+    )
+
+
+def _inactive(tenant: str) -> Forbidden:
+    return Forbidden(
+        f"The tenant {echoed(tenant)} is not active on this server: its operator can change that.",
+        code=ErrorCode.TENANT_NOT_ACTIVE,
+        param=None,
+    )

@@ -1,0 +1,144 @@
+"""The public keys of an OIDC issuer. Fetched in the background, used by `tokens`."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import jwt
+import structlog
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm, RSAPSSAlgorithm
+
+REFRESH_S = 300.0
+RETRY_S = 5.0  # after a failure
+REFETCH_S = (
+    10.0  # between two fetches because of unknown keys, so that callers cannot cause a flood
+)
+FETCH_TIMEOUT_S = 5.0
+KEEP_S = 3600.0  # how long keys stay in use while the issuer cannot be reached
+MOST_KEYS = 100
+SMALLEST_RSA_BITS = 2048
+PUBLIC = (RSAAlgorithm, RSAPSSAlgorithm, ECAlgorithm, OKPAlgorithm)
+
+logger = structlog.get_logger(__name__)
+
+KeySet = Mapping[str, Any]  # a JWK set, RFC 7517
+Fetch = Callable[[], Awaitable[KeySet]]
+
+
+class SigningKeysUnavailable(Exception):
+    """The keys of the issuer were never fetched, or too long ago."""
+
+
+class SigningKeys:
+    """fetch: gets the key set; any exception counts as a failure. clock: monotonic, in seconds."""
+
+    def __init__(
+        self, fetch: Fetch, *, clock: Callable[[], float], report: Callable[[bool], None]
+    ) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._report = report
+        self._keys: dict[str | None, list[Mapping[str, Any]]] = {}
+        self._made: dict[tuple[str | None, str], jwt.PyJWK | None] = {}
+        self._fetched_at = -math.inf
+        self._asked_at = -math.inf
+        self._fetching: asyncio.Task[bool] | None = None
+        self.answers = True
+
+    async def run(self) -> None:
+        while True:
+            has_succeeded = await self.refresh()
+            await asyncio.sleep(REFRESH_S if has_succeeded else RETRY_S)
+
+    async def refresh(self) -> bool:
+        """Fetches now, or waits for the fetch in progress. Returns whether it succeeded."""
+        if self._fetching is None:
+            self._fetching = asyncio.ensure_future(self._refreshed())
+            self._fetching.add_done_callback(self._end)
+        return await asyncio.shield(self._fetching)
+
+    async def find(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
+        """The key of this id for this algorithm; None if the issuer has none.
+
+        Only an unknown id waits for a fetch, and only every REFETCH_S. Without an id the issuer
+        must have a single key.
+
+        Raises:
+            SigningKeysUnavailable: the issuer could not be reached for KEEP_S.
+        """
+        found = self._held(key_id, algorithm)
+        if found is None and self._may_fetch():
+            self._asked_at = self._clock()
+            await self.refresh()
+            found = self._held(key_id, algorithm)
+        if self._clock() - self._fetched_at > KEEP_S:
+            raise SigningKeysUnavailable
+        return found
+
+    def _may_fetch(self) -> bool:
+        return self._fetching is not None or self._clock() - self._asked_at >= REFETCH_S
+
+    def _held(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
+        candidates = self._keys.get(key_id, ())
+        if key_id is None and not candidates:
+            candidates = [one for some in self._keys.values() for one in some]
+        if len(candidates) != 1:
+            return None
+        name = (key_id, algorithm)
+        if name not in self._made:
+            self._made[name] = _usable(candidates[0], algorithm)
+        return self._made[name]
+
+    async def _refreshed(self) -> bool:
+        try:
+            keys = _by_id(await asyncio.wait_for(self._fetch(), FETCH_TIMEOUT_S))
+        except Exception as error:  # whatever the issuer sent, the keys that we have stay in use
+            self._note(answers=False, why=repr(error))
+            return False
+        self._keys, self._made, self._fetched_at = keys, {}, self._clock()
+        self._note(answers=True)
+        return True
+
+    def _end(self, _: object) -> None:
+        self._fetching = None
+
+    def _note(self, *, answers: bool, why: str = "") -> None:
+        if answers != self.answers:
+            if answers:
+                logger.info("signing keys can be fetched again")
+            else:
+                logger.error("signing keys cannot be fetched", detail=why, known_keys_work_s=KEEP_S)
+        self.answers = answers
+        self._report(answers)
+
+
+def _by_id(key_set: KeySet) -> dict[str | None, list[Mapping[str, Any]]]:
+    """
+    Raises:
+        ValueError: it is no key set.
+    """
+    keys = key_set.get("keys") if isinstance(key_set, Mapping) else None
+    if not isinstance(keys, list) or len(keys) > MOST_KEYS:
+        raise ValueError(f"not a JWK set with at most {MOST_KEYS} keys")
+    found: dict[str | None, list[Mapping[str, Any]]] = {}
+    for key in keys:
+        if isinstance(key, dict) and key.get("use", "sig") == "sig":
+            found.setdefault(key.get("kid"), []).append(key)
+    return found
+
+
+def _usable(key: Mapping[str, Any], algorithm: str) -> jwt.PyJWK | None:
+    """None if the key is not public, is for another algorithm, or is too short."""
+    if key.get("kty") == "oct" or key.get("alg", algorithm) != algorithm:
+        return None
+    try:
+        made = jwt.PyJWK(dict(key), algorithm)
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+        return None
+    if not isinstance(made.Algorithm, PUBLIC):
+        return None
+    bits = getattr(made.key, "key_size", 0) if key.get("kty") == "RSA" else SMALLEST_RSA_BITS
+    return made if bits >= SMALLEST_RSA_BITS else None

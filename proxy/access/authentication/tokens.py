@@ -1,0 +1,179 @@
+"""JWTs of an OIDC issuer -> claims. Verified tokens are remembered until they expire."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import jwt
+import structlog
+
+from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
+from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode
+from triton_openai.proxy.domain.identity import Scope
+
+MOST_REMEMBERED = 10_000
+LONGEST_NAME = 200  # of a tenant or subject, in characters
+_FORM = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRules:
+    """What a token must have. leeway_s: how far clocks may differ.
+
+    tenant_claim, scope_claim: names of claims; a dot leads into an object, as `realm.roles`.
+    Scopes are a list or words in one string; words that are no Scope are ignored.
+    """
+
+    issuer: str
+    audiences: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    tenant_claim: str
+    scope_claim: str
+    leeway_s: float
+    most_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """expires_at: seconds since the epoch."""
+
+    tenant: str
+    subject: str
+    scopes: frozenset[Scope]
+    expires_at: float
+
+
+class Tokens:
+    """now: seconds since the epoch, as tokens have it."""
+
+    def __init__(
+        self, rules: TokenRules, keys: SigningKeys, *, now: Callable[[], float] = time.time
+    ) -> None:
+        self._rules = rules
+        self._keys = keys
+        self._now = now
+        self._verified: dict[bytes, Claims] = {}
+
+    @staticmethod
+    def has_form(credential: bytes) -> bool:
+        """Whether it looks like a token: three parts between dots."""
+        return credential.count(b".") == 2 and _FORM.fullmatch(credential) is not None
+
+    async def claims(self, token: bytes) -> Claims:
+        """The claims of a valid token.
+
+        Raises:
+            AuthenticationFailed: it is too long, expired, or not valid here.
+            SigningKeysUnavailable: the issuer's keys are not known at present.
+        """
+        if len(token) > self._rules.most_bytes:
+            raise AuthenticationFailed(
+                f"The token has {len(token):,} bytes: at most {self._rules.most_bytes:,} are read."
+            )
+        name = sha256(token).digest()
+        known = self._verified.get(name)
+        if known is not None:
+            if self._now() < known.expires_at:
+                return known
+            del self._verified[name]
+        claims = await self._verify(token)
+        if len(self._verified) >= MOST_REMEMBERED:
+            del self._verified[next(iter(self._verified))]
+        self._verified[name] = claims
+        return claims
+
+    async def _verify(self, token: bytes) -> Claims:
+        algorithm, key_id = self._header(token)
+        key = await self._keys.find(key_id, algorithm)
+        if key is None:
+            raise _refusal("it is not signed with a key of the issuer")
+        payload = self._payload(token, key, algorithm)
+        scopes = _words(_claim(payload, self._rules.scope_claim))
+        return Claims(
+            tenant=_name(payload, self._rules.tenant_claim),
+            subject=_name(payload, "sub"),
+            scopes=frozenset(scope for scope in Scope if scope.value in scopes),
+            expires_at=float(payload["exp"]),
+        )
+
+    def _header(self, token: bytes) -> tuple[str, str | None]:
+        """The algorithm, which is an allowed one, and the id of the key."""
+        try:
+            header = jwt.get_unverified_header(token)
+        except Exception as error:  # the parser's own, for whatever callers send
+            raise _unreadable(error) from None
+        algorithm, key_id = header.get("alg"), header.get("kid")
+        if algorithm not in self._rules.algorithms:
+            raise _refusal("its algorithm is not allowed here")
+        if "crit" in header:
+            raise _refusal("its header has critical extensions")
+        if not isinstance(key_id, str | None):
+            raise _refusal("its key id is not a string")
+        return str(algorithm), key_id
+
+    def _payload(self, token: bytes, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
+        rules = self._rules
+        try:
+            return jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=rules.audiences,
+                issuer=rules.issuer,
+                leeway=rules.leeway_s,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except jwt.ExpiredSignatureError:
+            raise AuthenticationFailed(
+                "The token has expired: get a new one from its issuer.",
+                code=ErrorCode.EXPIRED_API_KEY,
+            ) from None
+        except (
+            jwt.InvalidAudienceError,
+            jwt.InvalidIssuerError,
+            jwt.ImmatureSignatureError,
+            jwt.MissingRequiredClaimError,
+        ) as error:
+            raise _refusal(str(error)) from None
+        except Exception as error:  # the parser's own, for whatever callers send
+            raise _unreadable(error) from None
+
+
+def _claim(payload: Mapping[str, Any], path: str) -> object:
+    """`a.b` is the claim of this name, or else `b` in the object `a`."""
+    if path in payload:
+        return payload[path]
+    found: object = payload
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _name(payload: Mapping[str, Any], claim: str) -> str:
+    """A claim that is a name, as it may stand in logs."""
+    name = _claim(payload, claim)
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        raise _refusal(f"its claim {claim!r} is not a name")
+    return name
+
+
+def _words(claim: object) -> set[str]:
+    if isinstance(claim, str):
+        return set(claim.split())
+    return {one for one in claim if isinstance(one, str)} if isinstance(claim, list) else set()
+
+
+def _refusal(why: str) -> AuthenticationFailed:
+    return AuthenticationFailed(f"The token is not accepted: {why}.")
+
+
+def _unreadable(error: Exception) -> AuthenticationFailed:
+    logger.debug("token refused", reason=type(error).__name__)
+    return _refusal("it is malformed, or its signature is wrong")

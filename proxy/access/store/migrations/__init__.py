@@ -1,0 +1,1 @@
+"""Alembic's migrations, in `versions/`: a release's schema is reached from any earlier one."""

@@ -1,0 +1,85 @@
+"""The store of one process: everything durable, over one database. `app` makes it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import structlog
+
+from triton_openai.proxy.access.store import first_key, schema
+from triton_openai.proxy.access.store.administration import Administration
+from triton_openai.proxy.access.store.audit_log import AuditLog
+from triton_openai.proxy.access.store.change_log import ChangeLog, read_head
+from triton_openai.proxy.access.store.database import Database
+from triton_openai.proxy.access.store.denied_calls import DeniedCalls
+from triton_openai.proxy.access.store.issued_key import IssuedKey
+from triton_openai.proxy.access.store.key_administration import KeyAdministration
+from triton_openai.proxy.access.store.pepper import Peppers
+from triton_openai.proxy.access.store.stored_keys import StoredKeys
+from triton_openai.proxy.access.store.tenant_administration import TenantAdministration
+from triton_openai.proxy.access.store.usage_reports import UsageReports
+from triton_openai.proxy.access.store.usage_writer import UsageWriter
+from triton_openai.proxy.domain.errors import StoreUnavailable
+from triton_openai.proxy.processes.errors import LaunchError
+
+logger = structlog.get_logger(__name__)
+
+
+class Store:
+    """keys: the KeySource. usage: the UsageSink. denied_calls: takes what authorization denied.
+
+    `async with` writes usage and denied calls in the background, until the body ends.
+    """
+
+    def __init__(self, url: str, peppers: Peppers) -> None:
+        self._database = Database(url)
+        self._peppers = peppers
+        self._changes = ChangeLog(self._database, peppers.chain_key)
+        self._running = AsyncExitStack()
+        self.keys = StoredKeys(self._database)
+        self.usage = UsageWriter(self._database)
+        self.denied_calls = DeniedCalls(self._changes)
+        self.administration = Administration(
+            tenants=TenantAdministration(self._database, self._changes),
+            keys=KeyAdministration(self._database, self._changes, peppers.today),
+            usage=UsageReports(self._database),
+            audit=AuditLog(self._database, peppers.chain_keys),
+        )
+
+    async def prepare(self) -> None:
+        """Brings the schema up to date, and compares the pepper with the one that was used.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached.
+            LaunchError: it was written by a newer release, or with another pepper.
+        """
+        await schema.upgrade(self._database)
+        async with self._database.reading() as connection:
+            head = await read_head(connection)
+        if head.entries and head.chain_key not in self._peppers.chain_keys:
+            raise LaunchError(
+                f"KEY_PEPPER is not the one with which the keys in {self._database.name} were "
+                "made, so none of them would be accepted: set that one. To change it for good, put "
+                "the earlier one into OLD_KEY_PEPPERS and rotate every key"
+            )
+
+    async def create_first_key(self) -> IssuedKey | None:
+        """An admin key, if nothing was ever changed in this store; else None."""
+        return await first_key.create_first(self._database, self._changes, self._peppers.today)
+
+    async def __aenter__(self) -> Store:
+        """A database that does not answer now is no reason not to start: it may come back."""
+        try:
+            await self.prepare()
+        except StoreUnavailable as error:
+            logger.error("the store does not answer", detail=error.detail)
+        await self._running.enter_async_context(self.usage)
+        await self._running.enter_async_context(self.denied_calls)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._running.aclose()
+        await self.close()
+
+    async def close(self) -> None:
+        await self._database.close()

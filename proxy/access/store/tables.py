@@ -1,0 +1,129 @@
+"""The store's tables, the same in SQLite and PostgreSQL. `migrations` creates them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Date,
+    DateTime,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+)
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware time in UTC, to the microsecond. SQLite stores no zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(timezone.utc)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        time: datetime = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        return time.astimezone(timezone.utc)
+
+
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+TENANTS = Table(
+    "tenants",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("limits", JSON, nullable=False),
+    Column("of_models", JSON, nullable=False),
+    Column("is_active", Boolean, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+)
+KEYS = Table(
+    "keys",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("scopes", JSON, nullable=False),
+    Column("models", JSON, nullable=False),
+    Column("limits", JSON, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("expires_at", UtcTime),
+    Column("revoked_at", UtcTime),
+    Column("overlap_digest", LargeBinary),
+    Column("overlap_until", UtcTime),
+    Index(None, "tenant"),
+)
+# No foreign keys: usage outlives tenants and keys, and callers with JWTs have no row in `keys`.
+USAGE = Table(
+    "usage",
+    METADATA,
+    Column("day", Date, primary_key=True),
+    Column("tenant", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("requests", BigInteger, nullable=False),
+    Column("errors", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("queue_s", Double, nullable=False),
+    Column("cost", Double, nullable=False),
+)
+# The last batch that each writer has added to `usage`, so that none is added twice.
+USAGE_BATCHES = Table(
+    "usage_batches",
+    METADATA,
+    Column("writer", Text, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("at", UtcTime, nullable=False),
+)
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", UtcTime, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("object", Text, nullable=False),
+    Column("before", Text),  # JSON, as text: the hash is of these very characters
+    Column("after", Text),
+    Column("chain_key", Text, nullable=False),
+    Column("mac", Text, nullable=False),
+)
+# One row. Whoever changes keys or tenants locks it first, so changes come one after the other.
+META = Table(
+    "meta",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("audit_entries", BigInteger, nullable=False),
+    Column("audit_chain_key", Text, nullable=False),
+    Column("audit_mac", Text, nullable=False),
+    Column("audit_head", Text, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)

@@ -1,0 +1,178 @@
+"""Adds what requests used to the table of usage by day, in batches. Implements UsageSink.
+
+Every process writes batches of its own, about every second. A batch has a number, and the
+transaction that adds it also stores the number: when the answer to a commit is lost, the batch is
+sent again, and the database says whether it was added already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+from secrets import token_hex
+from typing import Any
+
+import structlog
+from sqlalchemy import delete
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from triton_openai.proxy.access.store.database import POSTGRESQL, Database
+from triton_openai.proxy.access.store.stored_text import cleaned
+from triton_openai.proxy.access.store.tables import USAGE, USAGE_BATCHES
+from triton_openai.proxy.domain.errors import StoreUnavailable
+from triton_openai.proxy.domain.usage import UsageRow
+
+logger = structlog.get_logger(__name__)
+
+INTERVAL_S = 1.0
+CLOSE_TIMEOUT_S = 10.0
+MOST_HELD = 100_000  # rows that wait for a store that does not answer, tens of MB
+ROWS_PER_STATEMENT = 500  # times 12 columns: within the parameters of both databases
+FORGOTTEN_AFTER = timedelta(days=7)  # batch numbers of processes that were killed
+COUNTS = tuple(column.name for column in USAGE.columns if not column.primary_key)
+PLACE = ("day", "tenant", "key", "model")
+# In the order of the primary key, in which rows are locked: two writers cannot wait for each other.
+Place = tuple[date, str, str, str]
+Sums = dict[Place, list[float]]
+
+
+@dataclass(slots=True)
+class Batch:
+    number: int
+    sums: Sums = field(default_factory=dict)
+
+
+class UsageWriter:
+    """`async with` writes until the body ends, and then what is left.
+
+    Only rows of tenants, keys and models that are new in this batch take memory.
+    """
+
+    def __init__(
+        self, database: Database, *, interval_s: float = INTERVAL_S, most_held: int = MOST_HELD
+    ) -> None:
+        self._database = database
+        self._interval_s = interval_s
+        self._most_held = most_held
+        self._name = token_hex(8)
+        self._open = Batch(1)
+        self._closed: Batch | None = None  # taken out for the database, which may not have it yet
+        self._writing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self.dropped = 0  # requests that were not counted, because the store was away for too long
+
+    def add(self, row: UsageRow) -> None:
+        day = row.at.astimezone(timezone.utc).date()
+        place = (day, cleaned(row.tenant), cleaned(row.key_id), cleaned(row.model))
+        sums = self._open.sums.get(place)
+        if sums is None:
+            if len(self._open.sums) >= self._most_held:
+                self.dropped += row.requests
+                return
+            sums = self._open.sums[place] = [0] * len(COUNTS)
+        for position, name in enumerate(COUNTS):
+            sums[position] += getattr(row, name)
+
+    async def __aenter__(self) -> UsageWriter:
+        self._task = asyncio.create_task(self._write_for_ever())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        try:
+            await asyncio.wait_for(self._finish(), CLOSE_TIMEOUT_S)
+        except (StoreUnavailable, asyncio.TimeoutError) as error:
+            lost = _requests(self._closed) + _requests(self._open)
+            logger.error("usage lost", requests=lost, detail=str(error))
+
+    async def flush(self) -> None:
+        """Writes all that was added so far. Raises StoreUnavailable; the rows are then kept."""
+        async with self._writing:
+            for _ in range(2):  # the batch that failed before, then the open one
+                if self._closed is None:
+                    self._closed, self._open = self._open, Batch(self._open.number + 1)
+                if self._closed.sums:
+                    await self._write(self._closed)
+                self._closed = None
+
+    async def _finish(self) -> None:
+        await self.flush()
+        await self._forget()
+
+    async def _write_for_ever(self) -> None:
+        is_failing = False
+        while True:
+            await asyncio.sleep(self._interval_s)
+            try:
+                await self.flush()
+                is_failing = False
+            except StoreUnavailable as error:
+                if not is_failing:
+                    logger.error("usage cannot be written", detail=error.detail)
+                is_failing = True
+            except Exception:  # the database refuses the batch: another try would not help
+                lost, self._closed = self._closed, None
+                logger.exception("usage lost", requests=_requests(lost))
+
+    async def _write(self, batch: Batch) -> None:
+        async with self._database.writing() as connection:
+            if await self._is_new(connection, batch.number):
+                places = sorted(batch.sums)
+                for start in range(0, len(places), ROWS_PER_STATEMENT):
+                    part = places[start : start + ROWS_PER_STATEMENT]
+                    await _add(connection, {place: batch.sums[place] for place in part})
+
+    async def _is_new(self, connection: AsyncConnection, number: int) -> bool:
+        statement = _insert(connection)(USAGE_BATCHES).values(
+            writer=self._name, number=number, at=datetime.now(timezone.utc)
+        )
+        excluded = statement.excluded
+        found = await connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=[USAGE_BATCHES.c.writer],
+                set_={"number": excluded.number, "at": excluded.at},
+                where=USAGE_BATCHES.c.number < excluded.number,
+            ).returning(USAGE_BATCHES.c.number)
+        )
+        return found.one_or_none() is not None
+
+    async def _forget(self) -> None:
+        """Removes this writer's batch number, and those that killed processes left behind."""
+        old = datetime.now(timezone.utc) - FORGOTTEN_AFTER
+        mine = USAGE_BATCHES.c.writer == self._name
+        async with self._database.writing() as connection:
+            await connection.execute(delete(USAGE_BATCHES).where(mine | (USAGE_BATCHES.c.at < old)))
+
+
+def _requests(batch: Batch | None) -> int:
+    return 0 if batch is None else int(sum(sums[0] for sums in batch.sums.values()))
+
+
+async def _add(connection: AsyncConnection, sums: Sums) -> None:
+    rows = [
+        {
+            "day": day,
+            "tenant": tenant,
+            "key": key,
+            "model": model,
+            **dict(zip(COUNTS, counts, strict=True)),
+        }
+        for (day, tenant, key, model), counts in sums.items()
+    ]
+    statement = _insert(connection)(USAGE).values(rows)
+    added = {name: USAGE.c[name] + statement.excluded[name] for name in COUNTS}
+    await connection.execute(
+        statement.on_conflict_do_update(index_elements=list(USAGE.primary_key), set_=added)
+    )
+
+
+def _insert(connection: AsyncConnection) -> Any:
+    """Both dialects' `insert` have `on_conflict_do_update`, under no common type."""
+    is_postgresql = connection.dialect.name == POSTGRESQL
+    return postgresql.insert if is_postgresql else sqlite.insert

@@ -1,0 +1,197 @@
+"""Bodies of the administration, and what they change. The command line fills the same bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from datetime import datetime, timedelta, timezone
+from typing import Annotated, Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from triton_openai.proxy.access.store.issued_key import KeyOrder
+from triton_openai.proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
+from triton_openai.proxy.domain.key_records import KeyRecord, TenantRecord
+
+TENANT = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
+PLAIN = r"^[^\x00-\x1f\x7f]+$"  # no control characters; pydantic refuses lone surrogates
+MOST = 10**15
+LONGEST_OVERLAP_S = 90 * 86_400
+
+TenantName = Annotated[str, StringConstraints(pattern=TENANT)]
+PlainText = Annotated[str, StringConstraints(pattern=PLAIN, max_length=128)]
+Rate = Annotated[float, Field(gt=0, le=1_000_000)]
+Count = Annotated[int, Field(ge=1, le=MOST)]
+Money = Annotated[float, Field(gt=0, le=1e12)]
+Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
+Patterns = Annotated[list[PlainText], Field(max_length=100)]
+
+USERS_SCOPES = [Scope.CHAT, Scope.COMPLETIONS, Scope.EMBEDDINGS, Scope.TOKENS, Scope.MODELS]
+
+
+class AdminBody(BaseModel):
+    """In an update, a field that is not given stays as it is; null removes what it set."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class LimitsBody(AdminBody):
+    """How much may be used. A limit that is null or not given does not hold."""
+
+    requests_per_second: Rate | None = None
+    burst: Count | None = Field(
+        None, description="Requests that may come at once beyond the rate per second; default 1."
+    )
+    requests_per_minute: Count | None = None
+    requests_per_day: Count | None = None
+    input_tokens_per_minute: Count | None = None
+    output_tokens_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
+    input_tokens_per_day: Count | None = None
+    output_tokens_per_day: Count | None = None
+    tokens_per_day: Count | None = None
+    concurrent_requests: Count | None = None
+    concurrent_streams: Count | None = None
+    monthly_tokens: Count | None = Field(None, description="Input and output.")
+    monthly_budget: Money | None = Field(
+        None, description="In the currency of the models' prices in models.yaml."
+    )
+
+    def applied(self, limits: Limits) -> Limits:
+        """The limits with those that are given here; null is no limit."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        defaults = {field.name: field.default for field in fields(Limits)}
+        none = {name: defaults[name] for name, value in given.items() if value is None}
+        return replace(limits, **{**given, **none})
+
+
+OfModels = Annotated[dict[PlainText, LimitsBody], Field(max_length=1000)]
+ChangesOfModels = Annotated[dict[PlainText, LimitsBody | None], Field(max_length=1000)]
+
+
+class TenantBody(AdminBody):
+    name: TenantName = Field(description="Letters, digits and `._:@-`.")
+    limits: LimitsBody = LimitsBody()
+    of_models: OfModels = Field(
+        default_factory=dict, description="Limits of its use of single models, by public name."
+    )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of TenantAdministration.create, besides actor and name."""
+        of_models = {name: body.applied(NO_LIMITS) for name, body in self.of_models.items()}
+        return {"limits": self.limits.applied(NO_LIMITS), "of_models": of_models}
+
+
+class TenantChanges(AdminBody):
+    limits: LimitsBody | None = Field(None, description="Null removes all limits.")
+    of_models: ChangesOfModels | None = Field(
+        None, description="A model with null loses its limits; null removes those of all models."
+    )
+    is_active: bool | None = Field(
+        None, description="Keys of a tenant that is not active are refused."
+    )
+
+    def applied(self, tenant: TenantRecord) -> TenantRecord:
+        if "limits" in self.model_fields_set:
+            tenant = replace(tenant, limits=_applied(self.limits, tenant.limits))
+        if "of_models" in self.model_fields_set:
+            tenant = replace(tenant, of_models=_of_models(self.of_models, tenant.of_models))
+        if self.is_active is not None:
+            tenant = replace(tenant, is_active=self.is_active)
+        return tenant
+
+
+class KeyBody(AdminBody):
+    tenant: TenantName
+    name: PlainText = Field(description="What people call the key.")
+    scopes: Scopes = Field(
+        default=USERS_SCOPES, description="What it may do. `admin` may administrate, and only that."
+    )
+    models: Patterns = Field(
+        default=[],
+        description="Names of models that it may use, with `*` and `?` as in a shell; empty: all.",
+    )
+    limits: LimitsBody = LimitsBody()
+    expires_at: AwareDatetime | None = Field(None, description="Null: never.")
+
+    @field_validator("expires_at")
+    @classmethod
+    def _in_future(cls, at: datetime | None) -> datetime | None:
+        if at is not None and at <= datetime.now(timezone.utc):
+            raise ValueError("it is in the past")
+        return _in_utc(at)
+
+    def to_domain(self) -> KeyOrder:
+        return KeyOrder(
+            tenant=self.tenant,
+            name=self.name,
+            scopes=frozenset(self.scopes),
+            models=ModelPatterns(patterns=tuple(self.models)),
+            limits=self.limits.applied(NO_LIMITS),
+            expires_at=self.expires_at,
+        )
+
+
+class KeyChanges(AdminBody):
+    name: PlainText | None = None
+    scopes: Scopes | None = None
+    models: Patterns | None = Field(None, description="Null or empty: all models.")
+    limits: LimitsBody | None = Field(None, description="Null removes all limits.")
+    expires_at: AwareDatetime | None = Field(
+        None, description="Null: never. A time in the past ends the key now."
+    )
+
+    @field_validator("expires_at")
+    @classmethod
+    def _utc(cls, at: datetime | None) -> datetime | None:
+        return _in_utc(at)
+
+    def applied(self, key: KeyRecord) -> KeyRecord:
+        given = self.model_fields_set
+        if self.name is not None:
+            key = replace(key, name=self.name)
+        if self.scopes is not None:
+            key = replace(key, scopes=frozenset(self.scopes))
+        if "models" in given:
+            key = replace(key, models=ModelPatterns(patterns=tuple(self.models or ())))
+        if "limits" in given:
+            key = replace(key, limits=_applied(self.limits, key.limits))
+        return replace(key, expires_at=self.expires_at) if "expires_at" in given else key
+
+
+class Rotation(AdminBody):
+    overlap_s: Annotated[int, Field(ge=0, le=LONGEST_OVERLAP_S)] = Field(
+        86_400, description="Seconds for which the key from before is accepted, too."
+    )
+
+    @property
+    def overlap(self) -> timedelta:
+        return timedelta(seconds=self.overlap_s)
+
+
+def _applied(body: LimitsBody | None, limits: Limits) -> Limits:
+    return NO_LIMITS if body is None else body.applied(limits)
+
+
+def _of_models(
+    changes: Mapping[str, LimitsBody | None] | None, before: Mapping[str, Limits]
+) -> dict[str, Limits]:
+    if changes is None:
+        return {}
+    changed = {
+        name: body.applied(before.get(name, NO_LIMITS))
+        for name, body in changes.items()
+        if body is not None
+    }
+    kept = {name: limits for name, limits in before.items() if name not in changes}
+    return {**kept, **changed}
+
+
+def _in_utc(at: datetime | None) -> datetime | None:
+    if at is None:
+        return None
+    try:
+        return at.astimezone(timezone.utc)
+    except OverflowError:
+        raise ValueError("in UTC, it is outside the years 1 to 9999") from None

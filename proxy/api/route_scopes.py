@@ -1,0 +1,98 @@
+"""What each route needs of its caller: the one list of scopes, for HTTP and WebSockets.
+
+The application does not start with a route that is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any
+
+from starlette.routing import compile_path
+
+from triton_openai.proxy.domain.identity import Scope
+
+ADMINISTRATION = "/admin/"
+
+
+class Open(Enum):
+    """What needs no scope. ANYBODY: no key either. CALLER: any key or token that is accepted."""
+
+    ANYBODY = "anybody"
+    CALLER = "caller"
+
+
+Need = Scope | Open
+
+NEEDS: Mapping[str, Need] = {
+    "/v1/chat/completions": Scope.CHAT,
+    "/v1/chat/completions/ws": Scope.CHAT,
+    "/chat/json": Scope.CHAT,
+    "/chat/stream": Scope.CHAT,
+    "/chat/sse": Scope.CHAT,
+    "/v1/completions": Scope.COMPLETIONS,
+    "/v1/chat/completions/render": Scope.TOKENS,
+    "/tokenize": Scope.TOKENS,
+    "/detokenize": Scope.TOKENS,
+    "/v1/models": Scope.MODELS,
+    "/v1/models/{model:path}": Scope.MODELS,
+    "/dynamo/alpha/list-models": Scope.MODELS,
+    "/metrics": Scope.METRICS,
+    # Load balancers have no key. The answers name no model.
+    "/health": Open.ANYBODY,
+    "/health/live": Open.ANYBODY,
+    "/health/ready": Open.ANYBODY,
+    "/ping": Open.ANYBODY,
+    # The documentation. A browser sends no key when it opens a page, and the pages describe the
+    # software: no model, tenant or number of this server is in them but its limits.
+    "/": Open.ANYBODY,
+    "/v1": Open.ANYBODY,
+    "/version": Open.ANYBODY,
+    "/docs": Open.ANYBODY,
+    "/docs/{name}": Open.ANYBODY,
+    "/redoc": Open.ANYBODY,
+    "/openapi.json": Open.ANYBODY,
+}
+
+
+class RouteScopes:
+    """Finds the need of a request's path. A path without a route needs a caller, who gets a 404."""
+
+    def __init__(self, needs: Mapping[str, Need] = NEEDS) -> None:
+        self._fixed = {path: need for path, need in needs.items() if "{" not in path}
+        self._patterns = [
+            (compile_path(path)[0], need) for path, need in needs.items() if "{" in path
+        ]
+
+    def of(self, path: str) -> Need:
+        """path: as ASGI has it, decoded."""
+        need = self._fixed.get(path)
+        return self._of_pattern(path) if need is None else need
+
+    def _of_pattern(self, path: str) -> Need:
+        if path.startswith(ADMINISTRATION):
+            return Scope.ADMIN
+        return next((need for shape, need in self._patterns if shape.match(path)), Open.CALLER)
+
+
+def check(routes: Iterable[Any], needs: Mapping[str, Need] = NEEDS) -> None:
+    """
+    Raises:
+        ValueError: a route's path is not in the list.
+    """
+    missing = {
+        path for path in paths(routes) if path not in needs and not path.startswith(ADMINISTRATION)
+    }
+    if missing:
+        raise ValueError(f"routes without a scope in route_scopes: {', '.join(sorted(missing))}")
+
+
+def paths(routes: Iterable[Any]) -> Iterator[str]:
+    """The paths of routes, with those of the routers that FastAPI has included."""
+    for route in routes:
+        if (router := getattr(route, "original_router", None)) is not None:
+            prefix = route.include_context.prefix
+            yield from (f"{prefix}{path}" for path in paths(router.routes))
+        else:
+            yield getattr(route, "path", None) or repr(route)

@@ -1,0 +1,170 @@
+"""The fields of the settings about callers and TLS. See `setting_groups`, which has the others."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_network
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    FilePath,
+    SecretStr,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import NoDecode
+
+from triton_openai.proxy.setting_groups import Group, Seconds
+
+# All verify with a public key; HMAC (HS256, …) and "none" are not among them.
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+Audiences = Annotated[tuple[str, ...], NoDecode]
+ScopeName = Literal["chat", "completions", "embeddings", "tokens", "models", "admin", "metrics"]
+_SAFE_URL = re.compile(r"https://[^/\s]+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
+SHORTEST_KEY, SHORTEST_PEPPER = 16, 32  # characters
+
+
+def _network(text: str) -> str:
+    ip_network(text)
+    return text
+
+
+def _words(given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    return tuple(item.strip() for item in given.split(",") if item.strip())
+
+
+def secret_value(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
+def _is_long_and_plain(secret: SecretStr | None, shortest: int) -> bool:
+    value = secret_value(secret)
+    if value is None:
+        return True
+    return len(value) >= shortest and value.isascii() and value.isprintable() and " " not in value
+
+
+class Callers(Group):
+    """Who may call"""
+
+    auth: Literal["auto", "on", "off"] = "auto"
+    """`on`: every request but health checks needs a key or token. `auto`: the same as soon as
+    `API_KEY`, `KEY_PEPPER`, `JWT_ISSUER` or `CLIENT_NAME_HEADER` is set; without them the proxy
+    serves this machine only, and everybody on it. `off`: everybody who reaches the proxy may do
+    everything."""
+    api_key: SecretStr | None = None
+    """One key that may do everything, without a store of keys: at least 16 characters."""
+    metrics_key: SecretStr | None = None
+    """A key that may read `/metrics` and nothing else, for Prometheus: at least 16 characters."""
+    key_pepper: SecretStr | None = None
+    """Secret under which the keys in the store are hashed: at least 32 characters. All proxies of a
+    store need the same one; without it no key of the store works."""
+    key_outage_s: Seconds = 60.0
+    """How long known keys keep working while the store of keys cannot be reached."""
+    key_outage_status: Literal["503", "401"] = "503"
+    """The answer to a key that is not known while the store cannot be reached."""
+
+    @model_validator(mode="after")
+    def _secrets_are_long_and_plain(self) -> Callers:
+        """The message does not show the value."""
+        for name in ("api_key", "metrics_key", "key_pepper"):
+            shortest = SHORTEST_PEPPER if name == "key_pepper" else SHORTEST_KEY
+            if not _is_long_and_plain(getattr(self, name), shortest):
+                raise ValueError(
+                    f"{name.upper()} must have at least {shortest} printable ASCII characters, and "
+                    'no spaces (such as `python3 -c "import secrets; '
+                    'print(secrets.token_urlsafe())"` prints)'
+                )
+        return self
+
+    @field_serializer("api_key", "metrics_key", "key_pepper", when_used="json")
+    def _for_workers(self, secret: SecretStr | None) -> str | None:
+        """Settings travel as JSON over the pipe between the launcher and its workers only."""
+        return secret_value(secret)
+
+
+class Identities(Group):
+    """Callers without a key of ours: tokens of an issuer, client certificates"""
+
+    jwt_issuer: str | None = None
+    """Issuer of JWTs that are accepted as keys: the `iss` of the tokens, an https URL."""
+    jwt_audience: Audiences = ()
+    """Values of `aud`, separated by commas, of which a token must have one. Needed with
+    `JWT_ISSUER`."""
+    jwt_jwks_url: str | None = None
+    """Where the issuer's public keys are. Without it: where its
+    `/.well-known/openid-configuration` says."""
+    jwt_algorithms: Annotated[tuple[Algorithm, ...], NoDecode] = ("RS256", "ES256", "EdDSA")
+    """Signature algorithms that are accepted, separated by commas."""
+    jwt_tenant_claim: str = "tenant"
+    """The claim that names the tenant. A dot leads into an object: `app.tenant`."""
+    jwt_scope_claim: str = "scope"
+    """The claim with the scopes: words in one string, or a list. `admin` is one of them."""
+    jwt_leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0
+    """How far the issuer's clock may differ from ours."""
+    jwt_max_bytes: Annotated[int, Field(ge=256, le=16_384)] = 8192
+    """A longer token is refused before it is read."""
+    client_name_header: Annotated[str, Field(pattern="^[A-Za-z0-9-]{1,64}$")] | None = None
+    """Header in which a front reports the name, or the distinguished name, of a client certificate
+    that it has verified. The name is the tenant. Needs `TRUSTED_FRONTS`."""
+    trusted_fronts: Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], NoDecode] = ()
+    """Addresses or networks of these fronts, separated by commas. From any other address
+    `CLIENT_NAME_HEADER` is ignored."""
+    client_name_scopes: Annotated[tuple[ScopeName, ...], NoDecode] = (
+        *("chat", "completions", "embeddings", "tokens", "models"),
+    )
+    """Scopes of such a caller, separated by commas."""
+
+    _in_words = field_validator(
+        *("jwt_audience", "jwt_algorithms", "trusted_fronts", "client_name_scopes"), mode="before"
+    )(_words)
+
+    @model_validator(mode="after")
+    def _token_rules(self) -> Identities:
+        if self.jwt_issuer is None and self.jwt_audience:
+            raise ValueError("JWT_AUDIENCE goes with JWT_ISSUER, which is not set")
+        if self.jwt_issuer is not None and not self.jwt_audience:
+            raise ValueError(
+                "JWT_ISSUER needs JWT_AUDIENCE: otherwise tokens that the issuer made for other "
+                "services would be accepted"
+            )
+        for name, url in (("ISSUER", self.jwt_issuer), ("JWKS_URL", self.jwt_jwks_url)):
+            if url is not None and not _SAFE_URL.match(url):
+                raise ValueError(
+                    f"JWT_{name}={url}: it must be https (http only on a loopback address)"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _fronts_are_named(self) -> Identities:
+        if (self.client_name_header is None) != (not self.trusted_fronts):
+            raise ValueError("CLIENT_NAME_HEADER and TRUSTED_FRONTS go together: set both")
+        return self
+
+
+class Tls(Group):
+    """TLS of the proxy itself"""
+
+    tls_cert_file: FilePath | None = None
+    """PEM file with the certificate and its chain. With it the proxy serves https only. A new file
+    is used for new connections within seconds, without a restart."""
+    tls_key_file: FilePath | None = None
+    """PEM file with the private key of `TLS_CERT_FILE`."""
+    tls_client_ca_file: FilePath | None = None
+    """PEM file with certificate authorities. With it every client needs a certificate of theirs,
+    health checks included."""
+
+    @model_validator(mode="after")
+    def _files_go_together(self) -> Tls:
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ValueError("TLS_CERT_FILE and TLS_KEY_FILE go together: set both")
+        if self.tls_client_ca_file is not None and self.tls_cert_file is None:
+            raise ValueError("TLS_CLIENT_CA_FILE needs TLS_CERT_FILE and TLS_KEY_FILE")
+        return self

@@ -1,0 +1,87 @@
+"""Who asks, and what they may do. Set by the authentication, read by access and the adapters."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import fnmatchcase
+
+
+class Scope(str, Enum):
+    """What a route needs and a key allows. ADMIN allows nothing but administration."""
+
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+    EMBEDDINGS = "embeddings"
+    TOKENS = "tokens"
+    MODELS = "models"
+    ADMIN = "admin"
+    METRICS = "metrics"
+
+
+ALL_SCOPES = frozenset(Scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPatterns:
+    """Names of models, with `*` and `?` as in a shell. No patterns allow every model."""
+
+    patterns: tuple[str, ...] = ()
+
+    def allows(self, model: str) -> bool:
+        return not self.patterns or any(fnmatchcase(model, each) for each in self.patterns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a tenant, a key or a tenant's use of one model may do. None: without limit.
+
+    burst: requests that may come at once beyond the rate per second. monthly_tokens: input and
+    output. monthly_budget: in the currency of the models' prices.
+    """
+
+    requests_per_second: float | None = None
+    burst: int = 1
+    requests_per_minute: int | None = None
+    requests_per_day: int | None = None
+    input_tokens_per_minute: int | None = None
+    output_tokens_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    input_tokens_per_day: int | None = None
+    output_tokens_per_day: int | None = None
+    tokens_per_day: int | None = None
+    concurrent_requests: int | None = None
+    concurrent_streams: int | None = None
+    monthly_tokens: int | None = None
+    monthly_budget: float | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """One authenticated caller.
+
+    key_id: the public part of a key, or how else the caller is known (`jwt:<subject>`,
+    `mtls:<name>`). of_models: limits of the tenant's use of single models, by public name.
+    """
+
+    tenant: str
+    key_id: str
+    scopes: frozenset[Scope]
+    models: ModelPatterns = ModelPatterns()
+    tenant_limits: Limits = NO_LIMITS
+    key_limits: Limits = NO_LIMITS
+    of_models: dict[str, Limits] = field(default_factory=dict)
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes
+
+
+ANYONE = Caller(tenant="default", key_id="anonymous", scopes=ALL_SCOPES)
+"""The caller where authentication is off."""
+
+current_caller: ContextVar[Caller] = ContextVar("current_caller", default=ANYONE)
+"""Of the request that the running task answers."""

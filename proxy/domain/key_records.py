@@ -1,0 +1,61 @@
+"""API keys and tenants as stored, and the port that reads them.
+
+The store implements KeySource. The authentication reads it, and turns records into a Caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from triton_openai.proxy.domain.identity import Limits, ModelPatterns, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecord:
+    """One API key `sk-<id>-<secret>`, without its secret. All times are aware, in UTC.
+
+    id: the public part. name: what people call it. digest: HMAC-SHA256 of the whole key, with the
+    pepper as its key. overlap_digest: the digest before a rotation, accepted until overlap_until.
+    """
+
+    id: str
+    tenant: str
+    name: str
+    digest: bytes
+    scopes: frozenset[Scope]
+    models: ModelPatterns
+    limits: Limits
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    overlap_digest: bytes | None
+    overlap_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantRecord:
+    """of_models: limits of the tenant's use of single models, by public name."""
+
+    name: str
+    limits: Limits
+    of_models: dict[str, Limits]
+    is_active: bool
+    created_at: datetime
+
+
+class KeySource(Protocol):
+    """Reads keys and tenants. A method raises KeysUnavailable if the store cannot be reached."""
+
+    async def generation(self) -> int:
+        """Grows with every change of keys or tenants, in any process. A cheap read."""
+        ...
+
+    async def key(self, key_id: str) -> KeyRecord | None: ...
+
+    async def tenant(self, name: str) -> TenantRecord | None: ...
+
+
+class KeysUnavailable(Exception):
+    """The store of keys cannot be reached. The message is for the log."""

@@ -1,0 +1,226 @@
+"""audit: every change is in the chain, and the chain shows what was done to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from tests.unit.access.store.samples import ACTOR, ORDER, PEPPERS, opened
+from triton_openai.proxy.access.store.audit_chain import Verification
+from triton_openai.proxy.access.store.database import Database
+from triton_openai.proxy.access.store.pepper import Peppers
+from triton_openai.proxy.access.store.store import Store
+from triton_openai.proxy.domain.errors import ErrorCode
+from triton_openai.proxy.domain.identity import Caller, Limits, Scope
+
+OTHER = Caller(tenant="acme", key_id="other", scopes=frozenset({Scope.CHAT}))
+NO_SCOPE = ErrorCode.TENANT_EXISTS  # any code
+
+
+async def filled(store: Store) -> str:
+    """Six changes; returns all secrets and digests that were in play, in one text."""
+    admin = store.administration
+    await admin.tenants.create(ACTOR, "acme", limits=Limits(tokens_per_day=5))
+    made = await admin.keys.create(ACTOR, ORDER)
+    key_id = made.record.id
+    await admin.keys.update(ACTOR, key_id, lambda key: replace(key, name="renamed"))
+    rotated = await admin.keys.rotate("cli:root", key_id, timedelta(hours=1))
+    await admin.keys.revoke(ACTOR, key_id)
+    store.denied_calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
+    store.denied_calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
+    await store.denied_calls.flush()
+    return " ".join((made.key, rotated.key, made.record.digest.hex(), rotated.record.digest.hex()))
+
+
+def test_each_change_and_each_denied_call_has_an_entry_without_secrets(url):
+    async def main() -> None:
+        async with opened(url) as store:
+            secrets = await filled(store)
+            entries = await store.administration.audit.list()
+        assert [entry.number for entry in entries] == [1, 2, 3, 4, 5, 6]
+        assert [entry.action for entry in entries] == [
+            *("tenants.create", "keys.create", "keys.update", "keys.rotate", "keys.revoke"),
+            "denied",
+        ]
+        key = entries[1].object
+        assert [entry.object for entry in entries] == [
+            *("tenants/acme", key, key, key, key, "GET /admin/v1/keys"),
+        ]
+        assert [entry.actor for entry in entries] == [
+            *(ACTOR, ACTOR, ACTOR, "cli:root", ACTOR, "other"),
+        ]
+        assert entries[0].before is None
+        assert json.loads(entries[0].after)["limits"] == {"tokens_per_day": 5}
+        before, after = json.loads(entries[2].before), json.loads(entries[2].after)
+        assert {name for name in after if before[name] != after[name]} == {"name"}
+        assert json.loads(entries[3].after)["overlap_until"] is not None
+        assert json.loads(entries[5].after) == {"code": "tenant_exists", "times": 2}
+        written = " ".join(str(entry) for entry in entries)
+        for secret in secrets.split():
+            assert secret not in written
+            assert secret.rpartition("-")[2][:20] not in written
+
+    asyncio.run(main())
+
+
+def verified(url: str, *statements: str, peppers: Peppers = PEPPERS) -> Verification:
+    """What `verify` finds after somebody ran these statements in the database."""
+
+    async def main() -> Verification:
+        async with opened(url) as store:
+            await filled(store)
+        database = Database(url)
+        async with database.writing() as connection:
+            for statement in statements:
+                await connection.execute(text(statement))
+        await database.close()
+        store = Store(url, peppers)
+        try:
+            return await store.administration.audit.verify()
+        finally:
+            await store.close()
+
+    return asyncio.run(main())
+
+
+def test_an_untouched_log_is_verified(url):
+    found = verified(url)
+    assert (found.ok, found.entries, found.problems) == (True, 6, ())
+    assert len(found.mac) == 64
+
+
+SWAP = (
+    "UPDATE audit SET number = 0 WHERE number = 2",
+    "UPDATE audit SET number = 2 WHERE number = 3",
+    "UPDATE audit SET number = 3 WHERE number = 0",
+)
+SHORTENED = (
+    "DELETE FROM audit WHERE number = 6",
+    "UPDATE meta SET audit_entries = 5, audit_mac = (SELECT mac FROM audit WHERE number = 5)",
+)
+
+
+@pytest.mark.parametrize(
+    ("statements", "problem"),
+    [
+        (("UPDATE audit SET actor = 'nobody' WHERE number = 2",), "entry 2 is not what"),
+        (("UPDATE audit SET object = 'x' WHERE number = 6",), "entry 6 is not what"),
+        (("UPDATE audit SET before = NULL WHERE number = 3",), "entry 3 is not what"),
+        (("UPDATE audit SET after = '{}' WHERE number = 3",), "entry 3 is not what"),
+        (("UPDATE audit SET action = 'x' WHERE number = 1",), "entry 1 is not what"),
+        (("UPDATE audit SET mac = 'x' WHERE number = 4",), "entry 4 is not what"),
+        (("DELETE FROM audit WHERE number = 3",), "entry 3 is missing"),
+        (("DELETE FROM audit WHERE number = 1",), "entry 1 is missing"),
+        (("DELETE FROM audit WHERE number IN (3, 4)",), "entries 3 to 4 are missing"),
+        (("DELETE FROM audit WHERE number = 6",), "entry 6 is missing"),
+        (("DELETE FROM audit",), "entries 1 to 6 are missing"),
+        (SWAP, "entry 2 is not what was written, or not in its place"),
+        (SHORTENED, "the count of entries, or the last MAC in `meta`, was changed"),
+        (("UPDATE meta SET audit_head = ''",), "the count of entries, or the last MAC"),
+        (("UPDATE meta SET audit_mac = 'x'",), "entry 6 is not the last that was written"),
+        (("UPDATE meta SET audit_entries = 5",), "entries after 5 were not added by this"),
+        (("DELETE FROM audit", "UPDATE meta SET audit_entries = 0"), "is not the last"),
+        (("UPDATE audit SET chain_key = 'x' WHERE number = 2",), "with another pepper"),
+    ],
+)
+def test_what_was_done_to_the_log_is_found(url, statements, problem):
+    found = verified(url, *statements)
+    assert not found.ok
+    assert problem in found.problems[0]
+
+
+def test_a_time_that_was_changed_is_found(url):
+    found = verified(url, "UPDATE audit SET at = '2020-01-01 00:00:00.000000' WHERE number = 2")
+    assert found.problems[0].startswith("entry 2 is not what was written")
+
+
+def test_without_its_pepper_nothing_is_verified(url):
+    found = verified(url, peppers=Peppers(b"another"))
+    assert len(found.problems) == 7
+    assert "OLD_KEY_PEPPERS" in found.problems[0]
+
+
+def test_an_entry_with_a_forged_mac_of_another_key_is_found(url):
+    """Whoever can write the database, but has no pepper."""
+    found = verified(
+        url,
+        "INSERT INTO audit SELECT 7, at, actor, action, object, before, after, chain_key, mac "
+        "FROM audit WHERE number = 6",
+        "UPDATE meta SET audit_entries = 7",
+    )
+    assert "entry 7 is not what was written" in found.problems[0]
+
+
+def test_writers_at_the_same_time_make_one_chain(url):
+    writers, each = 6, 8
+
+    async def write(number: int) -> None:
+        async with opened(url) as store:
+            for turn in range(each):
+                await store.administration.tenants.create(f"w{number}", f"t{number}-{turn}")
+                store.denied_calls.add("GET", "/x", None, NO_SCOPE)
+                await store.denied_calls.flush()
+
+    async def main() -> None:
+        async with opened(url) as store:
+            start = await store.keys.generation()
+            await asyncio.gather(*(write(number) for number in range(writers)))
+            found = await store.administration.audit.verify()
+            assert (found.problems, found.entries) == ((), 2 * writers * each)
+            assert await store.keys.generation() == start + writers * each
+
+    asyncio.run(main())
+
+
+def test_a_change_that_fails_leaves_no_entry(url):
+    async def main() -> None:
+        async with opened(url) as store:
+            await filled(store)
+            key_id = (await store.administration.keys.list())[0].id
+            made = await store.administration.keys.create(ACTOR, ORDER)
+            generation = await store.keys.generation()
+
+            def broken(key):
+                raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                await store.administration.keys.update(ACTOR, made.record.id, broken)
+            assert await store.keys.generation() == generation
+            found = await store.administration.audit.verify()
+            assert (found.ok, found.entries) == (True, 7)
+            assert key_id
+
+    asyncio.run(main())
+
+
+def test_a_flood_of_denied_calls_makes_few_entries(url):
+    async def main() -> None:
+        async with opened(url) as store:
+            for number in range(1000):
+                caller = replace(OTHER, key_id=f"{number}\0")
+                store.denied_calls.add("GET", "/admin/\0" * 100, caller, NO_SCOPE)
+            await store.denied_calls.flush()
+            entries = await store.administration.audit.list()
+            assert len(entries) == 101
+            assert sum(json.loads(entry.after)["times"] for entry in entries) == 1000
+            assert max(len(entry.object) for entry in entries) == 200
+            assert entries[-1].actor == "several callers"
+
+    asyncio.run(main())
+
+
+def test_denied_calls_wait_for_a_store_that_is_away():
+    async def main() -> None:
+        store = Store("postgresql://nobody@127.0.0.1:1/none", PEPPERS)
+        store.denied_calls.add("GET", "/a", None, NO_SCOPE)
+        for _ in range(2):
+            with pytest.raises(Exception, match="does not answer"):
+                await store.denied_calls.flush()
+        await store.close()
+
+    asyncio.run(main())

@@ -1,0 +1,223 @@
+"""usage: batches of several writers add up exactly, whatever becomes of the database."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import date, datetime, timedelta, timezone
+
+import pytest
+from sqlalchemy import func, select
+
+from tests.unit.access.store.samples import PEPPERS, opened, used
+from triton_openai.proxy.access.store import usage_writer
+from triton_openai.proxy.access.store.database import Database
+from triton_openai.proxy.access.store.store import Store
+from triton_openai.proxy.access.store.tables import USAGE_BATCHES
+from triton_openai.proxy.access.store.usage_reports import (
+    Grouping,
+    UsagePeriod,
+    UsageTotals,
+    as_csv,
+)
+from triton_openai.proxy.access.store.usage_writer import UsageWriter
+from triton_openai.proxy.domain.errors import ErrorCode, StoreUnavailable
+
+MARCH = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 31))
+
+
+def test_a_day_ends_at_midnight_utc_and_sums_are_of_tenant_key_and_model(url):
+    async def main() -> None:
+        async with opened(url) as store:
+            west = timezone(timedelta(hours=-5))
+            store.usage.add(used())
+            store.usage.add(used(tenant="\0\ud800"))
+            store.usage.add(used(errors=1, queue_s=0.5, cost=0.25))
+            store.usage.add(used(at=datetime(2026, 3, 1, 20, tzinfo=west)))  # March 2 in UTC
+            store.usage.add(used(key_id="k2", tenant="beta"))
+            await store.usage.flush()
+            store.usage.add(used())
+            await store.usage.flush()
+            found = await store.administration.usage.report(MARCH)
+            assert found[0] == UsageTotals(
+                day=date(2026, 3, 1),
+                tenant="acme",
+                key="k1",
+                model="demo",
+                requests=3,
+                errors=1,
+                prompt_tokens=30,
+                cached_tokens=12,
+                output_tokens=21,
+                reasoning_tokens=9,
+                queue_s=1.0,
+                cost=1.25,
+            )
+            assert [(row.day.day, row.tenant, row.requests) for row in found] == [
+                *((1, "acme", 3), (1, "beta", 1), (1, "\ufffd?", 1), (2, "acme", 1)),
+            ]
+
+    asyncio.run(main())
+
+
+def test_reports_group_and_choose(url):
+    async def main() -> None:
+        async with opened(url) as store:
+            for day in (1, 2, 15):
+                for model in ("demo", "llama"):
+                    at = datetime(2026, 3, day, tzinfo=timezone.utc)
+                    store.usage.add(used(at=at, model=model))
+            store.usage.add(used(tenant="beta", key_id="k9"))
+            await store.usage.flush()
+            report = store.administration.usage.report
+            (whole,) = await report(MARCH, by=())
+            assert (whole.day, whole.tenant, whole.requests) == (None, None, 7)
+            models = await report(MARCH, by=(Grouping.MODEL,))
+            assert [(row.model, row.requests, row.key) for row in models] == [
+                *(("demo", 4, None), ("llama", 3, None)),
+            ]
+            few = UsagePeriod(first=date(2026, 3, 2), last=date(2026, 3, 15), tenant="acme")
+            assert [row.requests for row in await report(few, by=(Grouping.DAY,))] == [2, 2]
+            key = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 1), key="k9")
+            assert [row.tenant for row in await report(key)] == ["beta"]
+            assert await report(UsagePeriod(first=date(2025, 1, 1), last=date(2025, 1, 2))) == []
+            nothing = UsagePeriod(first=date(2025, 1, 1), last=date(2025, 1, 2))
+            assert await report(nothing, by=()) == []
+
+    asyncio.run(main())
+
+
+def test_several_writers_add_to_the_same_rows(url):
+    """With more rows than one statement takes."""
+    writers, models = 4, usage_writer.ROWS_PER_STATEMENT + 50
+
+    async def write(reverse: bool) -> None:
+        async with opened(url) as store:
+            for _ in range(3):
+                names = [f"m{number:04}" for number in range(models)]
+                for name in reversed(names) if reverse else names:
+                    store.usage.add(used(model=name))
+                await store.usage.flush()
+
+    async def main() -> None:
+        async with opened(url) as store:
+            await asyncio.gather(*(write(bool(number % 2)) for number in range(writers)))
+            (whole,) = await store.administration.usage.report(MARCH, by=())
+            assert whole.requests == writers * 3 * models
+            assert whole.output_tokens == 7 * whole.requests
+
+    asyncio.run(main())
+
+
+class LostAnswers(Database):
+    """Commits, and then reports that the connection was lost, as a network can do."""
+
+    loses = True
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[object]:
+        async with super().writing() as connection:
+            yield connection
+        if self.loses:
+            raise StoreUnavailable(detail="the answer to the commit was lost")
+
+
+def test_a_batch_whose_commit_was_not_answered_is_added_once(url):
+    async def main() -> None:
+        async with opened(url) as store:
+            database = LostAnswers(url)
+            writer = UsageWriter(database)
+            for _ in range(3):
+                writer.add(used())
+                with pytest.raises(StoreUnavailable):
+                    await writer.flush()
+            database.loses = False
+            await writer.flush()
+            await writer.flush()
+            (whole,) = await store.administration.usage.report(MARCH, by=())
+            assert whole.requests == 3
+            await database.close()
+
+    asyncio.run(main())
+
+
+def test_usage_is_kept_while_the_store_is_away(postgres_server):
+    async def main() -> None:
+        async with opened(postgres_server.create("away")) as store:
+            store.usage.add(used())
+            postgres_server.stop()
+            try:
+                for _ in range(2):
+                    with pytest.raises(StoreUnavailable):
+                        await store.usage.flush()
+                    store.usage.add(used())
+            finally:
+                postgres_server.start()
+            await store.usage.flush()
+            (whole,) = await store.administration.usage.report(MARCH, by=())
+            assert whole.requests == 3
+
+    asyncio.run(main())
+
+
+def test_memory_is_bounded_while_the_store_is_away():
+    writer = UsageWriter(Database("postgresql://nobody@127.0.0.1:1/none"), most_held=10)
+    for number in range(25):
+        writer.add(used(model=f"m{number}"))
+    writer.add(used(model="m3"))
+    assert writer.dropped == 15
+
+
+def test_what_is_left_is_written_at_the_end_and_the_writer_is_forgotten(url):
+    async def main() -> None:
+        async with Store(url, PEPPERS) as store:
+            store.usage.add(used())
+            await store.usage.flush()
+            store.usage.add(used())
+            store.denied_calls.add("GET", "/a", None, ErrorCode.KEY_REVOKED)
+        async with opened(url) as store:
+            (whole,) = await store.administration.usage.report(MARCH, by=())
+            assert whole.requests == 2
+            assert len(await store.administration.audit.list()) == 1
+        database = Database(url)
+        async with database.reading() as connection:
+            counted = await connection.execute(select(func.count()).select_from(USAGE_BATCHES))
+            assert counted.scalar_one() == 0
+        await database.close()
+
+    asyncio.run(main())
+
+
+def test_usage_is_written_by_itself(url):
+    async def main() -> None:
+        async with opened(url) as reader, Store(url, PEPPERS) as store:
+            store.usage.add(used())
+            for _ in range(1000):
+                if await reader.administration.usage.report(MARCH):
+                    return
+                await asyncio.sleep(0.02)
+            raise AssertionError("no usage was written")
+
+    asyncio.run(main())
+
+
+def test_csv_has_a_head_and_no_formulas():
+    totals = UsageTotals(
+        day=date(2026, 3, 1),
+        model="=1+1",
+        requests=1,
+        errors=0,
+        prompt_tokens=2,
+        cached_tokens=0,
+        output_tokens=3,
+        reasoning_tokens=0,
+        queue_s=0.5,
+        cost=0.0,
+    )
+    (row,) = csv.DictReader(io.StringIO(as_csv([totals])))
+    assert row["day"] == "2026-03-01"
+    assert row["model"] == "'=1+1"
+    assert (row["tenant"], row["requests"], row["queue_s"]) == ("", "1", "0.5")
