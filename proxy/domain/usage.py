@@ -1,0 +1,41 @@
+"""What a request used, and the port that takes it: the store's, or one that drops it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRow:
+    """What one request used. at: UTC, when it ended. cost: in the currency of the prices.
+
+    prompt_tokens includes cached_tokens, output_tokens includes reasoning_tokens. queue_s: the
+    time that the engine let the request wait.
+    """
+
+    tenant: str
+    key_id: str
+    model: str
+    at: datetime
+    requests: int
+    errors: int
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    queue_s: float
+    cost: float
+
+
+class UsageSink(Protocol):
+    def add(self, row: UsageRow) -> None:
+        """Takes a row without waiting: it is called while a request ends."""
+
+
+class DroppedUsage:
+    """The sink where nobody keeps usage."""
+
+    def add(self, row: UsageRow) -> None:
+        pass
