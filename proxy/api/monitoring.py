@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from triton_openai.proxy.api.openapi.operation import JSON, TEXT, Content, Operation
-from triton_openai.proxy.domain.errors import ModelUnavailable
+from triton_openai.proxy.domain.errors import LimitsUnavailable, ModelUnavailable
+from triton_openai.proxy.ledger.outage import OutageMode
+from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.telemetry.metrics import Metrics
 
@@ -22,9 +24,12 @@ class Live(BaseModel):
 
 
 class Ready(BaseModel):
+    """ledger: what is done with limits while their shared state cannot be reached."""
+
     model_config = ConfigDict(extra="forbid")
 
     status: Literal["ready"]
+    ledger: Literal["share", "open"] | None = None
 
 
 LIVE = Operation(tag="health", gives={JSON: Content(body=Live, example={"status": "live"})})
@@ -39,7 +44,7 @@ METRICS = Operation(
 )
 
 
-def routes(registry: Registry, metrics: Metrics) -> APIRouter:
+def routes(registry: Registry, metrics: Metrics, ledger: Ledger) -> APIRouter:
     router = APIRouter()
 
     @router.get("/health/live", openapi_extra=LIVE.extra)
@@ -53,11 +58,16 @@ def routes(registry: Registry, metrics: Metrics) -> APIRouter:
     async def ready() -> Response:
         """200 while Triton and every model are ready and the tensor contract fits, else 503.
 
+        While the shared state of limits cannot be reached, the body has `ledger`, or the status is
+        503 if nothing is let through then.
         The error's message names the category of the problem; the log line `not ready` has details.
         """
         if registry.why_not_ready is not None:
             raise ModelUnavailable(f"Not ready: {registry.why_not_ready.category}.")
-        return JSONResponse({"status": "ready"})
+        outage = ledger.outage
+        if outage == OutageMode.CLOSED:
+            raise LimitsUnavailable("Not ready: the state of the limits cannot be reached.")
+        return JSONResponse({"status": "ready", **({"ledger": outage} if outage else {})})
 
     @router.get("/metrics", response_class=PlainTextResponse, openapi_extra=METRICS.extra)
     async def prometheus() -> Response:

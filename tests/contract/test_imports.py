@@ -61,7 +61,7 @@ ONLY_IN = {
 }
 DOMAIN_MAY = {
     *("proxy.domain", "__future__", "array", "bisect", "collections", "dataclasses", "enum"),
-    *("contextvars", "fnmatch", "io", "typing"),
+    *("contextvars", "datetime", "fnmatch", "io", "typing"),
 }
 
 
