@@ -12,6 +12,7 @@ from triton_openai.proxy.ledger.port import Grant, LedgerUnavailable, Meter, Ref
 
 MOST_METERS = 1_000_000
 FIRST_SWEEP = 4_096
+FULL_US = 1_000_000  # until a full ledger looks for idle meters again
 _EPOCH_NS = time.time_ns() - time.monotonic_ns()
 
 Clock = Callable[[], int]
@@ -36,6 +37,7 @@ class InProcessLedger:
         self._most = most
         self._states: dict[str, MeterState] = {}
         self._sweep_at = min(FIRST_SWEEP, most)
+        self._full_until = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,7 +109,9 @@ class InProcessLedger:
     def _found(self, meters: Sequence[Meter], now: int) -> list[MeterState]:
         states = self._states
         if len(states) + len(meters) > self._sweep_at:
-            self._sweep(now, len(meters))
+            new = sum(meter.key not in states for meter in meters)
+            if new:
+                self._sweep(now, new)
         return [states.get(meter.key) or self._new(meter) for meter in meters]
 
     def _new(self, meter: Meter) -> MeterState:
@@ -117,13 +121,14 @@ class InProcessLedger:
 
     def _sweep(self, now: int, more: int) -> None:
         """Each time that the number of meters has doubled, so that it costs little a meter."""
+        if now < self._full_until:
+            raise LedgerUnavailable(f"{len(self._states)} meters are in use: there is no room")
         idle = [key for key, state in self._states.items() if state.is_idle(now)]
         for key in idle:
             del self._states[key]
         if len(self._states) + more > self._most:
-            raise LedgerUnavailable(
-                f"{len(self._states)} meters are in use, of {self._most} at most"
-            )
+            self._full_until = now + FULL_US
+            raise LedgerUnavailable(f"{len(self._states)} meters are in use: there is no room")
         self._sweep_at = min(max(2 * len(self._states), FIRST_SWEEP), self._most)
 
 

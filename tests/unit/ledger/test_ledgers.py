@@ -28,7 +28,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 
 def rate(key: str, per_second: int, burst: int = 1) -> Meter:
-    return meter(key, MeterKind.RATE, burst, S // per_second)
+    return meter(key, MeterKind.RATE, burst, -(-S // per_second))
 
 
 def window(key: str, limit: int, span_us: int = MINUTE) -> Meter:
