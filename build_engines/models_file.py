@@ -75,6 +75,20 @@ class LimitsEntry(Section):
     prompt_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
 
 
+PerMillion = Annotated[float, Field(ge=0, le=1_000_000)]
+
+
+class PriceEntry(Section):
+    """What a million tokens cost, in any currency: budgets of tenants and keys are in the same.
+
+    cached_input: prompt tokens that the engine took from its cache; default: input.
+    """
+
+    input: PerMillion
+    cached_input: PerMillion | None = None
+    output: PerMillion
+
+
 class ModelEntry(Section):
     """Fields of every runtime. Relative folders are relative to models.yaml."""
 
@@ -105,6 +119,7 @@ class ModelEntry(Section):
     )
     sampling: SamplingDefaults = SamplingDefaults()
     limits: LimitsEntry = LimitsEntry()
+    price: PriceEntry | None = None  # without it: free
 
     @property
     def default_max_tokens(self) -> int | None:

@@ -19,6 +19,7 @@ from triton_openai.proxy.access.authentication.authenticator import Authenticato
 from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.access.guide_precheck import GuidePrecheck
+from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.request_size import RequestSizeLimits
@@ -45,13 +46,16 @@ from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openapi.cached_document import cached_document
 from triton_openai.proxy.api.pages import docs_pages, front_page
 from triton_openai.proxy.api.plain import plain_routes
+from triton_openai.proxy.api.rate_limit_headers import EXPOSED, RateLimitHeaders
 from triton_openai.proxy.api.tokens import tokens_routes
 from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.key_records import KeySource
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
+from triton_openai.proxy.domain.usage import SpentSource, UsageSink
 from triton_openai.proxy.generation.composition import Access, composed
 from triton_openai.proxy.generation.service import Service
+from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
@@ -69,6 +73,7 @@ from triton_openai.proxy.triton.target import Target
 from triton_openai.proxy.triton.tokenizer import TritonTokenizer
 
 EXPOSED_HEADERS = (
+    *EXPOSED,
     *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
     *("x-attempts", "x-unenforced-keywords"),
 )
@@ -109,18 +114,26 @@ def compose(
     sandbox: Sandbox,
     shared: Path | None = None,
     keys: KeySource | None = None,
+    *,
+    usage: UsageSink | None = None,
+    spent: SpentSource | None = None,
 ) -> FastAPI:
-    """The proxy over any engine; tests give their own."""
+    """The proxy over any engine; tests give their own.
+
+    usage: where the usage of each request goes; None to keep none. spent: what was used before.
+    """
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
     callers = authentication.authenticator(settings, keys, metrics)
     recovery = RecoveryQueue(gate)
+    ledger = configured_limits.ledger(settings, metrics, shared)
+    limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage, spent)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = composed(
         registry,
         engine,
         TelemetryWatcher(metrics),
-        _access(settings, tokenizer, registry, shared),
+        _access(settings, tokenizer, registry, limiter, shared),
         HttpToolRunner(policy.secrets(entries, environment())),
         sandbox,
         gate,
@@ -132,14 +145,14 @@ def compose(
     bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, tokenizer, sandbox, stopping, bodies)
     app = _application(
-        _layers(settings, metrics, gate, routers, (callers,) if callers else ()),
-        lambda _: _running(engine, catalog, registry, metrics, recovery, sandbox, lag, callers),
+        _layers(settings, metrics, gate, limiter, routers, (callers,) if callers else ()),
+        lambda _: _running(
+            engine, catalog, registry, metrics, recovery, sandbox, lag, ledger, callers
+        ),
     )
     app.state.stopping, app.state.in_flight = stopping, in_flight
-    served = (
-        *routers,
-        monitoring.routes(registry, metrics, callers.concerns if callers else tuple),
-    )
+    concerns = callers.concerns if callers else tuple
+    served = (*routers, monitoring.routes(registry, metrics, ledger, concerns))
     for router in _with_pages(served, settings, registry):
         app.include_router(router)
     route_scopes.check(app.routes)
@@ -187,6 +200,7 @@ def _layers(
     settings: Settings,
     metrics: Metrics,
     gate: StartGate,
+    limiter: RequestLimiter,
     routers: tuple[APIRouter, ...],
     callers: tuple[Authenticator, ...],
 ) -> list[Middleware]:
@@ -199,6 +213,7 @@ def _layers(
         Middleware(RequestContext, metrics=metrics),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
         *(Middleware(Authentication, authenticator=one, metrics=metrics) for one in callers),
+        Middleware(RateLimitHeaders, limiter=limiter),
         Middleware(FastPath, routers=routers),
     ]
 
@@ -212,9 +227,10 @@ async def _running(
     recovery: RecoveryQueue,
     sandbox: Sandbox,
     lag: LoopLag,
+    ledger: Ledger,
     callers: Authenticator | None,
 ) -> AsyncIterator[None]:
-    async with engine, nullcontext() if callers is None else callers.running():
+    async with engine, ledger, nullcontext() if callers is None else callers.running():
         # before it listens: others may listen with it, and say that they are ready
         await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
         watching = asyncio.create_task(readiness.watch(catalog, registry, metrics, recovery))
@@ -266,9 +282,14 @@ def _adapters(
 
 
 def _access(
-    settings: Settings, tokenizer: Tokenizer, registry: Registry, shared: Path | None
+    settings: Settings,
+    tokenizer: Tokenizer,
+    registry: Registry,
+    limiter: RequestLimiter,
+    shared: Path | None,
 ) -> Access:
     return Access(
+        limiter=limiter,
         concurrency=ModelConcurrency(
             settings.concurrent_requests, per_row=settings.generations_per_row, shared=shared
         ),

@@ -2,15 +2,54 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.api.bodies.body_reader import BodyLimits
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.domain.request_limits import RequestLimits
+from triton_openai.proxy.domain.tokenizer import Tokenizer
+from triton_openai.proxy.domain.usage import SpentSource, UsageSink
 from triton_openai.proxy.generation.time_limits import TimeLimits
+from triton_openai.proxy.ledger.choice import ledger_of
+from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.process_sandbox import MB, SandboxLimits
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.structured.constraint_request import GuideLimits
 from triton_openai.proxy.structured.schema import SchemaLimits
+from triton_openai.proxy.telemetry.metrics import Metrics
+
+
+def ledger(settings: Settings, metrics: Metrics, shared: Path | None) -> Ledger:
+    """shared: the folder of several processes; None for one."""
+    return ledger_of(
+        settings.ledger_url_value,
+        settings.ledger_outage,
+        shared,
+        timeout_s=settings.ledger_timeout_ms / 1000,
+        on_outage=lambda is_away: metrics.ledger_up.set(not is_away),
+    )
+
+
+def limiter(
+    settings: Settings,
+    metrics: Metrics,
+    ledger: Ledger,
+    tokenizer: Tokenizer,
+    usage: UsageSink | None,
+    spent: SpentSource | None,
+) -> RequestLimiter:
+    """Of tenants, keys and their models."""
+    return RequestLimiter(
+        ledger,
+        tokenizer,
+        sink=usage,
+        source=spent,
+        output_tokens=settings.reserved_output_tokens,
+        cached_weight=settings.cached_token_weight,
+        on_refusal=metrics.count_limit_refusal,
+    )
 
 
 def request_limits(settings: Settings) -> RequestLimits:

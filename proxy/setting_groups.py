@@ -163,6 +163,24 @@ class Concurrency(Group):
     """Memory of one such call."""
 
 
+class CallersLimits(Group):
+    """Limits of tenants and keys"""
+
+    ledger_url: SecretStr | None = None
+    """Redis or Valkey that several hosts share for limits: `redis://`, `rediss://` or `unix://`.
+    Without it: each host has limits of its own, which its workers share."""
+    ledger_outage: Literal["share", "closed", "open"] = "share"
+    """What happens while it cannot be reached. `share`: each proxy grants its part of every limit;
+    `closed`: limited callers get 503; `open`: nothing is limited."""
+    ledger_timeout_ms: Annotated[float, Field(ge=1, le=60_000)] = 250.0
+    """How long it may take to answer before it counts as out of reach."""
+    reserved_output_tokens: Tokens = 4096
+    """The most output tokens of a choice without `max_tokens`, of a caller whose tokens or budget
+    are limited; and at most a quarter of the lowest such limit."""
+    cached_token_weight: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """What a cached prompt token counts in limits on tokens. Budgets in money use `price`."""
+
+
 class Times(Group):
     """Time limits"""
 

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from triton_openai.proxy.authentication_settings import Callers, Identities, Tls
 from triton_openai.proxy.setting_groups import (
     Answers,
+    CallersLimits,
     Concurrency,
     Listening,
     Logs,
@@ -33,6 +34,7 @@ ONE_FOLDER_REQUESTS = 10
 CALLERS = ("api_key", "key_pepper", "jwt_issuer", "client_name_header")  # any of them suffices
 _ANY_CALLERS = " or ".join(name.upper() for name in CALLERS)
 TRITON_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
+LEDGERS = ("redis://", "rediss://", "unix://")
 HOST = re.compile(r"\*|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
 
@@ -52,6 +54,7 @@ class Settings(
     Packages,
     Answers,
     Concurrency,
+    CallersLimits,
     Times,
     RequestSize,
     SchemaSize,
@@ -120,7 +123,15 @@ class Settings(
             )
         return self
 
-    @field_serializer("triton_secret", when_used="json")
+    @field_validator("ledger_url")
+    @classmethod
+    def _is_redis(cls, url: SecretStr | None) -> SecretStr | None:
+        """It may have a password, so the message does not show it."""
+        if url is not None and not url.get_secret_value().startswith(LEDGERS):
+            raise ValueError(f"must begin with one of {', '.join(LEDGERS)}")
+        return url
+
+    @field_serializer("triton_secret", "ledger_url", when_used="json")
     def _secret_for_workers(self, secret: SecretStr | None) -> str | None:
         """Settings travel as JSON over the pipe between the launcher and its workers only."""
         return None if secret is None else secret.get_secret_value()
@@ -194,6 +205,10 @@ class Settings(
     @property
     def triton_secret_value(self) -> str | None:
         return None if self.triton_secret is None else self.triton_secret.get_secret_value()
+
+    @property
+    def ledger_url_value(self) -> str | None:
+        return None if self.ledger_url is None else self.ledger_url.get_secret_value()
 
     @property
     def triton_is_tls(self) -> bool:

@@ -52,7 +52,9 @@ def apply_model_limits(request: GenerationRequest, card: ModelCard) -> Generatio
     _check_limit("min_tokens", request.sampling.min_tokens, limits.max_tokens, card)
     if not limits.need_the_tokenizer:
         return request
-    token_cap = limits.max_tokens if request.max_tokens is None else None
+    token_cap = smaller(limits.max_tokens, request.token_cap)
+    if request.max_tokens is not None:
+        token_cap = None
     return replace(request, token_cap=token_cap, prompt_cap=limits.prompt_tokens)
 
 

@@ -28,6 +28,7 @@ from triton_openai.proxy.telemetry import request_log
 logger = structlog.get_logger(__name__)
 
 RETRY_AFTER_S = 1.0
+LONGEST_RETRY_S = 120.0  # OpenAI's SDKs do not wait longer
 CLOSES = {"Connection": "close"}  # so that the rest of a body that is refused need not be read
 INTERNAL = "The server had an error while processing the request."
 LONGEST_DETAIL = 10_000  # characters
@@ -73,6 +74,8 @@ def response_of(error: Exception) -> Response:
     code = error.code if isinstance(error, ProxyError) else ErrorCode.INTERNAL_ERROR
     retry_after_s = error.retry_after_s if isinstance(error, RateLimited) else RETRY_AFTER_S
     headers = _headers(code) or _retry_headers(code.status, retry_after_s)
+    if isinstance(error, RateLimited) and error.limit is not None:
+        headers = {**(headers or {}), "x-ratelimit-exceeded": error.limit}
     return JSONResponse(body_of(error), code.status, headers=headers)
 
 
@@ -129,9 +132,11 @@ def _headers(code: ErrorCode) -> dict[str, str] | None:
 
 def _retry_headers(status: int, retry_after_s: float) -> dict[str, str] | None:
     if status in (429, 503):
+        if math.isinf(retry_after_s):
+            return {"x-should-retry": "false"}
         return {
             "Retry-After": str(math.ceil(retry_after_s)),
             "retry-after-ms": str(math.ceil(retry_after_s * 1000)),
-            "x-should-retry": "true",
+            "x-should-retry": "true" if retry_after_s <= LONGEST_RETRY_S else "false",
         }
     return {"x-should-retry": "false"} if status == 504 else None

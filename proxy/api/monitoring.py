@@ -11,8 +11,14 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from triton_openai.proxy.api.openapi.operation import JSON, TEXT, Content, Operation
-from triton_openai.proxy.domain.errors import AuthenticationUnavailable, ModelUnavailable
+from triton_openai.proxy.domain.errors import (
+    AuthenticationUnavailable,
+    LimitsUnavailable,
+    ModelUnavailable,
+)
 from triton_openai.proxy.domain.health import Concern
+from triton_openai.proxy.ledger.outage import OutageMode
+from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.telemetry.metrics import Metrics
 
@@ -24,12 +30,16 @@ class Live(BaseModel):
 
 
 class Ready(BaseModel):
-    """`concerns`: what is wrong, though requests are still served."""
+    """concerns: what is wrong, though requests are still served.
+
+    ledger: what is done with limits while their shared state cannot be reached.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     status: Literal["ready"]
     concerns: list[str] | None = None
+    ledger: Literal["share", "open"] | None = None
 
 
 LIVE = Operation(tag="health", gives={JSON: Content(body=Live, example={"status": "live"})})
@@ -47,6 +57,7 @@ METRICS = Operation(
 def routes(
     registry: Registry,
     metrics: Metrics,
+    ledger: Ledger,
     concerns: Callable[[], Sequence[Concern]] = tuple,
 ) -> APIRouter:
     """concerns: what is wrong with other parts than Triton and the models."""
@@ -63,16 +74,22 @@ def routes(
     async def ready() -> Response:
         """200 while Triton and every model are ready and the tensor contract fits, else 503.
 
+        While the shared state of limits cannot be reached, the body has `ledger`, or the status is
+        503 if nothing is let through then.
         The error's message names the category of the problem; the log line `not ready` has details.
         """
         if registry.why_not_ready is not None:
             raise ModelUnavailable(f"Not ready: {registry.why_not_ready.category}.")
-        found = concerns()
+        found, outage = concerns(), ledger.outage
         if fatal := [one.message for one in found if one.is_fatal]:
             raise AuthenticationUnavailable(f"Not ready: {'; '.join(fatal)}.")
+        if outage == OutageMode.CLOSED:
+            raise LimitsUnavailable("Not ready: the state of the limits cannot be reached.")
         body: dict[str, object] = {"status": "ready"}
         if found:
             body["concerns"] = [one.message for one in found]
+        if outage:
+            body["ledger"] = outage
         return JSONResponse(body)
 
     @router.get("/metrics", response_class=PlainTextResponse, openapi_extra=METRICS.extra)

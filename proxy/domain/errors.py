@@ -17,6 +17,7 @@ ProxyError
     ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
     │   ├── GuidePending     503: the request's guide is still being compiled
     │   └── ShuttingDown     503: this server stops, and its time to drain is over
+    ├── LimitsUnavailable    503: the ledger of the callers' limits cannot be reached
     ├── DeadlineExceeded     504: the request took longer than its time limit
     ├── EngineStalled        504: the engine sent nothing for too long
     ├── StoreUnavailable     503: the database of keys and usage does not answer
@@ -94,8 +95,12 @@ class ErrorCode(str, Enum):
     # limits, and our own failures
     QUEUE_FULL = "queue_full", 429, ErrorType.RATE_LIMIT
     RATE_LIMIT_EXCEEDED = "rate_limit_exceeded", 429, ErrorType.RATE_LIMIT
+    CONCURRENCY_LIMIT_EXCEEDED = "concurrency_limit_exceeded", 429, ErrorType.RATE_LIMIT
+    REQUEST_EXCEEDS_LIMIT = "request_exceeds_limit", 429, ErrorType.RATE_LIMIT
+    INSUFFICIENT_QUOTA = "insufficient_quota", 429, ErrorType.RATE_LIMIT
     INTERNAL_ERROR = "internal_error", 500, ErrorType.SERVER
     AUTHENTICATION_UNAVAILABLE = "authentication_unavailable", 503, ErrorType.SERVER
+    LIMITS_UNAVAILABLE = "limits_unavailable", 503, ErrorType.SERVER
     MODEL_UNAVAILABLE = "model_unavailable", 503, ErrorType.SERVER
     STORE_UNAVAILABLE = "store_unavailable", 503, ErrorType.SERVER
     DEADLINE_EXCEEDED = "deadline_exceeded", 504, ErrorType.SERVER
@@ -180,7 +185,9 @@ class Conflict(RequestError):
 
 
 class RateLimited(RequestError):
-    """`retry_after_s`: after how many seconds the same request may succeed."""
+    """`retry_after_s`: after how many seconds the same request may succeed; infinite if it never
+    will. `limit`: which of the caller's limits refuses it, such as `key.requests_per_minute`.
+    """
 
     def __init__(
         self,
@@ -188,9 +195,11 @@ class RateLimited(RequestError):
         *,
         retry_after_s: float = 1.0,
         code: ErrorCode = ErrorCode.RATE_LIMIT_EXCEEDED,
+        limit: str | None = None,
     ) -> None:
         super().__init__(message, code=code, param=None)
         self.retry_after_s = retry_after_s
+        self.limit = limit
 
 
 class ServiceError(ProxyError):
@@ -211,6 +220,10 @@ class GuidePending(ModelUnavailable):
 
 class ShuttingDown(ModelUnavailable):
     pass
+
+
+class LimitsUnavailable(ServiceError):
+    code = ErrorCode.LIMITS_UNAVAILABLE
 
 
 class DeadlineExceeded(ServiceError):

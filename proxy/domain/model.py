@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from triton_openai.proxy.domain.constraint import GuideKind
+from triton_openai.proxy.domain.price import FREE, Price
 from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.domain.request_limits import RequestLimits
 from triton_openai.proxy.domain.server_tools import ServerTools
@@ -116,6 +117,7 @@ class ModelCard:
     sampling: Sampling = field(default_factory=Sampling)
     server_tools: ServerTools = field(default_factory=ServerTools)
     limits: RequestLimits = field(default_factory=RequestLimits)
+    price: Price = FREE
 
     @property
     def missing_capabilities(self) -> frozenset[str]:

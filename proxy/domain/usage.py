@@ -39,3 +39,30 @@ class DroppedUsage:
 
     def add(self, row: UsageRow) -> None:
         pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """tokens: input and output. cost: in the currency of the prices."""
+
+    tokens: int = 0
+    cost: float = 0.0
+
+
+class SpentSource(Protocol):
+    """What was used before this process, or the shared state of the limits, began to count."""
+
+    async def spent(
+        self, *, tenant: str, key_id: str | None, model: str | None, since: datetime
+    ) -> Spent:
+        """Of a tenant, or of one of its keys or models only. since: UTC, the first of a month."""
+        ...
+
+
+class NothingSpent:
+    """The source where nobody keeps usage."""
+
+    async def spent(
+        self, *, tenant: str, key_id: str | None, model: str | None, since: datetime
+    ) -> Spent:
+        return Spent()

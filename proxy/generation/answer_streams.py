@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from triton_openai.proxy.access.guide_precheck import GuidePrecheck
+from triton_openai.proxy.access.limits.reservation import Reservation
 from triton_openai.proxy.access.log_prob_budget import LogProbShare
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.engine import Engine, EngineRequest
@@ -52,7 +53,10 @@ class Means:
 
 
 class AnswerStreams:
-    """held: counts the log-probabilities that the request holds; None where it passes them on."""
+    """held: counts the log-probabilities that the request holds; None where it passes them on.
+
+    reservation: of the caller's limits; None where the caller has none.
+    """
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class AnswerStreams:
         report: Report,
         watch: RequestWatch,
         held: LogProbShare | None,
+        reservation: Reservation | None,
         means: Means,
     ) -> None:
         self._plan = plan
@@ -68,6 +73,7 @@ class AnswerStreams:
         self._report = report
         self._watch = watch
         self._held = held
+        self._reservation = reservation
         self._means = means
 
     def events(self) -> Events:
@@ -92,7 +98,8 @@ class AnswerStreams:
     def _round(self, part: Part, request: GenerationRequest) -> Events:
         if request is part.request:
             return self._conforming(part)
-        return self._replanned(request, part.index, self._conforming)
+        is_bounded = request.max_tokens is not None or request.token_cap is not None
+        return self._replanned(request, part.index, self._conforming, needs_output=not is_bounded)
 
     def _conforming(self, part: Part) -> Events:
         card, check = part.plan.card, part.plan.format.check
@@ -112,13 +119,23 @@ class AnswerStreams:
     def _attempt(self, part: Part, request: GenerationRequest) -> Events:
         if request is part.request:
             return self._choice(part)
-        return self._replanned(request, part.index, self._choice)
+        return self._replanned(request, part.index, self._choice, needs_output=True)
 
     async def _replanned(
-        self, request: GenerationRequest, index: int, stream: Callable[[Part], Events]
+        self,
+        request: GenerationRequest,
+        index: int,
+        stream: Callable[[Part], Events],
+        *,
+        needs_output: bool,
     ) -> Events:
-        """A later round or attempt, whose request differs from the caller's."""
+        """A later round or attempt, whose request differs from the caller's.
+
+        needs_output: what it generates is not reserved with the rounds before it.
+        """
         plan = await self._means.planner.replan(request, self._plan.card)
+        if self._reservation is not None:
+            await self._reservation.extend(request, plan.engine_requests, output=needs_output)
         async with aclosing(stream(plan.only_part(index))) as events:
             async for event in events:
                 yield event
@@ -128,6 +145,7 @@ class AnswerStreams:
         the event out.
         """
         plan, request, held = part.plan, part.engine_request, self._held
+        reservation = self._reservation
         choice = Choice(
             part.request,
             plan.card,
@@ -149,6 +167,10 @@ class AnswerStreams:
                 async with aclosing(self._deltas(request)) as deltas:
                     async for delta in deltas:
                         stream.see(delta)
+                        if reservation is not None and delta.prompt_tokens is not None:
+                            reservation.see_first(
+                                *(part.engine_request.id, delta), counts_prompt=part.counts_prompt
+                            )
                         if delta.log_probs:
                             if held is not None:
                                 held.add(_entries(delta))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from triton_openai.proxy.access.guide_precheck import GuidePrecheck
+from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.request_size import RequestSizeLimits
@@ -32,6 +33,7 @@ class Access:
     """
 
     concurrency: ModelConcurrency
+    limiter: RequestLimiter
     guide_precheck: GuidePrecheck
     log_prob_budget: LogProbBudget
     request_size: RequestSizeLimits = field(default_factory=RequestSizeLimits)
@@ -78,4 +80,6 @@ def composed(
         guide_precheck=access.guide_precheck,
         counts_cached=not access.hides_cached_tokens,
     )
-    return Service(registry, watcher, access.concurrency, access.log_prob_budget, means)
+    return Service(
+        registry, watcher, access.concurrency, access.limiter, access.log_prob_budget, means
+    )

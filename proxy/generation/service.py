@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractContextManager, aclosing, nullcontext
 
+from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget, LogProbShare
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.request_size import permits_needed
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.events import Events
 from triton_openai.proxy.domain.generation import Delivery, Generation, Report
+from triton_openai.proxy.domain.identity import current_caller
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.watcher import Watcher
@@ -33,12 +35,14 @@ class Service:
         registry: Registry,
         watcher: Watcher,
         concurrency: ModelConcurrency,
+        limiter: RequestLimiter,
         log_prob_budget: LogProbBudget,
         means: Means,
     ) -> None:
         self._registry = registry
         self._watcher = watcher
         self._concurrency = concurrency
+        self._limiter = limiter
         self._log_prob_budget = log_prob_budget
         self._means = means
 
@@ -67,17 +71,25 @@ class Service:
     async def _events(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery, report: Report
     ) -> Events:
-        stopwatch = Stopwatch(report)
+        stopwatch, caller = Stopwatch(report), current_caller.get()
         is_held = delivery is Delivery.HELD or request.constraint is not None
         with self._watcher.begin(request, card, report) as watch:
+            request = self._limiter.capped(request, card, caller)
             plan = await self._means.planner.plan(request, card, is_held=is_held)
+            reserving = self._limiter.reservation(
+                *(caller, plan.request, card, plan.engine_requests, report),
+                is_stream=delivery is Delivery.LIVE,
+            )
             admitted = self._concurrency.permits(card, permits_needed(plan.request))
-            with admitted, self._holding(is_held) as held:
-                await self._try_guide(plan)
-                streams = AnswerStreams(plan, delivery, report, watch, held, self._means)
-                async with aclosing(streams.events()) as events:
-                    async for event in events:
-                        yield stopwatch.timed(event)
+            async with reserving as reservation:
+                with admitted, self._holding(is_held) as held:
+                    await self._try_guide(plan)
+                    streams = AnswerStreams(
+                        plan, delivery, report, watch, held, reservation, self._means
+                    )
+                    async with aclosing(streams.events()) as events:
+                        async for event in events:
+                            yield stopwatch.timed(event)
 
     def _holding(self, is_held: bool) -> AbstractContextManager[LogProbShare | None]:
         return self._log_prob_budget.share() if is_held else NOT_HELD

@@ -1,7 +1,8 @@
 """Runs the proxy as several processes. Called by launch.run.
 
 `handover` distributes the connections. The workers share metrics and the concurrency limit
-through a folder. A worker that dies is restarted; a stop lets all of them drain.
+through a folder, and the limits of callers through the ledger that this process owns. A worker
+that dies is restarted; a stop lets all of them drain.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 from prometheus_client.multiprocess import mark_process_dead
 
 from triton_openai.proxy.http_server.handover import Handover
+from triton_openai.proxy.ledger import parent_ledger
+from triton_openai.proxy.ledger.in_process import InProcessLedger
 from triton_openai.proxy.processes import lifeline
 from triton_openai.proxy.processes.errors import LaunchError, exit_reason
 from triton_openai.proxy.processes.signals import Stop
@@ -47,16 +50,23 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
             Supervisor(Worker(settings, handover, Path(folder)), name=f"worker {number}", say=say)
             for number in range(1, settings.workers + 1)
         ]
-        try:
-            if await stop.unless_requested(_start(supervisors)):
-                await stop.requested.wait()
-        finally:
-            say("stopping: running streams may end (once more to hurry)")
-            await handover.close()
-            grace_s = settings.drain_timeout_s + HURRY_S
-            if not await stop.unless_hurried(_stop(supervisors, grace_s)):
-                say("hurrying")
-                await _stop(supervisors, HURRY_S)
+        async with parent_ledger.served(InProcessLedger(), Path(folder)):
+            await _supervise(supervisors, handover, settings, stop, say)
+
+
+async def _supervise(
+    supervisors: list[Supervisor], handover: Handover, settings: Settings, stop: Stop, say: Say
+) -> None:
+    try:
+        if await stop.unless_requested(_start(supervisors)):
+            await stop.requested.wait()
+    finally:
+        say("stopping: running streams may end (once more to hurry)")
+        await handover.close()
+        grace_s = settings.drain_timeout_s + HURRY_S
+        if not await stop.unless_hurried(_stop(supervisors, grace_s)):
+            say("hurrying")
+            await _stop(supervisors, HURRY_S)
 
 
 async def _start(supervisors: list[Supervisor]) -> None:

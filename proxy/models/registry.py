@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from triton_openai.build_engines.models_file import ModelEntry
+from triton_openai.build_engines.models_file import ModelEntry, PriceEntry
 from triton_openai.proxy.domain.engine import NotReady
 from triton_openai.proxy.domain.errors import ModelUnavailable, UnknownModel
 from triton_openai.proxy.domain.model import LoadedModel, ModelCard
+from triton_openai.proxy.domain.price import FREE, Price
 from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.domain.request_limits import RequestLimits
 from triton_openai.proxy.domain.server_tools import ServerTool, ServerTools
@@ -172,7 +173,15 @@ def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:
         owned_by=entry.owned_by,
         sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),
         server_tools=_server_tools(entry),
+        price=_price(entry.price),
     )
+
+
+def _price(entry: PriceEntry | None) -> Price:
+    if entry is None:
+        return FREE
+    cached = entry.input if entry.cached_input is None else entry.cached_input
+    return Price(input=entry.input, cached_input=cached, output=entry.output)
 
 
 def _server_tools(entry: ModelEntry) -> ServerTools:

@@ -47,6 +47,9 @@ class Metrics:
         self.requests = self._counter(
             "proxy_requests", "Generation requests by how they ended", "model", "outcome"
         )
+        self.limit_refusals = self._counter(
+            "proxy_limit_refusals", "Requests that a caller's limit refused", "limit"
+        )
         self.resent = self._counter(
             "proxy_requests_resent",
             "Streams that failed before their first token and were sent to Triton again",
@@ -88,7 +91,18 @@ class Metrics:
             "proxy_completion_tokens", "Generated tokens, counted by the engine", "model"
         )
 
+    def count_limit_refusal(self, limit: str) -> None:
+        """limit: its name, such as `key.requests_per_minute`."""
+        self.limit_refusals.labels(limit).inc()
+
     def _watch_the_process(self) -> None:
+        self.ledger_up = Gauge(
+            "proxy_ledger_up",
+            "1 while the state of the callers' limits can be reached",
+            registry=self.registry,
+            multiprocess_mode="livemin",
+        )
+        self.ledger_up.set(1)
         self.ready = Gauge(
             "proxy_ready",
             "1 while every model can be served",

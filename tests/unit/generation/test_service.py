@@ -14,6 +14,7 @@ from tests.doubles.sandbox import InProcess
 from tests.doubles.telemetry import Unwatched
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
+from tests.fixtures.limits import unlimited
 from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
@@ -58,6 +59,7 @@ def service(
     gate = StartGate()
     access = Access(
         concurrency=admission or ModelConcurrency(),
+        limiter=unlimited(),
         guide_precheck=GuidePrecheck(ByteTokenizer()),
         log_prob_budget=LogProbBudget(1_000_000),
     )

@@ -1,0 +1,1 @@
+"""Limits of tenants, keys and models: what a request reserves, and what it has used."""

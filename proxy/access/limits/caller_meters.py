@@ -1,0 +1,185 @@
+"""A caller's limits as the meters of the ledger. Used by `request_limiter`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from enum import IntEnum
+from urllib.parse import quote
+
+from triton_openai.proxy.domain.identity import NO_LIMITS, Caller, Limits
+from triton_openai.proxy.domain.price import NANOS
+from triton_openai.proxy.domain.usage import Spent, SpentSource
+from triton_openai.proxy.ledger.port import Meter, MeterKind
+
+SECOND_US = 1_000_000
+MINUTE_US, DAY_US = 60 * SECOND_US, 86_400 * SECOND_US
+
+
+class Unit(IntEnum):
+    """What a meter counts; the index of its amount in `Amounts`."""
+
+    REQUESTS = 0
+    RUNNING = 1
+    STREAMS = 2
+    INPUT = 3
+    OUTPUT = 4
+    TOTAL = 5
+    COST = 6
+
+
+Amounts = tuple[int, int, int, int, int, int, int]
+"""By Unit. Cost: in billionths of the currency."""
+
+NOTHING: Amounts = (0, 0, 0, 0, 0, 0, 0)
+WINDOWS = {
+    "requests_per_minute": (Unit.REQUESTS, MINUTE_US),
+    "requests_per_day": (Unit.REQUESTS, DAY_US),
+    "input_tokens_per_minute": (Unit.INPUT, MINUTE_US),
+    "output_tokens_per_minute": (Unit.OUTPUT, MINUTE_US),
+    "tokens_per_minute": (Unit.TOTAL, MINUTE_US),
+    "input_tokens_per_day": (Unit.INPUT, DAY_US),
+    "output_tokens_per_day": (Unit.OUTPUT, DAY_US),
+    "tokens_per_day": (Unit.TOTAL, DAY_US),
+}
+GAUGES = {"concurrent_requests": Unit.RUNNING, "concurrent_streams": Unit.STREAMS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallerMeters:
+    """units: of each meter. ends_at: when the month is over, for which they hold."""
+
+    caller: Caller
+    meters: tuple[Meter, ...]
+    units: tuple[Unit, ...]
+    ends_at_s: float
+
+    def amounts(self, of: Amounts) -> list[int]:
+        return [of[unit] for unit in self.units]
+
+    def smallest(self, unit: Unit) -> int | None:
+        """The lowest limit in this unit."""
+        found = [m.limit for m, each in zip(self.meters, self.units, strict=True) if each is unit]
+        return min(found, default=None)
+
+    def is_of(self, caller: Caller) -> bool:
+        """Whether these are the limits of the caller, who may be a new object."""
+        mine = self.caller
+        return mine is caller or (
+            mine.tenant_limits == caller.tenant_limits
+            and mine.key_limits == caller.key_limits
+            and mine.of_models == caller.of_models
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """One of the three that have limits. kind: for callers. key: unique."""
+
+    kind: str
+    key: str
+    limits: Limits
+    key_id: str | None = None
+    model: str | None = None
+
+
+async def meters_of(
+    caller: Caller, model: str, source: SpentSource, *, now_s: float
+) -> CallerMeters:
+    """model: its public name. now_s: since 1970."""
+    since, until = _month(now_s)
+    meters, units = list[Meter](), list[Unit]()
+    for scope in _scopes(caller, model):
+        for meter, unit in _meters(scope, caller.tenant):
+            meters.append(meter)
+            units.append(unit)
+        if scope.limits.monthly_tokens is None and scope.limits.monthly_budget is None:
+            continue
+        spent = await source.spent(
+            tenant=caller.tenant, key_id=scope.key_id, model=scope.model, since=since
+        )
+        for meter, unit in _monthly(scope, caller.tenant, spent, since, until):
+            meters.append(meter)
+            units.append(unit)
+    return CallerMeters(
+        caller=caller, meters=tuple(meters), units=tuple(units), ends_at_s=until.timestamp()
+    )
+
+
+def has_limits(caller: Caller) -> bool:
+    """Cheap for most callers: their limits are the one object without any."""
+    return any(
+        limits is not NO_LIMITS and limits != NO_LIMITS
+        for limits in (caller.tenant_limits, caller.key_limits, *caller.of_models.values())
+    )
+
+
+def _scopes(caller: Caller, model: str) -> Iterator[_Scope]:
+    yield _Scope(kind="tenant", key="tenant", limits=caller.tenant_limits)
+    key = f"key:{quote(caller.key_id, safe='')}"
+    yield _Scope(kind="key", key=key, limits=caller.key_limits, key_id=caller.key_id)
+    if (of_model := caller.of_models.get(model)) is not None:
+        yield _Scope(
+            kind="model", key=f"model:{quote(model, safe='')}", limits=of_model, model=model
+        )
+
+
+def _meters(scope: _Scope, tenant: str) -> Iterator[tuple[Meter, Unit]]:
+    limits = scope.limits
+    if limits.requests_per_second is not None:
+        # the next whole microsecond, so that the rate is never exceeded
+        interval_us = math.ceil(SECOND_US / limits.requests_per_second)
+        name = "requests_per_second"
+        yield _meter(scope, tenant, name, MeterKind.RATE, limits.burst, interval_us), Unit.REQUESTS
+    for name, (unit, span_us) in WINDOWS.items():
+        if (limit := getattr(limits, name)) is not None:
+            yield _meter(scope, tenant, name, MeterKind.WINDOW, limit, span_us), unit
+    for name, unit in GAUGES.items():
+        if (limit := getattr(limits, name)) is not None:
+            yield _meter(scope, tenant, name, MeterKind.GAUGE, limit), unit
+
+
+def _monthly(
+    scope: _Scope, tenant: str, spent: Spent, since: datetime, until: datetime
+) -> Iterator[tuple[Meter, Unit]]:
+    limits, ends_at_us = scope.limits, int(until.timestamp()) * SECOND_US
+    month = f"{since:%Y-%m}"
+    if limits.monthly_tokens is not None:
+        given = (limits.monthly_tokens, ends_at_us, spent.tokens, month)
+        yield _meter(scope, tenant, "monthly_tokens", MeterKind.PERIOD, *given), Unit.TOTAL
+    if limits.monthly_budget is not None:
+        limit, opening = int(limits.monthly_budget * NANOS), math.ceil(spent.cost * NANOS)
+        given = (limit, ends_at_us, opening, month)
+        yield _meter(scope, tenant, "monthly_budget", MeterKind.PERIOD, *given), Unit.COST
+
+
+def _meter(
+    scope: _Scope,
+    tenant: str,
+    name: str,
+    kind: MeterKind,
+    limit: int,
+    span_us: int = 0,
+    opening: int = 0,
+    month: str = "",
+) -> Meter:
+    tenant = quote(tenant, safe="")  # it stands in braces in the keys of Redis
+    return Meter(
+        name=f"{scope.kind}.{name}",
+        tenant=tenant,
+        key=f"{tenant}/{scope.key}/{name}{month and ':'}{month}",
+        kind=kind,
+        limit=limit,
+        span_us=span_us,
+        opening=opening,
+    )
+
+
+def _month(now_s: float) -> tuple[datetime, datetime]:
+    """Its first moment, and the next month's; UTC."""
+    now = datetime.fromtimestamp(now_s, timezone.utc)
+    first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    year, month = divmod(first.year * 12 + first.month, 12)
+    return first, first.replace(year=year, month=month + 1)

@@ -1,0 +1,144 @@
+"""Limits of tenants, keys and models on generations. Called by the service and by api."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from types import TracebackType
+
+from triton_openai.proxy.access.limits.caller_meters import NOTHING, has_limits
+from triton_openai.proxy.access.limits.metered_callers import MeteredCallers
+from triton_openai.proxy.access.limits.request_usage import RequestUsage
+from triton_openai.proxy.access.limits.reservation import Means, Reservation
+from triton_openai.proxy.access.limits.standing import Standings
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.identity import Caller, Limits
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.domain.request_limits import smaller
+from triton_openai.proxy.domain.tokenizer import Tokenizer
+from triton_openai.proxy.domain.usage import DroppedUsage, NothingSpent, SpentSource, UsageSink
+from triton_openai.proxy.ledger.port import Ledger, LedgerUnavailable
+
+DEFAULT_OUTPUT_TOKENS = 4096
+# Of a limit, by one request that does not say how many tokens it wants.
+PART_OF_LIMIT = 4
+
+
+class RequestLimiter:
+    """One for the application. Callers without limits cost nothing, unless usage is kept.
+
+    Args:
+        output_tokens: the most for a choice without `max_tokens`, of a caller whose output is
+            limited: so much must be reserved.
+        cached_weight: what a cached prompt token counts in limits on tokens, from 0 to 1.
+        source: what was used before the ledger began to count.
+        on_refusal: called with the name of the limit that refuses a request.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        tokenizer: Tokenizer,
+        *,
+        sink: UsageSink | None = None,
+        source: SpentSource | None = None,
+        output_tokens: int = DEFAULT_OUTPUT_TOKENS,
+        cached_weight: float = 1.0,
+        on_refusal: Callable[[str], None] = lambda limit: None,
+    ) -> None:
+        self._sink = sink or DroppedUsage()
+        self._keeps_usage = sink is not None
+        self._output_tokens = output_tokens
+        self._means = Means(
+            ledger=ledger,
+            callers=MeteredCallers(source or NothingSpent()),
+            tokenizer=tokenizer,
+            cached_weight=cached_weight,
+            on_refusal=on_refusal,
+        )
+
+    def capped(
+        self, request: GenerationRequest, card: ModelCard, caller: Caller
+    ) -> GenerationRequest:
+        """With a bound on the output, where the request has none and the caller's is limited."""
+        if request.max_tokens is not None or "limits" not in card.capabilities:
+            return request
+        each = [
+            max(limit // (PART_OF_LIMIT * request.generations), 1)
+            for limit in _output_limits(caller, card)
+        ]
+        if not each:
+            return request
+        cap = min(self._output_tokens, *each)
+        return replace(request, token_cap=smaller(request.token_cap, cap))
+
+    def reservation(
+        self,
+        caller: Caller,
+        request: GenerationRequest,
+        card: ModelCard,
+        engine_requests: Sequence[EngineRequest],
+        report: Report,
+        *,
+        is_stream: bool,
+    ) -> AbstractAsyncContextManager[Reservation | None]:
+        """For as long as the request runs. engine_requests: one for each prompt."""
+        if not self._keeps_usage and not has_limits(caller):
+            return NOTHING_RESERVED
+        usage = RequestUsage(caller, report, self._sink)
+        return Reservation(self._means, usage, request, card, engine_requests, is_stream=is_stream)
+
+    async def look(self, caller: Caller, standings: Standings) -> None:
+        """Where the caller stands, for a response that used nothing."""
+        meters = await self._means.callers.meters(caller, "")
+        if not meters.meters:
+            return
+        try:
+            result = await self._means.ledger.reserve(meters.meters, meters.amounts(NOTHING))
+        except LedgerUnavailable:
+            return
+        standings.set(meters, result.remaining, result.resets_us)
+
+
+class _NothingReserved:
+    """Of a caller without limits."""
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+
+NOTHING_RESERVED = _NothingReserved()
+
+
+def _output_limits(caller: Caller, card: ModelCard) -> Iterator[int]:
+    """Output tokens that each of the caller's limits allows."""
+    for limits in _limits(caller, card):
+        for name in OUTPUT_LIMITS:
+            if (limit := getattr(limits, name)) is not None:
+                yield limit
+        if limits.monthly_budget is not None and card.price.output > 0:
+            yield int(limits.monthly_budget * 1_000_000 / card.price.output)
+
+
+def _limits(caller: Caller, card: ModelCard) -> Iterator[Limits]:
+    yield caller.tenant_limits
+    yield caller.key_limits
+    if (of_model := caller.of_models.get(card.name)) is not None:
+        yield of_model
+
+
+OUTPUT_LIMITS = (
+    *("output_tokens_per_minute", "tokens_per_minute", "output_tokens_per_day", "tokens_per_day"),
+    "monthly_tokens",
+)

@@ -1,0 +1,107 @@
+"""Middleware that shows limited callers where they stand, on every response. Listed in `app`.
+
+Two sets of headers: OpenAI's (`x-ratelimit-limit-requests`, …), and `X-RateLimit-Limit`, … .
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from triton_openai.proxy.access.limits.caller_meters import has_limits
+from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
+from triton_openai.proxy.access.limits.standing import Standing, Standings, current_standings
+from triton_openai.proxy.api import errors
+from triton_openai.proxy.domain.identity import current_caller
+
+EXPOSED = (
+    *("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    *("x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    *("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "x-ratelimit-exceeded"),
+    *("x-ratelimit-remaining-budget", "x-ratelimit-remaining-monthly-tokens"),
+)
+
+
+class RateLimitHeaders:
+    """Inside the authentication, which sets the caller. Answers errors itself, so that these
+    responses have the headers, too.
+    """
+
+    def __init__(self, app: ASGIApp, *, limiter: RequestLimiter) -> None:
+        self._app = app
+        self._limiter = limiter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not has_limits(current_caller.get()):
+            await self._app(scope, receive, send)
+            return
+        standings = Standings()
+        token = current_standings.set(standings)
+        try:
+            await self._answer(scope, receive, send, standings)
+        finally:
+            current_standings.reset(token)
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, standings: Standings
+    ) -> None:
+        has_started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal has_started
+            if message["type"] == "http.response.start":
+                has_started = True
+                if not standings.are_known:
+                    await self._limiter.look(current_caller.get(), standings)
+                message["headers"] = [*message["headers"], *headers_of(standings)]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            if has_started:
+                raise
+            await errors.response_of(error)(scope, receive, send_with_headers)
+
+
+def headers_of(standings: Standings) -> list[tuple[bytes, bytes]]:
+    return [(name, value.encode()) for name, value in _headers(standings)]
+
+
+def _headers(standings: Standings) -> Iterator[tuple[bytes, str]]:
+    requests, tokens = standings.requests, standings.tokens
+    if requests is not None:
+        yield b"x-ratelimit-limit-requests", str(requests.limit)
+        yield b"x-ratelimit-remaining-requests", str(requests.remaining)
+        yield b"x-ratelimit-reset-requests", duration(requests.reset_s)
+    if tokens is not None:
+        yield b"x-ratelimit-limit-tokens", str(tokens.limit)
+        yield b"x-ratelimit-remaining-tokens", str(tokens.remaining)
+        yield b"x-ratelimit-reset-tokens", duration(tokens.reset_s)
+    first: Standing | None = requests or tokens
+    if first is not None:
+        yield b"X-RateLimit-Limit", str(first.limit)
+        yield b"X-RateLimit-Remaining", str(first.remaining)
+        yield b"X-RateLimit-Reset", str(math.ceil(first.reset_s))
+    if (budget := standings.budget) is not None:
+        yield b"x-ratelimit-remaining-budget", f"{budget:.6f}"
+    if (left := standings.monthly_tokens) is not None:
+        yield b"x-ratelimit-remaining-monthly-tokens", str(left)
+
+
+def duration(seconds: float) -> str:
+    """As OpenAI writes it: `12ms`, `1.5s`, `6m0s`, `1h0m0s`; rounded up to a millisecond."""
+    ms = math.ceil(seconds * 1000)
+    if ms < 1000:
+        return f"{ms}ms"
+    minutes, ms = divmod(ms, 60_000)
+    text = f"{ms / 1000:.3f}".rstrip("0").rstrip(".") + "s"
+    if not minutes:
+        return text
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m{text}" if hours else f"{minutes}m{text}"

@@ -1,0 +1,133 @@
+"""The state of meters in Redis or Valkey: calls of the scripts, one round trip each.
+
+Used by `redis_ledger`. Raises redis' own errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha1
+from typing import Any, TypeVar
+
+from redis import asyncio as redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, ResponseError
+
+from triton_openai.proxy.ledger import redis_scripts
+from triton_openai.proxy.ledger.port import Grant, Meter, Refusal
+
+PREFIX = "triton-openai:"
+MARK, INSTANCES = f"{PREFIX}{{all}}:mark", f"{PREFIX}{{all}}:instances"
+CONNECTIONS = 16
+FIELDS = 3  # of each meter in an answer
+
+ByMeter = TypeVar("ByMeter", bound=tuple[Any, ...])
+Amounts = Sequence[tuple[Meter, int, int, int]]  # meter, mark, reserved, amount
+
+
+class Script:
+    """Sent as its digest, and as text where Redis does not know it or a front between knows no
+    EVALSHA.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
+        self._has_evalsha = True
+
+    async def __call__(self, client: Any, keys: Sequence[str], args: Sequence[object]) -> Any:
+        if self._has_evalsha:
+            try:
+                return await client.evalsha(self._digest, len(keys), *keys, *args)
+            except NoScriptError:
+                pass
+            except ResponseError as error:
+                if "unknown" not in str(error).lower() and "not support" not in str(error).lower():
+                    raise
+                self._has_evalsha = False
+        return await client.eval(self._text, len(keys), *keys, *args)
+
+
+class RedisState:
+    """One proxy's access. instance: its name, unique. lease_us: how long Redis keeps what this
+    proxy holds after it was last heard of. clock: for tests, in place of the server's.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        instance: str,
+        *,
+        lease_us: int,
+        timeout_s: float,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        pool = redis.BlockingConnectionPool.from_url(
+            url,
+            max_connections=CONNECTIONS,
+            timeout=timeout_s,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._client: Any = redis.Redis.from_pool(pool)
+        self._instance = instance
+        self._lease_us = lease_us
+        self._clock = clock
+        self._reserve = Script(redis_scripts.RESERVE)
+        self._change = Script(redis_scripts.CHANGE)
+        self._hold = Script(redis_scripts.HOLD)
+        self._beat = Script(redis_scripts.BEAT)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def leave(self) -> None:
+        await self._client.zrem(INSTANCES, self._instance)
+
+    async def beat(self, new_mark: str) -> tuple[bytes, int]:
+        """The mark of the state, which changes where it was lost; and how many proxies live."""
+        args = (self._instance, self._lease_us, new_mark)
+        mark, alive = await self._beat(self._client, (MARK, INSTANCES), args)
+        return bytes(mark), int(alive)
+
+    async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
+        args = [*self._head("reserve")]
+        for meter, amount in zip(meters, amounts, strict=True):
+            args += (meter.kind.value, meter.limit, meter.span_us, meter.opening, amount)
+        longest, at, *rest = await self._reserve(self._client, _keys(meters), args)
+        marks, remaining, resets = (rest[field::FIELDS] for field in range(FIELDS))
+        if longest:
+            return Refusal(meters, at, longest, remaining, resets)
+        return Grant(meters, amounts, remaining, resets, marks)
+
+    async def change(self, operation: str, changes: Amounts) -> None:
+        """For meters of one tenant. Operations: see redis_scripts.CHANGE."""
+        args = [*self._head(operation)]
+        for meter, mark, reserved, amount in changes:
+            args += (meter.kind.value, meter.span_us, meter.opening, mark, reserved, amount)
+        await self._change(self._client, _keys([change[0] for change in changes]), args)
+
+    async def hold(self, held: Sequence[tuple[Meter, int]]) -> None:
+        """What this proxy holds of gauges and periods of one tenant, whatever Redis says."""
+        args = (*self._head("hold"), *(amount for _, amount in held))
+        await self._hold(self._client, _keys([meter for meter, _ in held]), args)
+
+    def _head(self, operation: str) -> tuple[object, ...]:
+        now = 0 if self._clock is None else self._clock()
+        return operation, now, f"i:{self._instance}", self._lease_us
+
+
+def by_tenant(items: Iterable[ByMeter]) -> dict[str, list[ByMeter]]:
+    """Tuples that begin with a meter, grouped: the keys of one call have one hash tag."""
+    grouped: dict[str, list[ByMeter]] = {}
+    for item in items:
+        grouped.setdefault(item[0].tenant, []).append(item)
+    return grouped
+
+
+def _keys(meters: Sequence[Meter]) -> list[str]:
+    """The braces make them one slot of a cluster."""
+    tag = f"{PREFIX}{{{meters[0].tenant}}}:"
+    return [f"{tag}leases", *(f"{tag}{meter.key}" for meter in meters)]

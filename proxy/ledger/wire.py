@@ -1,0 +1,104 @@
+"""What workers and their parent say to each other over the ledger's socket.
+
+A message is its length (4 bytes, big-endian) and a JSON array. Used by `worker_ledger` and
+`parent_ledger`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from triton_openai.proxy.ledger.port import Grant, Meter, MeterKind, Refusal
+
+RESERVE, AMEND, SETTLE, CANCEL = 0, 1, 2, 3
+GRANTED, REFUSED, UNAVAILABLE = 0, 1, 2
+LENGTH_BYTES = 4
+MOST_BYTES = 1_000_000
+
+Message = list[Any]
+
+
+class Framed(asyncio.Protocol):
+    """Calls `take` with each message; `end` when the connection has ended."""
+
+    def __init__(self) -> None:
+        self._unread = bytearray()
+        self._transport: asyncio.WriteTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.end()
+
+    def data_received(self, data: bytes) -> None:
+        unread = self._unread
+        unread += data
+        begin = 0
+        while len(unread) - begin >= LENGTH_BYTES:
+            body = begin + LENGTH_BYTES
+            end = body + int.from_bytes(unread[begin:body], "big")
+            if end - body > MOST_BYTES:
+                raise ValueError(f"a message of {end - body} bytes")
+            if len(unread) < end:
+                break
+            self.take(orjson.loads(unread[body:end]))
+            begin = end
+        del unread[:begin]
+
+    def send(self, message: Sequence[object]) -> None:
+        """Does nothing where the connection has ended."""
+        if self._transport is not None:
+            body = orjson.dumps(message)
+            self._transport.write(len(body).to_bytes(LENGTH_BYTES, "big") + body)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def take(self, message: Message) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        raise NotImplementedError
+
+
+def packed(meter: Meter) -> list[object]:
+    return [
+        *(meter.name, meter.tenant, meter.key, meter.kind.value),
+        *(meter.limit, meter.span_us, meter.opening),
+    ]
+
+
+def meter_of(fields: Message) -> Meter:
+    name, tenant, key, kind, limit, span_us, opening = fields
+    return Meter(
+        name=name,
+        tenant=tenant,
+        key=key,
+        kind=MeterKind(kind),
+        limit=limit,
+        span_us=span_us,
+        opening=opening,
+    )
+
+
+def answer_of(number: int, result: Grant | Refusal) -> Message:
+    if isinstance(result, Grant):
+        return [number, GRANTED, result.remaining, result.resets_us]
+    return [number, REFUSED, result.at, result.wait_us, result.remaining, result.resets_us]
+
+
+def result_of(answer: Message, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
+    number, kind, *rest = answer
+    if kind == GRANTED:
+        remaining, resets_us = rest
+        return Grant(meters, amounts, remaining, resets_us, id=number)
+    at, wait_us, remaining, resets_us = rest
+    return Refusal(meters, at, wait_us, remaining, resets_us)
