@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from triton_openai.build_engines.models_file import ModelEntry
-from triton_openai.proxy import __version__, configured_limits
+from triton_openai.proxy import __version__, configured_limits, configured_store
 from triton_openai.proxy.access.authentication import composition as authentication
 from triton_openai.proxy.access.authentication.authenticator import Authenticator
 from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
@@ -23,10 +23,10 @@ from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import dynamo, errors, monitoring, route_scopes
+from triton_openai.proxy.api import dynamo, monitoring, route_scopes
 from triton_openai.proxy.api.answers.answer import Answers
-from triton_openai.proxy.api.application import Application
-from triton_openai.proxy.api.authentication import Authentication
+from triton_openai.proxy.api.application import application
+from triton_openai.proxy.api.authentication import Authentication, Denied, no_audit
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.fast_path import FastPath
@@ -68,6 +68,9 @@ from triton_openai.proxy.triton.client import TritonClient
 from triton_openai.proxy.triton.target import Target
 from triton_openai.proxy.triton.tokenizer import TritonTokenizer
 
+if TYPE_CHECKING:
+    from triton_openai.proxy.access.store.store import Store
+
 EXPOSED_HEADERS = (
     *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
     *("x-attempts", "x-unenforced-keywords"),
@@ -94,11 +97,10 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
     client = TritonClient(
         target, settings.triton_transport, max_age_s=settings.triton_connection_age_s
     )
-    tokenizer, sandbox = (
-        TritonTokenizer(client),
-        ProcessSandbox(configured_limits.sandbox_limits(settings)),
-    )
-    return compose(settings, client, TritonCatalog(client), tokenizer, sandbox, shared)
+    tokenizer = TritonTokenizer(client)
+    sandbox = ProcessSandbox(configured_limits.sandbox_limits(settings))
+    store = configured_store.store(settings)
+    return compose(settings, client, TritonCatalog(client), tokenizer, sandbox, shared, store=store)
 
 
 def compose(
@@ -109,10 +111,12 @@ def compose(
     sandbox: Sandbox,
     shared: Path | None = None,
     keys: KeySource | None = None,
+    store: Store | None = None,
 ) -> FastAPI:
-    """The proxy over any engine; tests give their own."""
+    """The proxy over any engine; tests give their own. keys: another source than the store's."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
+    keys = store.keys if keys is None and store is not None else keys
     callers = authentication.authenticator(settings, keys, metrics)
     recovery = RecoveryQueue(gate)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
@@ -131,9 +135,15 @@ def compose(
     stopping, in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, tokenizer, sandbox, stopping, bodies)
-    app = _application(
-        _layers(settings, metrics, gate, routers, (callers,) if callers else ()),
-        lambda _: _running(engine, catalog, registry, metrics, recovery, sandbox, lag, callers),
+    if store is not None:
+        routers += configured_store.routes(store, bodies)
+    denied = no_audit if store is None else store.denied_calls.add
+    app = application(
+        _layers(settings, metrics, gate, routers, (callers,) if callers else (), denied),
+        lambda _: _running(
+            (engine, store, callers.running() if callers else None),
+            *(catalog, registry, metrics, recovery, sandbox, lag),
+        ),
     )
     app.state.stopping, app.state.in_flight = stopping, in_flight
     served = (
@@ -144,20 +154,6 @@ def compose(
         app.include_router(router)
     route_scopes.check(app.routes)
     return app
-
-
-def _application(
-    layers: list[Middleware], running: Callable[[FastAPI], AbstractAsyncContextManager[None]]
-) -> Application:
-    return Application(
-        title=front_page.NAME,
-        version=__version__,
-        redirect_slashes=False,
-        openapi_url=None,  # `pages` serves the document, without a CDN
-        lifespan=running,
-        layers=layers,
-        exception_handlers={HTTPException: errors.routing_error},
-    )
 
 
 def _registry(settings: Settings, entries: Mapping[str, ModelEntry]) -> Registry:
@@ -189,6 +185,7 @@ def _layers(
     gate: StartGate,
     routers: tuple[APIRouter, ...],
     callers: tuple[Authenticator, ...],
+    denied: Denied,
 ) -> list[Middleware]:
     """Outermost first."""
     return [
@@ -198,23 +195,28 @@ def _layers(
         Middleware(WithoutLastSlash),
         Middleware(RequestContext, metrics=metrics),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
-        *(Middleware(Authentication, authenticator=one, metrics=metrics) for one in callers),
+        *(
+            Middleware(Authentication, authenticator=one, metrics=metrics, denied=denied)
+            for one in callers
+        ),
         Middleware(FastPath, routers=routers),
     ]
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def _running(
-    engine: Engine,
+    parts: Iterable[contextlib.AbstractAsyncContextManager[object] | None],
     catalog: Catalog,
     registry: Registry,
     metrics: Metrics,
     recovery: RecoveryQueue,
     sandbox: Sandbox,
     lag: LoopLag,
-    callers: Authenticator | None,
 ) -> AsyncIterator[None]:
-    async with engine, nullcontext() if callers is None else callers.running():
+    """parts: enter in this order, and leave in the other."""
+    async with contextlib.AsyncExitStack() as running:
+        for part in filter(None, parts):
+            await running.enter_async_context(part)
         # before it listens: others may listen with it, and say that they are ready
         await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
         watching = asyncio.create_task(readiness.watch(catalog, registry, metrics, recovery))

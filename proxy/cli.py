@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from triton_openai.proxy.launch.administration import commands
 from triton_openai.proxy.launch.options import (
     Artifacts,
     GrpcPort,
@@ -36,6 +37,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+commands.add_to(app)
 
 
 def _show_version(is_asked: bool) -> None:
