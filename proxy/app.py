@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from triton_openai.build_engines.models_file import ModelEntry
-from triton_openai.proxy import __version__, configured_limits
+from triton_openai.proxy import __version__, configured_limits, configured_store
 from triton_openai.proxy.access.authentication import composition as authentication
 from triton_openai.proxy.access.authentication.authenticator import Authenticator
 from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
@@ -24,10 +24,10 @@ from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import dynamo, errors, monitoring, route_scopes
+from triton_openai.proxy.api import dynamo, monitoring, route_scopes
 from triton_openai.proxy.api.answers.answer import Answers
-from triton_openai.proxy.api.application import Application
-from triton_openai.proxy.api.authentication import Authentication
+from triton_openai.proxy.api.application import application
+from triton_openai.proxy.api.authentication import Authentication, Denied, no_audit
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.fast_path import FastPath
@@ -55,7 +55,6 @@ from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.domain.usage import SpentSource, UsageSink
 from triton_openai.proxy.generation.composition import Access, composed
 from triton_openai.proxy.generation.service import Service
-from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
@@ -71,6 +70,9 @@ from triton_openai.proxy.triton.catalog import TritonCatalog
 from triton_openai.proxy.triton.client import TritonClient
 from triton_openai.proxy.triton.target import Target
 from triton_openai.proxy.triton.tokenizer import TritonTokenizer
+
+if TYPE_CHECKING:
+    from triton_openai.proxy.access.store.store import Store
 
 EXPOSED_HEADERS = (
     *EXPOSED,
@@ -99,11 +101,10 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
     client = TritonClient(
         target, settings.triton_transport, max_age_s=settings.triton_connection_age_s
     )
-    tokenizer, sandbox = (
-        TritonTokenizer(client),
-        ProcessSandbox(configured_limits.sandbox_limits(settings)),
-    )
-    return compose(settings, client, TritonCatalog(client), tokenizer, sandbox, shared)
+    tokenizer = TritonTokenizer(client)
+    sandbox = ProcessSandbox(configured_limits.sandbox_limits(settings))
+    store = configured_store.store(settings)
+    return compose(settings, client, TritonCatalog(client), tokenizer, sandbox, shared, store=store)
 
 
 def compose(
@@ -114,16 +115,19 @@ def compose(
     sandbox: Sandbox,
     shared: Path | None = None,
     keys: KeySource | None = None,
+    store: Store | None = None,
     *,
     usage: UsageSink | None = None,
     spent: SpentSource | None = None,
 ) -> FastAPI:
     """The proxy over any engine; tests give their own.
 
-    usage: where the usage of each request goes; None to keep none. spent: what was used before.
+    keys, usage, spent: others than the store's.
     """
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
+    if store is not None:
+        keys, usage, spent = keys or store.keys, usage or store.usage, spent or store.spent
     callers = authentication.authenticator(settings, keys, metrics)
     recovery = RecoveryQueue(gate)
     ledger = configured_limits.ledger(settings, metrics, shared)
@@ -144,10 +148,14 @@ def compose(
     stopping, in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
     bodies = BodyReader(configured_limits.body_limits(settings), sandbox, in_flight)
     routers = _adapters(settings, service, registry, tokenizer, sandbox, stopping, bodies)
-    app = _application(
-        _layers(settings, metrics, gate, limiter, routers, (callers,) if callers else ()),
+    if store is not None:
+        routers += configured_store.routes(store, bodies)
+    denied = no_audit if store is None else store.denied_calls.add
+    app = application(
+        _layers(settings, metrics, gate, limiter, routers, (callers,) if callers else (), denied),
         lambda _: _running(
-            engine, catalog, registry, metrics, recovery, sandbox, lag, ledger, callers
+            (engine, store, ledger, callers.running() if callers else None),
+            *(catalog, registry, metrics, recovery, sandbox, lag),
         ),
     )
     app.state.stopping, app.state.in_flight = stopping, in_flight
@@ -157,20 +165,6 @@ def compose(
         app.include_router(router)
     route_scopes.check(app.routes)
     return app
-
-
-def _application(
-    layers: list[Middleware], running: Callable[[FastAPI], AbstractAsyncContextManager[None]]
-) -> Application:
-    return Application(
-        title=front_page.NAME,
-        version=__version__,
-        redirect_slashes=False,
-        openapi_url=None,  # `pages` serves the document, without a CDN
-        lifespan=running,
-        layers=layers,
-        exception_handlers={HTTPException: errors.routing_error},
-    )
 
 
 def _registry(settings: Settings, entries: Mapping[str, ModelEntry]) -> Registry:
@@ -203,6 +197,7 @@ def _layers(
     limiter: RequestLimiter,
     routers: tuple[APIRouter, ...],
     callers: tuple[Authenticator, ...],
+    denied: Denied,
 ) -> list[Middleware]:
     """Outermost first."""
     return [
@@ -212,25 +207,29 @@ def _layers(
         Middleware(WithoutLastSlash),
         Middleware(RequestContext, metrics=metrics),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
-        *(Middleware(Authentication, authenticator=one, metrics=metrics) for one in callers),
+        *(
+            Middleware(Authentication, authenticator=one, metrics=metrics, denied=denied)
+            for one in callers
+        ),
         Middleware(RateLimitHeaders, limiter=limiter),
         Middleware(FastPath, routers=routers),
     ]
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def _running(
-    engine: Engine,
+    parts: Iterable[contextlib.AbstractAsyncContextManager[object] | None],
     catalog: Catalog,
     registry: Registry,
     metrics: Metrics,
     recovery: RecoveryQueue,
     sandbox: Sandbox,
     lag: LoopLag,
-    ledger: Ledger,
-    callers: Authenticator | None,
 ) -> AsyncIterator[None]:
-    async with engine, ledger, nullcontext() if callers is None else callers.running():
+    """parts: enter in this order, and leave in the other."""
+    async with contextlib.AsyncExitStack() as running:
+        for part in filter(None, parts):
+            await running.enter_async_context(part)
         # before it listens: others may listen with it, and say that they are ready
         await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
         watching = asyncio.create_task(readiness.watch(catalog, registry, metrics, recovery))

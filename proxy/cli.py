@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from triton_openai.proxy.launch.administration import commands
 from triton_openai.proxy.launch.options import (
     Artifacts,
     GrpcPort,
@@ -36,6 +37,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+commands.add_to(app)
 
 
 def _show_version(is_asked: bool) -> None:
@@ -93,6 +95,7 @@ def serve(
     start.check_secrets(settings)
     machine.require(machine.proxy_port(settings))
     sock = ports.bind(settings.host, settings.port, "PORT")
+    start.check_listening(settings, sock)
     settings, models = start.prepared(settings, say)
     server = installation.server(settings, models)
     _loop(run.together(settings, server, sock, model=start.example(models), say=say))
@@ -161,6 +164,7 @@ def proxy(
         )
     start.check_secrets(settings)
     sock = ports.bind(settings.host, settings.port, "PORT")
+    start.check_listening(settings, sock)
     model = start.example(start.models(settings)) if policy.has_models(settings) else None
     _loop(run.proxy(settings, sock, model=model, say=_say("proxy")))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FilePath, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, FilePath, SecretStr, field_serializer
 from pydantic_settings import NoDecode
 
 from triton_openai.build_engines.section import ModelName
@@ -266,6 +266,23 @@ class SchemaSize(Group):
     """Texts in one list of choices."""
     max_guided_choices_bytes: AtMost = 65_536
     """All texts of such a list together."""
+
+
+class Storage(Group):
+    """Storage of tenants, keys, usage and the audit log"""
+
+    store_url: SecretStr | None = None
+    """Database, with `KEY_PEPPER`: `sqlite:///relative/path`, `sqlite:////absolute/path` or
+    `postgresql://user:password@host/database`. Without it: `store.db` in `ARTIFACTS_DIR` if that
+    is set, else in `~/.local/share/triton-openai` (`XDG_DATA_HOME`)."""
+    old_key_peppers: SecretStr | None = None
+    """Earlier values of `KEY_PEPPER`, separated by commas. They only verify older entries of the
+    audit log; keys made with them are not accepted."""
+
+    @field_serializer("store_url", "old_key_peppers", when_used="json")
+    def _for_workers(self, secret: SecretStr | None) -> str | None:
+        """Settings travel as JSON over the pipe between the launcher and its workers only."""
+        return None if secret is None else secret.get_secret_value()
 
 
 class Logs(Group):

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import SecretStr, field_serializer, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from triton_openai.proxy.authentication_settings import Callers, Identities, Tls
+from triton_openai.proxy.authentication_settings import Callers, Identities, Tls, secret_value
 from triton_openai.proxy.setting_groups import (
     Answers,
     CallersLimits,
@@ -25,6 +25,7 @@ from triton_openai.proxy.setting_groups import (
     Packages,
     RequestSize,
     SchemaSize,
+    Storage,
     Times,
     TritonServer,
 )
@@ -58,6 +59,7 @@ class Settings(
     Times,
     RequestSize,
     SchemaSize,
+    Storage,
     Logs,
     BaseSettings,
 ):
@@ -175,6 +177,18 @@ class Settings(
                 f"MAX_REQUEST_SIZE_MB={self.max_request_size_mb:g}: raise it, or lower the other"
             )
         return self
+
+    @model_validator(mode="after")
+    def _store_has_a_pepper(self) -> Settings:
+        for name in ("store_url", "old_key_peppers"):
+            if getattr(self, name) is not None and self.key_pepper is None:
+                raise ValueError(f"{name.upper()} has no effect without KEY_PEPPER: set it, too")
+        return self
+
+    @property
+    def earlier_peppers(self) -> tuple[str, ...]:
+        given = secret_value(self.old_key_peppers) or ""
+        return tuple(each.strip() for each in given.split(",") if each.strip())
 
     @property
     def is_authenticated(self) -> bool:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from triton_openai.proxy import __version__
+from triton_openai.proxy.api import errors
+from triton_openai.proxy.api.pages import front_page
 
 
 class Application(FastAPI):
@@ -33,3 +39,18 @@ class Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._entry(scope, receive, send)
+
+
+def application(
+    layers: Sequence[Middleware], running: Callable[[FastAPI], AbstractAsyncContextManager[None]]
+) -> Application:
+    """running: what runs as long as the application serves."""
+    return Application(
+        title=front_page.NAME,
+        version=__version__,
+        redirect_slashes=False,
+        openapi_url=None,  # `pages` serves the document, without a CDN
+        lifespan=running,
+        layers=layers,
+        exception_handlers={HTTPException: errors.routing_error},
+    )

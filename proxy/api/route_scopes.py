@@ -39,6 +39,7 @@ NEEDS: Mapping[str, Need] = {
     "/v1/models/{model:path}": Scope.MODELS,
     "/dynamo/alpha/list-models": Scope.MODELS,
     "/metrics": Scope.METRICS,
+    "/v1/usage": Open.CALLER,
     # Load balancers have no key. The answers name no model.
     "/health": Open.ANYBODY,
     "/health/live": Open.ANYBODY,

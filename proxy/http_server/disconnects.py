@@ -31,10 +31,10 @@ class DisconnectDetection(HttpToolsProtocol):
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Handles the client's FIN. Returns True to keep the connection open: a complete request
-        awaits its response, and the connection is probed until then.
+        awaits its response, and the connection is probed until then. With TLS it cannot stay open.
         """
         last = self.cycle
-        if last is None or last.more_body or last.response_started:
+        if last is None or last.more_body or last.response_started or self._has_tls():
             return None
         has_interim = last.scope["http_version"] == "1.1"
         if not has_interim and last is not self._answered:
@@ -45,6 +45,9 @@ class DisconnectDetection(HttpToolsProtocol):
         else:
             PartlySentHead(last, self.transport, self.loop).probe(FIRST_PAUSE_S)
         return True
+
+    def _has_tls(self) -> bool:
+        return self.transport.get_extra_info("sslcontext") is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Also notifies the request that is being answered; uvicorn notifies the last one only."""

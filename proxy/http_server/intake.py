@@ -14,6 +14,8 @@ from typing import Any
 import structlog
 import uvicorn
 
+from triton_openai.proxy.http_server.tls import HANDSHAKE_TIMEOUT_S
+
 TAKEN_PER_TURN = 4  # of the event loop
 REPORT_AGAIN_S = 0.1
 
@@ -36,6 +38,7 @@ class Intake:
     def open(self, server: uvicorn.Server) -> None:
         """Begins to take connections for a server that has started and has none."""
         self._server = server
+        self._handshake_timeout_s = None if server.config.ssl is None else HANDSHAKE_TIMEOUT_S
         server.server_state.connections = self._open
         self._channel.setblocking(False)
         self._reports.setblocking(False)
@@ -78,8 +81,13 @@ class Intake:
         connection.setblocking(False)
         loop = asyncio.get_running_loop()
         try:
-            await loop.connect_accepted_socket(self._protocol, connection)
-        except OSError:  # the client has disconnected
+            await loop.connect_accepted_socket(
+                self._protocol,
+                connection,
+                ssl=self._server.config.ssl,
+                ssl_handshake_timeout=self._handshake_timeout_s,
+            )
+        except OSError:  # the client has disconnected, or has failed the TLS handshake
             connection.close()
 
     def _end_connecting(self, connecting: asyncio.Task[None]) -> None:

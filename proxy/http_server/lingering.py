@@ -28,7 +28,8 @@ class LingeringClose(HttpToolsProtocol):
         if self.is_lingering or self.transport.is_closing():
             return
         self._discarded = 0
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # TLS cannot close one side
+            self.transport.write_eof()
         self.flow.resume_reading()
         self._end = self.loop.call_later(LINGER_S, self.transport.close)
 

@@ -147,7 +147,10 @@ CLASSES = (
     PrivateClass(
         module="uvicorn.config",
         name="Config",
-        used={"http_protocol_class": "intake: made for each connection that is handed over"},
+        used={
+            "http_protocol_class": "intake: made for each connection that is handed over",
+            "ssl": "intake: the TLS of each connection that is handed over",
+        },
     ),
     PrivateClass(
         module="uvicorn.lifespan.on",
@@ -176,6 +179,7 @@ CLASSES = (
 )
 # Other names that are imported.
 IMPORTED = {
+    "uvicorn.middleware.proxy_headers.ProxyHeadersMiddleware": "forwarded: inside of our own",
     f"{HTTP}.STATUS_LINE": "the status line of a response, by number",
     "uvicorn._types.ASGIReceiveEvent": "the type of what `receive` returns",
     "websockets.exceptions.ProtocolError": "raised in `recv_frame`, ends the connection",

@@ -17,9 +17,11 @@ from pathlib import Path
 import uvicorn
 
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.http_server import descriptors, protocols
+from triton_openai.proxy.http_server import descriptors, protocols, tls
 from triton_openai.proxy.http_server.draining import DrainingServer
+from triton_openai.proxy.http_server.forwarded import KeepsPeer
 from triton_openai.proxy.http_server.intake import Intake
+from triton_openai.proxy.http_server.tls import ReloadingTls
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.processes.signals import Stop
 from triton_openai.proxy.settings import Settings
@@ -76,7 +78,7 @@ async def run(
         shared: a folder that all workers share.
 
     Raises:
-        LaunchError: the application did not start.
+        LaunchError: the application did not start, or the files for TLS cannot be used.
     """
     from triton_openai.proxy.app import create_app
     from triton_openai.proxy.telemetry import logs
@@ -86,10 +88,12 @@ async def run(
     app = create_app(settings, shared)
     intake = source if isinstance(source, Intake) else None
     sockets = [] if isinstance(source, Intake) else _listeners(source)
-    server = _Server(_config(app, settings, app.state.in_flight), has_started, intake)
+    own_tls = tls.configured(settings)
+    server = _Server(_config(app, settings, app.state.in_flight, own_tls), has_started, intake)
     relaying = asyncio.create_task(_relay(stop, server, app.state.stopping, say))
     try:
-        await server.serve(sockets=sockets)
+        async with contextlib.nullcontext() if own_tls is None else own_tls.followed():
+            await server.serve(sockets=sockets)
     finally:
         relaying.cancel()
     if server.force_exit:
@@ -104,9 +108,13 @@ def _listeners(sock: socket.socket) -> list[socket.socket]:
     return [sock, *(sock.dup() for _ in range(LISTENERS - 1))]
 
 
-def _config(app: object, settings: Settings, in_flight: BytesInFlight) -> uvicorn.Config:
+def _config(
+    app: object, settings: Settings, in_flight: BytesInFlight, own_tls: ReloadingTls | None
+) -> uvicorn.Config:
     return uvicorn.Config(
-        app,  # type: ignore[arg-type]  # FastAPI is an ASGI app
+        KeepsPeer(app),
+        proxy_headers=False,
+        ssl_context_factory=None if own_tls is None else lambda *_: own_tls.context,
         loop="uvloop",
         http=protocols.http(
             reader_timeout_s=settings.slow_reader_timeout_s,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from triton_openai.proxy.http_server import uvicorn_server, workers
-from triton_openai.proxy.launch import announcement, scheduling
+from triton_openai.proxy.launch import announcement, key_store, scheduling
 from triton_openai.proxy.launch.triton_server import drain
 from triton_openai.proxy.launch.triton_server.server import EXIT_TIMEOUT_S, TritonServer
 from triton_openai.proxy.processes.signals import Stop, stop_on_signals
@@ -20,6 +20,7 @@ Say = Callable[[str], None]
 async def together(
     settings: Settings, server: TritonServer, sock: socket.socket, *, model: str, say: Say
 ) -> None:
+    settings = await key_store.prepared(settings, say)
     scheduling.apply(settings.cpu_scheduling, say)
     with stop_on_signals() as stop:
         async with _triton(settings, server, stop, say) as is_up:
@@ -30,6 +31,7 @@ async def together(
 
 
 async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
+    settings = await key_store.prepared(settings, say)
     scheduling.apply(settings.cpu_scheduling, say)
     with stop_on_signals() as stop:
         async with _triton(settings, server, stop, say) as is_up:
@@ -42,6 +44,7 @@ async def triton(settings: Settings, server: TritonServer, say: Say) -> None:
 
 
 async def proxy(settings: Settings, sock: socket.socket, *, model: str | None, say: Say) -> None:
+    settings = await key_store.prepared(settings, say)
     scheduling.apply(settings.cpu_scheduling, say)
     with stop_on_signals() as stop:
         say(f"starting the proxy for Triton at {settings.triton_target}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 
 from triton_openai.build_engines.errors import MissingPackage, UnservableFolder
 from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
+from triton_openai.proxy.http_server import tls
 from triton_openai.proxy.launch.packages import on_demand
 from triton_openai.proxy.launch.triton_server import container, shipped_demo
 from triton_openai.proxy.models import policy
@@ -56,6 +59,25 @@ def check_secrets(settings: Settings) -> None:
             policy.secrets(models(settings).models, environment())
         except ModelsFileError as error:
             raise LaunchError(str(error)) from None
+
+
+def check_listening(settings: Settings, sock: socket.socket) -> None:
+    """
+    Raises:
+        LaunchError: strangers could call without a key, or the files for TLS cannot be used.
+    """
+    address = sock.getsockname()[0]
+    if not settings.is_authenticated and settings.auth != "off" and not _is_loopback(address):
+        raise LaunchError(
+            f"HOST={settings.host}: without keys the proxy serves this machine only. Set API_KEY, "
+            "or another source of keys (docs/access.md), or AUTH=off to let everybody in who "
+            "reaches it"
+        )
+    tls.configured(settings)
+
+
+def _is_loopback(address: str) -> bool:
+    return ip_address(address.partition("%")[0]).is_loopback
 
 
 def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, ModelsFile]:

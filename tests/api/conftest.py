@@ -23,16 +23,18 @@ Serve = Callable[..., TestClient]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """serve(engine, catalog=…, sandbox=…, **settings) -> a client of a started app."""
+    """serve(engine, catalog=…, sandbox=…, keys=…, **settings) -> a client of a started app."""
     with ExitStack() as stack:
 
-        def start(engine: ScriptedEngine, catalog=None, sandbox=None, **settings) -> TestClient:
+        def start(
+            engine: ScriptedEngine, catalog=None, sandbox=None, keys=None, **settings
+        ) -> TestClient:
             none = tmp_path / "none.yaml"  # says nothing of the model, unless a test wrote it
             if not none.exists():
                 none.write_text("models: {another: {weights: w}}")
             settings = Settings(**{"models_file": none, **settings})
             catalog, sandbox = catalog or FixedCatalog(), sandbox or InProcess()
-            app = compose(settings, engine, catalog, ByteTokenizer(), sandbox)
+            app = compose(settings, engine, catalog, ByteTokenizer(), sandbox, keys=keys)
             client = stack.enter_context(TestClient(app))
             client.sandbox = sandbox
             return client

@@ -33,6 +33,7 @@ ORDER = [
     "proxy.generation",
     "proxy.api",
     "proxy.configured_limits",
+    "proxy.configured_store",
     "proxy.app",
     "proxy.http_server",
     "proxy.launch.packages",
@@ -44,7 +45,7 @@ ORDER = [
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 NO_RANK = {"proxy"}  # the version, which everybody may read
 ONLY_IN = {
-    "fastapi": ("proxy.api", "proxy.app"),
+    "fastapi": ("proxy.api", "proxy.configured_store", "proxy.app"),
     "starlette": ("proxy.api", "proxy.app"),
     "grpc": ("proxy.triton",),
     "redis": ("proxy.ledger",),

@@ -100,7 +100,7 @@ class Tokens:
             tenant=_name(payload, self._rules.tenant_claim),
             subject=_name(payload, "sub"),
             scopes=frozenset(scope for scope in Scope if scope.value in scopes),
-            expires_at=float(payload["exp"]),
+            expires_at=_seconds(payload["exp"]),
         )
 
     def _header(self, token: bytes) -> tuple[str, str | None]:
@@ -162,6 +162,12 @@ def _name(payload: Mapping[str, Any], claim: str) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
         raise _refusal(f"its claim {claim!r} is not a name")
     return name
+
+
+def _seconds(expiry: object) -> float:
+    if not isinstance(expiry, int | float) or isinstance(expiry, bool):
+        raise _refusal("its claim 'exp' is not a number")
+    return float(expiry)
 
 
 def _words(claim: object) -> set[str]:

@@ -10,9 +10,11 @@ from triton_openai.proxy.access.authentication.credentials import Headers
 from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode
 
 Network = IPv4Network | IPv6Network
-# A plain name, or the common name of a distinguished name (RFC 2253, or OpenSSL's with slashes).
+# A plain name, or the common name of a distinguished name (RFC 2253). Escapes are not read: a part
+# with an escaped comma could pose as another one.
 _PLAIN = re.compile(r"[A-Za-z0-9._@:-]{1,200}")
-_COMMON_NAME = re.compile(r"(?:^|[,/+])\s*CN\s*=\s*([A-Za-z0-9._@: -]{1,200}?)\s*(?=$|[,/+])")
+_COMMON_NAME = re.compile(r"(?:^|[,+])\s*CN\s*=\s*([A-Za-z0-9._@: -]{1,200}?)\s*(?=$|[,+])")
+_ESCAPES = frozenset('\\"/')
 
 
 class TrustedFront:
@@ -53,7 +55,7 @@ class TrustedFront:
 def _name(given: str) -> str:
     if _PLAIN.fullmatch(given):
         return given
-    names = _COMMON_NAME.findall(given)
+    names = [] if _ESCAPES.intersection(given) else _COMMON_NAME.findall(given)
     if len(names) != 1:
         raise AuthenticationFailed("The client certificate has no common name that can be used.")
     return str(names[0])

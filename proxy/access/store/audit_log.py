@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.engine import Row
 
 from triton_openai.proxy.access.store.audit_chain import AuditEntry, Verification, Verifier
 from triton_openai.proxy.access.store.change_log import read_head
@@ -26,19 +24,15 @@ class AuditLog:
         """At most `limit` entries by number, from the one that follows `after` on."""
         chosen = select(AUDIT).where(AUDIT.c.number > after)
         async with self._database.reading() as connection:
-            rows = await connection.execute(chosen.order_by(AUDIT.c.number).limit(limit))
-            return [_entry(row) for row in rows]
+            found = await connection.execute(chosen.order_by(AUDIT.c.number).limit(limit))
+            return [AuditEntry(**row) for row in found.mappings()]
 
     async def verify(self) -> Verification:
         """Whether each entry is as it was written, in its place, and none is missing."""
         verifier = Verifier(self._keys)
         async with self._database.reading() as connection:
             head = await read_head(connection)
-            rows = await connection.stream(select(AUDIT).order_by(AUDIT.c.number))
-            async for part in rows.partitions(ROWS_AT_ONCE):
-                verifier.add(_entry(row) for row in part)
+            found = await connection.stream(select(AUDIT).order_by(AUDIT.c.number))
+            async for part in found.mappings().partitions(ROWS_AT_ONCE):
+                verifier.add(AuditEntry(**row) for row in part)
         return verifier.finish(head)
-
-
-def _entry(row: Row[Any]) -> AuditEntry:
-    return AuditEntry(**row._asdict())

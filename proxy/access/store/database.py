@@ -107,6 +107,7 @@ def driver_url(given: str) -> URL:
 
 
 def _engine(url: URL) -> AsyncEngine:
+    """Raises ModuleNotFoundError: PostgreSQL's driver is not installed."""
     if url.get_backend_name() == POSTGRESQL:
         return create_async_engine(
             url,

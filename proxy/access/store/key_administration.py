@@ -42,9 +42,9 @@ class KeyAdministration:
         return made
 
     async def list(
-        self, *, tenant: str | None = None, after: str = "", limit: int = 1000
+        self, *, tenant: str | None = None, after: str = "", limit: int | None = 1000
     ) -> Sequence[KeyRecord]:
-        """At most `limit` keys by id, from the one that follows `after` on."""
+        """At most `limit` (None: all) keys by id, from the one that follows `after` on."""
         chosen = select(KEYS).where(KEYS.c.id > after)
         if tenant is not None:
             chosen = chosen.where(KEYS.c.tenant == tenant)

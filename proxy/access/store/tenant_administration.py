@@ -53,8 +53,8 @@ class TenantAdministration:
             change.record("tenants.create", f"tenants/{name}", after=tenant_view(tenant))
         return tenant
 
-    async def list(self, *, after: str = "", limit: int = 1000) -> Sequence[TenantRecord]:
-        """At most `limit` tenants by name, from the one that follows `after` on."""
+    async def list(self, *, after: str = "", limit: int | None = 1000) -> Sequence[TenantRecord]:
+        """At most `limit` (None: all) tenants by name, from the one that follows `after` on."""
         chosen = select(TENANTS).where(TENANTS.c.name > after)
         async with self._database.reading() as connection:
             rows = await connection.execute(chosen.order_by(TENANTS.c.name).limit(limit))

@@ -79,8 +79,8 @@ class UsageReports:
         """
         groups = [USAGE.c[group.value] for group in dict.fromkeys(by)]
         async with self._database.reading() as connection:
-            rows = await connection.execute(_summed(period, groups).limit(limit))
-            return [_totals(row._asdict()) for row in rows]
+            found = await connection.execute(_summed(period, groups).limit(limit))
+            return [_totals(dict(row)) for row in found.mappings()]
 
 
 def as_csv(rows: Iterable[UsageTotals]) -> str:

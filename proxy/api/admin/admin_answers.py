@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from triton_openai.proxy.access.store.audit_chain import AuditEntry
+from triton_openai.proxy.access.store.audit_chain import AuditEntry, Verification
 from triton_openai.proxy.access.store.usage_reports import UsageTotals
 from triton_openai.proxy.api.admin.admin_bodies import LimitsBody
 from triton_openai.proxy.domain.identity import Scope
@@ -135,6 +135,10 @@ def usage_body(rows: Iterable[UsageTotals]) -> list[dict[str, Any]]:
 def audit_body(entry: AuditEntry) -> Mapping[str, Any]:
     views = {name: _loaded(getattr(entry, name)) for name in ("before", "after")}
     return {**asdict(entry), "at": entry.at.isoformat().replace("+00:00", "Z"), **views}
+
+
+def verification_body(found: Verification) -> dict[str, Any]:
+    return {**asdict(found), "ok": found.ok, "problems": list(found.problems)}
 
 
 def _loaded(view: str | None) -> Any:

@@ -7,9 +7,18 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+)
 
 from triton_openai.proxy.access.store.issued_key import KeyOrder
+from triton_openai.proxy.api.openai.requests.field_types import whole
 from triton_openai.proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
 from triton_openai.proxy.domain.key_records import KeyRecord, TenantRecord
 
@@ -21,7 +30,7 @@ LONGEST_OVERLAP_S = 90 * 86_400
 TenantName = Annotated[str, StringConstraints(pattern=TENANT)]
 PlainText = Annotated[str, StringConstraints(pattern=PLAIN, max_length=128)]
 Rate = Annotated[float, Field(gt=0, le=1_000_000)]
-Count = Annotated[int, Field(ge=1, le=MOST)]
+Count = Annotated[int, Field(ge=1, le=MOST), BeforeValidator(whole)]
 Money = Annotated[float, Field(gt=0, le=1e12)]
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
 Patterns = Annotated[list[PlainText], Field(max_length=100)]
@@ -40,7 +49,8 @@ class LimitsBody(AdminBody):
 
     requests_per_second: Rate | None = None
     burst: Count | None = Field(
-        None, description="Requests that may come at once beyond the rate per second; default 1."
+        default=None,
+        description="Requests that may come at once beyond the rate per second; default 1.",
     )
     requests_per_minute: Count | None = None
     requests_per_day: Count | None = None
@@ -52,9 +62,9 @@ class LimitsBody(AdminBody):
     tokens_per_day: Count | None = None
     concurrent_requests: Count | None = None
     concurrent_streams: Count | None = None
-    monthly_tokens: Count | None = Field(None, description="Input and output.")
+    monthly_tokens: Count | None = Field(default=None, description="Input and output.")
     monthly_budget: Money | None = Field(
-        None, description="In the currency of the models' prices in models.yaml."
+        default=None, description="In the currency of the models' prices in models.yaml."
     )
 
     def applied(self, limits: Limits) -> Limits:
@@ -86,10 +96,11 @@ class TenantBody(AdminBody):
 class TenantChanges(AdminBody):
     limits: LimitsBody | None = Field(None, description="Null removes all limits.")
     of_models: ChangesOfModels | None = Field(
-        None, description="A model with null loses its limits; null removes those of all models."
+        default=None,
+        description="A model with null loses its limits; null removes those of all models.",
     )
     is_active: bool | None = Field(
-        None, description="Keys of a tenant that is not active are refused."
+        default=None, description="Keys of a tenant that is not active are refused."
     )
 
     def applied(self, tenant: TenantRecord) -> TenantRecord:
@@ -139,7 +150,7 @@ class KeyChanges(AdminBody):
     models: Patterns | None = Field(None, description="Null or empty: all models.")
     limits: LimitsBody | None = Field(None, description="Null removes all limits.")
     expires_at: AwareDatetime | None = Field(
-        None, description="Null: never. A time in the past ends the key now."
+        default=None, description="Null: never. A time in the past ends the key now."
     )
 
     @field_validator("expires_at")
@@ -161,7 +172,7 @@ class KeyChanges(AdminBody):
 
 
 class Rotation(AdminBody):
-    overlap_s: Annotated[int, Field(ge=0, le=LONGEST_OVERLAP_S)] = Field(
+    overlap_s: Annotated[int, Field(ge=0, le=LONGEST_OVERLAP_S), BeforeValidator(whole)] = Field(
         86_400, description="Seconds for which the key from before is accepted, too."
     )
 

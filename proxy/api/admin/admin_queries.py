@@ -21,7 +21,7 @@ OWN_GROUPS = "(day|model)"
 
 
 class Query(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class TenantsQuery(Query):

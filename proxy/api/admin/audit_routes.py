@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.access.store.audit_log import AuditLog
 from triton_openai.proxy.api.admin import admin_operations, admin_queries
-from triton_openai.proxy.api.admin.admin_answers import audit_body, listed, page
+from triton_openai.proxy.api.admin.admin_answers import audit_body, listed, page, verification_body
 from triton_openai.proxy.api.admin.administrator import actor
 
 
@@ -31,13 +31,6 @@ def routes(audit: AuditLog) -> APIRouter:
         actor()
         with verifications.permits():
             found = await audit.verify()
-        return JSONResponse(
-            {
-                "ok": found.ok,
-                "entries": found.entries,
-                "mac": found.mac,
-                "problems": list(found.problems),
-            }
-        )
+        return JSONResponse(verification_body(found))
 
     return router

@@ -18,7 +18,7 @@ PACKAGES = (
     *("fastapi", "uvicorn", "uvloop", "httptools", "websockets", "httpx", "pydantic"),
     *("pydantic-settings", "pyyaml", "jinja2", "orjson", "jsonschema-rs", "structlog"),
     *("prometheus-client", "typer", "tritonclient", "grpcio", "hpack", "psutil", "lark"),
-    "cachetools",
+    *("cachetools", "pyjwt", "sqlalchemy", "alembic", "aiosqlite"),
 )
 EMBEDDED = ("nvidia-pytriton", "torch")
 CONNECT_TIMEOUT_S = 3.0

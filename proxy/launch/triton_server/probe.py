@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 
 
-async def get(host: str, port: int, path: str, timeout_s: float = 2.0) -> tuple[int, str]:
-    """Status and body.
+async def get(
+    host: str, port: int, path: str, timeout_s: float = 2.0, *, has_tls: bool = False
+) -> tuple[int, str]:
+    """Status and body. Any certificate is taken.
 
     Raises:
         OSError: nothing listens there, or it does not answer in time or in HTTP.
@@ -20,7 +22,7 @@ async def get(host: str, port: int, path: str, timeout_s: float = 2.0) -> tuple[
             await found.aread()
             return found
 
-    url = httpx.URL(scheme="http", host=host, port=port, path=path)
+    url = httpx.URL(scheme="https" if has_tls else "http", host=host, port=port, path=path)
     try:
         found = await asyncio.wait_for(response(), timeout_s)
     except (httpx.HTTPError, asyncio.TimeoutError) as error:

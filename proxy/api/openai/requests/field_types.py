@@ -68,7 +68,7 @@ class RequestBody(BaseModel):
                 f"it has {len(given)} fields, of which this server knows {len(cls.model_fields)}",
                 code=ErrorCode.UNSUPPORTED_PARAMETER,
             )
-        return {name: _whole(value) for name, value in given.items() if value is not None}
+        return {name: whole(value) for name, value in given.items() if value is not None}
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -85,14 +85,14 @@ class RequestBody(BaseModel):
         return reference
 
 
-def _whole(value: Any) -> Any:
+def whole(value: Any) -> Any:
     """Turns 1.0 into 1: JSON Schema allows it, and JSON libraries of some languages write it."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
 def _whole_each(values: Any) -> Any:
     if isinstance(values, list) and float in set(map(type, values)):
-        return [_whole(value) for value in values]
+        return [whole(value) for value in values]
     return values
 
 

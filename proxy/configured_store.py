@@ -1,0 +1,59 @@
+"""The store that the settings name, and its routes. Called by `app` and the commands.
+
+Its libraries take half a second to import, so they are imported where there is a store only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.authentication_settings import secret_value
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.settings import Settings
+
+if TYPE_CHECKING:
+    from triton_openai.proxy.access.store.store import Store
+
+
+def store(settings: Settings) -> Store | None:
+    """None without KEY_PEPPER: then there are no keys but API_KEY.
+
+    Raises:
+        LaunchError: STORE_URL names no database, or PostgreSQL's driver is not installed.
+    """
+    pepper, url = secret_value(settings.key_pepper), secret_value(settings.store_url)
+    if pepper is None or url is None:
+        return None
+    from triton_openai.proxy.access.store.pepper import Peppers
+    from triton_openai.proxy.access.store.store import Store
+
+    earlier = tuple(each.encode() for each in settings.earlier_peppers)
+    try:
+        return Store(url, Peppers(pepper.encode(), earlier))
+    except ValueError as error:
+        raise LaunchError(f"STORE_URL is wrong: {error}") from None
+    except ModuleNotFoundError as error:
+        raise LaunchError(
+            f"STORE_URL names PostgreSQL, whose driver {error.name} is not installed: pip install "
+            "'triton-openai[postgres]'"
+        ) from None
+
+
+def routes(store: Store, bodies: BodyReader) -> tuple[APIRouter, ...]:
+    from triton_openai.proxy.api.admin import (
+        audit_routes,
+        keys_routes,
+        tenants_routes,
+        usage_routes,
+    )
+
+    admin = store.administration
+    return (
+        tenants_routes.routes(admin.tenants, bodies=bodies),
+        keys_routes.routes(admin.keys, bodies=bodies),
+        usage_routes.routes(admin.usage),
+        audit_routes.routes(admin.audit),
+    )

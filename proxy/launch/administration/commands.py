@@ -1,0 +1,19 @@
+"""Adds the commands of the administration to the command line. Called by `cli`."""
+
+from __future__ import annotations
+
+import typer
+
+from triton_openai.proxy.launch.administration import (
+    audit_commands,
+    keys_commands,
+    tenants_commands,
+    usage_commands,
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    app.add_typer(tenants_commands.app, name="tenants")
+    app.add_typer(keys_commands.app, name="keys")
+    app.command()(usage_commands.usage)
+    app.add_typer(audit_commands.app, name="audit")

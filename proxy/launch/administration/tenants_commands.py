@@ -1,0 +1,85 @@
+"""`triton-openai tenants …`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from triton_openai.proxy.launch.administration import limit_options
+from triton_openai.proxy.launch.administration.limit_options import LimitOptions, ModelLimitOptions
+
+app = typer.Typer(no_args_is_help=True, help="Tenants: who shares limits and usage.")
+Name = Annotated[str, typer.Argument(help="The tenant's name.")]
+
+
+@app.command()
+def create(name: Name, limit: LimitOptions = None, model_limit: ModelLimitOptions = None) -> None:
+    """Create a tenant. Its keys share its limits."""
+    from triton_openai.proxy.access.store.record_rows import tenant_view
+    from triton_openai.proxy.api.admin.admin_bodies import TenantBody
+    from triton_openai.proxy.launch.administration import session
+
+    limits, of_models = (
+        limit_options.limits(limit or ()),
+        limit_options.of_models(model_limit or ()),
+    )
+    body = session.filled(TenantBody, {"name": name, "limits": limits, "of_models": of_models})
+    made = session.use(
+        lambda admin: admin.tenants.create(session.actor(), body.name, **body.options)
+    )
+    session.show(tenant_view(made))
+
+
+@app.command("list")
+def list_() -> None:
+    """List all tenants."""
+    from triton_openai.proxy.access.store.record_rows import tenant_view
+    from triton_openai.proxy.launch.administration import session
+
+    found = session.use(lambda admin: admin.tenants.list(limit=None))
+    session.show([tenant_view(tenant) for tenant in found])
+
+
+@app.command()
+def show(name: Name) -> None:
+    """Show one tenant."""
+    from triton_openai.proxy.access.store.record_rows import tenant_view
+    from triton_openai.proxy.launch.administration import session
+
+    session.show(tenant_view(session.use(lambda admin: admin.tenants.show(name))))
+
+
+@app.command()
+def update(
+    name: Name,
+    limit: LimitOptions = None,
+    model_limit: ModelLimitOptions = None,
+    active: Annotated[
+        bool | None,
+        typer.Option("--active/--inactive", help="Whether the tenant's keys are accepted."),
+    ] = None,
+) -> None:
+    """Change what is given, within a second in every proxy."""
+    from triton_openai.proxy.access.store.record_rows import tenant_view
+    from triton_openai.proxy.api.admin.admin_bodies import TenantChanges
+    from triton_openai.proxy.launch.administration import session
+
+    changes = session.given(
+        limits=None if limit is None else limit_options.limits(limit),
+        of_models=None if model_limit is None else limit_options.of_models(model_limit),
+        is_active=active,
+    )
+    body = session.filled(TenantChanges, changes)
+    changed = session.use(lambda admin: admin.tenants.update(session.actor(), name, body.applied))
+    session.show(tenant_view(changed))
+
+
+@app.command()
+def delete(name: Name) -> None:
+    """Delete a tenant whose keys are all revoked. Its usage is kept."""
+    from triton_openai.proxy.access.store.record_rows import tenant_view
+    from triton_openai.proxy.launch.administration import session
+
+    deleted = session.use(lambda admin: admin.tenants.delete(session.actor(), name))
+    session.show(tenant_view(deleted))

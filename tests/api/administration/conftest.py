@@ -1,0 +1,86 @@
+"""The application with a store of keys, and clients with an admin's and a user's key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.sandbox import InProcess
+from tests.doubles.tokenizer import ByteTokenizer
+from triton_openai.proxy import configured_store
+from triton_openai.proxy.access.store.store import Store
+from triton_openai.proxy.app import compose
+from triton_openai.proxy.settings import Settings
+
+PEPPER = "a pepper for tests that is long enough".replace(" ", "-")
+
+
+class Proxy:
+    """app: the application. admin: sends the first admin key. url: of the store."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        none = folder / "none.yaml"
+        none.write_text("models: {another: {weights: w}}")
+        self.url = f"sqlite:///{folder / 'store.db'}"
+        self.settings = Settings(models_file=none, key_pepper=PEPPER, store_url=self.url)
+        self.key = asyncio.run(self._first_key())
+        self.store = self._new_store()
+        self.app = compose(
+            self.settings,
+            ScriptedEngine(),
+            FixedCatalog(),
+            ByteTokenizer(),
+            InProcess(),
+            store=self.store,
+        )
+        self.admin = stack.enter_context(TestClient(self.app))
+        self.admin.headers["authorization"] = f"Bearer {self.key}"
+
+    def with_key(self, key: str) -> TestClient:
+        """Another client of the running application."""
+        client = TestClient(self.app)
+        client.portal = self.admin.portal
+        client.headers["authorization"] = f"Bearer {key}"
+        return client
+
+    def _new_store(self) -> Store:
+        store = configured_store.store(self.settings)
+        assert store is not None
+        return store
+
+    async def _first_key(self) -> str:
+        store = self._new_store()
+        await store.prepare()
+        made = await store.create_first_key()
+        await store.close()
+        assert made is not None
+        return made.key
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[Proxy]:
+    with ExitStack() as stack:
+        yield Proxy(stack, tmp_path)
+
+
+Made = Callable[..., dict[str, object]]
+
+
+@pytest.fixture
+def made(proxy: Proxy) -> Made:
+    """made(tenant=…, **fields) -> a new key of a tenant, which is made where there is none."""
+
+    def make(tenant: str = "acme", **fields: object) -> dict[str, object]:
+        proxy.admin.post("/admin/v1/tenants", json={"name": tenant})
+        body = {"tenant": tenant, "name": "a key", **fields}
+        answer = proxy.admin.post("/admin/v1/keys", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    return make

@@ -1,0 +1,100 @@
+"""credentials and trusted_front: what is read from headers, and from whom."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+
+from triton_openai.proxy.access.authentication.credentials import MOST_BYTES, credential
+from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
+from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode
+
+BEARER, ANTHROPIC, AZURE = b"authorization", b"x-api-key", b"api-key"
+FRONT = TrustedFront((ip_network("10.0.0.0/8"), ip_network("::1/128")), "x-client-name")
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ([], None),
+        ([(b"host", b"x")], None),
+        ([(BEARER, b"Bearer key")], b"key"),
+        ([(BEARER, b"bearer   key ")], b"key"),
+        ([(BEARER, b"Bearer")], None),
+        ([(BEARER, b"Bearer ")], None),
+        ([(ANTHROPIC, b" key ")], b"key"),
+        ([(AZURE, b"key")], b"key"),
+        ([(AZURE, b"")], None),
+        ([(BEARER, b"Bearer key"), (ANTHROPIC, b"key"), (AZURE, b"key")], b"key"),
+        ([(BEARER, b"Bearer " + b"k" * MOST_BYTES)], b"k" * MOST_BYTES),
+    ],
+)
+def test_the_key_of_a_request(headers, found):
+    assert credential(headers) == found
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ([(BEARER, b"key")], ErrorCode.INVALID_API_KEY),
+        ([(BEARER, b"Basic key")], ErrorCode.INVALID_API_KEY),
+        ([(BEARER, b"Bearer " + b"k" * (MOST_BYTES + 1))], ErrorCode.INVALID_API_KEY),
+        ([(BEARER, b"Bearer a"), (AZURE, b"b")], ErrorCode.CONFLICTING_CREDENTIALS),
+        ([(BEARER, b"Bearer a"), (AZURE, b"")], ErrorCode.CONFLICTING_CREDENTIALS),
+        ([(AZURE, b"a"), (AZURE, b"a")], ErrorCode.CONFLICTING_CREDENTIALS),
+        ([(BEARER, b"Bearer "), (BEARER, b"Bearer a")], ErrorCode.CONFLICTING_CREDENTIALS),
+    ],
+)
+def test_what_is_no_single_key_is_refused(headers, code):
+    with pytest.raises(AuthenticationFailed) as refused:
+        credential(headers)
+    assert refused.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("acme", "acme"),
+        ("spiffe:acme@example.org", "spiffe:acme@example.org"),
+        ("CN=acme", "acme"),
+        ("CN=Acme Robots,OU=x,O=Example", "Acme Robots"),
+        ("O=Example, CN=acme", "acme"),
+        ("", None),
+    ],
+)
+def test_the_name_in_a_certificate(given, name):
+    assert FRONT.identity([(b"x-client-name", given.encode())], "10.1.2.3") == name
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "O=Example",
+        "CN=a,CN=b",
+        "O=x\\,CN=victim,CN=a",
+        "O=x\\,CN=victim",
+        'O="x,CN=victim"',
+        "/C=DE/O=Example/CN=acme",
+        "CN=",
+        "CN=a\0b",
+        "a/b",
+        "x" * 300,
+        "CN=caf\xe9",
+    ],
+)
+def test_a_name_that_is_none_or_two_is_refused(given):
+    with pytest.raises(AuthenticationFailed, match="no common name"):
+        FRONT.identity([(b"x-client-name", given.encode("latin-1"))], "10.1.2.3")
+
+
+def test_a_name_twice_is_refused():
+    headers = [(b"x-client-name", b"a"), (b"x-client-name", b"b")]
+    with pytest.raises(AuthenticationFailed) as refused:
+        FRONT.identity(headers, "::1")
+    assert refused.value.code is ErrorCode.CONFLICTING_CREDENTIALS
+
+
+@pytest.mark.parametrize("peer", ["11.0.0.1", "::2", "", "unix", "10.0.0.1.evil.example"])
+def test_from_elsewhere_the_header_is_nothing(peer):
+    assert FRONT.identity([(b"x-client-name", b"acme")], peer) is None

@@ -1,0 +1,91 @@
+"""key_set_source: an issuer's keys over HTTP, and what is not taken for them."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from tests.fixtures.file_server import FileServer
+from triton_openai.proxy.access.authentication.key_set_source import (
+    DISCOVERY,
+    MOST_BYTES,
+    KeySetSource,
+    is_safe,
+)
+
+KEYS = {"keys": [{"kid": "one"}]}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.anyio
+async def test_keys_are_where_the_discovery_document_says():
+    answers = {"/keys": orjson.dumps(KEYS)}
+    with FileServer(answers) as server:
+        issuer = server.url("")
+        found = {"issuer": issuer, "jwks_uri": server.url("/keys")}
+        answers[DISCOVERY] = orjson.dumps(found)
+        assert await KeySetSource(issuer, None).fetch() == KEYS
+        assert server.asked == [DISCOVERY, "/keys"]
+        assert await KeySetSource("https://elsewhere.example", server.url("/keys")).fetch() == KEYS
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ({"issuer": "https://other.example", "jwks_uri": "https://a.example"}, "another issuer"),
+        ({"issuer": None}, "is not https"),
+        ({"issuer": None, "jwks_uri": "http://169.254.169.254/keys"}, "is not https"),
+        ({"issuer": None, "jwks_uri": "file:///etc/passwd"}, "is not https"),
+    ],
+)
+async def test_a_discovery_document_that_leads_elsewhere(document, says):
+    answers = {}
+    with FileServer(answers) as server:
+        issuer = server.url("")
+        named = {**document, "issuer": document["issuer"] or issuer}
+        answers[DISCOVERY] = orjson.dumps(named)
+        with pytest.raises(ValueError, match=says):
+            await KeySetSource(issuer, None).fetch()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"<html>", "unexpected"),
+        (b"[]", "not a JSON object"),
+        (b" " * (MOST_BYTES + 1), "more than"),
+    ],
+)
+async def test_an_answer_that_is_no_key_set(answer, says):
+    with FileServer({"/keys": answer}) as server, pytest.raises(ValueError, match=says):
+        await KeySetSource("https://a.example", server.url("/keys")).fetch()
+
+
+@pytest.mark.anyio
+async def test_redirects_are_not_followed():
+    answers = {"/keys": "/elsewhere", "/elsewhere": orjson.dumps(KEYS)}
+    with FileServer(answers) as server:
+        with pytest.raises(Exception, match="302"):
+            await KeySetSource("https://a.example", server.url("/keys")).fetch()
+        assert server.asked == ["/keys"]
+
+
+@pytest.mark.parametrize(
+    ("url", "safe"),
+    [
+        ("https://a.example/x", True),
+        ("http://127.0.0.1:80/x", True),
+        ("http://[::1]/x", True),
+        ("http://a.example/x", False),
+        ("http://127.0.0.1.a.example/x", False),
+        ("ftp://localhost/x", False),
+    ],
+)
+def test_keys_travel_over_tls_or_on_this_machine(url, safe):
+    assert is_safe(url) is safe

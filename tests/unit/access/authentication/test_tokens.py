@@ -1,0 +1,305 @@
+"""Tokens of an issuer: what is accepted, and how its keys are followed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.doubles import clock
+from tests.fixtures.issuer import AUDIENCE, ISSUER, private_key, public_jwk, token
+from triton_openai.proxy.access.authentication import tokens as module
+from triton_openai.proxy.access.authentication.signing_keys import (
+    KEEP_S,
+    MOST_KEYS,
+    REFETCH_S,
+    REFRESH_S,
+    SigningKeys,
+    SigningKeysUnavailable,
+)
+from triton_openai.proxy.access.authentication.tokens import TokenRules, Tokens
+from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode
+from triton_openai.proxy.domain.identity import Scope
+
+RULES = TokenRules(
+    issuer=ISSUER,
+    audiences=(AUDIENCE, "other"),
+    algorithms=("RS256", "PS256", "ES256", "EdDSA"),
+    tenant_claim="tenant",
+    scope_claim="scope",
+    leeway_s=30.0,
+    most_bytes=8192,
+)
+
+
+class Issuer:
+    """Its key set; `fetches` counts, `is_down` fails."""
+
+    def __init__(self, *keys: dict) -> None:
+        self.keys = list(keys)
+        self.fetches = 0
+        self.is_down = False
+        self.delay_s = 0.0
+
+    async def fetch(self) -> dict:
+        self.fetches += 1
+        await asyncio.sleep(self.delay_s)
+        if self.is_down:
+            raise OSError("down")
+        return {"keys": list(self.keys)}
+
+
+def played(scene, *keys: dict, rules: TokenRules = RULES, now=time.time) -> Issuer:
+    """Runs `scene(tokens, issuer)`; the issuer's keys have been fetched once."""
+    issuer = Issuer(*(keys or (public_jwk("RS256", "one"),)))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        signing = SigningKeys(issuer.fetch, clock=loop.time, report=lambda _: None)
+        await signing.refresh()
+        await scene(Tokens(rules, signing, now=now), issuer)
+
+    clock.run(main())
+    return issuer
+
+
+async def refused(tokens: Tokens, text: str) -> AuthenticationFailed:
+    with pytest.raises(AuthenticationFailed) as caught:
+        await tokens.claims(text.encode())
+    return caught.value
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "EdDSA"])
+def test_a_token_of_each_algorithm_gives_tenant_subject_and_scopes(algorithm):
+    async def scene(tokens, issuer):
+        found = await tokens.claims(token(algorithm).encode())
+        assert (found.tenant, found.subject) == ("acme", "robot")
+        assert found.scopes == {Scope.CHAT, Scope.MODELS}
+
+    played(scene, public_jwk(algorithm, "one"))
+
+
+@pytest.mark.parametrize(
+    ("claim", "scopes"),
+    [
+        (["chat", 7, None, "admin"], {Scope.CHAT, Scope.ADMIN}),
+        ("", set()),
+        ({"chat": True}, set()),
+        (None, set()),
+    ],
+)
+def test_scopes_are_words_or_a_list_and_nothing_else(claim, scopes):
+    async def scene(tokens, issuer):
+        assert (await tokens.claims(token(scope=claim).encode())).scopes == scopes
+
+    played(scene)
+
+
+def test_claims_may_be_inside_of_objects_or_have_dots_in_their_names():
+    rules = RULES.__class__(
+        **{
+            name: getattr(RULES, name)
+            for name in RULES.__dataclass_fields__
+            if name not in ("tenant_claim", "scope_claim")
+        },
+        tenant_claim="https://a.example/tenant",
+        scope_claim="realm.roles",
+    )
+
+    async def scene(tokens, issuer):
+        more = {"https://a.example/tenant": "dotted", "realm": {"roles": ["tokens"]}}
+        found = await tokens.claims(token(**more).encode())
+        assert (found.tenant, found.scopes) == ("dotted", {Scope.TOKENS})
+
+    played(scene, rules=rules)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"aud": "elsewhere"}, "Audience"),
+        ({"aud": None}, "aud"),
+        ({"iss": "https://evil.example"}, "issuer"),
+        ({"iss": None}, "iss"),
+        ({"exp": None}, "exp"),
+        ({"nbf": int(time.time()) + 3600}, "not yet valid"),
+        ({"tenant": None}, "'tenant' is not a name"),
+        ({"tenant": "a\nb"}, "'tenant' is not a name"),
+        ({"tenant": "x" * 201}, "'tenant' is not a name"),
+        ({"tenant": {"a": 1}}, "'tenant' is not a name"),
+        ({"sub": ""}, "'sub' is not a name"),
+        ({"header": {"crit": ["b64"]}}, ""),
+        ({"number": 2}, "signature is wrong"),
+        ({"key_id": "other"}, "not signed with a key of the issuer"),
+    ],
+)
+def test_a_wrong_token_is_refused(more, says):
+    async def scene(tokens, issuer):
+        error = await refused(tokens, token(**more))
+        assert error.code is ErrorCode.INVALID_API_KEY
+        assert says in error.message
+
+    played(scene)
+
+
+def test_a_token_expires_after_the_leeway_also_when_it_was_verified_before():
+    begun = time.time()
+    wall = [begun]
+
+    async def scene(tokens, issuer):
+        soon = token(exp=int(begun) - 10)
+        assert (await tokens.claims(soon.encode())).tenant == "acme"
+        short = token(exp=int(begun) + 2).encode()
+        await tokens.claims(short)
+        assert short not in tokens._verified
+        wall[0] = begun + 3  # the verified one is checked again, and is still in the leeway
+        await tokens.claims(short)
+        error = await refused(tokens, token(exp=int(begun) - 31))
+        assert error.code is ErrorCode.EXPIRED_API_KEY
+
+    played(scene, now=lambda: wall[0])
+
+
+def test_a_verified_token_is_not_verified_again():
+    async def scene(tokens, issuer):
+        text = token().encode()
+        first = await tokens.claims(text)
+        issuer.keys.clear()
+        await tokens._keys.refresh()
+        assert await tokens.claims(text) is first
+
+    played(scene)
+
+
+def test_verified_tokens_are_bounded(monkeypatch):
+    monkeypatch.setattr(module, "MOST_REMEMBERED", 3)
+
+    async def scene(tokens, issuer):
+        for number in range(6):
+            await tokens.claims(token("ES256", jti=str(number)).encode())
+        assert len(tokens._verified) == 3
+
+    played(scene, public_jwk("ES256", "one"))
+
+
+def test_an_oversized_token_is_refused_before_it_is_read():
+    async def scene(tokens, issuer):
+        error = await refused(tokens, token(more="x" * 9000))
+        assert "at most 8,192 are read" in error.message
+
+    played(scene)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        public_jwk("RS256", "one", alg="RS512"),
+        public_jwk("RS256", "one", use="enc"),
+        {"kty": "oct", "k": "c2VjcmV0", "kid": "one"},
+        {"kty": "RSA", "kid": "one"},
+        {"kid": "one"},
+        {"kty": 7, "kid": "one"},
+    ],
+    ids=["algorithm", "use", "symmetric", "incomplete", "empty", "nonsense"],
+)
+def test_a_key_that_is_not_for_this_is_not_used(key):
+    async def scene(tokens, issuer):
+        error = await refused(tokens, token())
+        assert "not signed with a key of the issuer" in error.message
+
+    played(scene, key)
+
+
+def test_a_short_rsa_key_is_not_used():
+    import json
+
+    import jwt
+    from jwt.algorithms import RSAAlgorithm
+
+    from tests.fixtures.issuer import claims
+
+    key = private_key("RS256", 9, 1024)
+    jwk = {**json.loads(RSAAlgorithm.to_jwk(key.public_key())), "kid": "one"}
+
+    async def scene(tokens, issuer):
+        with pytest.warns(jwt.InsecureKeyLengthWarning):
+            text = jwt.encode(claims(), key, "RS256", headers={"kid": "one"})
+        assert "not signed" in (await refused(tokens, text)).message
+
+    played(scene, jwk)
+
+
+def test_a_token_without_a_key_id_needs_an_issuer_with_one_key():
+    async def one(tokens, issuer):
+        assert await tokens.claims(token(key_id=None).encode())
+
+    async def two(tokens, issuer):
+        await refused(tokens, token(key_id=None))
+
+    played(one, public_jwk("RS256", None))
+    played(one, public_jwk("RS256", "named"))
+    played(two, public_jwk("RS256", "a"), public_jwk("RS256", "b", 2))
+
+
+def test_a_new_key_of_the_issuer_is_fetched_when_its_first_token_comes():
+    async def scene(tokens, issuer):
+        await asyncio.sleep(REFETCH_S)
+        issuer.keys.append(public_jwk("RS256", "two", 2))
+        assert await tokens.claims(token(key_id="two", number=2).encode())
+        assert issuer.fetches == 2
+
+    played(scene)
+
+
+def test_unknown_keys_cause_one_fetch_every_ten_seconds():
+    async def scene(tokens, issuer):
+        issuer.delay_s = 0.1
+        for _ in range(5):
+            many = [refused(tokens, token("ES256", key_id=f"k{n}")) for n in range(20)]
+            await asyncio.gather(*many)
+        assert issuer.fetches == 2
+        await asyncio.sleep(REFETCH_S)
+        await refused(tokens, token("ES256", key_id="k"))
+        assert issuer.fetches == 3
+
+    played(scene)
+
+
+def test_keys_are_followed_in_the_background_and_a_removed_one_ends():
+    async def scene(tokens, issuer):
+        following = asyncio.create_task(tokens._keys.run())
+        issuer.keys[:] = [public_jwk("RS256", "two", 2)]
+        await asyncio.sleep(REFRESH_S + 1)
+        await refused(tokens, token())
+        assert await tokens.claims(token(key_id="two", number=2).encode())
+        following.cancel()
+
+    played(scene)
+
+
+def test_keys_stay_for_an_hour_of_an_outage():
+    async def scene(tokens, issuer):
+        issuer.is_down = True
+        following = asyncio.create_task(tokens._keys.run())
+        await asyncio.sleep(KEEP_S - 10)
+        assert await tokens.claims(token().encode())
+        await asyncio.sleep(20)
+        with pytest.raises(SigningKeysUnavailable):
+            await tokens.claims(token(jti="another").encode())
+        following.cancel()
+
+    played(scene)
+
+
+@pytest.mark.parametrize("answer", [[], {}, {"keys": {}}, {"keys": [{}] * (MOST_KEYS + 1)}, None])
+def test_an_answer_that_is_no_key_set_replaces_nothing(answer):
+    async def scene(tokens, issuer):
+        async def fetch():
+            return answer
+
+        tokens._keys._fetch = fetch
+        assert not await tokens._keys.refresh()
+        assert await tokens.claims(token().encode())
+
+    played(scene)

@@ -1,0 +1,201 @@
+"""tls: what is served over it is the same, and a new certificate needs no restart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.certificates import certificate, needs_openssl
+from tests.fixtures.own_server import served
+from triton_openai.proxy.http_server.tls import ReloadingTls
+from triton_openai.proxy.processes.errors import LaunchError
+
+pytestmark = needs_openssl
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+ENDLESS = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Certificate and key in use; those of `first` so far."""
+    made = certificate(tmp_path, "first")
+    used = tmp_path / "used.crt", tmp_path / "used.key"
+    for source, target in zip(made, used, strict=True):
+        shutil.copy(source, target)
+    return used
+
+
+def replace(used: tuple[Path, Path], new: tuple[Path, Path]) -> None:
+    for target, source in zip(used, new, strict=True):
+        copy = target.with_suffix(".new")
+        shutil.copy(source, copy)
+        os.replace(copy, target)
+
+
+def client_context(*chain: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if chain:
+        context.load_cert_chain(*chain)
+    return context
+
+
+async def connected(address, *chain: Path):
+    return await asyncio.open_connection(*address[:2], ssl=client_context(*chain))
+
+
+def shown(writer: asyncio.StreamWriter) -> bytes:
+    return writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+
+
+def der(file: Path) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(file.read_text())
+
+
+async def streaming(scope, receive, send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for part in (b"one", b"two"):
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+        await asyncio.sleep(0.01)
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def refusing(scope, receive, send) -> None:
+    headers = [(b"connection", b"close"), (b"content-length", b"8")]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": b"too much"})
+
+
+@pytest.mark.anyio
+async def test_a_stream_over_tls(files):
+    tls = ReloadingTls(*files, None)
+    async with served(streaming, tls=tls.context) as address:
+        reader, writer = await connected(address)
+        writer.write(GET)
+        answer = await reader.readuntil(b"\r\n0\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert b"3\r\none" in answer
+        assert writer.get_extra_info("ssl_object").selected_alpn_protocol() is None
+        writer.close()
+
+
+@pytest.mark.anyio
+async def test_a_refusal_reaches_a_client_that_is_still_sending(files):
+    tls = ReloadingTls(*files, None)
+    async with served(refusing, tls=tls.context) as address:
+        reader, writer = await connected(address)
+        writer.write(ENDLESS + b"x" * 1_000_000)
+        assert (await reader.readuntil(b"too much")).startswith(b"HTTP/1.1 413 ")
+        writer.close()
+
+
+@pytest.mark.anyio
+async def test_a_client_that_disconnects_ends_its_request(files):
+    ended = asyncio.Event()
+
+    async def waiting(scope, receive, send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        ended.set()
+
+    tls = ReloadingTls(*files, None)
+    async with served(waiting, tls=tls.context) as address:
+        _, writer = await connected(address)
+        writer.write(GET)
+        await asyncio.sleep(0.05)
+        writer.close()
+        await asyncio.wait_for(ended.wait(), 30)
+
+
+@pytest.mark.anyio
+async def test_new_files_serve_new_connections_and_old_ones_stay(files, tmp_path):
+    tls, second = ReloadingTls(*files, None), certificate(tmp_path, "second")
+    async with served(streaming, tls=tls.context) as address:
+        reader, before = await connected(address)
+        replace(files, second)
+        assert tls.reload()
+        assert not tls.reload()
+        _, after = await connected(address)
+        assert shown(before) == der(tmp_path / "first.crt")
+        assert shown(after) == der(tmp_path / "second.crt")
+        before.write(GET)
+        assert await reader.readuntil(b"\r\n0\r\n\r\n")
+        before.close()
+        after.close()
+
+
+@pytest.mark.anyio
+async def test_files_are_followed(files, tmp_path):
+    tls, second = ReloadingTls(*files, None), certificate(tmp_path, "second")
+    async with tls.followed(), served(streaming, tls=tls.context) as address:
+        replace(files, second)
+        for _ in range(100):
+            _, writer = await connected(address)
+            found = shown(writer)
+            writer.close()
+            if found == der(tmp_path / "second.crt"):
+                return
+            await asyncio.sleep(0.1)
+    raise AssertionError("the new certificate was not served")
+
+
+@pytest.mark.anyio
+async def test_half_of_a_replacement_changes_nothing(files, tmp_path):
+    tls, second = ReloadingTls(*files, None), certificate(tmp_path, "second")
+    shutil.copy(second[0], files[0])
+    assert not tls.reload()
+    async with served(streaming, tls=tls.context) as address:
+        _, writer = await connected(address)
+        assert shown(writer) == der(tmp_path / "first.crt")
+        writer.close()
+        files[1].unlink()
+        assert not tls.reload()
+        shutil.copy(second[1], files[1])
+        assert tls.reload()
+        _, writer = await connected(address)
+        assert shown(writer) == der(second[0])
+        writer.close()
+
+
+@pytest.mark.anyio
+async def test_with_client_authorities_a_client_needs_a_certificate_of_theirs(files, tmp_path):
+    authority = certificate(tmp_path, "authority")
+    own, other = certificate(tmp_path, "own", issuer="authority"), certificate(tmp_path, "other")
+    tls = ReloadingTls(*files, authority[0])
+    async with served(streaming, tls=tls.context) as address:
+        for chain, is_served in ((own, True), (other, False), ((), False)):
+            try:
+                reader, writer = await connected(address, *chain)
+                writer.write(GET)
+                found = await reader.read(12)
+                writer.close()
+            except (ssl.SSLError, ConnectionError):
+                found = b""
+            assert (found == b"HTTP/1.1 200") is is_served, chain
+
+
+@pytest.mark.parametrize("broken", ["missing", "text", "other key", "encrypted key"])
+def test_files_that_make_no_certificate_stop_the_start(files, tmp_path, broken):
+    certificate_file, key_file = files
+    if broken == "missing":
+        key_file.unlink()
+    elif broken == "text":
+        certificate_file.write_text("hello")
+    elif broken == "other key":
+        key_file = certificate(tmp_path, "second")[1]
+    else:
+        command = f"openssl ec -aes256 -passout pass:abcd -in {key_file} -out {tmp_path}/locked"
+        assert os.system(f"{command} 2>/dev/null") == 0
+        key_file = tmp_path / "locked"
+    with pytest.raises(LaunchError, match=r"TLS_CERT_FILE=.* and TLS_KEY_FILE=.* cannot be used"):
+        ReloadingTls(certificate_file, key_file, None)
