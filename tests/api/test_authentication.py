@@ -134,6 +134,12 @@ def test_the_key_of_prometheus_reads_metrics_and_nothing_else(client):
     }
 
 
+def test_metrics_may_be_public(serve):
+    client = serve(ScriptedEngine(), api_key=API_KEY, public_metrics=True)
+    assert ask(client, "/metrics", None).status_code == 200
+    assert ask(client, "/v1/models", None).status_code == 401
+
+
 def test_an_unknown_path_says_nothing_to_strangers(client):
     assert client.get("/admin/v1/anything").status_code == 401
     assert client.get("/nope").status_code == 401
