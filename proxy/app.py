@@ -180,14 +180,9 @@ def _with_pages(
 ) -> tuple[APIRouter, ...]:
     """With the front page, and the pages that document all of these routes."""
     documented = (*served, front_page.routes(__version__, served))
-    return *documented, docs_pages.routes(
-        cached_document(
-            documented,
-            configured_limits.field_limits(settings),
-            registry,
-            needs_keys=settings.is_authenticated,
-        )
-    )
+    limits, needs_keys = configured_limits.field_limits(settings), settings.is_authenticated
+    document = cached_document(documented, limits, registry, needs_keys=needs_keys)
+    return *documented, docs_pages.routes(document)
 
 
 def _layers(
@@ -200,6 +195,7 @@ def _layers(
     denied: Denied,
 ) -> list[Middleware]:
     """Outermost first."""
+    scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
     return [
         *_cors(settings.cors_origins),
         Middleware(BeginsInTurn, gate=gate),
@@ -208,7 +204,9 @@ def _layers(
         Middleware(RequestContext, metrics=metrics),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
         *(
-            Middleware(Authentication, authenticator=one, metrics=metrics, denied=denied)
+            Middleware(
+                Authentication, authenticator=one, metrics=metrics, scopes=scopes, denied=denied
+            )
             for one in callers
         ),
         Middleware(RateLimitHeaders, limiter=limiter),

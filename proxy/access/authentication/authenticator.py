@@ -8,14 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
+from typing import TYPE_CHECKING
 
 from triton_openai.proxy.access.authentication.credentials import Headers, credential
 from triton_openai.proxy.access.authentication.known_keys import KnownKeys, unaccepted
-from triton_openai.proxy.access.authentication.signing_keys import (
-    SigningKeys,
-    SigningKeysUnavailable,
-)
-from triton_openai.proxy.access.authentication.tokens import Tokens
 from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
 from triton_openai.proxy.domain.errors import (
     AuthenticationFailed,
@@ -25,6 +21,10 @@ from triton_openai.proxy.domain.errors import (
 from triton_openai.proxy.domain.health import Concern
 from triton_openai.proxy.domain.identity import Caller, Scope
 from triton_openai.proxy.domain.key_records import KeysUnavailable
+
+if TYPE_CHECKING:  # they need PyJWT and cryptography, which take a tenth of a second to import
+    from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
+    from triton_openai.proxy.access.authentication.tokens import Tokens
 
 OUTAGE = "API keys and tokens cannot be checked at present: try again later."
 
@@ -70,7 +70,7 @@ class Authenticator:
                 name = front.identity(headers, peer)
                 if name is not None:
                     return await self._of_tenant(name, f"mtls:{name}", self._sources.front_scopes)
-        except (KeysUnavailable, SigningKeysUnavailable):
+        except KeysUnavailable:
             if self._refuses_in_outage:
                 raise AuthenticationFailed(OUTAGE) from None
             raise AuthenticationUnavailable(OUTAGE) from None
@@ -119,8 +119,8 @@ class Authenticator:
                     return caller
         if self._sources.keys is not None and given.startswith(b"sk-"):
             return await self._sources.keys.caller(given)
-        if self._sources.tokens is not None and Tokens.has_form(given):
-            claims = await self._sources.tokens.claims(given)
+        if (tokens := self._sources.tokens) is not None and tokens.has_form(given):
+            claims = await tokens.claims(given)
             return await self._of_tenant(claims.tenant, f"jwt:{claims.subject}", claims.scopes)
         raise unaccepted()
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from hashlib import sha256
 from ipaddress import ip_network
+from typing import TYPE_CHECKING
 
 from triton_openai.proxy.access.authentication.authenticator import Authenticator, Sources
-from triton_openai.proxy.access.authentication.key_set_source import KeySetSource
 from triton_openai.proxy.access.authentication.known_keys import KnownKeys
-from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
-from triton_openai.proxy.access.authentication.tokens import TokenRules, Tokens
 from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
 from triton_openai.proxy.authentication_settings import secret_value
 from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller, Scope
 from triton_openai.proxy.domain.key_records import KeySource
+from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
+    from triton_openai.proxy.access.authentication.tokens import Tokens
 
 DEFAULT_TENANT = "default"
 
@@ -27,22 +31,20 @@ def authenticator(
     """None if every caller may do everything. source: the store of keys, if there is one.
 
     Raises:
-        ValueError: the settings have a pepper, and there is no store.
+        LaunchError: the settings have a pepper, and there is no store.
     """
     if not settings.is_authenticated:
         return None
-    signing_keys = _signing_keys(settings, metrics)
-    return Authenticator(
-        Sources(
-            fixed=_fixed(settings),
-            keys=_keys(settings, source, metrics),
-            tokens=None if signing_keys is None else Tokens(_rules(settings), signing_keys),
-            signing_keys=signing_keys,
-            front=_front(settings),
-            front_scopes=frozenset(map(Scope, settings.client_name_scopes)),
-        ),
-        refuses_in_outage=settings.key_outage_status == "401",
+    sources = Sources(
+        fixed=_fixed(settings),
+        keys=_keys(settings, source, metrics),
+        front=_front(settings),
+        front_scopes=frozenset(map(Scope, settings.client_name_scopes)),
     )
+    if settings.jwt_issuer is not None:
+        signing_keys, tokens = _tokens(settings, settings.jwt_issuer, metrics)
+        sources = replace(sources, signing_keys=signing_keys, tokens=tokens)
+    return Authenticator(sources, refuses_in_outage=settings.key_outage_status == "401")
 
 
 def _fixed(settings: Settings) -> dict[bytes, Caller]:
@@ -62,22 +64,21 @@ def _keys(settings: Settings, source: KeySource | None, metrics: Metrics) -> Kno
     if pepper is None:
         return None
     if source is None:
-        raise ValueError("KEY_PEPPER is set, and there is no store of keys")
+        raise LaunchError("KEY_PEPPER is set, and there is no store of keys")
     up = metrics.authentication_source_up.labels("store")
     return KnownKeys(source, pepper.encode(), trust_s=settings.key_outage_s, report=up.set)
 
 
-def _signing_keys(settings: Settings, metrics: Metrics) -> SigningKeys | None:
-    if settings.jwt_issuer is None:
-        return None
-    source = KeySetSource(settings.jwt_issuer, settings.jwt_jwks_url)
+def _tokens(settings: Settings, issuer: str, metrics: Metrics) -> tuple[SigningKeys, Tokens]:
+    from triton_openai.proxy.access.authentication.key_set_source import KeySetSource
+    from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
+    from triton_openai.proxy.access.authentication.tokens import TokenRules, Tokens
+
+    source = KeySetSource(issuer, settings.jwt_jwks_url)
     up = metrics.authentication_source_up.labels("issuer")
-    return SigningKeys(source.fetch, clock=time.monotonic, report=up.set)
-
-
-def _rules(settings: Settings) -> TokenRules:
-    return TokenRules(
-        issuer=settings.jwt_issuer or "",
+    keys = SigningKeys(source.fetch, clock=time.monotonic, report=up.set)
+    rules = TokenRules(
+        issuer=issuer,
         audiences=settings.jwt_audience,
         algorithms=settings.jwt_algorithms,
         tenant_claim=settings.jwt_tenant_claim,
@@ -85,6 +86,7 @@ def _rules(settings: Settings) -> TokenRules:
         leeway_s=settings.jwt_leeway_s,
         most_bytes=settings.jwt_max_bytes,
     )
+    return keys, Tokens(rules, keys)
 
 
 def _front(settings: Settings) -> TrustedFront | None:

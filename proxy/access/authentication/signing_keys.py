@@ -11,6 +11,8 @@ import jwt
 import structlog
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm, RSAPSSAlgorithm
 
+from triton_openai.proxy.domain.key_records import KeysUnavailable
+
 REFRESH_S = 300.0
 RETRY_S = 5.0  # after a failure
 REFETCH_S = (
@@ -28,7 +30,7 @@ KeySet = Mapping[str, Any]  # a JWK set, RFC 7517
 Fetch = Callable[[], Awaitable[KeySet]]
 
 
-class SigningKeysUnavailable(Exception):
+class SigningKeysUnavailable(KeysUnavailable):
     """The keys of the issuer were never fetched, or too long ago."""
 
 
