@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import secrets
 from collections.abc import Callable, Sequence
 
@@ -61,7 +62,11 @@ class RedisLedger:
         self._mark: bytes | None = None
         self._proxies = 1
         self._is_away = False
-        self._restored_at: float | None = None
+        self._restored_at = -math.inf  # when Redis was found to have lost the state
+        self._calls = 0  # reservations that Redis has not answered
+        self._outbox_length = 0  # and what is being sent
+        self._is_open = asyncio.Event()
+        self._is_open.set()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -85,10 +90,14 @@ class RedisLedger:
 
     async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
         """The call is not cancelled with its caller: what it reserves must be given back."""
+        if not self._is_open.is_set():
+            await self._is_open.wait()
         if self._is_away:
             return self._own.reserve(self._mode, self._proxies, meters, amounts)
-        self._own.hold(meters, amounts)  # before the call: a beat in between must count it
+        self._own.hold(meters, amounts)
+        self._calls += 1
         call = asyncio.ensure_future(self._state.reserve(meters, amounts))
+        call.add_done_callback(self._end_call)
         try:
             result = await asyncio.shield(call)
         except asyncio.CancelledError:
@@ -113,10 +122,10 @@ class RedisLedger:
     def _change(self, operation: str, grant: Grant, amounts: Sequence[int]) -> None:
         assert isinstance(grant, SharedGrant)
         if changes := self._own.change(operation, grant, amounts):
-            if grant.is_local or self._is_away:
-                self._own.keep(operation, changes)
-            else:
-                self._outbox.put_nowait((operation, changes))
+            self._send(operation, changes)
+
+    def _end_call(self, _: object) -> None:
+        self._calls -= 1
 
     def _drop(
         self,
@@ -132,7 +141,7 @@ class RedisLedger:
             self._lose(error)
         elif isinstance(grant := call.result(), Grant):
             marked = zip(meters, grant.marks, amounts, [0] * len(meters), strict=True)
-            self._outbox.put_nowait(("settle", list(marked)))
+            self._send("settle", list(marked))
 
     async def _beats(self) -> None:
         while True:
@@ -146,24 +155,42 @@ class RedisLedger:
             self._lose(error)
 
     async def _beat(self) -> None:
-        """Renews the leases; when Redis is back, adds what it has not got."""
+        """Renews the leases; when Redis is back, brings it up to date."""
         now = asyncio.get_running_loop().time()
         mark, self._proxies = await self._state.beat(secrets.token_hex(8))
-        is_lost = self._mark is not None and mark != self._mark
-        for held in by_tenant(self._own.holdings()).values():
-            await self._state.hold(held)
+        is_lost, self._mark = self._mark not in (None, mark), mark
         if is_lost:
-            logger.warning("limits: redis has lost its state, which this proxy restores in part")
-            self._is_away = True
-            await self._add(self._own.take_all())
+            logger.warning("limits: redis has lost its state, which all proxies restore")
+            self._begin_outage()
             self._restored_at = now
-        self._mark = mark
-        is_whole = self._restored_at is None or now - self._restored_at >= 2 * self._beat_s
-        if self._is_away and is_whole:  # every other proxy has restored its part, too
-            await self._add(self._own.take_unsent())
-            self._restored_at, self._is_away = None, False
-            logger.info("limits: redis is back", proxies=self._proxies)
-            self._on_outage(False)
+            await self._outbox.join()  # all of it is counted in what is added now
+            await self._add(self._own.take_all())
+        for tenant in by_tenant(self._own.holdings()):
+            await self._state.renew(tenant)
+        is_quiet = not (self._calls or self._outbox_length)
+        is_whole = now - self._restored_at >= 2 * self._beat_s  # the others have restored theirs
+        if is_quiet and (is_whole or not self._is_away):
+            await self._synchronize()
+
+    async def _synchronize(self) -> None:
+        """Adds what Redis has not got, and sets what this proxy holds. Meanwhile nothing is
+        reserved, so that Redis counts each reservation once.
+        """
+        self._is_open.clear()
+        try:
+            version = -1
+            while (self._is_away and version != self._own.version) or version == -1:
+                version = self._own.version
+                await self._add(self._own.take_unsent())
+                for held in by_tenant(self._own.holdings()).values():
+                    await self._state.hold(held)
+            self._own.forget_returned()
+            if self._is_away:
+                self._is_away = False
+                logger.info("limits: redis is back", proxies=self._proxies)
+                self._on_outage(False)
+        finally:
+            self._is_open.set()
 
     async def _add(self, charges: Sequence[Change]) -> None:
         tenants = list(by_tenant(charges).values())
@@ -181,9 +208,12 @@ class RedisLedger:
         await self._outbox.join()
 
     async def _sends(self) -> None:
+        """What was changed during an outage is kept, in its order; nothing is sent meanwhile."""
         while True:
             operation, changes = await self._outbox.get()
             try:
+                if not self._is_away:
+                    await self._is_open.wait()
                 if self._is_away:
                     self._own.keep(operation, changes)
                 else:
@@ -192,10 +222,19 @@ class RedisLedger:
                 self._own.keep(operation, changes)
                 self._lose(error)
             finally:
+                self._outbox_length -= 1
                 self._outbox.task_done()
+
+    def _send(self, operation: str, changes: list[Change]) -> None:
+        self._outbox_length += 1
+        self._outbox.put_nowait((operation, changes))
 
     def _lose(self, error: BaseException) -> None:
         if not self._is_away:
-            self._is_away = True
             logger.warning("limits: redis is away", error=str(error), mode=self._mode.value)
+            self._begin_outage()
+
+    def _begin_outage(self) -> None:
+        if not self._is_away:
+            self._is_away = True
             self._on_outage(True)
