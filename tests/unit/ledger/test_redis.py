@@ -58,8 +58,7 @@ def test_a_host_that_dies_gives_back_what_it_held(redis_server: RedisServer):
             kept = await alive.reserve(meters, [1, 30, 1])
             assert isinstance(kept, Grant)
             assert isinstance(await alive.reserve(meters, [1, 5, 1]), Refusal)
-            for task in dead._tasks:
-                task.cancel()  # as a host does that is switched off
+            await dead.link.drop()  # as a host does that is switched off
 
             async def has_room() -> bool:
                 return isinstance(await alive.reserve(meters, [1, 70, 1]), Grant)
@@ -87,7 +86,7 @@ def test_a_call_that_is_cancelled_holds_nothing(redis_server: RedisServer):
                     one.settle(result, [0])
 
             async def is_free() -> bool:
-                await one.flush()
+                await one.link.flush()
                 return (await one.reserve(meters, [0])).look(0)[0] == 3
 
             await until(is_free)
