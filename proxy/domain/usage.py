@@ -34,13 +34,6 @@ class UsageSink(Protocol):
         """Takes a row without waiting: it is called while a request ends."""
 
 
-class DroppedUsage:
-    """The sink where nobody keeps usage."""
-
-    def add(self, row: UsageRow) -> None:
-        pass
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
     """tokens: input and output. cost: in the currency of the prices."""

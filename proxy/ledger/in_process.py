@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from typing_extensions import Self
 
 from triton_openai.proxy.ledger.meter_states import STATES, Charge, MeterState
-from triton_openai.proxy.ledger.port import Grant, LedgerUnavailable, Meter, Refusal
+from triton_openai.proxy.ledger.port import (
+    Grant,
+    LedgerUnavailable,
+    Meter,
+    MeterKind,
+    Refusal,
+    Standing,
+)
 
 MOST_METERS = 1_000_000
 FIRST_SWEEP = 4_096
@@ -53,26 +61,24 @@ class InProcessLedger:
 
     def take(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
         """As `reserve`, without waiting."""
-        now, longest, at = self._clock(), 0, 0
+        now, marks = self._clock(), list[int]()
         states = self._found(meters, now)
-        for index, (meter, amount, state) in enumerate(zip(meters, amounts, states, strict=True)):
-            wait = state.wait_us(now, amount, meter)
-            if wait > longest:
-                longest, at = wait, index
-        if longest:
-            _, remaining, resets = _standing(states, now, [0] * len(states), meters)
-            return Refusal(meters, at, longest, remaining, resets)
-        marks, remaining, resets = _standing(states, now, amounts, meters)
-        return Grant(meters, amounts, remaining, resets, marks)
+        for meter, amount, state in zip(meters, amounts, states, strict=True):
+            mark = state.take(now, amount, meter)
+            if mark < 0:
+                return self._refusal(meters, amounts, states, marks, now)
+            marks.append(mark)
+        return Grant(meters, amounts, partial(self._look, meters, states), marks)
 
     def record(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant:
         """Counts amounts that another ledger has granted, even beyond the limits."""
         now = self._clock()
         states = self._found(meters, now)
-        for state, meter in zip(states, meters, strict=True):
-            state.wait_us(now, 0, meter)
-        marks, remaining, resets = _standing(states, now, amounts, meters)
-        return Grant(meters, amounts, remaining, resets, marks)
+        marks = [
+            state.add(now, amount, meter)
+            for meter, amount, state in zip(meters, amounts, states, strict=True)
+        ]
+        return Grant(meters, amounts, partial(self._look, meters, states), marks)
 
     def amend(self, grant: Grant, amounts: Sequence[int]) -> None:
         for meter, mark, reserved, amount in zip(
@@ -90,7 +96,8 @@ class InProcessLedger:
         for meter, mark, reserved, amount in zip(
             grant.meters, grant.marks, grant.amounts, amounts, strict=True
         ):
-            if (reserved or amount) and (state := states.get(meter.key)) is not None:
+            is_same = amount == reserved and meter.kind < MeterKind.GAUGE
+            if not is_same and (state := states.get(meter.key)) is not None:
                 state.settle(mark, reserved, amount)
 
     def abandon(self, grant: Grant) -> None:
@@ -101,6 +108,29 @@ class InProcessLedger:
         for meter, reserved in zip(grant.meters, grant.amounts, strict=True):
             if (state := self._states.get(meter.key)) is not None:
                 state.abandon(reserved)
+
+    def _refusal(
+        self,
+        meters: Sequence[Meter],
+        amounts: Sequence[int],
+        states: Sequence[MeterState],
+        marks: Sequence[int],
+        now: int,
+    ) -> Refusal:
+        """Of the meter with the longest wait. marks: of the first meters, which are given back."""
+        for state, mark, amount in zip(states, marks, amounts, strict=False):
+            state.replace(mark, amount, 0)
+        longest, at = 0, 0
+        for index, (meter, amount, state) in enumerate(zip(meters, amounts, states, strict=True)):
+            mark = state.take(now, amount, meter)
+            if mark >= 0:
+                state.replace(mark, amount, 0)
+            elif -mark > longest:
+                longest, at = -mark, index
+        return Refusal(meters, at, longest, partial(self._look, meters, states))
+
+    def _look(self, meters: Sequence[Meter], states: Sequence[MeterState], at: int) -> Standing:
+        return states[at].standing(self._clock(), meters[at])
 
     def charges(self) -> list[Charge]:
         """What was counted here and is kept, of all meters."""
@@ -130,16 +160,3 @@ class InProcessLedger:
             self._full_until = now + FULL_US
             raise LedgerUnavailable(f"{len(self._states)} meters are in use: there is no room")
         self._sweep_at = min(max(2 * len(self._states), FIRST_SWEEP), self._most)
-
-
-def _standing(
-    states: Sequence[MeterState], now: int, amounts: Sequence[int], meters: Sequence[Meter]
-) -> tuple[list[int], list[int], list[int]]:
-    """Takes the amounts: (marks, remaining, resets_us)."""
-    marks, remaining, resets = list[int](), list[int](), list[int]()
-    for state, amount, meter in zip(states, amounts, meters, strict=True):
-        mark, left, reset = state.take(now, amount, meter)
-        marks.append(mark)
-        remaining.append(left)
-        resets.append(reset)
-    return marks, remaining, resets

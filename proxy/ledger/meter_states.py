@@ -1,8 +1,8 @@
-"""The state of one meter of each kind, in memory. Used by `in_process`.
+"""The state of one meter of each kind, in memory. Used by `in_process`. Times are microseconds.
 
-`wait_us` is 0 where the amount fits. `take` returns (mark, remaining, reset_us). `replace` changes
-a reserved amount, at its mark, to another; `settle` to what was used; `abandon` gives back what a
-process held that died. Times are microseconds since 1970.
+`take` counts an amount and returns its mark, or returns the wait as a negative number and counts
+nothing. `replace` changes a reserved amount to another, at its mark; `settle` to what was used;
+`abandon` gives back what a process held that died. `add` counts an amount beyond the limit, too.
 """
 
 from __future__ import annotations
@@ -10,22 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from triton_openai.proxy.ledger.port import BUCKETS, GAUGE_WAIT_US, NEVER_US, Meter, MeterKind
+from triton_openai.proxy.ledger.port import (
+    BUCKETS,
+    GAUGE_WAIT_US,
+    NEVER_US,
+    Meter,
+    MeterKind,
+    Standing,
+)
 
-Standing = tuple[int, int, int]
 Charge = tuple[Meter, int, int]  # meter, mark, amount
 
 
 class MeterState(Protocol):
-    def wait_us(self, now: int, amount: int, meter: Meter) -> int: ...
+    def take(self, now: int, amount: int, meter: Meter) -> int: ...
 
-    def take(self, now: int, amount: int, meter: Meter) -> Standing: ...
+    def add(self, now: int, amount: int, meter: Meter) -> int: ...
 
     def replace(self, mark: int, reserved: int, amount: int) -> None: ...
 
     def settle(self, mark: int, reserved: int, amount: int) -> None: ...
 
     def abandon(self, reserved: int) -> None: ...
+
+    def standing(self, now: int, meter: Meter) -> Standing: ...
 
     def is_idle(self, now: int) -> bool: ...
 
@@ -46,21 +54,22 @@ class Rate:
         self._full_at = 0
         self._interval_us = meter.span_us
 
-    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
-        if amount > meter.limit:
-            return NEVER_US
-        most = now + meter.limit * meter.span_us
-        full_at = min(max(self._full_at, now), most)  # limits and clocks may have changed
-        return max(full_at + amount * meter.span_us - most, 0) if amount else 0
-
-    def take(self, now: int, amount: int, meter: Meter) -> Standing:
+    def take(self, now: int, amount: int, meter: Meter) -> int:
         interval = self._interval_us = meter.span_us
-        most = meter.limit * interval
-        full_at = min(max(self._full_at, now), now + most) + amount * interval
+        most, full_at = now + meter.limit * interval, self._full_at
+        full_at = (now if full_at < now else min(full_at, most)) + amount * interval
+        if full_at > most and amount:
+            return -NEVER_US if amount > meter.limit else most - full_at
         if amount:
             self._full_at = full_at
-        ahead = full_at - now
-        return full_at, (most - ahead) // interval, ahead
+        return full_at
+
+    def add(self, now: int, amount: int, meter: Meter) -> int:
+        most = now + meter.limit * meter.span_us
+        full_at = min(max(self._full_at, now) + amount * meter.span_us, most)
+        if amount:
+            self._full_at = full_at
+        return full_at
 
     def replace(self, mark: int, reserved: int, amount: int) -> None:
         if self._full_at == mark:
@@ -70,6 +79,11 @@ class Rate:
 
     def abandon(self, reserved: int) -> None:
         """The requests were made."""
+
+    def standing(self, now: int, meter: Meter) -> Standing:
+        most = meter.limit * meter.span_us
+        ahead = min(max(self._full_at - now, 0), most)
+        return (most - ahead) // meter.span_us, ahead
 
     def is_idle(self, now: int) -> bool:
         return self._full_at <= now
@@ -81,37 +95,35 @@ class Rate:
 class Window:
     """Amounts by the 128th of the window in which they were taken, which is their mark."""
 
-    __slots__ = ("_amounts", "_meter", "_part_us", "_total")
+    __slots__ = ("_amounts", "_leaves_at", "_meter", "_part_us", "_total")
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
         self._part_us = meter.span_us // BUCKETS
         self._amounts: dict[int, int] = {}  # the oldest first
         self._total = 0
+        self._leaves_at = 0  # when the oldest does
 
-    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
-        if self._amounts:
+    def take(self, now: int, amount: int, meter: Meter) -> int:
+        if now >= self._leaves_at:
             self._forget(now)
-        surplus = self._total + amount - meter.limit
-        if surplus <= 0 or not amount:
-            return 0
-        if amount > meter.limit:
-            return NEVER_US
-        for part, taken in self._amounts.items():
-            surplus -= taken
-            if surplus <= 0:
-                return (part + 1 + BUCKETS) * self._part_us - now
-        raise AssertionError("the parts of a window add up to its total")
-
-    def take(self, now: int, amount: int, meter: Meter) -> Standing:
-        """Called after `wait_us` of the same time."""
-        amounts, part = self._amounts, now // self._part_us
+        if amount and self._total + amount > meter.limit:
+            return -self._wait_us(now, amount, meter)
+        part = now // self._part_us
         if amount:
-            amounts[part] = amounts.get(part, 0) + amount
+            self._amounts[part] = self._amounts.get(part, 0) + amount
             self._total += amount
-        newest = next(reversed(amounts), None)
-        reset = 0 if newest is None else (newest + 1 + BUCKETS) * self._part_us - now
-        return part, max(meter.limit - self._total, 0), reset
+            if not self._leaves_at:
+                self._forget(now)
+        return part
+
+    def add(self, now: int, amount: int, meter: Meter) -> int:
+        part = now // self._part_us
+        if amount:
+            self._amounts[part] = self._amounts.get(part, 0) + amount
+            self._total += amount
+            self._forget(now)
+        return part
 
     def replace(self, mark: int, reserved: int, amount: int) -> None:
         """What has left the window is not counted again."""
@@ -124,6 +136,12 @@ class Window:
     def abandon(self, reserved: int) -> None:
         """How much of it was used, nobody knows: it stays until it leaves the window."""
 
+    def standing(self, now: int, meter: Meter) -> Standing:
+        self._forget(now)
+        newest = next(reversed(self._amounts), None)
+        reset = 0 if newest is None else (newest + 1 + BUCKETS) * self._part_us - now
+        return max(meter.limit - self._total, 0), reset
+
     def is_idle(self, now: int) -> bool:
         self._forget(now)
         return not self._amounts
@@ -131,10 +149,24 @@ class Window:
     def charges(self) -> Iterable[Charge]:
         return ((self._meter, part, amount) for part, amount in self._amounts.items())
 
+    def _wait_us(self, now: int, amount: int, meter: Meter) -> int:
+        if amount > meter.limit:
+            return NEVER_US
+        surplus = self._total + amount - meter.limit
+        for part, taken in self._amounts.items():
+            surplus -= taken
+            if surplus <= 0:
+                return (part + 1 + BUCKETS) * self._part_us - now
+        raise AssertionError("the parts of a window add up to its total")
+
     def _forget(self, now: int) -> None:
         oldest = now // self._part_us - BUCKETS
-        while self._amounts and (part := next(iter(self._amounts))) < oldest:
+        for part in list(self._amounts):
+            if part >= oldest:
+                self._leaves_at = (part + 1 + BUCKETS) * self._part_us
+                return
             self._total -= self._amounts.pop(part)
+        self._leaves_at = 0
 
 
 class Gauge:
@@ -143,14 +175,15 @@ class Gauge:
     def __init__(self, meter: Meter) -> None:
         self._running = 0
 
-    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
-        if not amount or self._running + amount <= meter.limit:
-            return 0
-        return NEVER_US if amount > meter.limit else GAUGE_WAIT_US
-
-    def take(self, now: int, amount: int, meter: Meter) -> Standing:
+    def take(self, now: int, amount: int, meter: Meter) -> int:
+        if amount and self._running + amount > meter.limit:
+            return -NEVER_US if amount > meter.limit else -GAUGE_WAIT_US
         self._running += amount
-        return 0, max(meter.limit - self._running, 0), 0
+        return 0
+
+    def add(self, now: int, amount: int, meter: Meter) -> int:
+        self._running += amount
+        return 0
 
     def replace(self, mark: int, reserved: int, amount: int) -> None:
         self._running += amount - reserved
@@ -160,6 +193,9 @@ class Gauge:
 
     def abandon(self, reserved: int) -> None:
         self._running -= reserved
+
+    def standing(self, now: int, meter: Meter) -> Standing:
+        return max(meter.limit - self._running, 0), 0
 
     def is_idle(self, now: int) -> bool:
         return not self._running
@@ -178,15 +214,15 @@ class Period:
         self._used = meter.opening
         self._held = 0
 
-    def wait_us(self, now: int, amount: int, meter: Meter) -> int:
-        if not amount or self._used + self._held + amount <= meter.limit:
-            return 0
-        return NEVER_US if amount > meter.limit else max(meter.span_us - now, 1)
-
-    def take(self, now: int, amount: int, meter: Meter) -> Standing:
+    def take(self, now: int, amount: int, meter: Meter) -> int:
+        if amount and self._used + self._held + amount > meter.limit:
+            return -NEVER_US if amount > meter.limit else -max(meter.span_us - now, 1)
         self._held += amount
-        left = max(meter.limit - self._used - self._held, 0)
-        return 0, left, max(meter.span_us - now, 0)
+        return 0
+
+    def add(self, now: int, amount: int, meter: Meter) -> int:
+        self._held += amount
+        return 0
 
     def replace(self, mark: int, reserved: int, amount: int) -> None:
         self._held += amount - reserved
@@ -197,6 +233,10 @@ class Period:
 
     def abandon(self, reserved: int) -> None:
         self._held -= reserved
+
+    def standing(self, now: int, meter: Meter) -> Standing:
+        left = max(meter.limit - self._used - self._held, 0)
+        return left, max(meter.span_us - now, 0)
 
     def is_idle(self, now: int) -> bool:
         return now >= self._meter.span_us

@@ -32,25 +32,26 @@ class OwnCount:
         self._ledger = InProcessLedger(clock)
         self._unsent: Counter[tuple[Meter, int]] = Counter()
         self._held: dict[str, tuple[Meter, int]] = {}
+        self.version = 0  # grows with each change of what is held or unsent
 
     def hold(self, meters: Sequence[Meter], amounts: Sequence[int], sign: int = 1) -> None:
+        self.version += 1
         for meter, amount in zip(meters, amounts, strict=True):
             if amount and meter.kind in HELD:
                 _, before = self._held.get(meter.key, (meter, 0))
                 self._held[meter.key] = meter, before + sign * amount
 
     def holdings(self) -> list[tuple[Meter, int]]:
-        """What is held now; zero of what is held no longer, once."""
-        holdings = list(self._held.values())
-        self._held = {meter.key: (meter, held) for meter, held in holdings if held}
-        return holdings
+        """What is held now, and zero of what was held since `forget_returned`."""
+        return list(self._held.values())
+
+    def forget_returned(self) -> None:
+        self._held = {key: pair for key, pair in self._held.items() if pair[1]}
 
     def record(self, grant: Grant) -> SharedGrant:
         """Of a grant by the shared state, which is held already."""
         own = self._ledger.record(grant.meters, grant.amounts)
-        return SharedGrant(
-            grant.meters, grant.amounts, grant.remaining, grant.resets_us, grant.marks, own=own
-        )
+        return SharedGrant(grant.meters, grant.amounts, grant.look, grant.marks, own=own)
 
     def reserve(
         self, mode: OutageMode, proxies: int, meters: Sequence[Meter], amounts: Sequence[int]
@@ -60,9 +61,7 @@ class OwnCount:
         if isinstance(own, Refusal):
             return own
         self.hold(meters, amounts)
-        grant = SharedGrant(
-            *(meters, amounts, own.remaining, own.resets_us, own.marks), is_local=True, own=own
-        )
+        grant = SharedGrant(meters, amounts, own.look, own.marks, is_local=True, own=own)
         self.keep("reserve", zip(meters, own.marks, [0] * len(meters), amounts, strict=True))
         return grant
 
@@ -86,6 +85,7 @@ class OwnCount:
 
     def keep(self, operation: str, changes: Iterable[Change]) -> None:
         """For the time when the shared state is back."""
+        self.version += 1
         for meter, mark, reserved, amount in changes:
             if meter.kind is MeterKind.WINDOW:
                 self._unsent[meter, mark] += amount - reserved

@@ -6,8 +6,8 @@ is known, and settles them at its end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
@@ -49,22 +49,24 @@ class Meter:
     opening: int = 0
 
 
+Standing = tuple[int, int]  # what is left, and in how many us all of it will be there again
+Look = Callable[[int], Standing]  # at the meter with this index; computed when a header needs it
+
+
 @dataclass(slots=True)
 class Grant:
     """What a request holds. amounts: reserved, one for each meter. marks: where they were counted.
 
-    remaining, resets_us: what is left of each limit, and when all of it will be there again, at
-    the time of the reservation. is_local: granted while the shared state could not be reached.
+    is_local: granted while the shared state could not be reached.
     """
 
     meters: Sequence[Meter]
     amounts: Sequence[int]
-    remaining: Sequence[int]
-    resets_us: Sequence[int]
+    look: Look
     marks: Sequence[int] = ()
     id: int = 0
     is_local: bool = False
-    is_settled: bool = field(default=False)
+    is_settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,7 @@ class Refusal:
     meters: Sequence[Meter]
     at: int
     wait_us: int
-    remaining: Sequence[int]
-    resets_us: Sequence[int]
+    look: Look
 
     @property
     def meter(self) -> Meter:

@@ -7,25 +7,20 @@ cannot be reached, and restores its part where Redis has lost the state.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import Callable, Sequence
 
-import structlog
-from redis.exceptions import RedisError
 from typing_extensions import Self
 
 from triton_openai.proxy.ledger.in_process import Clock, steady_us
 from triton_openai.proxy.ledger.outage import OutageMode
-from triton_openai.proxy.ledger.own_count import Change, OwnCount, SharedGrant
+from triton_openai.proxy.ledger.own_count import OwnCount, SharedGrant
 from triton_openai.proxy.ledger.port import Grant, Meter, Refusal
-from triton_openai.proxy.ledger.redis_state import RedisState, by_tenant
-
-logger = structlog.get_logger(__name__)
+from triton_openai.proxy.ledger.redis_link import AWAY, RedisLink
+from triton_openai.proxy.ledger.redis_state import RedisState
 
 LEASE_S = 10.0
 BEAT_S = 2.0
-AWAY = (RedisError, OSError, asyncio.TimeoutError)
 
 
 class RedisLedger:
@@ -46,58 +41,45 @@ class RedisLedger:
         clock: Clock | None = None,
         on_outage: Callable[[bool], None] = lambda is_away: None,
     ) -> None:
+        lease_us = int(lease_s * 1e6)
         self._state = RedisState(
-            url,
-            secrets.token_hex(8),
-            lease_us=int(lease_s * 1e6),
-            timeout_s=timeout_s,
-            clock=clock,
+            url, secrets.token_hex(8), lease_us=lease_us, timeout_s=timeout_s, clock=clock
         )
         self._mode = mode
-        self._beat_s = beat_s
-        self._on_outage = on_outage
         self._own = OwnCount(clock or steady_us)
-        self._outbox: asyncio.Queue[tuple[str, list[Change]]] = asyncio.Queue()
-        self._mark: bytes | None = None
-        self._proxies = 1
-        self._is_away = False
-        self._restored_at: float | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self.link = RedisLink(self._state, self._own, beat_s, on_outage)
 
     async def __aenter__(self) -> Self:
-        await self._try_beat()
-        self._on_outage(self._is_away)
-        self._tasks = [asyncio.create_task(self._beats()), asyncio.create_task(self._sends())]
+        await self.link.start()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self.flush()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        with contextlib.suppress(*AWAY):
-            await self._state.leave()
-        await self._state.close()
+        await self.link.stop()
 
     @property
     def outage(self) -> str | None:
-        return self._mode.value if self._is_away else None
+        return self._mode.value if self.link.is_away else None
 
     async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
         """The call is not cancelled with its caller: what it reserves must be given back."""
-        if self._is_away:
-            return self._own.reserve(self._mode, self._proxies, meters, amounts)
-        self._own.hold(meters, amounts)  # before the call: a beat in between must count it
+        link = self.link
+        if not link.is_open.is_set():
+            await link.is_open.wait()
+        if link.is_away:
+            return self._reserve_own(meters, amounts)
+        self._own.hold(meters, amounts)
+        link.calls += 1
         call = asyncio.ensure_future(self._state.reserve(meters, amounts))
+        call.add_done_callback(self._end_call)
         try:
             result = await asyncio.shield(call)
         except asyncio.CancelledError:
-            call.add_done_callback(lambda done: self._drop(done, meters, amounts))
+            call.add_done_callback(lambda done: self._give_back(done, meters, amounts))
             raise
         except AWAY as error:
             self._own.hold(meters, amounts, -1)
-            self._lose(error)
-            return self._own.reserve(self._mode, self._proxies, meters, amounts)
+            link.lose(error)
+            return self._reserve_own(meters, amounts)
         if isinstance(result, Refusal):
             self._own.hold(meters, amounts, -1)
             return result
@@ -110,92 +92,29 @@ class RedisLedger:
         if not grant.is_settled:
             self._change("settle", grant, amounts)
 
+    def _reserve_own(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
+        return self._own.reserve(self._mode, self.link.proxies, meters, amounts)
+
     def _change(self, operation: str, grant: Grant, amounts: Sequence[int]) -> None:
         assert isinstance(grant, SharedGrant)
         if changes := self._own.change(operation, grant, amounts):
-            if grant.is_local or self._is_away:
-                self._own.keep(operation, changes)
-            else:
-                self._outbox.put_nowait((operation, changes))
+            self.link.send(operation, changes)
 
-    def _drop(
+    def _end_call(self, _: object) -> None:
+        self.link.calls -= 1
+
+    def _give_back(
         self,
         call: asyncio.Future[Grant | Refusal],
         meters: Sequence[Meter],
         amounts: Sequence[int],
     ) -> None:
-        """Gives back what was reserved for a caller that was cancelled meanwhile."""
+        """What was reserved for a caller that was cancelled meanwhile."""
         self._own.hold(meters, amounts, -1)
         if call.cancelled():
             return
         if (error := call.exception()) is not None:
-            self._lose(error)
+            self.link.lose(error)
         elif isinstance(grant := call.result(), Grant):
             marked = zip(meters, grant.marks, amounts, [0] * len(meters), strict=True)
-            self._outbox.put_nowait(("settle", list(marked)))
-
-    async def _beats(self) -> None:
-        while True:
-            await asyncio.sleep(self._beat_s)
-            await self._try_beat()
-
-    async def _try_beat(self) -> None:
-        try:
-            await self._beat()
-        except AWAY as error:
-            self._lose(error)
-
-    async def _beat(self) -> None:
-        """Renews the leases; when Redis is back, adds what it has not got."""
-        now = asyncio.get_running_loop().time()
-        mark, self._proxies = await self._state.beat(secrets.token_hex(8))
-        is_lost = self._mark is not None and mark != self._mark
-        for held in by_tenant(self._own.holdings()).values():
-            await self._state.hold(held)
-        if is_lost:
-            logger.warning("limits: redis has lost its state, which this proxy restores in part")
-            self._is_away = True
-            await self._add(self._own.take_all())
-            self._restored_at = now
-        self._mark = mark
-        is_whole = self._restored_at is None or now - self._restored_at >= 2 * self._beat_s
-        if self._is_away and is_whole:  # every other proxy has restored its part, too
-            await self._add(self._own.take_unsent())
-            self._restored_at, self._is_away = None, False
-            logger.info("limits: redis is back", proxies=self._proxies)
-            self._on_outage(False)
-
-    async def _add(self, charges: Sequence[Change]) -> None:
-        tenants = list(by_tenant(charges).values())
-        while tenants:
-            try:
-                await self._state.change("add", tenants[-1])
-            except AWAY:
-                for tenant in tenants:
-                    self._own.keep("settle", tenant)
-                raise
-            tenants.pop()
-
-    async def flush(self) -> None:
-        """Returns when everything so far has been sent, or kept for later."""
-        await self._outbox.join()
-
-    async def _sends(self) -> None:
-        while True:
-            operation, changes = await self._outbox.get()
-            try:
-                if self._is_away:
-                    self._own.keep(operation, changes)
-                else:
-                    await self._state.change(operation, changes)
-            except AWAY as error:
-                self._own.keep(operation, changes)
-                self._lose(error)
-            finally:
-                self._outbox.task_done()
-
-    def _lose(self, error: BaseException) -> None:
-        if not self._is_away:
-            self._is_away = True
-            logger.warning("limits: redis is away", error=str(error), mode=self._mode.value)
-            self._on_outage(True)
+            self.link.send("settle", list(marked))

@@ -97,10 +97,10 @@ class RedisState:
         for meter, amount in zip(meters, amounts, strict=True):
             args += (meter.kind.value, meter.limit, meter.span_us, meter.opening, amount)
         longest, at, *rest = await self._reserve(self._client, _keys(meters), args)
-        marks, remaining, resets = (rest[field::FIELDS] for field in range(FIELDS))
+        look = list(zip(rest[1::FIELDS], rest[2::FIELDS], strict=True)).__getitem__
         if longest:
-            return Refusal(meters, at, longest, remaining, resets)
-        return Grant(meters, amounts, remaining, resets, marks)
+            return Refusal(meters, at, longest, look)
+        return Grant(meters, amounts, look, rest[::FIELDS])
 
     async def change(self, operation: str, changes: Amounts) -> None:
         """For meters of one tenant. Operations: see redis_scripts.CHANGE."""
@@ -113,6 +113,10 @@ class RedisState:
         """What this proxy holds of gauges and periods of one tenant, whatever Redis says."""
         args = (*self._head("hold"), *(amount for _, amount in held))
         await self._hold(self._client, _keys([meter for meter, _ in held]), args)
+
+    async def renew(self, tenant: str) -> None:
+        """Keeps what this proxy holds of a tenant's gauges and periods for another lease."""
+        await self._hold(self._client, [f"{_tag(tenant)}leases"], self._head("hold"))
 
     def _head(self, operation: str) -> tuple[object, ...]:
         now = 0 if self._clock is None else self._clock()
@@ -127,7 +131,11 @@ def by_tenant(items: Iterable[ByMeter]) -> dict[str, list[ByMeter]]:
     return grouped
 
 
+def _tag(tenant: str) -> str:
+    """The braces make all keys of a tenant one slot of a cluster."""
+    return f"{PREFIX}{{{tenant}}}:"
+
+
 def _keys(meters: Sequence[Meter]) -> list[str]:
-    """The braces make them one slot of a cluster."""
-    tag = f"{PREFIX}{{{meters[0].tenant}}}:"
+    tag = _tag(meters[0].tenant)
     return [f"{tag}leases", *(f"{tag}{meter.key}" for meter in meters)]

@@ -90,15 +90,16 @@ def meter_of(fields: Message) -> Meter:
 
 
 def answer_of(number: int, result: Grant | Refusal) -> Message:
+    standings = [result.look(at) for at in range(len(result.meters))]
     if isinstance(result, Grant):
-        return [number, GRANTED, result.remaining, result.resets_us]
-    return [number, REFUSED, result.at, result.wait_us, result.remaining, result.resets_us]
+        return [number, GRANTED, standings]
+    return [number, REFUSED, standings, result.at, result.wait_us]
 
 
 def result_of(answer: Message, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
-    number, kind, *rest = answer
+    number, kind, standings, *refused = answer
+    look = standings.__getitem__
     if kind == GRANTED:
-        remaining, resets_us = rest
-        return Grant(meters, amounts, remaining, resets_us, id=number)
-    at, wait_us, remaining, resets_us = rest
-    return Refusal(meters, at, wait_us, remaining, resets_us)
+        return Grant(meters, amounts, look, id=number)
+    at, wait_us = refused
+    return Refusal(meters, at, wait_us, look)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import IntEnum
@@ -47,22 +47,32 @@ WINDOWS = {
 GAUGES = {"concurrent_requests": Unit.RUNNING, "concurrent_streams": Unit.STREAMS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallerMeters:
-    """units: of each meter. ends_at: when the month is over, for which they hold."""
+    """units: of each meter. ends_at_s: when the month is over, for which they hold.
 
-    caller: Caller
-    meters: tuple[Meter, ...]
-    units: tuple[Unit, ...]
-    ends_at_s: float
+    request_windows, token_windows, budgets, monthly_tokens: the indexes of such meters, for
+    headers. A rate per second is among the first where there is no window.
+    """
 
-    def amounts(self, of: Amounts) -> list[int]:
+    def __init__(
+        self, caller: Caller, meters: Sequence[Meter], units: Sequence[Unit], ends_at_s: float
+    ) -> None:
+        self.caller = caller
+        self.meters = tuple(meters)
+        self.units = tuple(units)
+        self.ends_at_s = ends_at_s
+        rates = self._indexes(MeterKind.RATE, Unit.REQUESTS)
+        self.request_windows = self._indexes(MeterKind.WINDOW, Unit.REQUESTS) or rates
+        self.token_windows = self._indexes(MeterKind.WINDOW, Unit.INPUT, Unit.OUTPUT, Unit.TOTAL)
+        self.budgets = self._indexes(MeterKind.PERIOD, Unit.COST)
+        self.monthly_tokens = self._indexes(MeterKind.PERIOD, Unit.TOTAL)
+
+    def amounts(self, of: Sequence[int]) -> list[int]:
         return [of[unit] for unit in self.units]
 
-    def smallest(self, unit: Unit) -> int | None:
-        """The lowest limit in this unit."""
-        found = [m.limit for m, each in zip(self.meters, self.units, strict=True) if each is unit]
-        return min(found, default=None)
+    def _indexes(self, kind: MeterKind, *units: Unit) -> tuple[int, ...]:
+        pairs = enumerate(zip(self.meters, self.units, strict=True))
+        return tuple(at for at, (meter, unit) in pairs if meter.kind is kind and unit in units)
 
     def is_of(self, caller: Caller) -> bool:
         """Whether these are the limits of the caller, who may be a new object."""
@@ -103,9 +113,7 @@ async def meters_of(
         for meter, unit in _monthly(scope, caller.tenant, spent, since, until):
             meters.append(meter)
             units.append(unit)
-    return CallerMeters(
-        caller=caller, meters=tuple(meters), units=tuple(units), ends_at_s=until.timestamp()
-    )
+    return CallerMeters(caller, meters, units, until.timestamp())
 
 
 def has_limits(caller: Caller) -> bool:

@@ -30,7 +30,7 @@ def error_of(refusal: Refusal, amount: int) -> RateLimited:
                 ErrorCode.CONCURRENCY_LIMIT_EXCEEDED,
             )
         case MeterKind.PERIOD:
-            left = _amount(meter, refusal.remaining[refusal.at])
+            left = _amount(meter, refusal.look(refusal.at)[0])
             advice, code = (
                 f"{left} are left, and this request may need {_amount(meter, amount)}. The next "
                 "month begins at 00:00 UTC on its first day",

@@ -19,7 +19,7 @@ from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.request_limits import smaller
 from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.domain.usage import DroppedUsage, NothingSpent, SpentSource, UsageSink
+from triton_openai.proxy.domain.usage import NothingSpent, SpentSource, UsageSink
 from triton_openai.proxy.ledger.port import Ledger, LedgerUnavailable
 
 DEFAULT_OUTPUT_TOKENS = 4096
@@ -49,8 +49,7 @@ class RequestLimiter:
         cached_weight: float = 1.0,
         on_refusal: Callable[[str], None] = lambda limit: None,
     ) -> None:
-        self._sink = sink or DroppedUsage()
-        self._keeps_usage = sink is not None
+        self._sink = sink
         self._output_tokens = output_tokens
         self._means = Means(
             ledger=ledger,
@@ -86,7 +85,7 @@ class RequestLimiter:
         is_stream: bool,
     ) -> AbstractAsyncContextManager[Reservation | None]:
         """For as long as the request runs. engine_requests: one for each prompt."""
-        if not self._keeps_usage and not has_limits(caller):
+        if self._sink is None and not has_limits(caller):
             return NOTHING_RESERVED
         usage = RequestUsage(caller, report, self._sink)
         return Reservation(self._means, usage, request, card, engine_requests, is_stream=is_stream)
@@ -100,7 +99,7 @@ class RequestLimiter:
             result = await self._means.ledger.reserve(meters.meters, meters.amounts(NOTHING))
         except LedgerUnavailable:
             return
-        standings.set(meters, result.remaining, result.resets_us)
+        standings.set(meters, result.look)
 
 
 class _NothingReserved:

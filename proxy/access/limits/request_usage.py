@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timezone
 
 from triton_openai.proxy.domain.generation import Report
@@ -14,24 +13,18 @@ from triton_openai.proxy.domain.usage import UsageRow, UsageSink
 
 
 class RequestUsage:
-    """report: the service's. Cached tokens are counted here: callers may not see them."""
+    """report: the service's. sink: None to keep no usage. Cached tokens are counted here, since
+    callers may not be allowed to see them.
+    """
 
     __slots__ = ("_cached", "_queue_s", "_report", "_sink", "caller")
 
-    def __init__(self, caller: Caller, report: Report, sink: UsageSink) -> None:
+    def __init__(self, caller: Caller, report: Report, sink: UsageSink | None) -> None:
         self.caller = caller
         self._report = report
         self._sink = sink
         self._cached: dict[str, int] = {}
         self._queue_s = 0.0
-
-    @property
-    def has_tokens(self) -> bool:
-        return self._report.usage is not None
-
-    @property
-    def usage(self) -> Usage:
-        return replace(self._report.usage or Usage(), cached_tokens=sum(self._cached.values()))
 
     def see_first(self, request_id: str, delta: TokenDelta, *, counts_prompt: bool) -> None:
         if delta.cached_tokens and counts_prompt:
@@ -39,27 +32,44 @@ class RequestUsage:
         if delta.queue_s:
             self._queue_s = max(self._queue_s, delta.queue_s)
 
-    def end(self, error: BaseException | None, card: ModelCard) -> None:
-        """error: of the request; a client that disconnects is none."""
-        usage = self.usage
+    def end(self, error: BaseException | None, card: ModelCard) -> Usage:
+        """error: of the request; a client that disconnects is none. Returns what was used."""
+        usage = self._usage()
+        if self._sink is not None:
+            self._sink.add(self._row(usage, error, card))
+        return usage
+
+    def _usage(self) -> Usage:
+        prompt = output = reasoning = 0
+        for count in self._report.counts:
+            usage = count.usage
+            prompt += usage.prompt_tokens
+            output += usage.completion_tokens
+            reasoning += usage.reasoning_tokens
+        return Usage(
+            prompt_tokens=prompt,
+            completion_tokens=output,
+            cached_tokens=sum(self._cached.values()),
+            reasoning_tokens=reasoning,
+        )
+
+    def _row(self, usage: Usage, error: BaseException | None, card: ModelCard) -> UsageRow:
         nanos = card.price.nanos(
             prompt_tokens=usage.prompt_tokens,
             cached_tokens=usage.cached_tokens,
             output_tokens=usage.completion_tokens,
         )
-        self._sink.add(
-            UsageRow(
-                tenant=self.caller.tenant,
-                key_id=self.caller.key_id,
-                model=card.name,
-                at=datetime.now(timezone.utc),
-                requests=1,
-                errors=int(isinstance(error, Exception)),
-                prompt_tokens=usage.prompt_tokens,
-                cached_tokens=usage.cached_tokens,
-                output_tokens=usage.completion_tokens,
-                reasoning_tokens=usage.reasoning_tokens,
-                queue_s=self._queue_s,
-                cost=nanos / NANOS,
-            )
+        return UsageRow(
+            tenant=self.caller.tenant,
+            key_id=self.caller.key_id,
+            model=card.name,
+            at=datetime.now(timezone.utc),
+            requests=1,
+            errors=int(isinstance(error, Exception)),
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            output_tokens=usage.completion_tokens,
+            reasoning_tokens=usage.reasoning_tokens,
+            queue_s=self._queue_s,
+            cost=nanos / NANOS,
         )

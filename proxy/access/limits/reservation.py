@@ -93,10 +93,9 @@ class Reservation:
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Waits for nothing: the request may have been cancelled."""
-        is_used = self._usage.has_tokens or not isinstance(error, Exception)
-        counts = self._counts if is_used else NO_MORE_REQUESTS
-        self._settle(self._rates.used(self._usage.usage, counts))
-        self._usage.end(error, self._card)
+        usage = self._usage.end(error, self._card)
+        is_used = usage.total_tokens or not isinstance(error, Exception)
+        self._settle(self._rates.used(usage, self._counts if is_used else NO_MORE_REQUESTS))
 
     async def extend(
         self, request: GenerationRequest, engine_requests: Sequence[EngineRequest], *, output: bool
@@ -141,7 +140,7 @@ class Reservation:
             amounts, result = await self._asked(needs)
         assert self._meters is not None
         if (standings := current_standings.get()) is not None:
-            standings.set(self._meters, result.remaining, result.resets_us)
+            standings.set(self._meters, result.look)
         if isinstance(result, Refusal):
             self._means.on_refusal(result.meter.name)
             raise refusals.error_of(result, amounts[self._meters.units[result.at]])
@@ -167,7 +166,7 @@ class Reservation:
         if unit not in INPUT_UNITS:
             return False
         amount = self._rates.reserved(needs)[unit]
-        left = refusal.remaining[refusal.at]
+        left, _ = refusal.look(refusal.at)
         return amount > refusal.meter.limit or left * MOST_BYTES_A_TOKEN >= amount
 
     async def _counted(

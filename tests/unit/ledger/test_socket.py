@@ -65,7 +65,7 @@ def test_a_call_that_is_cancelled_at_any_moment_holds_nothing():
 
             async def is_free() -> bool:
                 result = await ledger.reserve(METERS, [0, 0])
-                return result.remaining[1] == 2
+                return result.look(1)[0] == 2
 
             await until(is_free)
 

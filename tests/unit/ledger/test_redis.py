@@ -1,0 +1,233 @@
+"""The ledger in Redis: hosts that die, a Redis that dies, and fronts that know no EVALSHA."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from redis.exceptions import NoScriptError, ResponseError
+
+from tests.fixtures.redis_server import RedisServer, needs_redis, running
+from tests.unit.ledger.test_ledgers import gauge, month, unique, window
+from tests.unit.ledger.test_windows import in_any_window
+from triton_openai.proxy.ledger.in_process import steady_us
+from triton_openai.proxy.ledger.outage import OutageMode
+from triton_openai.proxy.ledger.port import BUCKETS, Grant, LedgerUnavailable, Refusal
+from triton_openai.proxy.ledger.redis_ledger import RedisLedger
+from triton_openai.proxy.ledger.redis_state import Script
+
+pytestmark = needs_redis
+BEAT_S = 0.1
+LEASE_S = 0.5
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    with running(tmp_path) as own:
+        yield own
+
+
+def ledger(server: RedisServer, mode: OutageMode = OutageMode.CLOSED, **options) -> RedisLedger:
+    return RedisLedger(server.url, mode, beat_s=BEAT_S, lease_s=LEASE_S, **options)
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
+    end = asyncio.get_running_loop().time() + seconds
+    while not await holds():
+        assert asyncio.get_running_loop().time() < end
+        await asyncio.sleep(0.02)
+
+
+def test_a_host_that_dies_gives_back_what_it_held(redis_server: RedisServer):
+    tenant = unique("t")
+    meters = [
+        gauge(f"{tenant}.g", 2),
+        month(f"{tenant}.m", 100, steady_us() + 10**12),
+        window(f"{tenant}.w", 10),
+    ]
+
+    async def main() -> None:
+        dead = await ledger(redis_server).__aenter__()
+        async with ledger(redis_server) as alive:
+            assert isinstance(await dead.reserve(meters, [1, 60, 1]), Grant)
+            kept = await alive.reserve(meters, [1, 30, 1])
+            assert isinstance(kept, Grant)
+            assert isinstance(await alive.reserve(meters, [1, 5, 1]), Refusal)
+            await dead.link.drop()  # as a host does that is switched off
+
+            async def has_room() -> bool:
+                return isinstance(await alive.reserve(meters, [1, 70, 1]), Grant)
+
+            await until(has_room)
+            look = (await alive.reserve(meters, [0, 0, 0])).look
+            assert [look(at)[0] for at in range(3)] == [0, 0, 7]  # requests were made
+            await dead._state.close()
+
+    asyncio.run(main())
+
+
+def test_a_call_that_is_cancelled_holds_nothing(redis_server: RedisServer):
+    meters = [gauge(f"{unique('t')}.g", 3)]
+
+    async def main() -> None:
+        async with ledger(redis_server) as one:
+            for turns in range(60):
+                call = asyncio.ensure_future(one.reserve(meters, [1]))
+                for _ in range(turns % 20):
+                    await asyncio.sleep(0)
+                call.cancel()
+                result = (await asyncio.gather(call, return_exceptions=True))[0]
+                if isinstance(result, Grant):
+                    one.settle(result, [0])
+
+            async def is_free() -> bool:
+                await one.link.flush()
+                return (await one.reserve(meters, [0])).look(0)[0] == 3
+
+            await until(is_free)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", OutageMode)
+def test_an_outage_is_visible_and_does_what_the_mode_says(server: RedisServer, mode: OutageMode):
+    meters = [window("t.w", 10)]
+    changes: list[bool] = []
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            one = await stack.enter_async_context(ledger(server, mode, on_outage=changes.append))
+            await stack.enter_async_context(ledger(server, mode))
+            await asyncio.sleep(3 * BEAT_S)  # so that both know of each other
+            assert one.outage is None
+            server.kill()
+            granted = 0
+            for _ in range(20):
+                try:
+                    granted += isinstance(await one.reserve(meters, [1]), Grant)
+                except LedgerUnavailable:
+                    assert mode is OutageMode.CLOSED
+            assert granted == {"share": 5, "closed": 0, "open": 20}[mode.value]
+            assert one.outage == mode.value
+            server.start()
+
+            async def is_back() -> bool:
+                return one.outage is None
+
+            await until(is_back)
+            left = (await one.reserve(meters, [0])).look(0)[0]
+            assert left == max(10 - granted, 0)  # what was granted meanwhile counts
+        assert changes == [False, True, False]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_kill_9_of_redis_lets_not_one_request_too_many_through(
+    server: RedisServer, keeps_state: bool
+):
+    """Four proxies, above the limit, while Redis is killed and started again twice."""
+    span_us = BUCKETS * 20_000  # 2.56 s
+    meter = window("t.w", 40, span_us)
+    taken: list[tuple[int, int]] = []
+    server.kill()
+    server.start(keeps_state=keeps_state)
+
+    async def caller(one: RedisLedger, until_s: float) -> None:
+        rng = random.Random(id(one))
+        while asyncio.get_running_loop().time() < until_s:
+            before = steady_us()
+            try:
+                result = await one.reserve([meter], [1])
+            except LedgerUnavailable:
+                await asyncio.sleep(0.02)
+                continue
+            if isinstance(result, Grant):
+                taken.append((before, 1))
+                one.settle(result, [1])
+            await asyncio.sleep(rng.random() * 0.02)
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            proxies = [await stack.enter_async_context(ledger(server)) for _ in range(4)]
+            end = asyncio.get_running_loop().time() + 12
+            callers = [asyncio.ensure_future(caller(one, end)) for one in proxies]
+            for _ in range(2):
+                await asyncio.sleep(2)
+                server.kill()
+                await asyncio.sleep(0.5)
+                await asyncio.to_thread(server.start, keeps_state=keeps_state)
+            await asyncio.gather(*callers)
+
+    asyncio.run(main())
+    taken.sort()
+    assert in_any_window(taken, span_us - 5_000) <= 40  # the time of a call is known to 5 ms
+    assert len(taken) >= 0.99 * 40 * 3  # whole windows between and after the kills
+
+
+def test_a_start_without_redis_is_an_outage_that_ends(server: RedisServer):
+    server.kill()
+
+    async def main() -> None:
+        async with ledger(server, OutageMode.SHARE) as one:
+            assert one.outage == "share"
+            assert isinstance(await one.reserve([window("t.w", 10)], [1]), Grant)
+            await asyncio.to_thread(server.start)
+
+            async def is_back() -> bool:
+                return one.outage is None
+
+            await until(is_back)
+
+    asyncio.run(main())
+
+
+class Front:
+    """A client whose other side answers EVALSHA with these errors, one after the other."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = deque(errors)
+        self.calls: list[str] = []
+
+    async def evalsha(self, digest: str, count: int, *rest: object) -> str:
+        self.calls.append("evalsha")
+        if self._errors:
+            raise self._errors.popleft()
+        return "done"
+
+    async def eval(self, text: str, count: int, *rest: object) -> str:
+        self.calls.append("eval")
+        return "done"
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (NoScriptError("NOSCRIPT"), ["evalsha", "eval", "evalsha"]),
+        (ResponseError("unknown command 'EVALSHA'"), ["evalsha", "eval", "eval"]),
+        (ResponseError("EVALSHA is not supported"), ["evalsha", "eval", "eval"]),
+    ],
+)
+def test_eval_stands_in_for_evalsha(error: Exception, calls: list[str]):
+    """litellm 32232: EVALSHA breaks behind Codis."""
+    front, script = Front(error), Script("return 1")
+
+    async def main() -> None:
+        for _ in range(2):
+            assert await script(front, ["k"], []) == "done"
+
+    asyncio.run(main())
+    assert front.calls == calls
+
+
+def test_other_errors_of_a_script_are_not_hidden():
+    async def main() -> None:
+        await Script("return 1")(Front(ResponseError("WRONGTYPE")), ["k"], [])
+
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        asyncio.run(main())
