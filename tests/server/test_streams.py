@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.fixtures.stack import SECRET, eventually
+from tests.fixtures.stack import SECRET
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import DeadlineExceeded, InvalidRequest, ModelUnavailable
 from triton_openai.proxy.domain.model import ModelCard
