@@ -16,7 +16,13 @@ MOST_BYTES = 32_768  # that wait for the end of the turn
 
 class JoinedWrites(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(JoiningTransport(transport, self.loop))  # type: ignore[arg-type]
+        self._joining = JoiningTransport(transport, self.loop)
+        super().connection_made(self._joining)  # type: ignore[arg-type]
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """Sends what waits: after a client's FIN the event loop may close the connection."""
+        self._joining.flush()
+        return super().eof_received()
 
 
 class JoiningTransport:
@@ -35,18 +41,18 @@ class JoiningTransport:
 
     def write(self, data: bytes) -> None:
         if not self._parts:
-            self._call_soon(self._flush)
+            self._call_soon(self.flush)
         self._parts.append(data)
         self._size += len(data)
         if self._size > MOST_BYTES:
-            self._flush()
+            self.flush()
 
     def write_eof(self) -> None:
-        self._flush()
+        self.flush()
         self._transport.write_eof()
 
     def close(self) -> None:
-        self._flush()
+        self.flush()
         self._transport.close()
 
     def get_write_buffer_size(self) -> int:
@@ -55,7 +61,8 @@ class JoiningTransport:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Sends what waits now."""
         parts, self._parts, self._size = self._parts, [], 0
         if parts and not self._transport.is_closing():
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))

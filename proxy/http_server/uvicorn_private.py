@@ -34,7 +34,7 @@ CLASSES = (
             "connection_made(transport)": "joined_writes; slow_senders: clocks, and their number",
             "connection_lost(exc)": "all clocks stop; disconnects: notifies every waiting request",
             "data_received(data)": "slow_senders: counts the bytes of a head; lingering: discards",
-            "eof_received()": "disconnects: a client that closed one side may still read",
+            "eof_received()": "disconnects: who closed one side may still read; joined_writes",
             "pause_writing()": "slow_readers: the clock for a slow reader starts",
             "resume_writing()": "slow_readers: the clock for a slow reader stops",
             "on_message_begin()": "a new head: its clock and its sizes",

@@ -64,6 +64,15 @@ def assert_is_warm(stack: Stack) -> None:
     """The first worker answers while the others may still start; each takes callers when warm."""
     expected = INSTANCES * len(MODELS), SANDBOX_PROCESSES * WORKERS
     eventually(lambda: sandboxes(stack) == expected, 30, "all sandboxes run")
+    eventually(lambda: have_imported(stack), 30, "the proxy's sandboxes have imported all")
+
+
+def have_imported(stack: Stack) -> bool:
+    """Whether the proxy's sandboxes have loaded the same libraries, and the last one."""
+    own = [process.pid for process in stack.descendants("anyio.to_process")]
+    loaded = libraries(stack)
+    found = [loaded.get(pid, set()) for pid in own]
+    return all(one == found[0] and any("jsonschema_rs" in p for p in one) for one in found)
 
 
 def test_the_first_guided_requests_start_and_load_nothing(fresh):
