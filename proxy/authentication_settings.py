@@ -87,7 +87,7 @@ class Callers(Group):
         return self
 
     @field_serializer("api_key", "metrics_key", "key_pepper", when_used="json")
-    def _for_workers(self, secret: SecretStr | None) -> str | None:
+    def _callers_secrets_for_workers(self, secret: SecretStr | None) -> str | None:
         """Settings travel as JSON over the pipe between the launcher and its workers only."""
         return secret_value(secret)
 

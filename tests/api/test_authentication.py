@@ -7,6 +7,7 @@ import json
 from datetime import datetime, timezone
 
 import openai
+import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import WebSocketDenialResponse
@@ -19,6 +20,8 @@ from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.key_source import PEPPER, KeysInMemory, whole_key
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures import issuer
+from tests.fixtures.file_server import FileServer
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import eventually
 from triton_openai.proxy.api import route_scopes
@@ -304,6 +307,27 @@ def test_unknown_keys_may_get_401_in_an_outage(serve, keys):
     client = serve(ScriptedEngine(), keys=keys, key_pepper=PEPPER, key_outage_status="401")
     assert ask(client, "/v1/models", whole_key("other")).status_code == 401
     assert client.get("/health/ready").status_code == 503  # nobody can call
+
+
+def test_tokens_wait_for_an_issuer_that_is_away(serve):
+    answers = {}
+    with FileServer(answers) as server:
+        client = serve(
+            ScriptedEngine(),
+            api_key=API_KEY,
+            jwt_issuer=issuer.ISSUER,
+            jwt_audience=(issuer.AUDIENCE,),
+            jwt_jwks_url=server.url("/keys"),
+        )
+        refused = ask(client, "/v1/models", issuer.token())
+        assert (refused.status_code, error_of(refused)["type"]) == (503, "server_error")
+        concerns = ["the keys of the tokens' issuer cannot be fetched"]
+        assert client.get("/health/ready").json() == {"status": "ready", "concerns": concerns}
+        assert ask(client, "/v1/models", API_KEY).status_code == 200
+        answers["/keys"] = orjson.dumps({"keys": [issuer.public_jwk("RS256", "one")]})
+        token = issuer.token()
+        eventually(lambda: ask(client, "/v1/models", token).status_code == 200, 8, "it is back")
+        assert client.get("/health/ready").json() == {"status": "ready"}
 
 
 def test_outcomes_are_counted_by_code(client):
