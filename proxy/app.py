@@ -48,7 +48,7 @@ from triton_openai.proxy.api.tokens import tokens_routes
 from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.domain.usage import SpentSource, UsageSink
+from triton_openai.proxy.domain.usage import UsageStore
 from triton_openai.proxy.generation.composition import Access, composed
 from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.ledger.port import Ledger
@@ -109,28 +109,20 @@ def compose(
     sandbox: Sandbox,
     shared: Path | None = None,
     *,
-    usage: UsageSink | None = None,
-    spent: SpentSource | None = None,
+    usage: UsageStore | None = None,
 ) -> FastAPI:
-    """The proxy over any engine; tests give their own.
-
-    usage: where the usage of each request goes; None to keep none. spent: what was used before.
-    """
+    """The proxy over any engine; tests give their own. usage: None to keep none."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
     recovery = RecoveryQueue(gate)
     ledger = configured_limits.ledger(settings, metrics, shared)
-    limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage, spent)
+    limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = composed(
-        registry,
-        engine,
-        TelemetryWatcher(metrics),
+        *(registry, engine, TelemetryWatcher(metrics)),
         _access(settings, tokenizer, registry, limiter, shared),
         HttpToolRunner(policy.secrets(entries, environment())),
-        sandbox,
-        gate,
-        recovery,
+        *(sandbox, gate, recovery),
         limits=configured_limits.time_limits(settings),
         max_resends=settings.max_resends,
     )
