@@ -52,7 +52,7 @@ from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.key_records import KeySource
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.domain.usage import SpentSource, UsageSink
+from triton_openai.proxy.domain.usage import UsageStore
 from triton_openai.proxy.generation.composition import Access, composed
 from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.models import policy, readiness
@@ -117,31 +117,23 @@ def compose(
     keys: KeySource | None = None,
     store: Store | None = None,
     *,
-    usage: UsageSink | None = None,
-    spent: SpentSource | None = None,
+    usage: UsageStore | None = None,
 ) -> FastAPI:
-    """The proxy over any engine; tests give their own.
-
-    keys, usage, spent: others than the store's.
-    """
+    """The proxy over any engine; tests give their own. keys, usage: others than the store's."""
     entries = policy.models(settings).models if policy.has_models(settings) else {}
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
     if store is not None:
-        keys, usage, spent = keys or store.keys, usage or store.usage, spent or store.spent
+        keys, usage = keys or store.keys, usage or store.usage_store
     callers = authentication.authenticator(settings, keys, metrics)
     recovery = RecoveryQueue(gate)
     ledger = configured_limits.ledger(settings, metrics, shared)
-    limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage, spent)
+    limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
     service = composed(
-        registry,
-        engine,
-        TelemetryWatcher(metrics),
+        *(registry, engine, TelemetryWatcher(metrics)),
         _access(settings, tokenizer, registry, limiter, shared),
         HttpToolRunner(policy.secrets(entries, environment())),
-        sandbox,
-        gate,
-        recovery,
+        *(sandbox, gate, recovery),
         limits=configured_limits.time_limits(settings),
         max_resends=settings.max_resends,
     )

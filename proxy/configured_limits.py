@@ -10,7 +10,7 @@ from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.domain.request_limits import RequestLimits
 from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.domain.usage import SpentSource, UsageSink
+from triton_openai.proxy.domain.usage import UsageStore
 from triton_openai.proxy.generation.time_limits import TimeLimits
 from triton_openai.proxy.ledger.choice import ledger_of
 from triton_openai.proxy.ledger.port import Ledger
@@ -37,15 +37,14 @@ def limiter(
     metrics: Metrics,
     ledger: Ledger,
     tokenizer: Tokenizer,
-    usage: UsageSink | None,
-    spent: SpentSource | None,
+    usage: UsageStore | None,
 ) -> RequestLimiter:
     """Of tenants, keys and their models."""
     return RequestLimiter(
         ledger,
         tokenizer,
         sink=usage,
-        source=spent,
+        source=usage,
         output_tokens=settings.reserved_output_tokens,
         cached_weight=settings.cached_token_weight,
         on_refusal=metrics.count_limit_refusal,

@@ -52,6 +52,10 @@ class SpentSource(Protocol):
         ...
 
 
+class UsageStore(UsageSink, SpentSource, Protocol):
+    """Keeps the rows, and knows what they add up to."""
+
+
 class NothingSpent:
     """The source where nobody keeps usage."""
 

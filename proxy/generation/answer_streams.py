@@ -145,7 +145,6 @@ class AnswerStreams:
         the event out.
         """
         plan, request, held = part.plan, part.engine_request, self._held
-        reservation = self._reservation
         choice = Choice(
             part.request,
             plan.card,
@@ -167,10 +166,8 @@ class AnswerStreams:
                 async with aclosing(self._deltas(request)) as deltas:
                     async for delta in deltas:
                         stream.see(delta)
-                        if reservation is not None and delta.prompt_tokens is not None:
-                            reservation.see_first(
-                                *(part.engine_request.id, delta), counts_prompt=part.counts_prompt
-                            )
+                        if delta.prompt_tokens is not None:
+                            self._see_first(part, delta)
                         if delta.log_probs:
                             if held is not None:
                                 held.add(_entries(delta))
@@ -182,6 +179,12 @@ class AnswerStreams:
                             break
                     else:
                         raise EngineFailed("The engine's stream ended without a finish reason.")
+
+    def _see_first(self, part: Part, delta: TokenDelta) -> None:
+        if self._reservation is not None:
+            self._reservation.see_first(
+                part.engine_request.id, delta, counts_prompt=part.counts_prompt
+            )
 
     def _deltas(self, request: EngineRequest) -> ResentStream:
         return ResentStream(self._means.resending, self._send, self._try_guide, request)

@@ -20,11 +20,12 @@ from tests.api.formats import named
 from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
-from tests.doubles.usage import KeptUsage, SpentBefore
+from tests.doubles.usage import KeptUsage
 from tests.fixtures.limits import AsCaller, caller
 from triton_openai.proxy.api.rate_limit_headers import duration
 from triton_openai.proxy.app import compose
 from triton_openai.proxy.domain.identity import Caller, Limits
+from triton_openai.proxy.domain.usage import Spent
 from triton_openai.proxy.settings import Settings
 
 UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
@@ -43,7 +44,7 @@ def limited(tmp_path: Path) -> Iterator[Limited]:
             entry = {"weights": "w", **({"price": price} if price else {})}
             path = tmp_path / "models.yaml"
             path.write_text(yaml.safe_dump({"models": {"demo": entry}}))
-            usage = KeptUsage()
+            usage = KeptUsage(spent)
             app = compose(
                 Settings(models_file=path, **settings),
                 engine or ScriptedEngine(ANSWER),
@@ -51,7 +52,6 @@ def limited(tmp_path: Path) -> Iterator[Limited]:
                 ByteTokenizer(),
                 InProcess(),
                 usage=usage,
-                spent=spent,
             )
             client = stack.enter_context(TestClient(AsCaller(app, who)))
             client.usage = usage
@@ -151,10 +151,9 @@ def test_a_month_s_budget_ends_with_insufficient_quota(limited: Limited):
 
 
 def test_what_was_spent_before_the_start_counts(limited: Limited):
-    before = SpentBefore(tokens=95)
-    client = limited(caller(key=Limits(monthly_tokens=100)), spent=before)
+    client = limited(caller(key=Limits(monthly_tokens=100)), spent=Spent(tokens=95))
     assert error(chat(client))["code"] == "insufficient_quota"
-    assert [asked[:3] for asked in before.asked] == [("t", "k", None)]
+    assert [asked[:3] for asked in client.usage.asked] == [("t", "k", None)]
 
 
 def test_a_request_larger_than_the_limit_is_told_so(limited: Limited):

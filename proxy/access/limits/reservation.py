@@ -20,9 +20,9 @@ from triton_openai.proxy.access.limits.standing import current_standings
 from triton_openai.proxy.access.limits.token_bounds import output_bound, prompt_bounds
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import (
-    InvalidRequest,
     LimitsUnavailable,
-    ProxyError,
+    RateLimited,
+    ServiceError,
 )
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import TokenDelta
@@ -162,11 +162,10 @@ class Reservation:
     def _may_fit(self, refusal: Refusal, needs: Needs) -> bool:
         """Whether the prompts must be counted exactly: bytes are several times as many."""
         assert self._meters is not None
-        unit = self._meters.units[refusal.at]
+        unit, (left, _) = self._meters.units[refusal.at], refusal.look(refusal.at)
         if unit not in INPUT_UNITS:
             return False
         amount = self._rates.reserved(needs)[unit]
-        left, _ = refusal.look(refusal.at)
         return amount > refusal.meter.limit or left * MOST_BYTES_A_TOKEN >= amount
 
     async def _counted(
@@ -183,9 +182,7 @@ class Reservation:
                 continue
             try:
                 admitted = await self._means.tokenizer.admit(replace(each, constraint=None))
-            except InvalidRequest:
-                raise
-            except ProxyError:
+            except (RateLimited, ServiceError):
                 continue
             counted[each.id] = len(admitted.ids) + (self._request.thinking_budget or 0)
         return counted

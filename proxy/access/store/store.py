@@ -15,8 +15,8 @@ from triton_openai.proxy.access.store.denied_calls import DeniedCalls
 from triton_openai.proxy.access.store.issued_key import IssuedKey
 from triton_openai.proxy.access.store.key_administration import KeyAdministration
 from triton_openai.proxy.access.store.pepper import Peppers
-from triton_openai.proxy.access.store.spent_reports import SpentReports
 from triton_openai.proxy.access.store.stored_keys import StoredKeys
+from triton_openai.proxy.access.store.stored_usage import StoredUsage
 from triton_openai.proxy.access.store.tenant_administration import TenantAdministration
 from triton_openai.proxy.access.store.usage_reports import UsageReports
 from triton_openai.proxy.access.store.usage_writer import UsageWriter
@@ -27,8 +27,8 @@ logger = structlog.get_logger(__name__)
 
 
 class Store:
-    """keys: the KeySource. usage: the UsageSink. spent: the SpentSource. denied_calls: takes what
-    authorization denied.
+    """keys: the KeySource. usage: the UsageSink, and usage_store the UsageStore over it.
+    denied_calls: takes what authorization denied.
 
     `async with` writes usage and denied calls in the background, until the body ends.
     """
@@ -42,7 +42,7 @@ class Store:
         self.usage = UsageWriter(self._database)
         self.denied_calls = DeniedCalls(self._changes)
         reports = UsageReports(self._database)
-        self.spent = SpentReports(reports)
+        self.usage_store = StoredUsage(self.usage, reports)
         self.administration = Administration(
             tenants=TenantAdministration(self._database, self._changes),
             keys=KeyAdministration(self._database, self._changes, peppers.today),

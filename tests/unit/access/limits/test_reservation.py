@@ -1,0 +1,162 @@
+"""Reservations: prompts that only fit when they are counted, releases, and an outage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from tests.doubles.engine import CARD, FACTS
+from tests.fixtures.ledgers import Clock
+from tests.fixtures.limits import caller
+from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import (
+    ErrorCode,
+    LimitsUnavailable,
+    ModelUnavailable,
+    RateLimited,
+)
+from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.identity import Caller, Limits
+from triton_openai.proxy.domain.output import TokenDelta
+from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from triton_openai.proxy.domain.tokenizer import AdmittedPrompt
+from triton_openai.proxy.ledger.in_process import InProcessLedger
+from triton_openai.proxy.ledger.port import Grant, LedgerUnavailable, Meter
+
+LONG = replace(CARD, facts=replace(FACTS, context_length=100_000))
+
+
+class FourBytes:
+    """A token for four bytes; `error` in place of an answer."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.calls = 0
+        self._error = error
+
+    async def admit(self, request: EngineRequest) -> AdmittedPrompt:
+        self.calls += 1
+        if self._error is not None:
+            raise self._error
+        return AdmittedPrompt(ids=tuple(range(len(request.text or "") // 4)), max_tokens=9)
+
+
+class Away:
+    async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant:
+        raise LedgerUnavailable("the shared limits cannot be reached")
+
+
+def reservation(limiter: RequestLimiter, who: Caller, text: str, **fields: object):
+    request = GenerationRequest(
+        **{"id": "r", "model": "demo", "prompt": TextPrompt(text=text), "max_tokens": 1, **fields}
+    )
+    engine_request = EngineRequest(id="r", model=LONG, text=text, timeout_s=1, sampling=Sampling())
+    return limiter.reservation(who, request, LONG, [engine_request], Report(), is_stream=False)
+
+
+async def entered(context) -> None:
+    async with context:
+        pass
+
+
+def test_a_prompt_that_fits_only_in_tokens_is_counted_and_admitted():
+    tokenizer = FourBytes()
+    limiter = RequestLimiter(InProcessLedger(), tokenizer)
+    who = caller(key=Limits(input_tokens_per_minute=250))
+    asyncio.run(entered(reservation(limiter, who, "x" * 1000)))
+    assert tokenizer.calls == 1
+
+
+def test_99_percent_of_a_limit_can_be_used_although_bytes_are_four_times_as_many():
+    """The engine counts each of them; near the limit the tokenizer does before."""
+    tokenizer = FourBytes()
+    limiter = RequestLimiter(InProcessLedger(Clock()), tokenizer)
+    who = caller(key=Limits(input_tokens_per_minute=1_000))
+
+    async def main() -> int:
+        admitted = 0
+        with suppress(RateLimited):
+            while True:
+                running = await reservation(limiter, who, "x" * 40).__aenter__()
+                admitted += 1
+                running.see_first("r", TokenDelta((), prompt_tokens=10), counts_prompt=True)
+        return admitted
+
+    assert asyncio.run(main()) == 100
+    assert 0 < tokenizer.calls < 10
+
+
+def test_without_a_tokenizer_that_answers_the_bytes_decide():
+    limiter = RequestLimiter(InProcessLedger(), FourBytes(ModelUnavailable("away")))
+    who = caller(key=Limits(input_tokens_per_minute=250))
+    with pytest.raises(RateLimited) as refused:
+        asyncio.run(entered(reservation(limiter, who, "x" * 1000)))
+    assert refused.value.code is ErrorCode.REQUEST_EXCEEDS_LIMIT
+
+
+def test_a_prompt_far_beyond_what_is_left_is_refused_without_being_counted():
+    tokenizer = FourBytes()
+    limiter = RequestLimiter(InProcessLedger(), tokenizer)
+    who = caller(key=Limits(input_tokens_per_minute=1_000))
+
+    async def main() -> None:
+        await reservation(limiter, who, "x" * 990).__aenter__()
+        with pytest.raises(RateLimited):
+            await entered(reservation(limiter, who, "x" * 900))
+
+    asyncio.run(main())
+    assert tokenizer.calls == 0
+
+
+def test_a_ledger_that_cannot_be_reached_is_our_fault_and_names_no_address():
+    limiter = RequestLimiter(Away(), FourBytes())
+    with pytest.raises(LimitsUnavailable) as failed:
+        asyncio.run(entered(reservation(limiter, caller(key=Limits(requests_per_day=1)), "x")))
+    assert failed.value.code.status == 503
+    assert "Try again later" in failed.value.message
+
+
+def test_refusals_are_counted_by_the_limit():
+    names: list[str] = []
+    limiter = RequestLimiter(InProcessLedger(), FourBytes(), on_refusal=names.append)
+    who = caller(of_models={"demo": Limits(concurrent_requests=1)})
+
+    async def main() -> None:
+        async with reservation(limiter, who, "x"):
+            with pytest.raises(RateLimited, match="concurrent_requests of this model is 1"):
+                await entered(reservation(limiter, who, "x"))
+        await entered(reservation(limiter, who, "x"))
+
+    asyncio.run(main())
+    assert names == ["model.concurrent_requests"]
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [
+        (None, 8),  # two requests were made, and the one that looks is the third
+        (asyncio.CancelledError(), 8),
+        (ModelUnavailable("away"), 9),
+    ],
+)
+def test_requests_that_were_refused_later_are_given_back(error: BaseException | None, left: int):
+    ledger = InProcessLedger()
+    limiter = RequestLimiter(ledger, FourBytes())
+    who = caller(key=Limits(requests_per_minute=10, output_tokens_per_minute=100))
+
+    async def main() -> None:
+        with suppress(BaseException):
+            async with reservation(limiter, who, "x", max_tokens=90):
+                if error is not None:
+                    raise error
+        async with reservation(limiter, who, "x", max_tokens=90):
+            meters = (await limiter._means.callers.meters(who, "demo")).meters
+            looked = await ledger.reserve(meters, [0] * len(meters))
+            assert looked.look(0)[0] == left
+            assert looked.look(1)[0] == 10
+
+    asyncio.run(main())

@@ -1,0 +1,76 @@
+"""What a request can cost at most is never less than what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.doubles.engine import CARD, FACTS
+from triton_openai.proxy.access.limits.token_bounds import (
+    ADDED_TOKENS,
+    output_bound,
+    prompt_bound,
+)
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.request import (
+    GenerationRequest,
+    PromptBatch,
+    PromptLimit,
+    Sampling,
+    TextPrompt,
+)
+
+LONG = replace(CARD, facts=replace(FACTS, context_length=10_000))
+
+
+def engine_request(**fields: object) -> EngineRequest:
+    return EngineRequest(
+        **{"id": "r", "model": LONG, "timeout_s": 1, "sampling": Sampling(), **fields}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_at_least"),
+    [("abc", 3), ("héé", 5), ("\ufdfa", 33), ("日本", 6), ("", 0)],
+)
+def test_a_prompt_has_at_most_a_token_for_each_byte_of_its_normalized_text(text, bytes_at_least):
+    assert prompt_bound(engine_request(text=text)) == bytes_at_least + ADDED_TOKENS
+
+
+def test_token_ids_are_counted_and_limits_of_the_prompt_hold():
+    assert prompt_bound(engine_request(token_ids=(1, 2, 3))) == 3 + ADDED_TOKENS
+    assert prompt_bound(engine_request(text="x" * 20_000)) == 10_000
+    limited = engine_request(text="x" * 500, prompt_limit=PromptLimit(tokens=30))
+    assert prompt_bound(limited) == 30
+
+
+def request(**fields: object) -> GenerationRequest:
+    return GenerationRequest(**{"id": "r", "model": "m", "prompt": TextPrompt(text="x"), **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "most"),
+    [
+        ({"max_tokens": 7}, 7),
+        ({"max_tokens": 7, "choices": 3}, 21),
+        ({"max_tokens": 7, "choices": 2, "best_of": 5}, 35),
+        ({"max_tokens": 99_999}, 10_000),
+        ({"max_tokens": 0}, 0),
+        ({"token_cap": 50}, 50),
+        ({}, 10_000),
+    ],
+)
+def test_output_is_counted_for_every_choice(fields: dict, most: int):
+    assert output_bound(request(**fields), LONG) == most
+
+
+def test_output_is_counted_for_every_prompt():
+    prompts = PromptBatch(prompts=(TextPrompt(text="a"), TextPrompt(text="b")))
+    assert output_bound(request(prompt=prompts, max_tokens=7, choices=3), LONG) == 42
+
+
+def test_a_default_of_the_model_is_the_bound():
+    card = replace(LONG, facts=replace(LONG.facts, default_max_tokens=64))
+    assert output_bound(request(), card) == 64
+    assert output_bound(request(token_cap=9), card) == 9
