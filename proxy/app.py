@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 
 from triton_openai.build_engines.models_file import ModelEntry
 from triton_openai.proxy import __version__, configured_limits, configured_store
@@ -24,7 +23,7 @@ from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.access.start_gate import StartGate
-from triton_openai.proxy.api import dynamo, monitoring, route_scopes
+from triton_openai.proxy.api import cross_origin, dynamo, monitoring, route_scopes
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.application import application
 from triton_openai.proxy.api.authentication import Authentication, Denied, no_audit
@@ -46,7 +45,7 @@ from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openapi.cached_document import cached_document
 from triton_openai.proxy.api.pages import docs_pages, front_page
 from triton_openai.proxy.api.plain import plain_routes
-from triton_openai.proxy.api.rate_limit_headers import EXPOSED, RateLimitHeaders
+from triton_openai.proxy.api.rate_limit_headers import RateLimitHeaders
 from triton_openai.proxy.api.tokens import tokens_routes
 from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.key_records import KeySource
@@ -73,12 +72,6 @@ from triton_openai.proxy.triton.tokenizer import TritonTokenizer
 
 if TYPE_CHECKING:
     from triton_openai.proxy.access.store.store import Store
-
-EXPOSED_HEADERS = (
-    *EXPOSED,
-    *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
-    *("x-attempts", "x-unenforced-keywords"),
-)
 
 
 def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
@@ -189,7 +182,7 @@ def _layers(
     """Outermost first."""
     scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
     return [
-        *_cors(settings.cors_origins),
+        *cross_origin.layers(settings.cors_origins),
         Middleware(BeginsInTurn, gate=gate),
         Middleware(HeadAsGet),
         Middleware(WithoutLastSlash),
@@ -291,18 +284,3 @@ def _access(
         isolates_caches=settings.isolate_prefix_caches,
         hides_cached_tokens=not settings.report_cached_tokens,
     )
-
-
-def _cors(origins: tuple[str, ...]) -> list[Middleware]:
-    """Outermost, so that a browser may read errors too. Keys travel in a header, not in cookies."""
-    if not origins:
-        return []
-    return [
-        Middleware(
-            CORSMiddleware,
-            allow_origins=origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["*"],
-            expose_headers=EXPOSED_HEADERS,
-        )
-    ]
