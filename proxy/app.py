@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
@@ -169,14 +169,9 @@ def _with_pages(
 ) -> tuple[APIRouter, ...]:
     """With the front page, and the pages that document all of these routes."""
     documented = (*served, front_page.routes(__version__, served))
-    return *documented, docs_pages.routes(
-        cached_document(
-            documented,
-            configured_limits.field_limits(settings),
-            registry,
-            needs_keys=settings.is_authenticated,
-        )
-    )
+    limits, needs_keys = configured_limits.field_limits(settings), settings.is_authenticated
+    document = cached_document(documented, limits, registry, needs_keys=needs_keys)
+    return *documented, docs_pages.routes(document)
 
 
 def _layers(
@@ -188,6 +183,8 @@ def _layers(
     denied: Denied,
 ) -> list[Middleware]:
     """Outermost first."""
+    scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
+    options: dict[str, Any] = {"metrics": metrics, "scopes": scopes, "denied": denied}
     return [
         *_cors(settings.cors_origins),
         Middleware(BeginsInTurn, gate=gate),
@@ -195,10 +192,7 @@ def _layers(
         Middleware(WithoutLastSlash),
         Middleware(RequestContext, metrics=metrics),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
-        *(
-            Middleware(Authentication, authenticator=one, metrics=metrics, denied=denied)
-            for one in callers
-        ),
+        *(Middleware(Authentication, authenticator=one, **options) for one in callers),
         Middleware(FastPath, routers=routers),
     ]
 

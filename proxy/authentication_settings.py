@@ -63,6 +63,8 @@ class Callers(Group):
     """One key that may do everything, without a store of keys: at least 16 characters."""
     metrics_key: SecretStr | None = None
     """A key that may read `/metrics` and nothing else, for Prometheus: at least 16 characters."""
+    public_metrics: bool = False
+    """Whether `/metrics` needs no key. Only where a network or a front keeps callers from it."""
     key_pepper: SecretStr | None = None
     """Secret under which the keys in the store are hashed: at least 32 characters. All proxies of a
     store need the same one; without it no key of the store works."""

@@ -50,12 +50,12 @@ class Authentication:
         *,
         authenticator: Authenticates,
         metrics: Metrics,
-        scopes: RouteScopes | None = None,
+        scopes: RouteScopes,
         denied: Denied = no_audit,
     ) -> None:
         self._app = app
         self._authenticator = authenticator
-        self._scopes = scopes or RouteScopes()
+        self._scopes = scopes
         self._metrics = metrics
         self._denied = denied
         self._outcomes: dict[str, Counter] = {}

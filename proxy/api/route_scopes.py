@@ -60,7 +60,9 @@ NEEDS: Mapping[str, Need] = {
 class RouteScopes:
     """Finds the need of a request's path. A path without a route needs a caller, who gets a 404."""
 
-    def __init__(self, needs: Mapping[str, Need] = NEEDS) -> None:
+    def __init__(self, *, public_metrics: bool = False) -> None:
+        opened = {"/metrics": Open.ANYBODY} if public_metrics else {}
+        needs = {**NEEDS, **opened}
         self._fixed = {path: need for path, need in needs.items() if "{" not in path}
         self._patterns = [
             (compile_path(path)[0], need) for path, need in needs.items() if "{" in path
@@ -77,13 +79,13 @@ class RouteScopes:
         return next((need for shape, need in self._patterns if shape.match(path)), Open.CALLER)
 
 
-def check(routes: Iterable[Any], needs: Mapping[str, Need] = NEEDS) -> None:
+def check(routes: Iterable[Any]) -> None:
     """
     Raises:
         ValueError: a route's path is not in the list.
     """
     missing = {
-        path for path in paths(routes) if path not in needs and not path.startswith(ADMINISTRATION)
+        path for path in paths(routes) if path not in NEEDS and not path.startswith(ADMINISTRATION)
     }
     if missing:
         raise ValueError(f"routes without a scope in route_scopes: {', '.join(sorted(missing))}")

@@ -63,8 +63,8 @@ class Metrics:
     def _watch_authentication(self) -> None:
         self.authentications = self._counter(
             "proxy_authentications",
-            "HTTP requests and WebSocket handshakes that need a caller, by outcome: `ok`, or the "
-            "code of the refusal",
+            "HTTP requests, WebSocket handshakes and messages that need a caller, by outcome: "
+            "`ok`, or the code of the refusal",
             "outcome",
         )
         self.authentication_source_up = Gauge(

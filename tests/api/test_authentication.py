@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import datetime, timezone
 
 import openai
@@ -10,6 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import WebSocketDenialResponse
 from structlog.testing import capture_logs
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from tests.api.error_body import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
@@ -132,6 +135,12 @@ def test_the_key_of_prometheus_reads_metrics_and_nothing_else(client):
         "/metrics",
         *(path for path in ROUTES if NEEDS[path] is Open.ANYBODY and "{" not in path),
     }
+
+
+def test_metrics_may_be_public(serve):
+    client = serve(ScriptedEngine(), api_key=API_KEY, public_metrics=True)
+    assert ask(client, "/metrics", None).status_code == 200
+    assert ask(client, "/v1/models", None).status_code == 401
 
 
 def test_an_unknown_path_says_nothing_to_strangers(client):
@@ -382,6 +391,23 @@ def test_a_front_names_the_tenant_by_a_client_certificate(serve):
     assert lines[0]["key_id"] == "mtls:acme"
     client._transport.client = ("11.1.2.3", 5)
     assert client.get("/v1/models").status_code == 401
+
+
+@pytest.mark.anyio
+async def test_a_real_client_learns_at_its_handshake_why_it_is_refused(tmp_path):
+    (tmp_path / "none.yaml").write_text("models: {another: {weights: w}}")
+    settings = Settings(models_file=tmp_path / "none.yaml", api_key=API_KEY)
+    engine = ScriptedEngine(deltas("a"))
+    app = compose(settings, engine, FixedCatalog(), ByteTokenizer(), InProcess())
+    async with app.router.lifespan_context(app), served(app) as (host, port):
+        url = f"ws://{host}:{port}{SOCKET}"
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(url, additional_headers=bearer("wrong"))
+        assert refused.value.response.status_code == 401
+        assert b'"invalid_api_key"' in refused.value.response.body
+        async with connect(url, additional_headers=bearer(API_KEY)) as socket:
+            await socket.send(json.dumps(CHAT))
+            assert "choices" in json.loads(await socket.recv())
 
 
 @pytest.mark.anyio

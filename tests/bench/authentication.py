@@ -25,6 +25,7 @@ from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
 from triton_openai.proxy.access.authentication.tokens import TokenRules, Tokens
 from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
 from triton_openai.proxy.api.authentication import Authentication
+from triton_openai.proxy.api.route_scopes import RouteScopes
 from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller
 from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.metrics import Metrics
@@ -95,7 +96,9 @@ async def measured() -> dict[str, float]:
     """Microseconds of each kind of credential, above the empty call."""
     source = KeysInMemory()
     key = source.add("k1ey").encode()
-    layer = Authentication(nothing, authenticator=await authenticator(source), metrics=Metrics())
+    layer = Authentication(
+        nothing, authenticator=await authenticator(source), metrics=Metrics(), scopes=RouteScopes()
+    )
     ways = {
         "API_KEY": [*SDK, (b"authorization", b"Bearer " + FIXED.encode())],
         "a key of the store": [*SDK, (b"authorization", b"Bearer " + key)],

@@ -170,6 +170,7 @@ def test_compose_refuses_to_start_without_secrets(name):
     for each, variable, given in (
         ("triton", "TRITON_SECRET", "TRITON_SECRET"),
         ("proxy", "TRITON_SECRET", "TRITON_SECRET"),
+        ("proxy", "API_KEY", "API_KEY"),
         ("grafana", "GF_SECURITY_ADMIN_PASSWORD", "GRAFANA_PASSWORD"),
     ):
         assert found[each]["environment"][variable].startswith(f"${{{given}:?")

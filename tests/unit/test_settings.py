@@ -53,6 +53,28 @@ def test_the_other_names_of_host_and_port(settings):
         ({"TRITON_SECRET": "short"}, "TRITON_SECRET must have 16 to 256 letters"),
         ({"TRITON_SECRET": "has,commas=and spaces"}, "TRITON_SECRET must have 16 to 256 letters"),
         ({"CORS_ORIGINS": "a.example"}, "CORS_ORIGINS=a.example"),
+        ({"API_KEY": "short-secret"}, "API_KEY must have at least 16 printable ASCII characters"),
+        ({"METRICS_KEY": "with spaces in it, long"}, "METRICS_KEY must have at least 16"),
+        ({"KEY_PEPPER": "sixteen-is-short"}, "KEY_PEPPER must have at least 32"),
+        ({"AUTH": "on"}, "AUTH=on lets nobody in: set API_KEY or KEY_PEPPER or JWT_ISSUER"),
+        ({"AUTH": "off", "API_KEY": "k" * 16}, "AUTH=off lets everybody in, so API_KEY has no"),
+        ({"METRICS_KEY": "k" * 16}, "METRICS_KEY alone lets no caller in"),
+        ({"AUTH": "maybe"}, "AUTH=maybe"),
+        ({"JWT_ISSUER": "https://a.example"}, "JWT_ISSUER needs JWT_AUDIENCE"),
+        ({"JWT_AUDIENCE": "a"}, "JWT_AUDIENCE goes with JWT_ISSUER"),
+        (
+            {"JWT_ISSUER": "http://a.example", "JWT_AUDIENCE": "a"},
+            "JWT_ISSUER=http://a.example: it must be https",
+        ),
+        ({"JWT_ALGORITHMS": "RS256,HS256"}, "JWT_ALGORITHMS_1=HS256"),
+        ({"JWT_ALGORITHMS": "none"}, "JWT_ALGORITHMS_0=none"),
+        ({"TRUSTED_FRONTS": "10.0.0.0/8"}, "CLIENT_NAME_HEADER and TRUSTED_FRONTS go together"),
+        (
+            {"TRUSTED_FRONTS": "my-front", "CLIENT_NAME_HEADER": "X-Name"},
+            "TRUSTED_FRONTS_0=my-front",
+        ),
+        ({"TLS_CERT_FILE": __file__}, "TLS_CERT_FILE and TLS_KEY_FILE go together"),
+        ({"TLS_CLIENT_CA_FILE": __file__}, "TLS_CLIENT_CA_FILE needs TLS_CERT_FILE"),
     ],
 )
 def test_a_wrong_value_names_its_variable(settings, environment, said):
@@ -102,3 +124,34 @@ def test_the_secret_is_shown_nowhere_but_reaches_workers(settings):
     assert "a-long-enough" not in repr(made) + str(made)
     sent = made.model_dump(mode="json", exclude_unset=True)
     assert Settings(**sent).triton_secret_value == "a-long-enough-secret"
+
+
+def test_a_secret_that_is_refused_is_not_shown(settings):
+    for name in ("API_KEY", "METRICS_KEY", "KEY_PEPPER"):
+        with pytest.raises(ValidationError) as refused:
+            settings(**{name: "my-secret"})
+        assert "my-secret" not in explain(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "needed"),
+    [
+        ({}, False),
+        ({"AUTH": "off"}, False),
+        ({"API_KEY": "k" * 16}, True),
+        ({"AUTH": "on", "KEY_PEPPER": "p" * 32}, True),
+        ({"JWT_ISSUER": "https://a.example", "JWT_AUDIENCE": "a, b"}, True),
+        ({"CLIENT_NAME_HEADER": "X-Name", "TRUSTED_FRONTS": "10.0.0.1,::1"}, True),
+    ],
+)
+def test_a_caller_needs_a_key_as_soon_as_there_is_any_source(settings, environment, needed):
+    assert settings(**environment).is_authenticated is needed
+
+
+def test_secrets_reach_the_workers_and_no_log(settings):
+    read = settings(API_KEY="k" * 16, METRICS_KEY="m" * 16, KEY_PEPPER="p" * 32)
+    again = Settings(**read.model_dump(mode="json", exclude_unset=True))
+    assert again.api_key.get_secret_value() == "k" * 16
+    assert again == read
+    assert "k" * 16 not in repr(read)
+    assert "p" * 32 not in str(read)

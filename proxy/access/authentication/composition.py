@@ -15,6 +15,7 @@ from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
 from triton_openai.proxy.authentication_settings import secret_value
 from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller, Scope
 from triton_openai.proxy.domain.key_records import KeySource
+from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.telemetry.metrics import Metrics
 
@@ -27,7 +28,7 @@ def authenticator(
     """None if every caller may do everything. source: the store of keys, if there is one.
 
     Raises:
-        ValueError: the settings have a pepper, and there is no store.
+        LaunchError: the settings have a pepper, and there is no store.
     """
     if not settings.is_authenticated:
         return None
@@ -62,7 +63,7 @@ def _keys(settings: Settings, source: KeySource | None, metrics: Metrics) -> Kno
     if pepper is None:
         return None
     if source is None:
-        raise ValueError("KEY_PEPPER is set, and there is no store of keys")
+        raise LaunchError("KEY_PEPPER is set, and there is no store of keys")
     up = metrics.authentication_source_up.labels("store")
     return KnownKeys(source, pepper.encode(), trust_s=settings.key_outage_s, report=up.set)
 

@@ -9,6 +9,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.client import connect
 
 from tests.fixtures.certificates import certificate, needs_openssl
 from tests.fixtures.own_server import served
@@ -87,6 +88,24 @@ async def test_a_stream_over_tls(files):
         assert b"3\r\none" in answer
         assert writer.get_extra_info("ssl_object").selected_alpn_protocol() is None
         writer.close()
+
+
+@pytest.mark.anyio
+async def test_a_socket_over_tls(files):
+    async def echo(scope, receive, send) -> None:
+        assert (await receive())["type"] == "websocket.connect"
+        await send({"type": "websocket.accept"})
+        while (message := await receive())["type"] == "websocket.receive":
+            await send({"type": "websocket.send", "text": message["text"]})
+
+    tls = ReloadingTls(*files, None)
+    async with (
+        served(echo, tls=tls.context) as (host, port),
+        connect(f"wss://{host}:{port}/", ssl=client_context()) as socket,
+    ):
+        for text in ("a", "b" * 100_000):
+            await socket.send(text)
+            assert await socket.recv() == text
 
 
 @pytest.mark.anyio
