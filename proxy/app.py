@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
@@ -181,6 +181,7 @@ def _layers(
 ) -> list[Middleware]:
     """Outermost first."""
     scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
+    options: dict[str, Any] = {"metrics": metrics, "scopes": scopes, "denied": denied}
     return [
         *cross_origin.layers(settings.cors_origins),
         Middleware(BeginsInTurn, gate=gate),
@@ -188,12 +189,7 @@ def _layers(
         Middleware(WithoutLastSlash),
         Middleware(RequestContext, metrics=metrics),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
-        *(
-            Middleware(
-                Authentication, authenticator=one, metrics=metrics, scopes=scopes, denied=denied
-            )
-            for one in callers
-        ),
+        *(Middleware(Authentication, authenticator=one, **options) for one in callers),
         Middleware(RateLimitHeaders, limiter=limiter),
         Middleware(FastPath, routers=routers),
     ]

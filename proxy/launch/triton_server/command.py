@@ -25,9 +25,9 @@ RESTRICTED_OVER_HTTP = (*RESTRICTED, "metadata", "model-config", "statistics", "
 SILENT_PEER_MS = 10_000
 # Variables that huggingface_hub and obstore read during a build, and our own secret.
 CREDENTIALS = re.compile(
-    r"HF_TOKEN(_PATH)?|HUGGING_FACE_HUB_TOKEN|API_KEY|METRICS_KEY|KEY_PEPPER|AWS_\w*(KEY|TOKEN)\w*"
+    r"HF_TOKEN(_PATH)?|HUGGING_FACE_HUB_TOKEN|API_KEY|METRICS_KEY|AWS_\w*(KEY|TOKEN)\w*"
     r"|AZURE_\w*(KEY|SECRET|TOKEN|SAS)\w*|GOOGLE_(APPLICATION_CREDENTIALS|SERVICE_ACCOUNT\w*)"
-    r"|TRITON_SECRET"
+    r"|TRITON_SECRET|KEY_PEPPER|OLD_KEY_PEPPERS|STORE_URL"
 )
 
 

@@ -63,7 +63,7 @@ def test_the_secret_is_not_shown_with_the_place():
 @pytest.mark.parametrize(
     "name",
     ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
-     "API_KEY", "METRICS_KEY", "KEY_PEPPER",
+     "API_KEY", "METRICS_KEY", "KEY_PEPPER", "STORE_URL", "OLD_KEY_PEPPERS",
      "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "TRITON_SECRET"],
 )  # fmt: skip
 def test_credentials_of_the_build_and_the_proxy_do_not_reach_tritonserver(name):
