@@ -125,13 +125,12 @@ class Settings(
             )
         return self
 
-    @field_validator("ledger_url")
-    @classmethod
-    def _is_redis(cls, url: SecretStr | None) -> SecretStr | None:
+    @model_validator(mode="after")
+    def _ledger_is_redis(self) -> Settings:
         """It may have a password, so the message does not show it."""
-        if url is not None and not url.get_secret_value().startswith(LEDGERS):
-            raise ValueError(f"must begin with one of {', '.join(LEDGERS)}")
-        return url
+        if self.ledger_url and not (self.ledger_url_value or "").startswith(LEDGERS):
+            raise ValueError(f"LEDGER_URL must begin with one of {', '.join(LEDGERS)}")
+        return self
 
     @field_serializer("triton_secret", "ledger_url", when_used="json")
     def _secret_for_workers(self, secret: SecretStr | None) -> str | None:

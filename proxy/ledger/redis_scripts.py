@@ -10,7 +10,7 @@ from __future__ import annotations
 METERS = """
 local NEVER, GAUGE_WAIT, PARTS = 4503599627370496, 1000000, 128
 local RATE, WINDOW, GAUGE, PERIOD = 0, 1, 2, 3
-local IDLE_MS = 60000
+local IDLE_MS, LONGEST_RUN = 60000, 86400000000
 local op, now, instance, lease = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 if now == 0 then
   local t = redis.call('TIME')
@@ -153,7 +153,7 @@ for i = 1, count do
   else
     if amount > 0 then
       add_held(m.key, amount)
-      keep(m.key, m.kind == PERIOD and m.span - now or lease)
+      keep(m.key, m.kind == PERIOD and m.span - now or LONGEST_RUN)
     end
     left = m.limit - m.total - amount
     if m.kind == PERIOD then reset = m.span - now end

@@ -63,7 +63,8 @@ class RequestLimiter:
         self, request: GenerationRequest, card: ModelCard, caller: Caller
     ) -> GenerationRequest:
         """With a bound on the output, where the request has none and the caller's is limited."""
-        if request.max_tokens is not None or "limits" not in card.capabilities:
+        is_bounded = request.max_tokens is not None or not has_limits(caller)
+        if is_bounded or "limits" not in card.capabilities:
             return request
         each = [
             max(limit // (PART_OF_LIMIT * request.generations), 1)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from tests.fixtures.ledgers import Clock
 from tests.unit.ledger.test_ledgers import gauge, window
@@ -35,7 +36,10 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     raise TimeoutError
 
 
-def test_workers_share_the_state_and_a_dead_one_gives_back():
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_workers_share_the_state_and_a_dead_one_gives_back(run: Callable[..., None]):
+    """Workers run uvloop, whose transports are not asyncio's."""
+
     async def main() -> None:
         async with parent() as worker, worker() as one:
             async with worker() as other:
@@ -48,7 +52,7 @@ def test_workers_share_the_state_and_a_dead_one_gives_back():
 
             await until(has_room)
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_a_call_that_is_cancelled_at_any_moment_holds_nothing():

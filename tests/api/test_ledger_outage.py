@@ -1,0 +1,90 @@
+"""A shared ledger that cannot be reached: readiness, the metric, and what callers get."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from starlette.testclient import TestClient
+
+from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from tests.doubles.sandbox import InProcess
+from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.limits import AsCaller, caller
+from triton_openai.proxy.app import compose
+from triton_openai.proxy.domain.identity import Limits
+from triton_openai.proxy.processes.errors import explain
+from triton_openai.proxy.settings import Settings
+
+BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
+Away = Callable[[str], TestClient]
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Iterator[Away]:
+    """A client of a proxy whose Redis has a port that nobody listens on."""
+    with ExitStack() as stack, socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+
+        def start(mode: str) -> TestClient:
+            none = tmp_path / "none.yaml"
+            none.write_text("models: {another: {weights: w}}")
+            url = f"redis://:secret-word@127.0.0.1:{bound.getsockname()[1]}/0"
+            settings = Settings(models_file=none, ledger_url=url, ledger_outage=mode)
+            app = compose(
+                *(settings, ScriptedEngine(deltas("abc")), FixedCatalog()),
+                *(ByteTokenizer(), InProcess()),
+            )
+            who = caller(key=Limits(requests_per_minute=3))
+            return stack.enter_context(TestClient(AsCaller(app, who)))
+
+        yield start
+
+
+@pytest.mark.parametrize(
+    ("mode", "statuses"),
+    [("share", [200] * 3 + [429] * 2), ("open", [200] * 5), ("closed", [503] * 5)],
+)
+def test_callers_get_what_the_setting_says(away: Away, mode: str, statuses: list[int]):
+    client = away(mode)
+    responses = [client.post("/v1/chat/completions", json=BODY) for _ in range(5)]
+    assert [response.status_code for response in responses] == statuses
+    assert "secret-word" not in responses[-1].text
+    if mode == "closed":
+        assert responses[0].json()["error"]["code"] == "limits_unavailable"
+        assert responses[0].headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize("mode", ["share", "open"])
+def test_the_proxy_stays_ready_and_says_what_is_done(away: Away, mode: str):
+    client = away(mode)
+    ready = client.get("/health/ready")
+    assert (ready.status_code, ready.json()) == (200, {"status": "ready", "ledger": mode})
+    assert "\nproxy_ledger_up 0.0\n" in client.get("/metrics").text
+
+
+def test_a_proxy_that_lets_nothing_through_is_not_ready(away: Away):
+    client = away("closed")
+    assert client.get("/health/ready").status_code == 503
+    assert client.get("/health/live").status_code == 200
+
+
+def test_refusals_are_counted_by_limit(away: Away):
+    client = away("share")
+    for _ in range(5):
+        client.post("/v1/chat/completions", json=BODY)
+    line = 'proxy_limit_refusals_total{limit="key.requests_per_minute"} 2.0'
+    assert line in client.get("/metrics").text
+
+
+def test_the_url_is_checked_and_not_shown():
+    with pytest.raises(ValidationError, match="must begin with one of redis://") as wrong:
+        Settings(ledger_url="http://:secret-word@host")
+    assert "secret-word" not in (explain(wrong.value) or "")
+    settings = Settings(ledger_url="rediss://:secret-word@host/1")
+    assert "secret-word" not in repr(settings)
+    assert settings.model_dump(mode="json")["ledger_url"] == "rediss://:secret-word@host/1"
