@@ -51,6 +51,10 @@ class Framed(asyncio.Protocol):
             begin = end
         del unread[:begin]
 
+    @property
+    def is_connected(self) -> bool:
+        return self._transport is not None
+
     def send(self, message: Sequence[object]) -> None:
         """Does nothing where the connection has ended."""
         if self._transport is not None:

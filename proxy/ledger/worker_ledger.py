@@ -66,7 +66,7 @@ class _Connection(wire.Framed):
 
     async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> wire.Message:
         """The parent's answer. What it grants to a caller that was cancelled is given back."""
-        if self._has_ended:
+        if self._has_ended or not self.is_connected:
             raise LedgerUnavailable("the connection to the parent's ledger has ended")
         number = next(self._numbers)
         answer: asyncio.Future[wire.Message] = asyncio.get_running_loop().create_future()
