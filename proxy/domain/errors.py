@@ -38,6 +38,8 @@ class ErrorType(str, Enum):
     """The `type` of an error's body, by whose fault it is."""
 
     INVALID_REQUEST = "invalid_request_error"
+    AUTHENTICATION = "authentication_error"
+    PERMISSION = "permission_error"
     RATE_LIMIT = "rate_limit_error"
     SERVER = "server_error"
 
@@ -70,13 +72,13 @@ class ErrorCode(str, Enum):
     INVALID_PARAMETER = "invalid_parameter", 400
     MISSING_PARAMETER = "missing_parameter", 400
     UNSUPPORTED_PARAMETER = "unsupported_parameter", 400
-    MISSING_API_KEY = "missing_api_key", 401
-    INVALID_API_KEY = "invalid_api_key", 401
-    EXPIRED_API_KEY = "expired_api_key", 401
-    CONFLICTING_CREDENTIALS = "conflicting_credentials", 401
-    INSUFFICIENT_SCOPE = "insufficient_scope", 403
-    MODEL_NOT_ALLOWED = "model_not_allowed", 403
-    TENANT_NOT_ACTIVE = "tenant_not_active", 403
+    MISSING_API_KEY = "missing_api_key", 401, ErrorType.AUTHENTICATION
+    INVALID_API_KEY = "invalid_api_key", 401, ErrorType.AUTHENTICATION
+    EXPIRED_API_KEY = "expired_api_key", 401, ErrorType.AUTHENTICATION
+    CONFLICTING_CREDENTIALS = "conflicting_credentials", 401, ErrorType.AUTHENTICATION
+    INSUFFICIENT_SCOPE = "insufficient_scope", 403, ErrorType.PERMISSION
+    MODEL_NOT_ALLOWED = "model_not_allowed", 403, ErrorType.PERMISSION
+    TENANT_NOT_ACTIVE = "tenant_not_active", 403, ErrorType.PERMISSION
     MODEL_NOT_FOUND = "model_not_found", 404
     TENANT_NOT_FOUND = "tenant_not_found", 404
     KEY_NOT_FOUND = "key_not_found", 404

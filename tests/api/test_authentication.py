@@ -450,7 +450,7 @@ async def test_openais_sdk_raises_its_own_errors(keys, tmp_path):
             with pytest.raises(openai.AuthenticationError) as wrong:
                 await stranger.models.list()
             assert (wrong.value.code, wrong.value.type) == (
-                *("invalid_api_key", "invalid_request_error"),
+                *("invalid_api_key", "authentication_error"),
             )
             with pytest.raises(openai.PermissionDeniedError) as model:
                 await caller.chat.completions.create(model="demo", messages=HI)

@@ -23,7 +23,7 @@ GENERATION = (*BODY, 422, 504)
 
 
 class ErrorDetail(BaseModel):
-    """`type`: invalid_request_error, rate_limit_error or server_error."""
+    """`type`: see domain.errors.ErrorType."""
 
     model_config = ConfigDict(extra="forbid")
 
