@@ -51,6 +51,7 @@ def begun(stack: Stack) -> float:
 
 def test_it_is_cut_off_and_its_engine_row_is_freed_while_others_stream(scripted_stack):
     stack = scripted_stack
+    stack.wait_all_ready()  # an earlier test may have killed Triton
     before, memory = stack.settled_engine("flood"), proxy_bytes(stack)
     begun_before = begun(stack)
     readers = [opened(stack, **MUCH_A_TOKEN) for _ in range(READERS)]
