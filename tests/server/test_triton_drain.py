@@ -36,7 +36,12 @@ def pair(start, scripted_stack):
         triton = start("triton", **place, **settings)
         target = f"grpc://127.0.0.1:{triton.triton_grpc_port}"
         proxy = start("proxy", "--triton", target, **place)
-        proxy.wait_ready(120)
+
+        def are_up() -> bool:
+            assert triton.process.poll() is None, triton.log.read_text()[-3000:]
+            return proxy.is_ready()
+
+        eventually(are_up, 120, f"ready: see {proxy.log}")
         return triton, proxy
 
     return run
