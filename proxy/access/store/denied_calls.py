@@ -7,12 +7,12 @@ to one object are one entry with their number, and each entry list is bounded.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 
 import structlog
 
 from triton_openai.proxy.access.store.change_log import ChangeLog, Denial
+from triton_openai.proxy.access.store.periodic import Periodic
 from triton_openai.proxy.access.store.stored_text import cleaned
 from triton_openai.proxy.domain.errors import ErrorCode, StoreUnavailable
 from triton_openai.proxy.domain.identity import Caller
@@ -33,9 +33,8 @@ class DeniedCalls:
 
     def __init__(self, changes: ChangeLog, *, interval_s: float = INTERVAL_S) -> None:
         self._changes = changes
-        self._interval_s = interval_s
+        self._rounds = Periodic(self._round, interval_s)
         self._counts: Counter[Kind] = Counter()
-        self._task: asyncio.Task[None] | None = None
 
     def add(self, method: str, path: str, caller: Caller | None, code: ErrorCode) -> None:
         """Takes one denied call without waiting. caller: None where nobody was recognized."""
@@ -45,14 +44,11 @@ class DeniedCalls:
         self._counts[kind if is_known else OTHERS] += 1
 
     async def __aenter__(self) -> DeniedCalls:
-        self._task = asyncio.create_task(self._write_for_ever())
+        self._rounds.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._rounds.stop()
         try:
             await asyncio.wait_for(self.flush(), CLOSE_TIMEOUT_S)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
@@ -74,10 +70,11 @@ class DeniedCalls:
             self._counts.update(taken)
             raise
 
-    async def _write_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._interval_s)
-            try:
-                await self.flush()
-            except StoreUnavailable as error:
-                logger.warning("denied calls cannot be recorded yet", detail=error.detail)
+    async def _round(self) -> None:
+        try:
+            await self.flush()
+        except StoreUnavailable as error:
+            logger.warning("denied calls cannot be recorded yet", detail=error.detail)
+        except Exception:  # the database refuses the entries: another try would not help
+            logger.exception("denied calls not recorded", calls=self._counts.total())
+            self._counts.clear()

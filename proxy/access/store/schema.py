@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, text
 
 from triton_openai.proxy.access.store.database import POSTGRESQL, Database
 from triton_openai.proxy.processes.errors import LaunchError
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK = 7_046_029_254_386_353  # of PostgreSQL: any number that no other program takes
@@ -27,18 +31,24 @@ async def upgrade(database: Database) -> None:
 def _upgrade(connection: Connection, name: str) -> None:
     """In one transaction: SQLite's is exclusive, PostgreSQL's takes a lock of its own."""
     from alembic import command
-    from alembic.config import Config
     from alembic.util import CommandError
 
     if connection.dialect.name == POSTGRESQL:
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
     try:
-        command.upgrade(config, "head")
+        command.upgrade(config(connection), "head")
     except CommandError as error:
         raise LaunchError(
             f"The store {name} has a schema that this release does not know ({error}): use the "
             "newer release that wrote it, or restore the backup from before that upgrade"
         ) from error
+
+
+def config(connection: Connection) -> Config:
+    """Alembic's configuration, for its commands over this connection."""
+    from alembic.config import Config
+
+    made = Config(attributes={"connection": connection})
+    made.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    made.set_main_option("path_separator", "os")
+    return made

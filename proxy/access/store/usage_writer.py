@@ -8,7 +8,6 @@ sent again, and the database says whether it was added already.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from secrets import token_hex
@@ -20,6 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from triton_openai.proxy.access.store.database import POSTGRESQL, Database
+from triton_openai.proxy.access.store.periodic import Periodic
 from triton_openai.proxy.access.store.stored_text import cleaned
 from triton_openai.proxy.access.store.tables import USAGE, USAGE_BATCHES
 from triton_openai.proxy.domain.errors import StoreUnavailable
@@ -55,13 +55,13 @@ class UsageWriter:
         self, database: Database, *, interval_s: float = INTERVAL_S, most_held: int = MOST_HELD
     ) -> None:
         self._database = database
-        self._interval_s = interval_s
+        self._rounds = Periodic(self._round, interval_s)
         self._most_held = most_held
         self._name = token_hex(8)
         self._open = Batch(1)
         self._closed: Batch | None = None  # taken out for the database, which may not have it yet
         self._writing = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self._is_failing = False
         self.dropped = 0  # requests that were not counted, because the store was away for too long
 
     def add(self, row: UsageRow) -> None:
@@ -77,14 +77,11 @@ class UsageWriter:
             sums[position] += getattr(row, name)
 
     async def __aenter__(self) -> UsageWriter:
-        self._task = asyncio.create_task(self._write_for_ever())
+        self._rounds.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._rounds.stop()
         try:
             await asyncio.wait_for(self._finish(), CLOSE_TIMEOUT_S)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
@@ -105,20 +102,17 @@ class UsageWriter:
         await self.flush()
         await self._forget()
 
-    async def _write_for_ever(self) -> None:
-        is_failing = False
-        while True:
-            await asyncio.sleep(self._interval_s)
-            try:
-                await self.flush()
-                is_failing = False
-            except StoreUnavailable as error:
-                if not is_failing:
-                    logger.error("usage cannot be written", detail=error.detail)
-                is_failing = True
-            except Exception:  # the database refuses the batch: another try would not help
-                lost, self._closed = self._closed, None
-                logger.exception("usage lost", requests=_requests(lost))
+    async def _round(self) -> None:
+        try:
+            await self.flush()
+            self._is_failing = False
+        except StoreUnavailable as error:
+            if not self._is_failing:
+                logger.error("usage cannot be written", detail=error.detail)
+            self._is_failing = True
+        except Exception:  # the database refuses the batch: another try would not help
+            lost, self._closed = self._closed, None
+            logger.exception("usage lost", requests=_requests(lost))
 
     async def _write(self, batch: Batch) -> None:
         async with self._database.writing() as connection:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
+from datetime import date, datetime
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import Column, Connection, Date, DateTime, LargeBinary, MetaData, Table, text
 
 from tests.fixtures.stack import ROOT
-from tests.unit.access.store.samples import opened
+from tests.unit.access.store.samples import ACTOR, LIMITS, ORDER, opened
+from triton_openai.proxy.access.authentication import api_key
 from triton_openai.proxy.access.store import schema, tables
 from triton_openai.proxy.access.store.database import Database
+from triton_openai.proxy.access.store.pepper import Peppers
+from triton_openai.proxy.access.store.usage_reports import UsagePeriod
 from triton_openai.proxy.processes.errors import LaunchError
+
+VERSION_1 = json.loads((ROOT / "tests/fixtures/published/store_version_1.json").read_text())
 
 
 async def differences(database: Database) -> list[object]:
@@ -36,6 +44,57 @@ def test_migrations_create_the_tables_of_the_code(url):
         await schema.upgrade(database)
         assert await differences(database) == []
         await database.close()
+
+    asyncio.run(main())
+
+
+def value(column: Column[object], stored: object) -> object:
+    """A value of the file as the column takes it."""
+    if not isinstance(stored, str):
+        return stored
+    if isinstance(column.type, LargeBinary):
+        return bytes.fromhex(stored)
+    if isinstance(column.type, DateTime):
+        return datetime.fromisoformat(stored)
+    return date.fromisoformat(stored) if isinstance(column.type, Date) else stored
+
+
+def fill(connection: Connection) -> None:
+    """Makes the tables of version 1, and puts the rows of the file into them."""
+    command.upgrade(schema.config(connection), "0001")
+    for name, rows in VERSION_1["rows"].items():
+        table = Table(name, MetaData(), autoload_with=connection)
+        if name == "meta":  # the migration has made its one row
+            connection.execute(table.delete())
+        for row in rows:
+            values = {each: value(table.c[each], stored) for each, stored in row.items()}
+            connection.execute(table.insert().values(values))
+
+
+def test_a_store_of_version_1_is_read_after_the_upgrade(url):
+    """Its rows were written by the release with that version."""
+
+    async def main() -> None:
+        database = Database(url)
+        async with database.writing() as connection:
+            await connection.run_sync(fill)
+        await database.close()
+        pepper = VERSION_1["pepper"].encode()
+        async with opened(url, Peppers(pepper)) as store:
+            found = await store.administration.audit.verify()
+            assert (found.problems, found.entries) == ((), 4)
+            before, today = (key.encode() for key in VERSION_1["keys"])
+            key = await store.keys.key(api_key.id_of(today))
+            assert key.digest == api_key.digest(today, pepper)
+            assert key.overlap_digest == api_key.digest(before, pepper)
+            assert (key.limits, key.models, key.scopes) == (LIMITS, ORDER.models, ORDER.scopes)
+            tenant = await store.keys.tenant("acme")
+            assert (tenant.limits, tenant.of_models) == (LIMITS, {"demo": LIMITS})
+            march = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 31))
+            (used,) = await store.administration.usage.report(march)
+            assert (used.requests, used.output_tokens, used.cost) == (1, 7, 0.5)
+            await store.administration.tenants.create(ACTOR, "later")
+            assert (await store.administration.audit.verify()).ok
 
     asyncio.run(main())
 
@@ -67,7 +126,8 @@ def test_a_store_of_a_newer_release_is_refused(url):
 
 START = """
 import asyncio, sys
-from tests.unit.access.store.samples import opened
+from tests.unit.access.store.samples import ACTOR, LIMITS, ORDER, opened
+from triton_openai.proxy.access.authentication import api_key
 async def main():
     async with opened(sys.argv[1]) as store:
         made = await store.create_first_key()
@@ -77,9 +137,9 @@ asyncio.run(main())
 
 
 def test_of_processes_that_start_together_one_makes_the_tables_and_the_first_key(url):
-    command = [sys.executable, "-c", START, url]
+    start = [sys.executable, "-c", START, url]
     running = [
-        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen(start, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(3)
     ]
     printed = [(one.communicate(), one.returncode) for one in running]
