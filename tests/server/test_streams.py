@@ -38,7 +38,12 @@ def client(stack, request) -> TritonClient:
 
 async def asked(client: TritonClient, model: str = "demo", **fields) -> EngineRequest:
     (loaded,) = [one for one in await TritonCatalog(client).load() if one.name == model]
-    values = {"text": "Once", "max_tokens": 8, "timeout_s": 20, "sampling": Sampling(seed=1, ignore_eos=True)}
+    values = {
+        "text": "Once",
+        "max_tokens": 8,
+        "timeout_s": 20,
+        "sampling": Sampling(seed=1, ignore_eos=True),
+    }
     return EngineRequest(
         id=f"streams-{next(NUMBERS)}",
         model=ModelCard(name=model, triton_model=model, facts=loaded.facts),

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
@@ -30,7 +31,7 @@ class Proxy:
         self.url = f"sqlite:///{folder / 'store.db'}"
         self.settings = Settings(models_file=none, key_pepper=PEPPER, store_url=self.url)
         self.key = asyncio.run(self._first_key())
-        self.store = self._new_store()
+        self.store = self.new_store()
         self.app = compose(
             self.settings,
             ScriptedEngine(),
@@ -49,13 +50,19 @@ class Proxy:
         client.headers["authorization"] = f"Bearer {key}"
         return client
 
-    def _new_store(self) -> Store:
+    def client_of(self, app: FastAPI, key: str) -> TestClient:
+        """Of another application, which runs in a `with`."""
+        client = TestClient(app)
+        client.headers["authorization"] = f"Bearer {key}"
+        return client
+
+    def new_store(self) -> Store:
         store = configured_store.store(self.settings)
         assert store is not None
         return store
 
     async def _first_key(self) -> str:
-        store = self._new_store()
+        store = self.new_store()
         await store.prepare()
         made = await store.create_first_key()
         await store.close()

@@ -1,0 +1,62 @@
+"""A tenant with limits asks for answers: what it used is in the store, and what is left holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.test_parameters import deltas
+from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.sandbox import InProcess
+from tests.doubles.tokenizer import ByteTokenizer
+from triton_openai.proxy import app as composition
+
+BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
+
+
+@pytest.fixture(autouse=True)
+def answers(monkeypatch):
+    """The proxy of these tests has an engine that answers."""
+    compose = composition.compose
+
+    def with_answers(settings, _engine, *parts, **more):
+        return compose(settings, ScriptedEngine(deltas("ab")), *parts, **more)
+
+    monkeypatch.setattr("tests.api.administration.conftest.compose", with_answers)
+
+
+def ask(client):
+    return client.post("/v1/chat/completions", json=BODY)
+
+
+def test_what_limits_let_through_is_what_usage_has(proxy, made):
+    issued = made(limits={"requests_per_minute": 2})
+    client = proxy.with_key(issued["key"])
+    first, second, third = ask(client), ask(client), ask(client)
+    assert [one.status_code for one in (first, second, third)] == [200, 200, 429]
+    assert first.headers["x-ratelimit-remaining-requests"] == "1"
+    assert third.headers["x-ratelimit-exceeded"] == "key.requests_per_minute"
+    assert third.json()["error"]["code"] == "rate_limit_exceeded"
+    proxy.admin.portal.call(proxy.store.usage.flush)
+    (row,) = client.get("/v1/usage").json()["data"]
+    usage = [one.json()["usage"] for one in (first, second)]
+    assert row["requests"] == 2
+    assert row["prompt_tokens"] == sum(one["prompt_tokens"] for one in usage)
+    assert row["output_tokens"] == sum(one["completion_tokens"] for one in usage)
+
+
+def test_a_months_tokens_are_remembered_by_the_store(proxy, made):
+    """A proxy that starts later begins with what the store has."""
+    issued = made()
+    client = proxy.with_key(issued["key"])
+    spent = sum(ask(client).json()["usage"]["total_tokens"] for _ in range(20))
+    proxy.admin.portal.call(proxy.store.usage.flush)
+    changes = {"limits": {"monthly_tokens": spent + 3}}
+    proxy.admin.patch(f"/admin/v1/keys/{issued['id']}", json=changes)
+    later = composition.compose(
+        proxy.settings, ScriptedEngine(deltas("ab")), FixedCatalog(), ByteTokenizer(), InProcess(),
+        store=proxy.new_store(),
+    )  # fmt: skip
+    with proxy.client_of(later, issued["key"]) as client:
+        refused = ask(client)
+    assert refused.status_code == 429
+    assert refused.json()["error"]["code"] == "insufficient_quota"
