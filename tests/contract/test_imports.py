@@ -24,6 +24,7 @@ ORDER = [
     "proxy.process_sandbox",
     "proxy.server_tools",
     "proxy.triton",
+    "proxy.pools",
     "proxy.syntax.parsing",
     "proxy.syntax.tools",
     "proxy.syntax.reasoning",
@@ -56,6 +57,7 @@ ONLY_IN = {
     "jwt": ("proxy.access.authentication",),
     "httpx": (
         "proxy.access.authentication",
+        "proxy.pools",
         "proxy.server_tools",
         "proxy.launch.triton_server.probe",
     ),

@@ -1,0 +1,132 @@
+"""Triton servers that serve models together: a pool's endpoints, and the ports to them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+DEFAULT_POOL = "default"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EndpointAddress:
+    """address: `host:port` of Triton's gRPC port, an IPv6 host in brackets.
+
+    metrics_port: of its metrics, on the same host; None for the pool's own.
+    """
+
+    address: str
+    metrics_port: int | None = None
+
+
+class EndpointSource(Protocol):
+    """Where a pool's endpoints are found: a list, DNS, Kubernetes, etcd, a file."""
+
+    def watch(self) -> AsyncGenerator[frozenset[EndpointAddress], None]:
+        """All endpoints as soon as they are known, then all of them again with every change.
+
+        Never ends and never raises: while the source cannot be read, it logs that once, tries
+        again with growing pauses, and the last known endpoints remain. Closing it ends the watch.
+        """
+        ...
+
+
+class EndpointState(str, Enum):
+    """CONNECTING: not reached yet. NOT_READY: reached, but Triton or a model is not ready.
+
+    EJECTED: by its circuit breaker. DRAINING: gets no new streams, and some still run.
+    """
+
+    CONNECTING = "connecting"
+    READY = "ready"
+    NOT_READY = "not_ready"
+    EJECTED = "ejected"
+    DRAINING = "draining"
+    DRAINED = "drained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLoad:
+    """What an endpoint's engines say of themselves, over all of its models. None: not reported.
+
+    waiting: requests without a row. running: requests with one. kv_in_use: share of the KV cache,
+    0 to 1. is_stale: the numbers are older than three seconds, so the endpoint counts as full.
+    """
+
+    waiting: int | None = None
+    running: int | None = None
+    kv_in_use: float | None = None
+    is_stale: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointStatus:
+    """One endpoint as operators see it. Streams and tokens: of this process, sent and not ended.
+
+    reason: why it is not READY. models: Triton's names. ejected_for_s: what is left of it.
+    """
+
+    pool: str
+    address: str
+    state: EndpointState
+    reason: str | None
+    models: tuple[str, ...]
+    streams: int
+    outstanding_tokens: int
+    load: EngineLoad
+    ejections: int
+    ejected_for_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointResult:
+    """What one endpoint answered to a change; error is None where it did it."""
+
+    pool: str
+    address: str
+    error: str | None
+
+
+class Decisions(Protocol):
+    """What operators decided while proxies run. Every worker and proxy obeys it within a second.
+
+    drained: addresses that get no new streams. weights: by public model and deployment, in place of
+    those of models.yaml. A change raises StoreUnavailable if it could not be kept.
+    """
+
+    @property
+    def drained(self) -> frozenset[str]: ...
+
+    def weights(self, model: str) -> dict[str, float] | None:
+        """None: those of models.yaml."""
+        ...
+
+    async def drain(self, address: str, *, actor: str) -> None: ...
+
+    async def undrain(self, address: str, *, actor: str) -> None: ...
+
+    async def set_weights(self, model: str, weights: dict[str, float], *, actor: str) -> None: ...
+
+    async def roll_back(self, model: str, *, actor: str) -> dict[str, float] | None:
+        """To the weights before the last change; returns them. Raises Conflict: there are none."""
+        ...
+
+
+class Pools(Protocol):
+    """All pools of one process."""
+
+    def endpoints(self) -> tuple[EndpointStatus, ...]:
+        """Sorted by pool and address."""
+        ...
+
+    async def load_model(
+        self, model: str, *, pools: Collection[str] = ()
+    ) -> tuple[EndpointResult, ...]:
+        """Has every endpoint of these pools load a model of its repository; of all by default."""
+        ...
+
+    async def unload_model(
+        self, model: str, *, pools: Collection[str] = ()
+    ) -> tuple[EndpointResult, ...]: ...
