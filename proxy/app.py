@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.middleware import Middleware
 
 from triton_openai.build_engines.models_file import ModelEntry
-from triton_openai.proxy import __version__, configured_limits, configured_store
+from triton_openai.proxy import __version__, background, configured_limits, configured_store
 from triton_openai.proxy.access.authentication import composition as authentication
 from triton_openai.proxy.access.authentication.authenticator import Authenticator
 from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
@@ -214,8 +214,7 @@ async def _running(
         watching = asyncio.create_task(readiness.watch(catalog, registry, metrics, recovery))
         with lag.measured():
             yield
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        await background.end([watching])
 
 
 def _adapters(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from triton_openai.proxy import background
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
 
@@ -53,8 +54,7 @@ class ReloadingTls:
         try:
             yield
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            await background.end([following])
 
     def reload(self) -> bool:
         """Reads the files if they have changed; returns whether their certificate is now in use.

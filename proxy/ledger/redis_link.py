@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from redis.exceptions import RedisError
 
+from triton_openai.proxy import background
 from triton_openai.proxy.ledger.own_count import Change, OwnCount
 from triton_openai.proxy.ledger.redis_state import RedisState, by_tenant
 
@@ -58,9 +59,7 @@ class RedisLink:
 
     async def drop(self) -> None:
         """Ends its tasks, and tells Redis nothing."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await background.end(self._tasks)
 
     async def flush(self) -> None:
         """Returns when everything so far has been sent, or kept for later."""

@@ -7,13 +7,13 @@ launch.run and http_server.workers.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from triton_openai.proxy import background
 from triton_openai.proxy.processes.errors import LaunchError
 
 
@@ -81,9 +81,7 @@ class Supervisor:
 
     async def stop(self, *, grace_s: float) -> None:
         if self._watch is not None:
-            self._watch.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watch
+            await background.end([self._watch])
         await self._server.stop(grace_s)
         self.state = State.STOPPED
 

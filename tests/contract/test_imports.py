@@ -13,6 +13,7 @@ NAMESPACE = "triton_openai"
 ORDER = [
     "build_engines",
     "proxy.domain",
+    "proxy.background",
     "proxy.setting_groups",
     "proxy.authentication_settings",
     "proxy.settings",

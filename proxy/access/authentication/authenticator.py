@@ -10,6 +10,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
+from triton_openai.proxy import background
 from triton_openai.proxy.access.authentication.credentials import Headers, credential
 from triton_openai.proxy.access.authentication.known_keys import KnownKeys, unaccepted
 from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
@@ -107,9 +108,7 @@ class Authenticator:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await background.end(tasks)
 
     async def _of_credential(self, given: bytes) -> Caller:
         if self._sources.fixed:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, WebSocket
 from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
+from triton_openai.proxy import background
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
 from triton_openai.proxy.api.authentication import authenticate_again
@@ -105,11 +106,11 @@ class ChatSocket:
             with suppress(WebSocketDisconnect):
                 await self._take_messages()
         except asyncio.CancelledError:  # the drain is over
-            await _cancelled(self._tasks)
+            await background.end(self._tasks)
             await self._websocket.close(RESTART)
             raise
         finally:
-            await _cancelled(self._tasks)
+            await background.end(self._tasks)
 
     async def _take_messages(self) -> None:
         drained = asyncio.ensure_future(self._drained())
@@ -181,7 +182,7 @@ class ChatSocket:
         """Cancels requests. One that is not found has just ended and sent its last message."""
         keys = [key for key in self._running if request_id in (None, key)]
         tasks = [(key, self._running.pop(key)) for key in keys]
-        await _cancelled({task for _, task in tasks})
+        await background.end({task for _, task in tasks})
         for key, task in tasks:
             if task.cancelled():
                 await self._send({"type": "done"}, key)
@@ -227,15 +228,6 @@ def _data_of(message: Message) -> bytes:
     """The bytes of a text or binary message."""
     text = message.get("text")
     return bytes(message["bytes"]) if text is None else str(text).encode()
-
-
-async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancels the tasks, and returns when they have ended."""
-    waited = tuple(tasks)
-    for task in waited:
-        task.cancel()
-    if waited:
-        await asyncio.wait(waited)
 
 
 def _message(part: Part) -> Payload:
