@@ -15,7 +15,6 @@ ORDER = [
     "proxy.domain",
     "proxy.background",
     "proxy.setting_groups",
-    "proxy.authentication_settings",
     "proxy.settings",
     "proxy.processes",
     "proxy.telemetry",
