@@ -114,6 +114,10 @@ class Decisions(Protocol):
         ...
 
 
+class EndpointRefused(Exception):
+    """Triton did not do what was asked. The message says why, for operators."""
+
+
 class Pools(Protocol):
     """All pools of one process."""
 

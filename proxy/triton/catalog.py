@@ -43,6 +43,11 @@ class TritonCatalog:
             if not (await self._call(self._client.stub.ModelReady, request)).ready:
                 raise NotReady(f"Triton's model {name!r} is not ready")
 
+    async def ready_models(self) -> frozenset[str]:
+        """See pools.connection.EndpointCatalog."""
+        await self.check_ready(())
+        return frozenset(f"{one.name}:{one.version}" for one in (await self._index()).models)
+
     async def load(self) -> tuple[LoadedModel, ...]:
         await self.check_ready(())
         index = await self._index()
