@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from triton_openai.proxy.pools.candidate import Candidate, Candidates
-from triton_openai.proxy.pools.choice import Chooser, ChoicePolicy, Policy, RoutedRequest
+from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser, Policy, RoutedRequest
 from triton_openai.proxy.pools.outstanding import Outstanding
 from triton_openai.proxy.pools.prefix_index import PrefixIndex, prompt_blocks
 
