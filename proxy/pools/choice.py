@@ -179,12 +179,15 @@ def _least_with(
     """
     best, least, best_saves = members[0], inf, common
     plain, least_plain, plain_saves = best, inf, common
+    savers = 0
+    for saving in savings:
+        savers |= saving[0]
     for member in members:
         work, saves = member.outstanding.tokens + member.extra_tokens + tokens, common
-        for saving in savings:
-            if saving[0] & member.bit:
-                saves = saving
-                break
+        if savers & member.bit:
+            for saves in savings:  # not next(…): this is the inner loop of every choice
+                if saves[0] & member.bit:
+                    break
         score = work / member.capacity + member.penalty
         if score < least_plain:
             plain, least_plain, plain_saves = member, score, saves
