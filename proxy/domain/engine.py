@@ -41,6 +41,7 @@ class EngineRequest:
     plain_spans: bytes = b""
     token_cap: int | None = None
     prompt_cap: int | None = None
+    avoids: frozenset[str] = frozenset()  # endpoints that were lost with it
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
         """Asks for the rest of an answer that has `text`, for which `tokens` were generated."""
@@ -124,7 +125,15 @@ class NotReady(Exception):
 
 
 class Catalog(Protocol):
-    """What is loaded. Both raise NotReady."""
+    """What is loaded. Both coroutines raise NotReady."""
+
+    def has_news(self) -> bool:
+        """Whether `load` may return something else than before. Each change is told once."""
+        ...
+
+    def is_available(self, card: ModelCard) -> bool:
+        """Whether this build of the model can be served now."""
+        ...
 
     async def load(self) -> tuple[LoadedModel, ...]:
         """Every model that can be served; at least one."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from triton_openai.proxy.domain.constraint import GuideKind
+from triton_openai.proxy.domain.endpoints import DEFAULT_POOL
 from triton_openai.proxy.domain.price import FREE, Price
 from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.domain.request_limits import RequestLimits
@@ -79,16 +80,20 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """An ensemble that Triton has loaded, under Triton's name for it."""
+    """An ensemble that Triton has loaded, under Triton's name for it. pool: of that Triton."""
 
     name: str
     facts: ModelFacts
     capabilities: frozenset[str] = CAPABILITIES
+    pool: str = DEFAULT_POOL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """One served model. `triton_model` is the ensemble's name.
+    """One served model. `triton_model` is the ensemble's name, in `pool`.
+
+    deployment: the one of the public model that this is. version: of the Triton model; None for the
+    one that Triton's version policy serves.
 
     parent: the model that this one is a LoRA adapter of, whose ensemble serves it by its own name.
 
@@ -118,6 +123,9 @@ class ModelCard:
     server_tools: ServerTools = field(default_factory=ServerTools)
     limits: RequestLimits = field(default_factory=RequestLimits)
     price: Price = FREE
+    pool: str = DEFAULT_POOL
+    deployment: str = "default"
+    version: int | None = None
 
     @property
     def missing_capabilities(self) -> frozenset[str]:

@@ -97,23 +97,28 @@ class Endpoint:
             return EndpointState.NOT_READY
         return EndpointState.READY if self.breaker.is_closed else EndpointState.EJECTED
 
-    def became_ready(self, models: Iterable[LoadedModel], *, began: float) -> None:
-        """A check that began at `began` found these models."""
-        models = {model.name: model for model in models}
-        before, self.why_not_ready = self.why_not_ready, None
+    def serve(self, models: Iterable[LoadedModel]) -> None:
+        """What a check has found there. Models that are the same objects keep their work."""
+        kept = self.served
+        found = {model.name: model for model in models}
+        self.served = {
+            name: kept[name] if name in kept and kept[name].model is model else Served(self, model)
+            for name, model in found.items()
+        }
+        if kept != self.served:
+            self._log("endpoint serves", models=sorted(found))
+            self._changed()
+
+    def became_ready(self, *, began: float) -> bool:
+        """A check that began then succeeded. Returns whether the endpoint was not ready before."""
+        was_ready, self.why_not_ready = self.is_ready, None
         if self._lost_at < began:
             self.is_suspect = False
-        if models != {name: one.model for name, one in self.served.items()}:
-            self.served = {
-                name: self.served[name]
-                if name in self.served and self.served[name].model is model
-                else Served(self, model)
-                for name, model in models.items()
-            }
-            self._log("endpoint serves", models=sorted(models))
-        elif before is not None:
-            self._log("endpoint is ready", models=sorted(models))
+        if was_ready or not self.is_ready:
+            return False
+        self._log("endpoint is ready", models=sorted(self.served))
         self._changed()
+        return True
 
     def became_unready(self, reason: NotReady) -> None:
         if self.why_not_ready is None or str(self.why_not_ready) != str(reason):
