@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from triton_openai.build_engines.models_file import ModelEntry, PriceEntry
+from triton_openai.build_engines.models_file import ModelEntry
+from triton_openai.build_engines.price_entry import PriceEntry
 from triton_openai.proxy.domain.engine import NotReady
 from triton_openai.proxy.domain.errors import ModelUnavailable, UnknownModel
 from triton_openai.proxy.domain.model import LoadedModel, ModelCard
