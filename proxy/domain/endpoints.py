@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Protocol
 
 DEFAULT_POOL = "default"
+MOST_DRAINED = 1000  # addresses; one that no source lists any more counts, too
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,7 +9,7 @@ ProxyError
 │   ├── Forbidden            403: the caller is known, and may not do this
 │   │   └── ModelNotAllowed  403: the key does not allow this model
 │   ├── UnknownModel         404
-│   ├── NotStored            404: a tenant or a key that does not exist
+│   ├── NotStored            404: a tenant, a key or an endpoint that does not exist
 │   ├── Conflict             409: the change does not fit what is stored
 │   └── RateLimited          429: too much at once; the same request may pass later
 └── ServiceError             ours, 5xx
@@ -20,7 +20,7 @@ ProxyError
     ├── LimitsUnavailable    503: the ledger of the callers' limits cannot be reached
     ├── DeadlineExceeded     504: the request took longer than its time limit
     ├── EngineStalled        504: the engine sent nothing for too long
-    ├── StoreUnavailable     503: the database of keys and usage does not answer
+    ├── StoreUnavailable     503: the database, or the file of decisions, cannot be used
     └── EngineFailed         500: the engine gave up on the request
 """
 
@@ -32,6 +32,7 @@ from typing import Any
 from triton_openai.proxy.domain.key_records import KeysUnavailable
 
 ECHO_AT_MOST = 200
+STORE_AWAY = "The database of keys and usage does not answer now. Try again later."
 
 
 class ErrorType(str, Enum):
@@ -82,11 +83,15 @@ class ErrorCode(str, Enum):
     MODEL_NOT_FOUND = "model_not_found", 404
     TENANT_NOT_FOUND = "tenant_not_found", 404
     KEY_NOT_FOUND = "key_not_found", 404
+    ENDPOINT_NOT_FOUND = "endpoint_not_found", 404
+    DEPLOYMENT_NOT_FOUND = "deployment_not_found", 404
     UNKNOWN_URL = "unknown_url", 404
     METHOD_NOT_ALLOWED = "method_not_allowed", 405
     TENANT_EXISTS = "tenant_exists", 409
     TENANT_HAS_KEYS = "tenant_has_keys", 409
     KEY_REVOKED = "key_revoked", 409
+    NO_EARLIER_WEIGHTS = "no_earlier_weights", 409
+    TOO_MANY_DECISIONS = "too_many_decisions", 409
     REQUEST_TOO_LARGE = "request_too_large", 413
     UNSUPPORTED_CONTENT_TYPE = "unsupported_content_type", 415
     UNSUPPORTED_ENCODING = "unsupported_encoding", 415
@@ -246,10 +251,8 @@ class EngineFailed(ServiceError):
 class StoreUnavailable(ServiceError, KeysUnavailable):
     code = ErrorCode.STORE_UNAVAILABLE
 
-    def __init__(self, *, detail: str) -> None:
-        super().__init__(
-            "The database of keys and usage does not answer now. Try again later.", detail=detail
-        )
+    def __init__(self, message: str = STORE_AWAY, *, detail: str) -> None:
+        super().__init__(message, detail=detail)
 
 
 def _restored(kind: type[ProxyError], message: str, state: dict[str, Any]) -> ProxyError:

@@ -68,6 +68,7 @@ ONLY_IN = {
     "os": (
         *("build_engines", "proxy.settings", "proxy.processes", "proxy.http_server"),
         *("proxy.launch", "proxy.cli"),
+        *("proxy.pools.decisions_file", "proxy.pools.file_decisions"),  # fsync, locks
     ),
 }
 DOMAIN_MAY = {

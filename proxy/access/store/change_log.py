@@ -1,5 +1,6 @@
-"""Changes of keys and tenants: each is one transaction with its audit entry and a new generation.
+"""Changes of keys, tenants and operators' decisions.
 
+Each is one transaction with its audit entry and a new generation.
 The transaction first locks the row of `meta`, so that changes of all processes come one after the
 other, and the chain has no forks.
 """
@@ -39,7 +40,8 @@ class Change:
     ) -> None:
         """Adds an audit entry. before, after: the object as an administrator sees it; None: none.
 
-        object: `tenants/<name>` or `keys/<id>`. Equal views are no change, and are not recorded.
+        object: such as `tenants/<name>` or `keys/<id>`. Equal views are no change, and are not
+        recorded.
         """
         if before != after:
             self.recorded.append((action, object, before, after))
@@ -89,6 +91,14 @@ class ChangeLog:
                 entry = self._entry(_now(), denial.actor, "denied", denial.object)
                 entry = replace(entry, after=_json({"code": denial.code, "times": denial.times}))
                 head = await self._append(connection, head, entry)
+            await connection.execute(update(META).values(**_columns(head)))
+
+    async def note(self, action: str, object: str, *, actor: str, details: View) -> None:
+        """Records what changes nothing here: the generation stays. See domain.audit_trail."""
+        async with self._database.writing() as connection:
+            head = _head(await _locked(connection))
+            entry = self._entry(_now(), actor, action, object)
+            head = await self._append(connection, head, replace(entry, after=_json(details)))
             await connection.execute(update(META).values(**_columns(head)))
 
     def _entry(self, at: datetime, actor: str, action: str, object: str) -> AuditEntry:

@@ -15,11 +15,13 @@ from triton_openai.proxy.access.store.denied_calls import DeniedCalls
 from triton_openai.proxy.access.store.issued_key import IssuedKey
 from triton_openai.proxy.access.store.key_administration import KeyAdministration
 from triton_openai.proxy.access.store.pepper import Peppers
+from triton_openai.proxy.access.store.stored_decisions import StoredDecisions
 from triton_openai.proxy.access.store.stored_keys import StoredKeys
 from triton_openai.proxy.access.store.stored_usage import StoredUsage
 from triton_openai.proxy.access.store.tenant_administration import TenantAdministration
 from triton_openai.proxy.access.store.usage_reports import UsageReports
 from triton_openai.proxy.access.store.usage_writer import UsageWriter
+from triton_openai.proxy.domain.audit_trail import AuditTrail
 from triton_openai.proxy.domain.errors import StoreUnavailable
 from triton_openai.proxy.processes.errors import LaunchError
 
@@ -28,9 +30,11 @@ logger = structlog.get_logger(__name__)
 
 class Store:
     """keys: the KeySource. usage: the UsageSink, and usage_store the UsageStore over it.
-    denied_calls: takes what authorization denied.
+    denied_calls: takes what authorization denied. decisions: operators', as domain.endpoints has
+    them. audit_trail: takes what operators did that changes nothing here.
 
-    `async with` writes usage and denied calls in the background, until the body ends.
+    `async with` writes usage and denied calls, and reads decisions, in the background, until the
+    body ends.
     """
 
     def __init__(self, url: str, peppers: Peppers) -> None:
@@ -41,6 +45,8 @@ class Store:
         self.keys = StoredKeys(self._database)
         self.usage = UsageWriter(self._database)
         self.denied_calls = DeniedCalls(self._changes)
+        self.decisions = StoredDecisions(self._database, self._changes)
+        self.audit_trail: AuditTrail = self._changes
         reports = UsageReports(self._database)
         self.usage_store = StoredUsage(self.usage, reports)
         self.administration = Administration(
@@ -79,6 +85,7 @@ class Store:
             logger.error("the store does not answer", detail=error.detail)
         await self._running.enter_async_context(self.usage)
         await self._running.enter_async_context(self.denied_calls)
+        await self._running.enter_async_context(self.decisions)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -115,7 +115,21 @@ AUDIT = Table(
     Column("chain_key", Text, nullable=False),
     Column("mac", Text, nullable=False),
 )
-# One row. Whoever changes keys or tenants locks it first, so changes come one after the other.
+DRAINED_ENDPOINTS = Table(
+    "drained_endpoints",
+    METADATA,
+    Column("address", Text, primary_key=True),
+    Column("at", UtcTime, nullable=False),
+    Column("actor", Text, nullable=False),
+)
+# history: {"current": weights by deployment or null, "earlier": [the same, the oldest first]}
+DEPLOYMENT_WEIGHTS = Table(
+    "deployment_weights",
+    METADATA,
+    Column("model", Text, primary_key=True),
+    Column("history", JSON, nullable=False),
+)
+# One row. Each change of what the generation covers locks it first: they come one after the other.
 META = Table(
     "meta",
     METADATA,

@@ -1,0 +1,171 @@
+"""What operators decided, in the store. Implements domain.endpoints.Decisions.
+
+Every process asks four times a second whether anything in the store has changed, by its generation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from triton_openai.proxy.access.store import weight_rows
+from triton_openai.proxy.access.store.change_log import Change, ChangeLog
+from triton_openai.proxy.access.store.database import Database
+from triton_openai.proxy.access.store.periodic import Periodic
+from triton_openai.proxy.access.store.stored_text import storable
+from triton_openai.proxy.access.store.tables import DRAINED_ENDPOINTS, META
+from triton_openai.proxy.domain.endpoints import MOST_DRAINED
+from triton_openai.proxy.domain.errors import (
+    Conflict,
+    ErrorCode,
+    InvalidRequest,
+    StoreUnavailable,
+    echoed,
+)
+from triton_openai.proxy.domain.weight_history import WeightHistory, Weights
+
+POLL_S = 0.25
+
+logger = structlog.get_logger(__name__)
+
+
+class StoredDecisions:
+    """`async with` reads them until the body ends. While the store is away, the last ones hold."""
+
+    def __init__(
+        self, database: Database, changes: ChangeLog, *, interval_s: float = POLL_S
+    ) -> None:
+        self._database = database
+        self._changes = changes
+        self._rounds = Periodic(self._round, interval_s)
+        self._reading = asyncio.Lock()  # an older state must not replace a newer one
+        self._generation: int | None = None
+        self._drained: frozenset[str] = frozenset()
+        self._histories: dict[str, WeightHistory] = {}
+        self._answers = True
+
+    @property
+    def drained(self) -> frozenset[str]:
+        return self._drained
+
+    def weights(self, model: str) -> Weights | None:
+        return self._histories.get(model, weight_rows.NO_CHANGES).current
+
+    async def __aenter__(self) -> StoredDecisions:
+        await self._round()
+        self._rounds.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._rounds.stop()
+
+    async def drain(self, address: str, *, actor: str) -> None:
+        _check(address, "address")
+        async with self._changes.change(actor) as change:
+            if not await _is_drained(change, address):
+                await _check_room(change.connection)
+                row = {"address": address, "at": change.at, "actor": actor}
+                await change.connection.execute(insert(DRAINED_ENDPOINTS).values(row))
+                _record_drain(change, "endpoints.drain", address, is_drained=True)
+        await self._round()
+
+    async def undrain(self, address: str, *, actor: str) -> None:
+        _check(address, "address")
+        async with self._changes.change(actor) as change:
+            if await _is_drained(change, address):
+                table = DRAINED_ENDPOINTS
+                await change.connection.execute(delete(table).where(table.c.address == address))
+                _record_drain(change, "endpoints.undrain", address, is_drained=False)
+        await self._round()
+
+    async def set_weights(self, model: str, weights: Weights, *, actor: str) -> None:
+        _check(model, "model")
+        async with self._changes.change(actor) as change:
+            before = await weight_rows.history_of(change.connection, model)
+            await _replace(change, "deployments.weights", model, before, before.changed(weights))
+        await self._round()
+
+    async def roll_back(self, model: str, *, actor: str) -> Weights | None:
+        async with self._changes.change(actor) as change:
+            before = await weight_rows.history_of(change.connection, model)
+            after = before.rolled_back(model)
+            await _replace(change, "deployments.rollback", model, before, after)
+        await self._round()
+        return after.current
+
+    async def _round(self) -> None:
+        """Raises nothing, so a change that was kept does not fail when it cannot be read back."""
+        try:
+            await self._read()
+        except StoreUnavailable as error:
+            self._note(answers=False, why=error.detail or "")
+        except Exception:  # rows that this release cannot read; the last decisions hold
+            logger.exception("decisions cannot be understood")
+        else:
+            self._note(answers=True)
+
+    async def _read(self) -> None:
+        async with self._reading, self._database.reading() as connection:
+            generation = (await connection.execute(select(META.c.generation))).scalar_one()
+            if generation == self._generation:
+                return
+            addresses = await connection.execute(select(DRAINED_ENDPOINTS.c.address))
+            drained = frozenset(addresses.scalars())
+            histories = await weight_rows.all_histories(connection)
+        self._generation, self._drained, self._histories = generation, drained, histories
+
+    def _note(self, *, answers: bool, why: str = "") -> None:
+        if answers != self._answers:
+            if answers:
+                logger.info("decisions can be read again")
+            else:
+                logger.error("decisions cannot be read, the last ones hold", detail=why)
+        self._answers = answers
+
+
+async def _is_drained(change: Change, address: str) -> bool:
+    chosen = select(DRAINED_ENDPOINTS).where(DRAINED_ENDPOINTS.c.address == address)
+    return (await change.connection.execute(chosen)).one_or_none() is not None
+
+
+async def _check_room(connection: AsyncConnection) -> None:
+    drained = select(func.count()).select_from(DRAINED_ENDPOINTS)
+    if (await connection.execute(drained)).scalar_one() >= MOST_DRAINED:
+        raise Conflict(
+            f"{MOST_DRAINED} endpoints are drained, which is the most that are kept: undrain "
+            "those that are gone.",
+            code=ErrorCode.TOO_MANY_DECISIONS,
+            param="address",
+        )
+
+
+def _record_drain(change: Change, action: str, address: str, *, is_drained: bool) -> None:
+    views = {"before": {"drained": not is_drained}, "after": {"drained": is_drained}}
+    change.record(action, f"endpoints/{address}", **views)
+
+
+async def _replace(
+    change: Change, action: str, model: str, before: WeightHistory, after: WeightHistory
+) -> None:
+    if after == before:
+        return
+    await weight_rows.replace_history(change.connection, model, after)
+    views = {"before": _view(before), "after": _view(after)}
+    change.record(action, f"deployments/{model}", **views)
+
+
+def _view(history: WeightHistory) -> dict[str, object]:
+    """changes: how many of the earlier ones are kept, so that no two views in a row are equal."""
+    return {"weights": history.current, "changes": len(history.earlier)}
+
+
+def _check(name: str, param: str) -> None:
+    if not storable(name):
+        raise InvalidRequest(
+            f"{param!r} has characters that cannot be stored: {echoed(name)}.",
+            code=ErrorCode.INVALID_PARAMETER,
+            param=param,
+        )

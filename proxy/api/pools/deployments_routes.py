@@ -1,0 +1,81 @@
+"""/admin/v1/deployments: the weights of each model's deployments; switch and roll back."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.pools import pool_operations
+from triton_openai.proxy.api.pools.operator import actor
+from triton_openai.proxy.api.pools.pool_answers import deployment_bodies
+from triton_openai.proxy.api.pools.pool_bodies import RollbackBody, SwitchBody, WeightsBody
+from triton_openai.proxy.domain.configured_deployments import ConfiguredDeployments
+from triton_openai.proxy.domain.endpoints import Decisions
+from triton_openai.proxy.domain.errors import ErrorCode, NotStored, UnknownModel, echoed
+
+
+def routes(
+    configured: ConfiguredDeployments, decisions: Decisions, *, bodies: BodyReader
+) -> APIRouter:
+    router = APIRouter(prefix="/admin/v1/deployments")
+
+    def listed(model: str | None = None) -> Response:
+        data = [*deployment_bodies(configured, decisions, model)]
+        return JSONResponse({"object": "list", "data": data})
+
+    def names_of(model: str) -> list[str]:
+        """Raises UnknownModel."""
+        names = [each.name for each in configured.deployments() if each.model == model]
+        if not names:
+            raise UnknownModel(model)
+        return names
+
+    async def set_weights(model: str, given: dict[str, float], param: str, who: str) -> Response:
+        names = names_of(model)
+        for name in given:
+            if name not in names:
+                raise _unknown(model, name, names, param)
+        weights = {name: given.get(name, 0.0) for name in names}
+        await decisions.set_weights(model, weights, actor=who)
+        return listed(model)
+
+    @router.get("", openapi_extra=pool_operations.LIST_DEPLOYMENTS.extra)
+    async def list_deployments() -> Response:
+        """Deployments with the weights in force, in the order of models.yaml."""
+        actor()
+        return listed()
+
+    @router.put("/{model:path}/weights", openapi_extra=pool_operations.WEIGHTS.extra)
+    async def replace_weights(model: str, http: Request) -> Response:
+        """Sets all weights of a model, in place of those of models.yaml, within a second."""
+        who = actor()
+        body = await bodies.read(http, WeightsBody)
+        return await set_weights(model, body.weights, "weights", who)
+
+    @router.post("/{model:path}/switch", openapi_extra=pool_operations.SWITCH.extra)
+    async def switch(model: str, http: Request) -> Response:
+        """Gives one deployment all requests. Running streams end where they began."""
+        who = actor()
+        body = await bodies.read(http, SwitchBody)
+        return await set_weights(model, {body.deployment: 1.0}, "deployment", who)
+
+    @router.post("/{model:path}/rollback", openapi_extra=pool_operations.ROLLBACK.extra)
+    async def roll_back(model: str, http: Request) -> Response:
+        """Takes the last change of the weights back; again and again, up to 20 changes."""
+        who = actor()
+        await bodies.read(http, RollbackBody)
+        names_of(model)
+        await decisions.roll_back(model, actor=who)
+        return listed(model)
+
+    return router
+
+
+def _unknown(model: str, name: str, names: list[str], param: str) -> NotStored:
+    known = ", ".join(names[:10])
+    return NotStored(
+        f"The model {echoed(model)} has no deployment {echoed(name)}. It has {known}.",
+        code=ErrorCode.DEPLOYMENT_NOT_FOUND,
+        param=param,
+    )

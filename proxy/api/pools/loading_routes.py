@@ -1,0 +1,73 @@
+"""/admin/v1/models: has every endpoint load or unload a model of its repository."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from triton_openai.proxy.access.concurrency import ConcurrencyLimit
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.pools import pool_operations
+from triton_openai.proxy.api.pools.operator import actor
+from triton_openai.proxy.api.pools.pool_answers import results_body
+from triton_openai.proxy.api.pools.pool_bodies import LoadBody
+from triton_openai.proxy.domain.audit_trail import AuditTrail
+from triton_openai.proxy.domain.endpoints import EndpointResult, Pools
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, NotStored, echoed
+
+# A folder's name, as Triton has it. No `/` and no `..`: some Tritons join it to a path.
+MODEL = re.compile(r"(?!\.)[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,256}")
+Work = Callable[..., Awaitable[tuple[EndpointResult, ...]]]
+
+
+def routes(pools: Pools, audit: AuditTrail, *, bodies: BodyReader) -> APIRouter:
+    router = APIRouter(prefix="/admin/v1/models")
+    changes = ConcurrencyLimit(1, what="changes of Triton's loaded models")
+
+    async def changed(http: Request, model: str, action: str, work: Work) -> Response:
+        """The entry of the audit log comes first: what cannot be logged is not done."""
+        who = actor()
+        body = await bodies.read(http, LoadBody)
+        _check(pools, model, body.pools)
+        with changes.permits():
+            details = {"pools": body.pools}
+            await audit.note(f"models.{action}", f"models/{model}", actor=who, details=details)
+            return JSONResponse(results_body(await work(model, pools=body.pools)))
+
+    @router.post("/{model}/load", openapi_extra=pool_operations.LOAD.extra)
+    async def load_model(model: str, http: Request) -> Response:
+        """Every endpoint loads the model, or loads it again. The answer has a result for each."""
+        return await changed(http, model, "load", pools.load_model)
+
+    @router.post("/{model}/unload", openapi_extra=pool_operations.LOAD.extra)
+    async def unload_model(model: str, http: Request) -> Response:
+        """Every endpoint unloads the model: its running requests end first, new ones go nowhere."""
+        return await changed(http, model, "unload", pools.unload_model)
+
+    return router
+
+
+def _check(pools: Pools, model: str, names: list[str]) -> None:
+    """Raises InvalidRequest, NotStored."""
+    if not MODEL.fullmatch(model):
+        raise InvalidRequest(
+            f"{echoed(model)} is no name of a Triton model.",
+            code=ErrorCode.INVALID_PARAMETER,
+            param="model",
+        )
+    known = {each.pool for each in pools.endpoints()}
+    for name in names:
+        if name not in known:
+            raise NotStored(
+                f"There is no pool {echoed(name)} with an endpoint. GET /admin/v1/endpoints lists "
+                "pools and endpoints.",
+                code=ErrorCode.ENDPOINT_NOT_FOUND,
+                param="pools",
+            )
+    if not known:
+        raise NotStored(
+            "No pool has an endpoint at present.", code=ErrorCode.ENDPOINT_NOT_FOUND, param=None
+        )

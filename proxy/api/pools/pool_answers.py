@@ -1,0 +1,121 @@
+"""Answers of the routes that operate pools, as the OpenAPI document describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from triton_openai.proxy.domain.configured_deployments import (
+    ConfiguredDeployment,
+    ConfiguredDeployments,
+)
+from triton_openai.proxy.domain.endpoints import (
+    Decisions,
+    EndpointResult,
+    EndpointState,
+    EndpointStatus,
+)
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class LoadAnswer(Answer):
+    """What the endpoint's engines report, over all of its models; null: not reported."""
+
+    waiting: int | None = Field(description="Requests without a row.")
+    running: int | None = Field(description="Requests with a row.")
+    kv_in_use: float | None = Field(description="Share of the KV cache, 0 to 1.")
+    is_stale: bool = Field(description="Whether it is older than three seconds.")
+
+
+class EndpointAnswer(Answer):
+    pool: str
+    address: str
+    state: EndpointState
+    reason: str | None = Field(description="Why it is not ready.")
+    is_drained: bool = Field(description="Whether an operator has drained it.")
+    models: list[str] = Field(description="Triton's names of the models it has loaded.")
+    streams: int = Field(description="Of this process, sent and not ended.")
+    outstanding_tokens: int = Field(description="Of this process: what these streams may cost.")
+    load: LoadAnswer
+    ejections: int
+    ejected_for_s: float = Field(description="Seconds until it is tried again.")
+
+
+class EndpointList(Answer):
+    object: Literal["list"]
+    data: list[EndpointAnswer]
+    drained_and_gone: list[str] = Field(
+        description="Drained addresses at which there is no endpoint at present."
+    )
+    process: str = Field(description="Which process of the proxy answers.")
+    processes: int = Field(description="How many processes this proxy has.")
+
+
+class ResultAnswer(Answer):
+    pool: str
+    address: str
+    error: str | None = Field(description="Null: this endpoint did it.")
+
+
+class ResultList(Answer):
+    object: Literal["list"]
+    data: list[ResultAnswer]
+    ok: bool = Field(description="Whether every endpoint did it.")
+
+
+class DeploymentAnswer(Answer):
+    model: str = Field(description="The public name.")
+    name: str
+    pool: str
+    triton_model: str
+    version: str | None = Field(description="Null: the one that Triton chooses.")
+    weight: float = Field(description="In force.")
+    share: float = Field(description="Of the model's requests, 0 to 1.")
+    configured_weight: float = Field(description="Of models.yaml.")
+
+
+class DeploymentList(Answer):
+    object: Literal["list"]
+    data: list[DeploymentAnswer]
+
+
+def endpoint_body(status: EndpointStatus, drained: frozenset[str]) -> dict[str, Any]:
+    return {
+        **asdict(status),
+        "state": status.state.value,
+        "is_drained": status.address in drained,
+    }
+
+
+def results_body(results: Iterable[EndpointResult]) -> dict[str, Any]:
+    data = [asdict(each) for each in results]
+    return {"object": "list", "data": data, "ok": all(each["error"] is None for each in data)}
+
+
+def deployment_bodies(
+    configured: ConfiguredDeployments, decisions: Decisions, model: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """The deployments of one model, or of all, with the weights that are in force."""
+    by_model: dict[str, list[ConfiguredDeployment]] = {}
+    for each in configured.deployments():
+        if model in (None, each.model):
+            by_model.setdefault(each.model, []).append(each)
+    for name, deployments in by_model.items():
+        decided = decisions.weights(name)
+        weights = [
+            each.weight if decided is None else decided.get(each.name, 0.0) for each in deployments
+        ]
+        total = sum(weights) or 1.0
+        for each, weight in zip(deployments, weights, strict=True):
+            yield {
+                **asdict(each),
+                "weight": weight,
+                "share": round(weight / total, 6),
+                "configured_weight": each.weight,
+            }

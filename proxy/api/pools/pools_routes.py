@@ -1,0 +1,33 @@
+"""All routes that operate pools. Called by `app`.
+
+They change where requests go, so they are for callers with the scope `admin`. Where everybody who
+reaches the proxy may do everything (AUTH=off), `app` leaves them out; without any key they serve
+this machine, as the whole proxy does then.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.pools import deployments_routes, endpoints_routes, loading_routes
+from triton_openai.proxy.domain.audit_trail import AuditTrail
+from triton_openai.proxy.domain.configured_deployments import ConfiguredDeployments
+from triton_openai.proxy.domain.endpoints import Decisions, Pools
+
+
+def routes(
+    pools: Pools,
+    decisions: Decisions,
+    deployments: ConfiguredDeployments,
+    audit: AuditTrail,
+    *,
+    bodies: BodyReader,
+    processes: int = 1,
+) -> tuple[APIRouter, ...]:
+    """processes: how many this proxy has."""
+    return (
+        endpoints_routes.routes(pools, decisions, bodies=bodies, processes=processes),
+        loading_routes.routes(pools, audit, bodies=bodies),
+        deployments_routes.routes(deployments, decisions, bodies=bodies),
+    )

@@ -1,0 +1,24 @@
+"""A port: the deployments that models.yaml names, for operators who change their weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredDeployment:
+    """One place that serves a public model. weight: of models.yaml. version: None is Triton's."""
+
+    model: str
+    name: str
+    pool: str
+    triton_model: str
+    version: str | None
+    weight: float
+
+
+class ConfiguredDeployments(Protocol):
+    def deployments(self) -> tuple[ConfiguredDeployment, ...]:
+        """Of all public models, in the order of models.yaml."""
+        ...

@@ -1,0 +1,140 @@
+"""Doubles of the ports of pools: endpoints that are given, decisions and audit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from triton_openai.proxy.domain.configured_deployments import ConfiguredDeployment
+from triton_openai.proxy.domain.endpoints import (
+    EndpointResult,
+    EndpointState,
+    EndpointStatus,
+    EngineLoad,
+)
+from triton_openai.proxy.domain.weight_history import WeightHistory, Weights
+
+
+def endpoint(address: str, **fields: Any) -> EndpointStatus:
+    usual: dict[str, Any] = {
+        "pool": "default",
+        "address": address,
+        "state": EndpointState.READY,
+        "reason": None,
+        "models": ("demo",),
+        "streams": 0,
+        "outstanding_tokens": 0,
+        "load": EngineLoad(waiting=0, running=1, kv_in_use=0.25, is_stale=False),
+        "ejections": 0,
+        "ejected_for_s": 0.0,
+    }
+    return EndpointStatus(**{**usual, **fields})
+
+
+def deployment(model: str, name: str, weight: float) -> ConfiguredDeployment:
+    return ConfiguredDeployment(
+        model=model, name=name, pool="default", triton_model=model, version=None, weight=weight
+    )
+
+
+class DecisionsInMemory:
+    """calls: (verb, object, actor), in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, str]] = []
+        self._drained: frozenset[str] = frozenset()
+        self._histories: dict[str, WeightHistory] = {}
+
+    @property
+    def drained(self) -> frozenset[str]:
+        return self._drained
+
+    def weights(self, model: str) -> Weights | None:
+        return self._histories.get(model, WeightHistory()).current
+
+    async def drain(self, address: str, *, actor: str) -> None:
+        self.calls.append(("drain", address, actor))
+        self._drained |= {address}
+
+    async def undrain(self, address: str, *, actor: str) -> None:
+        self.calls.append(("undrain", address, actor))
+        self._drained -= {address}
+
+    async def set_weights(self, model: str, weights: Weights, *, actor: str) -> None:
+        self.calls.append(("set_weights", model, actor))
+        history = self._histories.get(model, WeightHistory())
+        self._histories[model] = history.changed(weights)
+
+    async def roll_back(self, model: str, *, actor: str) -> Weights | None:
+        self.calls.append(("roll_back", model, actor))
+        history = self._histories.get(model, WeightHistory()).rolled_back(model)
+        self._histories[model] = history
+        return history.current
+
+
+class FixedPools:
+    """statuses: the endpoints. A drained one is DRAINING while it has streams, then DRAINED.
+
+    failing: addresses that refuse to load. calls: (verb, model, pools), in order.
+    """
+
+    def __init__(self, decisions: DecisionsInMemory, *statuses: EndpointStatus) -> None:
+        self.statuses = list(statuses)
+        self.failing: set[str] = set()
+        self.calls: list[tuple[str, str, tuple[str, ...]]] = []
+        self._decisions = decisions
+
+    def endpoints(self) -> tuple[EndpointStatus, ...]:
+        return tuple(map(self._seen, self.statuses))
+
+    def _seen(self, status: EndpointStatus) -> EndpointStatus:
+        if status.address not in self._decisions.drained:
+            return status
+        state = EndpointState.DRAINING if status.streams else EndpointState.DRAINED
+        return replace(status, state=state)
+
+    async def load_model(
+        self, model: str, *, pools: Collection[str] = ()
+    ) -> tuple[EndpointResult, ...]:
+        return self._results("load", model, pools)
+
+    async def unload_model(
+        self, model: str, *, pools: Collection[str] = ()
+    ) -> tuple[EndpointResult, ...]:
+        return self._results("unload", model, pools)
+
+    def _results(self, verb: str, model: str, pools: Collection[str]) -> tuple[EndpointResult, ...]:
+        self.calls.append((verb, model, tuple(pools)))
+        return tuple(
+            EndpointResult(
+                pool=each.pool,
+                address=each.address,
+                error="out of memory" if each.address in self.failing else None,
+            )
+            for each in self.statuses
+            if not pools or each.pool in pools
+        )
+
+
+class FixedDeployments:
+    def __init__(self, *deployments: ConfiguredDeployment) -> None:
+        self._deployments = deployments
+
+    def deployments(self) -> tuple[ConfiguredDeployment, ...]:
+        return self._deployments
+
+
+class AuditInMemory:
+    """entries: (action, object, actor, details). fault: what a note raises."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, str, str, Mapping[str, Any]]] = []
+        self.fault: Exception | None = None
+
+    async def note(
+        self, action: str, object: str, *, actor: str, details: Mapping[str, Any]
+    ) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.entries.append((action, object, actor, details))

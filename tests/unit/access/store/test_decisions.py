@@ -1,0 +1,250 @@
+"""Operators' decisions: the file's and the store's adapters keep and share them alike."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.unit.access.store.samples import PEPPERS, opened
+from triton_openai.proxy.access.store.store import Store
+from triton_openai.proxy.domain.endpoints import MOST_DRAINED, Decisions
+from triton_openai.proxy.domain.errors import Conflict, ErrorCode, InvalidRequest, StoreUnavailable
+from triton_openai.proxy.domain.weight_history import KEPT_CHANGES
+from triton_openai.proxy.pools.file_decisions import FileDecisions
+
+ONE, TWO = "10.0.0.1:8001", "[fd00::2]:8001"
+ACTOR = "key:tester"
+Open = Callable[[], Any]
+
+
+@pytest.fixture(params=["file", "sqlite", "postgresql"])
+def opens(request, tmp_path) -> Open:
+    """opens() -> one more process's decisions, over the same file or database."""
+    if request.param == "file":
+        return lambda: FileDecisions(tmp_path)
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'store.db'}"
+    else:
+        url = request.getfixturevalue("postgres_server").create(f"decisions{time.time_ns()}")
+
+    @asynccontextmanager
+    async def stored() -> AsyncIterator[Decisions]:
+        async with Store(url, PEPPERS) as store:
+            yield store.decisions
+
+    return stored
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    """Fails after a minute, which a busy machine may need."""
+    for _ in range(6000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("this never became true")
+
+
+def faults(lines: list[Any]) -> int:
+    return sum("last ones hold" in line["event"] for line in lines)
+
+
+def use(opens: Open, body: Callable[[Decisions, Decisions], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with opens() as one, opens() as other:
+            await body(one, other)
+
+    asyncio.run(main())
+
+
+def test_a_drained_endpoint_is_drained_in_every_process_until_it_is_undrained(opens):
+    async def body(one: Decisions, other: Decisions) -> None:
+        await one.drain(ONE, actor=ACTOR)
+        assert one.drained == {ONE}
+        await other.drain(TWO, actor=ACTOR)
+        assert other.drained == {ONE, TWO}
+        await eventually(lambda: one.drained == {ONE, TWO})
+        await one.drain(ONE, actor=ACTOR)
+        await one.undrain(ONE, actor=ACTOR)
+        await one.undrain(ONE, actor=ACTOR)
+        assert one.drained == {TWO}
+        await eventually(lambda: other.drained == {TWO})
+
+    use(opens, body)
+
+
+def test_weights_are_rolled_back_change_by_change_to_those_of_models_yaml(opens):
+    async def body(one: Decisions, other: Decisions) -> None:
+        assert one.weights("demo") is None
+        await one.set_weights("demo", {"blue": 1.0, "green": 0.0}, actor=ACTOR)
+        await other.set_weights("demo", {"blue": 0.25, "green": 0.75}, actor=ACTOR)
+        await other.set_weights("demo", {"blue": 0.25, "green": 0.75}, actor=ACTOR)
+        await eventually(lambda: one.weights("demo") == {"blue": 0.25, "green": 0.75})
+        assert one.weights("another") is None
+        assert await one.roll_back("demo", actor=ACTOR) == {"blue": 1.0, "green": 0.0}
+        assert one.weights("demo") == {"blue": 1.0, "green": 0.0}
+        assert await one.roll_back("demo", actor=ACTOR) is None
+        await eventually(lambda: other.weights("demo") is None)
+        for decisions in (one, other):
+            with pytest.raises(Conflict) as refused:
+                await decisions.roll_back("demo", actor=ACTOR)
+            assert refused.value.code is ErrorCode.NO_EARLIER_WEIGHTS
+
+    use(opens, body)
+
+
+def test_only_the_last_changes_are_kept(opens):
+    async def body(one: Decisions, _: Decisions) -> None:
+        for number in range(KEPT_CHANGES + 3):
+            await one.set_weights("demo", {"blue": float(number)}, actor=ACTOR)
+        last = [await one.roll_back("demo", actor=ACTOR) for _ in range(KEPT_CHANGES)]
+        assert last == [{"blue": float(n)} for n in range(KEPT_CHANGES + 1, 1, -1)]
+        with pytest.raises(Conflict):
+            await one.roll_back("demo", actor=ACTOR)
+
+    use(opens, body)
+
+
+def test_a_process_that_starts_later_knows_the_decisions_at_once(opens):
+    async def body(one: Decisions, _: Decisions) -> None:
+        await one.drain(ONE, actor=ACTOR)
+        await one.set_weights("demo", {"blue": 1.0}, actor=ACTOR)
+        async with opens() as later:
+            assert (later.drained, later.weights("demo")) == ({ONE}, {"blue": 1.0})
+
+    use(opens, body)
+
+
+def test_changes_of_several_processes_at_once_are_all_kept(opens):
+    addresses = {f"10.0.0.{number}:8001" for number in range(12)}
+
+    async def body(one: Decisions, other: Decisions) -> None:
+        await asyncio.gather(
+            *((one, other)[n % 2].drain(each, actor=ACTOR) for n, each in enumerate(addresses))
+        )
+        await eventually(lambda: one.drained == other.drained == addresses)
+
+    use(opens, body)
+
+
+def test_no_more_than_a_thousand_endpoints_are_drained_in_the_file(tmp_path):
+    async def main() -> None:
+        async with FileDecisions(tmp_path) as decisions:
+            names = ",".join(f'"h{number}:1"' for number in range(MOST_DRAINED))
+            (tmp_path / "decisions.json").write_text(f'{{"drained": [{names}]}}')
+            with pytest.raises(Conflict) as refused:
+                await decisions.drain(ONE, actor=ACTOR)
+            assert refused.value.code is ErrorCode.TOO_MANY_DECISIONS
+            await decisions.drain("h1:1", actor=ACTOR)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["{", "[]", '{"drained": 3}', '{"weights": {"m": {"current": {"a": -1}}}}', "x" * 2**20],
+)
+def test_a_broken_file_keeps_the_last_decisions_and_is_not_overwritten(tmp_path, broken):
+    path = tmp_path / "decisions.json"
+
+    async def main(lines: list[Any]) -> None:
+        async with FileDecisions(tmp_path, interval_s=0.001) as decisions:
+            await decisions.drain(ONE, actor=ACTOR)
+            assert path.stat().st_mode & 0o777 == 0o600
+            good = path.read_bytes()
+            path.write_text(broken)
+            await eventually(lambda: faults(lines) == 1)
+            assert decisions.drained == {ONE}
+            with pytest.raises(StoreUnavailable) as refused:
+                await decisions.drain(TWO, actor=ACTOR)
+            assert "Repair or delete" in refused.value.message
+            assert path.read_text() == broken
+            path.write_bytes(good.replace(ONE.encode(), TWO.encode()))
+            await eventually(lambda: decisions.drained == {TWO})
+            path.unlink()
+            await eventually(lambda: decisions.drained == frozenset())
+            assert faults(lines) == 1
+
+    with capture_logs() as lines:
+        asyncio.run(main(lines))
+
+
+def test_a_file_that_another_process_locks_for_long_is_a_503(tmp_path):
+
+    async def main() -> None:
+        async with FileDecisions(tmp_path, lock_wait_s=0.05) as decisions:
+            with (tmp_path / "decisions.lock").open("w") as held:
+                fcntl.flock(held, fcntl.LOCK_EX)
+                with pytest.raises(StoreUnavailable):
+                    await decisions.drain(ONE, actor=ACTOR)
+            await decisions.drain(ONE, actor=ACTOR)
+
+    asyncio.run(main())
+
+
+def test_the_store_audits_each_decision_with_before_and_after(url):
+    async def main() -> None:
+        async with opened(url) as store:
+            decisions, audit = store.decisions, store.administration.audit
+            await decisions.drain(ONE, actor=ACTOR)
+            await decisions.drain(ONE, actor=ACTOR)
+            await decisions.undrain(ONE, actor="key:other")
+            await decisions.set_weights("demo", {"blue": 1.0}, actor=ACTOR)
+            await decisions.roll_back("demo", actor=ACTOR)
+            found = [(e.actor, e.action, e.object, e.before, e.after) for e in await audit.list()]
+            here, yes, no = f"endpoints/{ONE}", '{"drained":true}', '{"drained":false}'
+            none, blue = '{"changes":0,"weights":null}', '{"changes":1,"weights":{"blue":1.0}}'
+            assert found == [
+                (ACTOR, "endpoints.drain", here, no, yes),
+                ("key:other", "endpoints.undrain", here, yes, no),
+                (ACTOR, "deployments.weights", "deployments/demo", none, blue),
+                (ACTOR, "deployments.rollback", "deployments/demo", blue, none),
+            ]
+            generation = await store.keys.generation()
+            await store.audit_trail.note(
+                "models.load", "models/demo", actor=ACTOR, details={"pools": []}
+            )
+            assert await store.keys.generation() == generation
+            assert (await audit.list())[-1].after == '{"pools":[]}'
+            assert (await audit.verify()).ok
+
+    asyncio.run(main())
+
+
+def test_the_store_refuses_text_that_it_cannot_keep(url):
+    async def main() -> None:
+        async with opened(url) as store:
+            for call in (
+                store.decisions.drain("a\0:1", actor=ACTOR),
+                store.decisions.undrain("\ud800:1", actor=ACTOR),
+                store.decisions.set_weights("\0", {"a": 1.0}, actor=ACTOR),
+            ):
+                with pytest.raises(InvalidRequest):
+                    await call
+            with pytest.raises(Conflict):
+                await store.decisions.roll_back("\0", actor=ACTOR)
+
+    asyncio.run(main())
+
+
+def test_decisions_hold_while_the_store_is_away(postgres_server):
+    async def main() -> None:
+        async with Store(postgres_server.create("away"), PEPPERS) as store:
+            await store.decisions.drain(ONE, actor=ACTOR)
+            postgres_server.stop()
+            try:
+                with pytest.raises(StoreUnavailable):
+                    await store.decisions.drain(TWO, actor=ACTOR)
+                assert store.decisions.drained == {ONE}
+            finally:
+                postgres_server.start()
+            await store.decisions.undrain(ONE, actor=ACTOR)
+            assert store.decisions.drained == frozenset()
+
+    asyncio.run(main())
