@@ -156,7 +156,7 @@ def proxy(
     settings = _settings(
         triton_url=triton, host=host, port=port, workers=workers, models_file=models_file
     )
-    ports.check_target(settings.triton_target)
+    ports.check_source(settings.triton_source)
     if settings.triton_url is not None and settings.default_max_tokens is not None:
         raise LaunchError(
             "DEFAULT_MAX_TOKENS has no effect here, because `build` writes it into the tokenizer: "

@@ -90,7 +90,7 @@ _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
 }
 
 
-class Engine(Protocol):
+class TokenSource(Protocol):
     """One verb. Closing the generator early ends the generation in the engine.
 
     Entered before the first request, left after the last.
@@ -109,6 +109,14 @@ class Engine(Protocol):
             DeadlineExceeded: `timeout_s` is over, and nobody has closed the deltas.
             EngineFailed: the engine gave up on this request.
         """
+        ...
+
+
+class Engine(TokenSource, Protocol):
+    """All engines together, however many there are."""
+
+    def has_another(self, request: EngineRequest) -> bool:
+        """Whether an endpoint that the request does not avoid can take it now."""
         ...
 
 

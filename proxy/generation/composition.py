@@ -65,6 +65,7 @@ def composed(
     resending = Resending(
         registry=registry,
         recovery_queue=recovery_queue,
+        alternatives=engine,
         counter=watcher,
         most=max_resends,
         whole_s=limits.whole_s,

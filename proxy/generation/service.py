@@ -21,6 +21,7 @@ from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.watcher import Watcher
 from triton_openai.proxy.generation.answer_streams import AnswerStreams, Means
 from triton_openai.proxy.generation.plan import Plan
+from triton_openai.proxy.generation.resending import Attempt
 from triton_openai.proxy.generation.stopwatch import Stopwatch
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.structured import checks
@@ -100,12 +101,12 @@ class Service:
             return
         request = plan.engine_requests[0]
 
-        async def try_once(_: int) -> None:
+        async def try_once(_: Attempt) -> None:
             await self._means.guide_precheck.check(request, plan.request.caller)
 
         since = asyncio.get_running_loop().time()
         with MappedConstraintErrors(plan.request.constraint):
-            await self._means.resending.retried(try_once, plan.card, since=since)
+            await self._means.resending.retried(try_once, request, since=since)
 
 
 NOT_HELD: AbstractContextManager[None] = nullcontext()

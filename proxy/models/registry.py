@@ -33,10 +33,12 @@ class Registry:
         limits: RequestLimits | None = None,
         *,
         callers_control_tokens: str = "plain",
+        is_available: Callable[[ModelCard], bool] = lambda card: True,
     ) -> None:
         self._policy = policy
         self._limits = limits or RequestLimits()
         self._callers_control_tokens = callers_control_tokens
+        self._is_available = is_available
         self._loaded: list[LoadedModel] = []
         self._cards: tuple[ModelCard, ...] = ()
         self._by_name: dict[str, ModelCard] = {}
@@ -75,6 +77,13 @@ class Registry:
         entry = self._policy.get(model.name)
         own = None if entry is None else entry.callers_control_tokens
         return (own or self._callers_control_tokens) == "plain"
+
+    def has_build(self, card: ModelCard) -> bool:
+        """Whether the model of this card is still this build."""
+        return self.known(card.name) == card
+
+    def is_available(self, card: ModelCard) -> bool:
+        return self._why_not_ready is None and self._is_available(card)
 
     def suspend(self, reason: NotReady) -> None:
         """Stops serving: Triton is unavailable, or its models do not fit the contract."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from triton_openai.proxy.domain.endpoints import EndpointAddress
-from triton_openai.proxy.domain.engine import Engine
+from triton_openai.proxy.domain.engine import TokenSource
 from triton_openai.proxy.domain.model import LoadedModel
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 
@@ -35,7 +35,7 @@ class Connection(Protocol):
     """Everything over one connection, entered on the event loop that uses it."""
 
     @property
-    def engine(self) -> Engine: ...
+    def engine(self) -> TokenSource: ...
 
     @property
     def catalog(self) -> EndpointCatalog: ...

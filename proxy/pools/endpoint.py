@@ -18,10 +18,12 @@ from triton_openai.proxy.domain.model import LoadedModel
 from triton_openai.proxy.pools.breaker import BreakerPolicy, CircuitBreaker
 from triton_openai.proxy.pools.candidate import Candidate
 from triton_openai.proxy.pools.connection import Connection
-from triton_openai.proxy.pools.outstanding import Outstanding
+from triton_openai.proxy.pools.engine_load import LoadReader
+from triton_openai.proxy.pools.outstanding import OUTPUT_TOKENS, Outstanding
 
 logger = structlog.get_logger(__name__)
 
+TOKENS_A_STREAM = 2 * OUTPUT_TOKENS  # of a stream that another process sent
 NOT_REACHED = NotReady("it has not been reached yet")
 Clock = Callable[[], float]
 
@@ -63,7 +65,7 @@ class Endpoint:
         self.connection = connection
         self.bit = bit
         self.breaker = CircuitBreaker(breaker, clock=clock, may_eject=lambda: may_eject(self))
-        self.load = EngineLoad()
+        self.load = EngineLoad(is_stale=False)
         self.served: Mapping[str, Served] = {}
         self.why_not_ready: NotReady | None = NOT_REACHED
         self.is_leaving = self.is_drained = False
@@ -147,10 +149,12 @@ class Endpoint:
             self._log("endpoint leaves its pool" if is_leaving else "endpoint is back in its pool")
             self._changed()
 
-    def set_load(self, load: EngineLoad, *, tokens_a_stream: float) -> None:
-        self.load = load
+    def set_load(self, reader: LoadReader) -> None:
+        """Takes over what the reader has found of all models, and of each."""
+        self.load = reader.load
         for one in self.served.values():
-            one.candidate.set_load(load, tokens_a_stream=tokens_a_stream)
+            load = reader.load_of(one.model.facts.engine_model)
+            one.candidate.set_load(load, tokens_a_stream=TOKENS_A_STREAM)
 
     @property
     def name(self) -> str:

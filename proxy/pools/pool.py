@@ -8,6 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 
+import httpx
 import structlog
 
 from triton_openai.proxy import background
@@ -20,6 +21,7 @@ from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser
 from triton_openai.proxy.pools.connection import Connect
 from triton_openai.proxy.pools.endpoint import Clock, Endpoint, Served
 from triton_openai.proxy.pools.endpoint_watch import EndpointWatch, Interned
+from triton_openai.proxy.pools.engine_load import EVERY_S, LoadReader
 
 logger = structlog.get_logger(__name__)
 
@@ -30,11 +32,15 @@ FIRST_CHECKS_S = 6.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
-    """connect: to an endpoint. most_ejected: the share of endpoints that may be ejected at once."""
+    """connect: to an endpoint. most_ejected: the share of endpoints that may be ejected at once.
+
+    metrics_port: of endpoints whose address names none; None: their load is not read.
+    """
 
     name: str
     source: EndpointSource
     connect: Connect
+    metrics_port: int | None = None
     choice: ChoicePolicy = field(default_factory=ChoicePolicy)
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     most_ejected: float = ejections.MOST_SHARE
@@ -188,11 +194,13 @@ class Pool:
         """Keeps the connection open until the endpoint has left and its streams have ended."""
         async with endpoint.connection:
             watch = EndpointWatch(endpoint, self._own, self._clock, self._begin_slowly)
-            watching = asyncio.create_task(watch.run())
+            tasks = [asyncio.create_task(watch.run())]
+            if (url := self._metrics_url(endpoint.address)) is not None:
+                tasks.append(asyncio.create_task(self._read_load(endpoint, url)))
             try:
                 await self._has_left(endpoint)
             finally:
-                await background.end([watching])
+                await background.end(tasks)
         logger.info("endpoint is gone", pool=self.name, endpoint=endpoint.name)
 
     def _own(self, model: LoadedModel) -> LoadedModel:
@@ -203,6 +211,20 @@ class Pool:
         for one in endpoint.served.values():
             self.chooser.forget(one.candidate)
             self.chooser.start_slowly(one.candidate)
+
+    def _metrics_url(self, address: EndpointAddress) -> str | None:
+        port = address.metrics_port or self._options.metrics_port
+        return port and f"http://{address.address.rpartition(':')[0]}:{port}/metrics"
+
+    async def _read_load(self, endpoint: Endpoint, url: str) -> None:
+        """Once a second, while there is a choice of endpoints."""
+        async with httpx.AsyncClient() as client:
+            reader = LoadReader(url, client, clock=self._clock)
+            while True:
+                if len(self.endpoints) > 1:
+                    await reader.read()
+                    endpoint.set_load(reader)
+                await asyncio.sleep(EVERY_S)
 
     async def _has_left(self, endpoint: Endpoint) -> None:
         since = None

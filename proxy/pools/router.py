@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from triton_openai.proxy.domain.engine import Engine, EngineRequest
+from triton_openai.proxy.domain.engine import EngineRequest, TokenSource
 from triton_openai.proxy.domain.errors import ModelUnavailable
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.pools.breaker import Attempt
@@ -41,7 +41,7 @@ class Route:
         attempt: Attempt,
         estimates: TokenEstimates,
     ) -> None:
-        self.engine: Engine = endpoint.connection.engine
+        self.engine: TokenSource = endpoint.connection.engine
         self.place = Place(endpoint.pool, endpoint.name)
         self.matched = matched
         self._pool = pool

@@ -19,7 +19,11 @@ class TritonServer(Group):
 
     triton_url: str | None = None
     """Address of a remote Triton for `triton-openai proxy`: `grpc://host:port`, or `grpcs://` for
-    TLS. Without it: `TRITON_GRPC_PORT` of this machine."""
+    TLS; several with commas between them, or where they are found (docs/pools.md). Without it:
+    `TRITON_GRPC_PORT` of this machine."""
+    triton_routing: Literal["prefix", "least_outstanding", "random", "round_robin"] = "prefix"
+    """How one of several endpoints is chosen: `prefix` is the one with the least work after it has
+    done the request's, with what it has in its prefix cache counted as done."""
     triton_ca_file: FilePath | None = None
     """PEM file with the certificate authorities to trust for `grpcs://`. Without it: the
     system's."""
@@ -75,10 +79,17 @@ class TritonServer(Group):
         return self
 
     @property
-    def triton_target(self) -> str:
-        """gRPC target, `host:port`."""
+    def triton_source(self) -> str:
+        """Where Triton's endpoints are found, as docs/pools.md describes it."""
         url = self.triton_url or f"127.0.0.1:{self.triton_grpc_port}"
-        return url.removeprefix("grpc://").removeprefix("grpcs://")
+        return url if "://" in url else f"grpc://{url}"
+
+    @property
+    def triton_target(self) -> str:
+        """For people, without a password; of one endpoint its `host:port`."""
+        scheme, _, rest = self.triton_source.partition("://")
+        place = rest.rpartition("@")[2]
+        return place if scheme in ("grpc", "grpcs") else f"{scheme}://{place}"
 
     @property
     def triton_secret_value(self) -> str | None:
@@ -86,7 +97,7 @@ class TritonServer(Group):
 
     @property
     def triton_is_tls(self) -> bool:
-        return (self.triton_url or "").startswith("grpcs://")
+        return self.triton_source.partition("://")[0].endswith("grpcs")
 
 
 class ModelSource(Group):

@@ -63,6 +63,9 @@ class ScriptedEngine:
     async def __aexit__(self, *_: object) -> None:
         pass
 
+    def has_another(self, request: EngineRequest) -> bool:
+        return False
+
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]
         self.requests.append(request)
@@ -100,6 +103,12 @@ class FixedCatalog:
         self.reason = reason
         self.facts = facts
         self.capabilities = capabilities
+
+    def has_news(self) -> bool:
+        return False
+
+    def is_available(self, card: ModelCard) -> bool:
+        return True
 
     async def load(self) -> tuple[LoadedModel, ...]:
         await self.check_ready(())

@@ -125,7 +125,7 @@ def _proxy_only(settings: Settings) -> Iterator[Check]:
     yield proxy_only.packages(_version)
     port = checks.port("PORT", settings.host, settings.port, {})
     yield own_server.recognised(port, settings.port)
-    yield proxy_only.triton(settings.triton_url, settings.triton_target)
+    yield from proxy_only.triton(settings.triton_url, settings.triton_source)
     if policy.has_models(settings):
         yield models(settings)[0]  # the weights are where Triton is
 
