@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Protocol
 
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
 from triton_openai.build_engines.deployment_entries import DeploymentEntry, ShadowEntry
 from triton_openai.build_engines.pool_entry import DEFAULT_POOL
 
@@ -36,6 +38,13 @@ class Problem:
     model: str
     where: Where
     reason: str
+
+    def details(self, runtime: str) -> InitErrorDetails:
+        """For an error of the whole file. runtime: the tag of the model's entry."""
+        error = PydanticCustomError("deployments", "{reason}", {"reason": self.reason})
+        return InitErrorDetails(
+            type=error, loc=("models", self.model, runtime, *self.where), input=None
+        )
 
 
 def problems(models: Mapping[str, RoutedEntry], pools: Collection[str]) -> Iterator[Problem]:

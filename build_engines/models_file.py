@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from triton_openai.build_engines import deployment_checks, unknown_keys
-from triton_openai.build_engines.deployment_checks import Problem
+from triton_openai.build_engines.deployment_checks import Where
 from triton_openai.build_engines.deployment_entries import Deployments, ShadowEntry
 from triton_openai.build_engines.gpu import device_sharing, refusals
 from triton_openai.build_engines.gpu.options import GpuOptions, PlanOptions
@@ -231,18 +231,12 @@ class ModelsFile(Section):
     @model_validator(mode="after")
     def _deployments_fit(self) -> ModelsFile:
         found = [
-            _problem(one, self.models[one.model].runtime)
+            one.details(self.models[one.model].runtime)
             for one in deployment_checks.problems(self.models, self.pools)
         ]
         if found:
             raise ValidationError.from_exception_data("models", found)
         return self
-
-
-def _problem(found: Problem, runtime: str) -> InitErrorDetails:
-    error = PydanticCustomError("deployments", "{reason}", {"reason": found.reason})
-    loc = ("models", found.model, runtime, *found.where)
-    return InitErrorDetails(type=error, loc=loc, input=None)
 
 
 def _further_names(entry: Entry) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -257,8 +251,11 @@ def _taken(where: tuple[str | int, ...], name: str) -> InitErrorDetails:
     return InitErrorDetails(type=error, loc=("models", *where), input=name)
 
 
-def load(path: Path) -> ModelsFile:
-    """Reads and checks the file.
+Check = Callable[[ModelsFile], Iterator[tuple[Where, str]]]
+
+
+def load(path: Path, check: Check | None = None) -> ModelsFile:
+    """Reads and checks the file. check: further rules; it yields a path and what is wrong there.
 
     Raises:
         ModelsFileError: the file cannot be read, is not YAML, or has an invalid or unknown field.
@@ -270,9 +267,13 @@ def load(path: Path) -> ModelsFile:
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ModelsFileError(f"{path} is not valid YAML: {error}") from error
     try:
-        return ModelsFile.model_validate(document.data, context={"base": path.resolve().parent})
+        found = ModelsFile.model_validate(document.data, context={"base": path.resolve().parent})
     except ValidationError as error:
         raise ModelsFileError(_explain(path, document, error)) from error
+    for place, reason in check(found) if check is not None else ():
+        where = ".".join(map(str, place))
+        raise ModelsFileError(f"{path}:{document.line(place)}: {where}: {reason}")
+    return found
 
 
 def _explain(path: Path, document: MarkedYaml, error: ValidationError) -> str:

@@ -56,6 +56,7 @@ from triton_openai.proxy.generation.composition import Access, composed
 from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.callers_models import CallersModels
+from triton_openai.proxy.models.policy_watch import PolicyWatch, rereads_secrets
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.process_sandbox import ProcessSandbox
@@ -113,7 +114,8 @@ def compose(
     usage: UsageStore | None = None,
 ) -> FastAPI:
     """The proxy over any engine; tests give their own. keys, usage: others than the store's."""
-    entries = policy.models(settings).models if policy.has_models(settings) else {}
+    found = policy.models(settings) if policy.has_models(settings) else None
+    entries = found.models if found is not None else {}
     registry, metrics, gate = _registry(settings, entries), Metrics(shared), StartGate()
     if store is not None:
         keys, usage = keys or store.keys, usage or store.usage_store
@@ -122,10 +124,14 @@ def compose(
     ledger = configured_limits.ledger(settings, metrics, shared)
     limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
     lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
+    tools = HttpToolRunner(policy.secrets(entries, environment()))
+    watch = PolicyWatch(
+        *(settings, found, registry), (rereads_secrets(tools),), metrics.models_file_valid
+    )
     service = composed(
         *(registry, engine, TelemetryWatcher(metrics)),
         _access(settings, tokenizer, registry, limiter, shared),
-        HttpToolRunner(policy.secrets(entries, environment())),
+        tools,
         *(sandbox, gate, recovery),
         limits=configured_limits.time_limits(settings),
         max_resends=settings.max_resends,
@@ -140,10 +146,11 @@ def compose(
         _layers(settings, metrics, gate, limiter, routers, (callers,) if callers else (), denied),
         lambda _: _running(
             (engine, store, ledger, callers.running() if callers else None),
-            *(catalog, registry, metrics, recovery, sandbox, lag),
+            *(catalog, registry, metrics, recovery, sandbox, lag, watch),
         ),
     )
     app.state.stopping, app.state.in_flight = stopping, in_flight
+    app.state.policy_watch = watch
     concerns = callers.concerns if callers else tuple
     served = (*routers, monitoring.routes(registry, metrics, ledger, concerns))
     for router in _with_pages(served, settings, registry):
@@ -204,6 +211,7 @@ async def _running(
     recovery: RecoveryQueue,
     sandbox: Sandbox,
     lag: LoopLag,
+    watch: PolicyWatch,
 ) -> AsyncIterator[None]:
     """parts: enter in this order, and leave in the other."""
     async with contextlib.AsyncExitStack() as running:
@@ -212,9 +220,10 @@ async def _running(
         # before it listens: others may listen with it, and say that they are ready
         await asyncio.gather(readiness.refresh(catalog, registry), sandbox.start())
         watching = asyncio.create_task(readiness.watch(catalog, registry, metrics, recovery))
+        following = asyncio.create_task(watch.run())
         with lag.measured():
             yield
-        await background.end([watching])
+        await background.end([watching, following])
 
 
 def _adapters(

@@ -23,6 +23,7 @@ from triton_openai.proxy.http_server.forwarded import KeepsPeer
 from triton_openai.proxy.http_server.intake import Intake
 from triton_openai.proxy.http_server.tls import ReloadingTls
 from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.processes.hangup import on_hangup
 from triton_openai.proxy.processes.signals import Stop
 from triton_openai.proxy.settings import Settings
 
@@ -93,7 +94,8 @@ async def run(
     relaying = asyncio.create_task(_relay(stop, server, app.state.stopping, say))
     try:
         async with contextlib.nullcontext() if own_tls is None else own_tls.followed():
-            await server.serve(sockets=sockets)
+            with on_hangup(app.state.policy_watch.request, stop):
+                await server.serve(sockets=sockets)
     finally:
         relaying.cancel()
     if server.force_exit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from triton_openai.build_engines.deployment_entries import DeploymentEntry
+from triton_openai.build_engines.deployment_entries import CanaryEntry, DeploymentEntry
 from triton_openai.build_engines.models_file import ModelEntry
 from triton_openai.proxy.models.deployments import (
     CanaryRules,
@@ -23,26 +23,29 @@ def plans(models: Mapping[str, ModelEntry]) -> dict[str, DeploymentPlan]:
 
 
 def plan(entry: ModelEntry) -> DeploymentPlan:
-    shadow = entry.shadow
     return DeploymentPlan(
         deployments=tuple(map(_deployment, entry.deployments)) or DEFAULT_PLAN.deployments,
         sticky=Sticky(entry.sticky),
-        shadow=shadow and Shadow(deployment=shadow.deployment, percent=shadow.percent),
+        shadow=None if entry.shadow is None else Shadow(**entry.shadow.model_dump()),
         fallback=entry.fallback,
     )
 
 
 def _deployment(entry: DeploymentEntry) -> Deployment:
-    header = entry.canary.header
     return Deployment(
         name=entry.name,
         pool=entry.pool,
         triton_model=entry.model,
         version=entry.version,
         weight=entry.share_weight,
-        rules=CanaryRules(
-            percent=entry.canary.percent or 0.0,
-            tenants=entry.canary.tenants,
-            header=header and (header.name, header.value),
-        ),
+        rules=_rules(entry.canary),
+    )
+
+
+def _rules(entry: CanaryEntry) -> CanaryRules:
+    header = entry.header
+    return CanaryRules(
+        percent=entry.percent or 0.0,
+        tenants=entry.tenants,
+        header=None if header is None else (header.name, header.value),
     )

@@ -58,23 +58,45 @@ class Registry:
         Raises:
             NotReady: the limits of one of the models cannot be enforced.
         """
-        order = {name: position for position, name in enumerate(self._policy)}
-        found = sorted(loaded, key=lambda model: (order.get(model.name, len(order)), model.name))
+        found = _ordered(loaded, self._policy)
         if found == self._loaded and self._why_not_ready is None:
             return False
-        cards = tuple(
-            replace(card, protects_control_tokens=self._protects(model))
-            for model in found
-            for card in _cards(model, self._policy.get(model.name), self._limits)
-        )
-        self._loaded, self._cards, self._why_not_ready = found, cards, None
+        self._take(found, self._policy)
+        self._why_not_ready = None
         self.epoch += 1
-        self._by_name = {name: card for card in self._cards for name in (card.name, *card.aliases)}
         return True
 
-    def _protects(self, model: LoadedModel) -> bool:
+    def cards_under(self, policy: Mapping[str, ModelEntry]) -> tuple[ModelCard, ...]:
+        """The cards that `replace_policy` would make.
+
+        Raises:
+            NotReady: the limits of one of the models cannot be enforced.
+        """
+        return self._made(_ordered(self._loaded, policy), policy)
+
+    def replace_policy(self, policy: Mapping[str, ModelEntry]) -> None:
+        """Makes the cards of the loaded models anew. Running requests keep the cards they have.
+
+        Raises as `cards_under`, and has changed nothing then.
+        """
+        self._take(_ordered(self._loaded, policy), policy)
+
+    def _take(self, found: list[LoadedModel], policy: Mapping[str, ModelEntry]) -> None:
+        cards = self._made(found, policy)
+        self._loaded, self._policy, self._cards = found, policy, cards
+        self._by_name = {name: card for card in cards for name in (card.name, *card.aliases)}
+
+    def _made(
+        self, found: list[LoadedModel], policy: Mapping[str, ModelEntry]
+    ) -> tuple[ModelCard, ...]:
+        return tuple(
+            replace(card, protects_control_tokens=self._protects(policy.get(model.name)))
+            for model in found
+            for card in _cards(model, policy.get(model.name), self._limits)
+        )
+
+    def _protects(self, entry: ModelEntry | None) -> bool:
         """Whether control tokens in callers' texts are tokenized as plain text."""
-        entry = self._policy.get(model.name)
         own = None if entry is None else entry.callers_control_tokens
         return (own or self._callers_control_tokens) == "plain"
 
@@ -139,6 +161,12 @@ class Registry:
     def _unavailable(self) -> ModelUnavailable:
         category = self._why_not_ready and self._why_not_ready.category
         return ModelUnavailable(f"The model is not available at present: {category}.")
+
+
+def _ordered(loaded: Iterable[LoadedModel], policy: Mapping[str, ModelEntry]) -> list[LoadedModel]:
+    """In the order of models.yaml, then by name."""
+    order = {name: position for position, name in enumerate(policy)}
+    return sorted(loaded, key=lambda model: (order.get(model.name, len(order)), model.name))
 
 
 def _cards(

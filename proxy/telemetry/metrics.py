@@ -109,6 +109,12 @@ class Metrics:
             registry=self.registry,
             multiprocess_mode="livemin",
         )
+        self.models_file_valid = Gauge(
+            "proxy_models_file_valid",
+            "1 while models.yaml, as it was read last, is in force; 0: it was rejected",
+            registry=self.registry,
+            multiprocess_mode="livemin",
+        )
         self.loop_lag = Histogram(
             "proxy_event_loop_lag_seconds",
             "How late the event loop ran a timer; it is due every 50 ms",
