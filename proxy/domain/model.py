@@ -80,12 +80,16 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """An ensemble that Triton has loaded, under Triton's name for it. pool: of that Triton."""
+    """An ensemble that Triton has loaded, under Triton's name for it. pool: of that Triton.
+
+    versions: of the Triton model, that are ready.
+    """
 
     name: str
     facts: ModelFacts
     capabilities: frozenset[str] = CAPABILITIES
     pool: str = DEFAULT_POOL
+    versions: frozenset[int] = frozenset({1})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +134,12 @@ class ModelCard:
     @property
     def missing_capabilities(self) -> frozenset[str]:
         return CAPABILITIES - self.capabilities
+
+    def is_same_build(self, other: ModelCard) -> bool:
+        """Whether both have the same facts, whatever models.yaml says of them."""
+        return (self.pool, self.triton_model, self.parent, self.facts, self.capabilities) == (
+            *(other.pool, other.triton_model, other.parent, other.facts, other.capabilities),
+        )
 
     def __hash__(self) -> int:
         """Cheap on purpose: cards are looked up for every request, almost always by identity."""

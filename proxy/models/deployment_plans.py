@@ -22,6 +22,11 @@ def plans(models: Mapping[str, ModelEntry]) -> dict[str, DeploymentPlan]:
     return {name: plan(entry) for name, entry in models.items()}
 
 
+def of_pool(pool: str) -> DeploymentPlan:
+    """Of a model without an entry."""
+    return DeploymentPlan(deployments=(Deployment(pool=pool),))
+
+
 def plan(entry: ModelEntry) -> DeploymentPlan:
     return DeploymentPlan(
         deployments=tuple(map(_deployment, entry.deployments)) or DEFAULT_PLAN.deployments,

@@ -61,7 +61,7 @@ def packages(version: Version) -> Check:
 
 
 def triton(url: str | None, source: str) -> Iterator[Check]:
-    """Whether the Tritons in the settings accept connections. source: with the default filled in."""
+    """Whether the Tritons in the settings accept connections. source: the url, or its default."""
     if url is None:
         detail = f"is not set: the proxy looks for a Triton at {source}, unless --triton or "
         yield Check(name="TRITON_URL", ok=True, detail=f"{detail}TRITON_URL names another")
