@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from triton_openai.proxy.domain.constraint import GuideKind
+from triton_openai.proxy.domain.lifecycle import NO_END, Lifecycle
 from triton_openai.proxy.domain.price import FREE, Price
 from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.domain.request_limits import RequestLimits
@@ -97,7 +98,8 @@ class ModelCard:
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
     stream goes out before its answer is known to conform. protects_control_tokens: those that
-    callers' texts spell stay plain text. limits: what one request may ask for.
+    callers' texts spell stay plain text. limits: what one request may ask for. fallback: the public
+    model that answers while this one has no deployment available.
     """
 
     name: str
@@ -118,10 +120,18 @@ class ModelCard:
     server_tools: ServerTools = field(default_factory=ServerTools)
     limits: RequestLimits = field(default_factory=RequestLimits)
     price: Price = FREE
+    lifecycle: Lifecycle = NO_END
+    fallback: str | None = None
 
     @property
     def missing_capabilities(self) -> frozenset[str]:
         return CAPABILITIES - self.capabilities
+
+    def is_same_build(self, other: ModelCard) -> bool:
+        """Whether both have the same facts, whatever models.yaml says of them."""
+        return (self.triton_model, self.parent, self.facts, self.capabilities) == (
+            *(other.triton_model, other.parent, other.facts, other.capabilities),
+        )
 
     def __hash__(self) -> int:
         """Cheap on purpose: cards are looked up for every request, almost always by identity."""

@@ -88,7 +88,7 @@ class Resending:
                 f"ready again within the request's {self.whole_s:g} seconds. Try again later.",
                 detail=f"{lost.detail}; since then: {self.registry.why_not_ready}",
             ) from lost
-        if self.registry.known(card.name) != card:
+        if not self.registry.known(card.name).is_same_build(card):
             raise ModelUnavailable(
                 "The model server was lost before the first token of this request, and came back "
                 "with another build of the model. Send the request again."

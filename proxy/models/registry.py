@@ -13,6 +13,7 @@ from triton_openai.build_engines.models_file import ModelEntry
 from triton_openai.build_engines.price_entry import PriceEntry
 from triton_openai.proxy.domain.engine import NotReady
 from triton_openai.proxy.domain.errors import ModelUnavailable, UnknownModel
+from triton_openai.proxy.domain.lifecycle import NO_END, Lifecycle
 from triton_openai.proxy.domain.model import LoadedModel, ModelCard
 from triton_openai.proxy.domain.price import FREE, Price
 from triton_openai.proxy.domain.request import Sampling
@@ -120,6 +121,15 @@ class Registry:
         """
         return self.cards()[0]
 
+    def found(self, name: str) -> ModelCard | None:
+        """The card of a model, even while Triton is unavailable; None: none is loaded.
+
+        Raises:
+            ModelUnavailable: none is known yet.
+        """
+        self.cards()
+        return self._by_name.get(name)
+
     def known(self, name: str) -> ModelCard:
         """The card of a model, even while Triton is unavailable.
 
@@ -127,11 +137,27 @@ class Registry:
             UnknownModel: no model has this name or alias.
             ModelUnavailable: none is known yet.
         """
-        self.cards()
-        card = self._by_name.get(name)
+        card = self.found(name)
         if card is None:
             raise UnknownModel(name)
         return card
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """The name and the aliases of the model that has this name or alias; empty: there is none.
+
+        Knows the models of models.yaml that Triton has not loaded, too.
+        """
+        if (card := self._by_name.get(name)) is not None:
+            return (card.name, *card.aliases)
+        named = ((one, *entry.aliases) for one, entry in self._policy.items())
+        return next((names for names in named if name in names), ())
+
+    def fallback_of(self, name: str) -> str | None:
+        """The public model that answers in place of this one, as `names_of`."""
+        if (card := self._by_name.get(name)) is not None:
+            return card.fallback
+        entry = self._policy.get(next(iter(self.names_of(name)), ""))
+        return None if entry is None else entry.fallback
 
     def card(self, name: str) -> ModelCard:
         """The card of a model that can be served now.
@@ -203,7 +229,15 @@ def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:
         sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),
         server_tools=_server_tools(entry),
         price=_price(entry.price),
+        lifecycle=_lifecycle(entry),
+        fallback=entry.fallback,
     )
+
+
+def _lifecycle(entry: ModelEntry) -> Lifecycle:
+    if entry.deprecated is None and entry.sunset is None:
+        return NO_END
+    return Lifecycle(deprecated=entry.deprecated, sunset=entry.sunset, link=entry.lifecycle_link)
 
 
 def _price(entry: PriceEntry | None) -> Price:
