@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 
 from triton_openai.proxy.domain.constraint import GuideKind
 from triton_openai.proxy.domain.endpoints import DEFAULT_POOL
+from triton_openai.proxy.domain.lifecycle import NO_END, Lifecycle
 from triton_openai.proxy.domain.price import FREE, Price
 from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.domain.request_limits import RequestLimits
@@ -106,7 +107,8 @@ class ModelCard:
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
     stream goes out before its answer is known to conform. protects_control_tokens: those that
-    callers' texts spell stay plain text. limits: what one request may ask for.
+    callers' texts spell stay plain text. limits: what one request may ask for. fallback: the public
+    model that answers while this one has no deployment available.
     """
 
     name: str
@@ -130,6 +132,8 @@ class ModelCard:
     pool: str = DEFAULT_POOL
     deployment: str = "default"
     version: int | None = None
+    lifecycle: Lifecycle = NO_END
+    fallback: str | None = None
 
     @property
     def missing_capabilities(self) -> frozenset[str]:

@@ -19,6 +19,7 @@ from triton_openai.proxy.generation.planner import Planner
 from triton_openai.proxy.generation.resending import Resending
 from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.generation.time_limits import TimeLimits
+from triton_openai.proxy.models.deprecation_log import DeprecationLog
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.structured.checker import Checker
@@ -82,5 +83,6 @@ def composed(
         counts_cached=not access.hides_cached_tokens,
     )
     return Service(
-        registry, watcher, access.concurrency, access.limiter, access.log_prob_budget, means
+        *(registry, watcher, access.concurrency, access.limiter, access.log_prob_budget, means),
+        DeprecationLog(),
     )

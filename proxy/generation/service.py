@@ -23,6 +23,7 @@ from triton_openai.proxy.generation.answer_streams import AnswerStreams, Means
 from triton_openai.proxy.generation.plan import Plan
 from triton_openai.proxy.generation.resending import Attempt
 from triton_openai.proxy.generation.stopwatch import Stopwatch
+from triton_openai.proxy.models.deprecation_log import DeprecationLog
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.structured import checks
 from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
@@ -39,6 +40,7 @@ class Service:
         limiter: RequestLimiter,
         log_prob_budget: LogProbBudget,
         means: Means,
+        deprecations: DeprecationLog,
     ) -> None:
         self._registry = registry
         self._watcher = watcher
@@ -46,6 +48,7 @@ class Service:
         self._limiter = limiter
         self._log_prob_budget = log_prob_budget
         self._means = means
+        self._deprecations = deprecations
 
     def generate(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery = Delivery.HELD
@@ -59,7 +62,12 @@ class Service:
             ModelUnavailable: at once.
         """
         self._registry.check_available()
-        report = Report(unenforced=checks.unenforced_keywords(request.constraint, card))
+        report = Report(
+            unenforced=checks.unenforced_keywords(request.constraint, card),
+            lifecycle=card.lifecycle,
+            fallback_from=request.fallback_from,
+        )
+        self._deprecations.note(card, current_caller.get().tenant)
         return Generation(events=self._events(request, card, delivery, report), report=report)
 
     async def engine_requests(

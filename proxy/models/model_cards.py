@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from triton_openai.build_engines.models_file import ModelEntry
 from triton_openai.build_engines.price_entry import PriceEntry
 from triton_openai.proxy.domain.engine import NotReady
+from triton_openai.proxy.domain.lifecycle import NO_END, Lifecycle
 from triton_openai.proxy.domain.model import LoadedModel, ModelCard
 from triton_openai.proxy.domain.price import FREE, Price
 from triton_openai.proxy.domain.request import Sampling
@@ -95,7 +96,15 @@ def _with_policy(card: ModelCard, entry: ModelEntry) -> ModelCard:
         sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),
         server_tools=_server_tools(entry),
         price=_price(entry.price),
+        lifecycle=_lifecycle(entry),
+        fallback=entry.fallback,
     )
+
+
+def _lifecycle(entry: ModelEntry) -> Lifecycle:
+    if entry.deprecated is None and entry.sunset is None:
+        return NO_END
+    return Lifecycle(deprecated=entry.deprecated, sunset=entry.sunset, link=entry.lifecycle_link)
 
 
 def _price(entry: PriceEntry | None) -> Price:

@@ -130,6 +130,10 @@ class Registry:
         """Whether an endpoint serves this build now."""
         return self._why_not_ready is None and self._is_available(card)
 
+    def can_serve(self, card: ModelCard) -> bool:
+        """Whether any build in any deployment of this card's model is served now."""
+        return any(map(self._is_available, self._variants.get(card.name, ())))
+
     def suspend(self, reason: NotReady) -> None:
         """Stops serving: Triton is unavailable, or its models do not fit the contract."""
         self._why_not_ready = reason
@@ -152,6 +156,17 @@ class Registry:
         """
         return self.cards()[0]
 
+    def found(self, name: str) -> ModelCard | None:
+        """The first card of a model, even while Triton is unavailable; None: none is loaded.
+
+        Raises:
+            ModelUnavailable: none is known yet.
+        """
+        if not self._variants:
+            raise self._unavailable()
+        public = self._by_name.get(name)
+        return None if public is None else self._variants[public][0]
+
     def known(self, name: str) -> ModelCard:
         """The first card of a model, even while Triton is unavailable.
 
@@ -159,12 +174,27 @@ class Registry:
             UnknownModel: no model has this name or alias.
             ModelUnavailable: none is known yet.
         """
-        if not self._variants:
-            raise self._unavailable()
-        public = self._by_name.get(name)
-        if public is None:
+        card = self.found(name)
+        if card is None:
             raise UnknownModel(name)
-        return self._variants[public][0]
+        return card
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """The name and the aliases of the model that has this name or alias; empty: there is none.
+
+        Knows the models of models.yaml that Triton has not loaded, too.
+        """
+        if (public := self._by_name.get(name)) is not None:
+            return (public, *self._variants[public][0].aliases)
+        named = ((one, *entry.aliases) for one, entry in self._policy.items())
+        return next((names for names in named if name in names), ())
+
+    def fallback_of(self, name: str) -> str | None:
+        """The public model that answers in place of this one, as `names_of`."""
+        if (public := self._by_name.get(name)) is not None:
+            return self._variants[public][0].fallback
+        entry = self._policy.get(next(iter(self.names_of(name)), ""))
+        return None if entry is None else entry.fallback
 
     def card(self, name: str) -> ModelCard:
         """The card of a model that can be served now.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import date
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -85,4 +86,10 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "tool_parser": families.tools,
         "reasoning_parser": families.reasoning,
         "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INTERNAL),
+        "deprecated": _day(card.lifecycle.deprecated),
+        "sunset": _day(card.lifecycle.sunset),
     }
+
+
+def _day(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()

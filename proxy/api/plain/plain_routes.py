@@ -24,9 +24,9 @@ def routes(
     async def exchange(http: Request, *, sends_done: bool = True) -> Exchange:
         body = await bodies.read(http, PlainChatBody)
         limits.check_chat(body.messages, None)
-        card = models.asked(body.model)
-        request = plain_chat.to_domain(body, card, caller_address(http.scope))
-        return Exchange(request, card, PlainRenderer(request, sends_done=sends_done))
+        served = models.serving(body.model)
+        request = plain_chat.to_domain(body, served, caller_address(http.scope))
+        return Exchange(request, served.card, PlainRenderer(request, sends_done=sends_done))
 
     @router.post("/json", openapi_extra=plain_operations.WHOLE.extra)
     async def chat_json(http: Request) -> Response:
