@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from triton_openai.proxy.launch.administration import commands
+from triton_openai.proxy.launch.administration import commands, loading_commands
 from triton_openai.proxy.launch.options import (
     Artifacts,
     GrpcPort,
@@ -37,6 +37,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(loading_commands.app, name="models")
 commands.add_to(app)
 
 
@@ -214,9 +215,13 @@ def install_build_tools() -> None:
     on_demand.install_build_tools(_settings(), _say("install-build-tools"))
 
 
-@app.command()
-def models(models_file: Models = None, artifacts_dir: Artifacts = None) -> None:
+@loading_commands.app.callback(invoke_without_command=True)
+def models(
+    context: typer.Context, models_file: Models = None, artifacts_dir: Artifacts = None
+) -> None:
     """Show the models of models.yaml and whether each is built."""
+    if context.invoked_subcommand is not None:
+        return
     from triton_openai.proxy.launch import start, tables
     from triton_openai.proxy.launch.triton_server import own_artifacts, shipped_demo
 
@@ -275,15 +280,9 @@ def _settings(**overrides: Any) -> Settings:
 
 
 def _warn_of_misspelt_variables() -> None:
-    """Prints a line for each. Values are not shown, since one may be a secret."""
-    from triton_openai.proxy.launch.misspelt_settings import misspelt
-    from triton_openai.proxy.settings import Settings, environment
+    from triton_openai.proxy.launch.misspelt_settings import warn
 
-    names = [name.upper() for name in Settings.model_fields]
-    for name, meant in misspelt(environment(), names):
-        typer.echo(
-            f"warning: {name} is not a setting and has no effect: did you mean {meant}?", err=True
-        )
+    warn(lambda line: typer.echo(line, err=True))
 
 
 def _loop(work: Coroutine[Any, Any, None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
 
 ALIKE = 0.88  # MAX_CHOICE and MAX_CHOICES, TRITON_GPRC_PORT and TRITON_GRPC_PORT
@@ -26,6 +26,15 @@ def misspelt(variables: Mapping[str, str], settings: Collection[str]) -> Iterato
             continue
         if found := get_close_matches(capitals, known, n=1, cutoff=ALIKE):
             yield name, found[0]
+
+
+def warn(say: Callable[[str], None]) -> None:
+    """Says a line for each. Values are not shown, since one may be a secret."""
+    from triton_openai.proxy.settings import Settings, environment
+
+    names = [name.upper() for name in Settings.model_fields]
+    for name, meant in misspelt(environment(), names):
+        say(f"warning: {name} is not a setting and has no effect: did you mean {meant}?")
 
 
 def _is_foreign(name: str, value: str) -> bool:

@@ -59,6 +59,8 @@ ONLY_IN = {
         "proxy.access.authentication",
         "proxy.pools",
         "proxy.server_tools",
+        "proxy.launch.administration.process_connections",
+        "proxy.launch.administration.remote",
         "proxy.launch.triton_server.probe",
     ),
     "lark": ("proxy.structured",),

@@ -6,6 +6,8 @@ import typer
 
 from triton_openai.proxy.launch.administration import (
     audit_commands,
+    deployments_commands,
+    endpoints_commands,
     keys_commands,
     tenants_commands,
     usage_commands,
@@ -17,3 +19,5 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(keys_commands.app, name="keys")
     app.command()(usage_commands.usage)
     app.add_typer(audit_commands.app, name="audit")
+    app.add_typer(endpoints_commands.app, name="endpoints")
+    app.add_typer(deployments_commands.app, name="deployments")

@@ -1,0 +1,256 @@
+"""endpoints, deployments, models load: the commands call a running proxy's /admin/v1."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from tests.doubles.pools import endpoint
+from tests.fixtures.operated_pools import ONE, OTHER, TWO, OperatedPools
+from tests.fixtures.own_server import served
+from triton_openai.proxy.cli import main
+from triton_openai.proxy.launch.administration import drain_wait
+from triton_openai.proxy.launch.administration.process_connections import ProcessConnections
+from triton_openai.proxy.launch.administration.remote import Remote, own_url
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.settings import Settings
+
+
+class RunningPools(OperatedPools):
+    """Served by uvicorn in a thread, for the body of the `with`."""
+
+    url: str
+
+    def __enter__(self) -> RunningPools:
+        started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)))
+        self._thread.start()
+        started.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    async def _serve(self, started: threading.Event) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        async with self.app.router.lifespan_context(self.app), served(self.app) as (host, port):
+            self.url = f"http://{host}:{port}"
+            started.set()
+            await self._stop.wait()
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningPools]:
+    with capture_logs(), RunningPools() as running:  # the proxy's log is no output of a command
+        monkeypatch.setenv("ADMIN_KEY", running.admin)
+        monkeypatch.setenv("PORT", running.url.rpartition(":")[2])
+        yield running
+
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(proxy: RunningPools, capfd: pytest.CaptureFixture[str]) -> Run:
+    """run(*arguments, status=0) -> what it prints: (stdout, stderr)."""
+
+    def printed(*arguments: str, status: int = 0) -> tuple[str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments])
+        out, err = capfd.readouterr()
+        assert ended.value.code == status, err
+        return out, err
+
+    return printed
+
+
+def as_json(printed: tuple[str, str]) -> Any:
+    return json.loads(printed[0])
+
+
+def test_endpoints_are_a_table_or_json(run):
+    for arguments in (("endpoints",), ("endpoints", "list")):
+        table, _ = run(*arguments)
+        assert "address" in table.splitlines()[0]
+        assert all(each in table for each in (ONE, TWO, OTHER, "spare", "25.0%"))
+    listed = as_json(run("endpoints", "list", "--json"))
+    assert [each["address"] for each in listed["data"]] == [ONE, TWO, OTHER]
+
+
+def test_an_endpoint_is_drained_and_undrained(run, proxy):
+    table, _ = run("endpoints", "drain", ONE)
+    assert "draining" in table
+    assert TWO not in table
+    table, _ = run("endpoints", "undrain", ONE)
+    assert "ready" in table
+    assert proxy.decisions.calls == [("drain", ONE, "admin"), ("undrain", ONE, "admin")]
+
+
+def test_drain_waits_until_the_streams_have_ended_and_shows_its_progress(run, proxy):
+    def end_one(status: Any) -> Any:
+        """Ends a stream each time that the endpoints are listed after the drain."""
+        if status.address == ONE and ONE in proxy.decisions.drained:
+            proxy.pools.statuses[0] = endpoint(ONE, streams=max(0, status.streams - 1))
+        return seen(status)
+
+    seen, proxy.pools._seen = proxy.pools._seen, end_one
+    proxy.pools.statuses[0] = endpoint(ONE, streams=4)
+    drained, err = run("endpoints", "drain", ONE, "--wait", "--json")
+    assert json.loads(drained)["data"][0]["state"] == "drained"
+    lines = err.splitlines()
+    assert lines[-1] == f"waiting for {ONE}: 0 streams on 0 of 1 processes"
+    assert len(lines) >= 2
+
+
+def test_a_wait_that_takes_too_long_fails_and_says_what_holds(run, proxy):
+    _, err = run("endpoints", "drain", ONE, "--wait", "--timeout-s", "0", status=1)
+    assert f"{ONE} still has 2 streams on 1 of 1 processes after 0 s" in err
+    assert "stays drained" in err
+    assert proxy.decisions.drained == {ONE}
+
+
+def test_weights_are_set_switched_and_rolled_back(run):
+    assert "75.0%" in run("deployments")[0]
+    switched = as_json(run("deployments", "switch", "demo", "green", "--json"))
+    assert [each["share"] for each in switched["data"]] == [0.0, 1.0]
+    table, _ = run("deployments", "weights", "demo", "blue=9.5", "green=0.5")
+    assert "95.0%" in table
+    table, _ = run("deployments", "rollback", "demo")
+    assert "100%" in table
+    run("deployments", "switch", "org/chat", "only")
+
+
+def test_models_are_loaded_and_a_failed_endpoint_fails_the_command(run, proxy):
+    table, _ = run("models", "load", "demo", "--pool", "default")
+    assert "ok" in table
+    proxy.pools.failing = {TWO}
+    table, _ = run("models", "unload", "demo", status=1)
+    assert "out of memory" in table
+    assert proxy.pools.calls == [("load", "demo", ("default",)), ("unload", "demo", ())]
+
+
+def test_models_without_a_command_still_shows_those_of_models_yaml(run, tmp_path):
+    file = tmp_path / "models.yaml"
+    file.write_text("models: {tiny: {weights: w}}")
+    assert "tiny" in run("models", "--models-file", str(file))[0]
+
+
+def test_the_key_may_be_in_a_file_and_is_never_shown(run, proxy, monkeypatch, tmp_path):
+    monkeypatch.delenv("ADMIN_KEY")
+    _, err = run("endpoints", status=1)
+    assert "Set ADMIN_KEY, or give --key-file" in err
+    file = tmp_path / "key"
+    file.write_text(f"{proxy.admin}\n")
+    run("endpoints", "list", "--key-file", str(file))
+    file.write_text(proxy.user)
+    _, err = run("endpoints", "list", "--key-file", str(file), status=1)
+    assert "lacks the scope 'admin'" in err
+    assert proxy.user not in err
+    for wrong, said in (("", "is empty"), ("two words", "has no key")):
+        file.write_text(wrong)
+        assert said in run("endpoints", "list", "--key-file", str(file), status=1)[1]
+    assert proxy.admin not in repr(Remote(url="http://a", key=proxy.admin))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("endpoints", "drain", "10.9.9.9:1"), "No pool has an endpoint '10.9.9.9:1'"),
+        (("endpoints", "drain", ONE, "--timeout-s", "3"), "--timeout-s needs --wait"),
+        (("endpoints", "list", "--url", "http://127.0.0.1:1"), "cannot be reached"),
+        (("endpoints", "list", "--url", "ftp://a"), "cannot be reached"),
+        (("endpoints", "list", "--ca-file", "/none.pem"), "cannot be used"),
+        (("endpoints", "list", "--key-file", "/none.key"), "/none.key"),
+        (("deployments", "switch", "none", "x"), "The model 'none' does not exist"),
+        (("deployments", "switch", "demo", "red"), "no deployment 'red'. It has blue, green"),
+        (("deployments", "weights", "demo", "blue"), "write NAME=WEIGHT"),
+        (("deployments", "weights", "demo", "blue=many"), "write NAME=WEIGHT"),
+        (("deployments", "weights", "demo", "blue=-1"), "Invalid value for 'weights.blue'"),
+        (("deployments", "rollback", "demo"), "no earlier change"),
+        (("models", "load", "a/b"), "unknown_url"),
+        (("models", "load", "demo", "--pool", "none"), "There is no pool 'none'"),
+    ],
+)
+def test_what_is_wrong_is_one_line(run, arguments, said):
+    out, err = run(*arguments, status=1)
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err or (said == "unknown_url" and "cannot be operated" in err)
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({}, "http://127.0.0.1:9000"),
+        ({"host": "0.0.0.0", "port": 80}, "http://127.0.0.1:80"),
+        ({"host": "::"}, "http://[::1]:9000"),
+        ({"host": "fd00::1"}, "http://[fd00::1]:9000"),
+        ({"host": "proxy.example"}, "http://proxy.example:9000"),
+    ],
+)
+def test_the_default_address_is_where_the_settings_listen(settings, url):
+    assert own_url(Settings(**settings)) == url
+
+
+class Handover:
+    """A proxy of several processes, as `http_server.handover` gives them connections: the process
+    with the fewest open ones gets the next. open: connections by process, streams: likewise.
+    """
+
+    def __init__(self, streams: list[int], opened: list[int]) -> None:
+        self.streams, self.opened = streams, opened
+
+    def connect(self) -> httpx.Client:
+        number = self.opened.index(min(self.opened))
+        self.opened[number] += 1
+
+        def respond(_: httpx.Request) -> httpx.Response:
+            state = "draining" if self.streams[number] else "drained"
+            mine = {"address": ONE, "state": state, "streams": self.streams[number]}
+            body = {"data": [mine], "process": f"p{number}", "processes": len(self.streams)}
+            return httpx.Response(200, json=body)
+
+        return httpx.Client(base_url="http://proxy", transport=httpx.MockTransport(respond))
+
+
+def test_a_drain_waits_for_every_process_however_busy_one_is(capsys):
+    proxy, shown = Handover([0, 2, 0, 1], [30, 0, 7, 0]), []
+
+    def sleep(_: float) -> None:
+        proxy.streams = [max(0, each - 1) for each in proxy.streams]
+
+    with ProcessConnections(proxy.connect) as connections:
+        drain_wait.wait(connections, ONE, at_most_s=None, show=shown.append, sleep=sleep)
+    assert [(each.streams, each.busy, each.processes) for each in shown] == [
+        *((3, 2, 4), (1, 1, 4), (0, 0, 4))
+    ]
+
+
+def test_processes_that_cannot_all_be_reached_are_an_error():
+    def connect() -> httpx.Client:
+        body = {"data": [], "process": "p0", "processes": 2}
+        respond = httpx.MockTransport(lambda _: httpx.Response(200, json=body))
+        return httpx.Client(base_url="http://proxy", transport=respond)
+
+    with ProcessConnections(connect) as connections, pytest.raises(LaunchError) as refused:
+        connections.endpoints()
+    assert "only 1 could be reached" in str(refused.value)
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[]", b'{"error": "no"}', b"{}"])
+def test_another_server_is_named_as_such(content):
+    status = 200 if content != b"{}" else 500
+    respond = httpx.MockTransport(lambda _: httpx.Response(status, content=content))
+    remote = Remote(url="http://other", transport=respond)
+    if content == b'{"error": "no"}':
+        assert remote.call("GET", "/x") == {"error": "no"}
+        return
+    with pytest.raises(LaunchError, match="is no triton-openai proxy"):
+        remote.call("GET", "/x")
