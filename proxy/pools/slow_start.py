@@ -16,7 +16,7 @@ def slow_start_share(age_s: float, window_s: float = WINDOW_S) -> float:
     5 s, as a scaled deployment needs it. The share bounds the endpoint's outstanding work, not its
     rate, so a herd of requests at the beginning cannot exceed it.
     """
-    if age_s >= window_s:
+    if window_s <= 0 or age_s >= window_s:
         return 1.0
     remaining = 1.0 - max(0.0, age_s) / window_s
-    return 1.0 - (1.0 - FIRST_SHARE) * remaining**4
+    return FIRST_SHARE + (1.0 - FIRST_SHARE) * (1.0 - remaining**4)
