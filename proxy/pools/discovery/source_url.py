@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl, unquote
 from triton_openai.proxy.domain.endpoints import EndpointAddress
 from triton_openai.proxy.pools.discovery.endpoint_address import (
     endpoint_address,
-    host,
     host_and_port,
     joined,
     port,
