@@ -143,6 +143,10 @@ class Catalog(Protocol):
         """Whether this build of the model can be served now."""
         ...
 
+    def rows(self, card: ModelCard) -> int:
+        """Requests that all engines of this build decode at once."""
+        ...
+
     async def load(self) -> tuple[LoadedModel, ...]:
         """Every model that can be served; at least one."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
@@ -82,6 +83,11 @@ class Caller:
 
 ANYONE = Caller(tenant="default", key_id="anonymous", scopes=ALL_SCOPES)
 """The caller where authentication is off."""
+
+current_headers: ContextVar[Sequence[tuple[bytes, bytes]]] = ContextVar(
+    "current_headers", default=()
+)
+"""Names in lower case, and values, of the request that the running task answers."""
 
 current_caller: ContextVar[Caller] = ContextVar("current_caller", default=ANYONE)
 """Of the request that the running task answers."""

@@ -38,7 +38,7 @@ class Registry:
         callers_control_tokens: str = "plain",
         is_available: Callable[[ModelCard], bool] = lambda card: True,
     ) -> None:
-        self._policy = policy
+        self.policy = policy
         self._defaults = CardDefaults(limits or RequestLimits(), callers_control_tokens)
         self._is_available = is_available
         self._loaded: list[LoadedModel] = []
@@ -63,7 +63,7 @@ class Registry:
         found = sorted(loaded, key=_newest_first)
         if found == self._loaded and self._why_not_ready is None:
             return False
-        self._take(found, self._policy)
+        self._take(found, self.policy)
         self._why_not_ready = None
         self.epoch += 1
         return True
@@ -86,7 +86,7 @@ class Registry:
 
     def _take(self, found: list[LoadedModel], policy: Mapping[str, ModelEntry]) -> None:
         variants = self._made(found, policy)
-        self._loaded, self._policy, self._variants = found, policy, variants
+        self._loaded, self.policy, self._variants = found, policy, variants
         self._by_name = {
             name: public
             for public, (card, *_) in variants.items()
@@ -112,7 +112,7 @@ class Registry:
     def plan(self, name: str) -> DeploymentPlan:
         """The deployments of a public model; of an adapter, those of its model."""
         card = self._variants[name][0]
-        entry = self._policy.get(card.parent or card.name)
+        entry = self.policy.get(card.parent or card.name)
         return deployment_plans.DEFAULT_PLAN if entry is None else deployment_plans.plan(entry)
 
     def variants(self, name: str) -> Variants:
@@ -186,14 +186,14 @@ class Registry:
         """
         if (public := self._by_name.get(name)) is not None:
             return (public, *self._variants[public][0].aliases)
-        named = ((one, *entry.aliases) for one, entry in self._policy.items())
+        named = ((one, *entry.aliases) for one, entry in self.policy.items())
         return next((names for names in named if name in names), ())
 
     def fallback_of(self, name: str) -> str | None:
         """The public model that answers in place of this one, as `names_of`."""
         if (public := self._by_name.get(name)) is not None:
             return self._variants[public][0].fallback
-        entry = self._policy.get(next(iter(self.names_of(name)), ""))
+        entry = self.policy.get(next(iter(self.names_of(name)), ""))
         return None if entry is None else entry.fallback
 
     def card(self, name: str) -> ModelCard:

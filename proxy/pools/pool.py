@@ -20,6 +20,7 @@ from triton_openai.proxy.pools.candidate import Candidates
 from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser
 from triton_openai.proxy.pools.connection import Connect
 from triton_openai.proxy.pools.endpoint import Clock, Endpoint, Served
+from triton_openai.proxy.pools.endpoint_counter import EndpointCounter, Place
 from triton_openai.proxy.pools.endpoint_watch import EndpointWatch, Interned
 from triton_openai.proxy.pools.engine_load import EVERY_S, LoadReader
 
@@ -61,6 +62,7 @@ class Pool:
         self,
         options: PoolOptions,
         decisions: Decisions | None,
+        counter: EndpointCounter,
         *,
         interned: Interned,
         clock: Clock,
@@ -73,6 +75,7 @@ class Pool:
         self.ejected: set[str] = set()  # those whose breaker is not closed
         self._options = options
         self._decisions = decisions
+        self._counter = counter
         self._interned = interned
         self._clock = clock
         self._changed = changed
@@ -133,6 +136,7 @@ class Pool:
             self._begin_slowly(endpoint)
         elif not is_closed and endpoint.name not in self.ejected:
             self.ejected.add(endpoint.name)
+            self._counter.ejected(Place(self.name, endpoint.name))
             logger.warning(
                 "endpoint is ejected",
                 pool=self.name,
@@ -214,7 +218,8 @@ class Pool:
 
     def _metrics_url(self, address: EndpointAddress) -> str | None:
         port = address.metrics_port or self._options.metrics_port
-        return port and f"http://{address.address.rpartition(':')[0]}:{port}/metrics"
+        host = address.address.rpartition(":")[0]
+        return None if port is None else f"http://{host}:{port}/metrics"
 
     async def _read_load(self, endpoint: Endpoint, url: str) -> None:
         """Once a second, while there is a choice of endpoints."""

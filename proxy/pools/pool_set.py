@@ -20,6 +20,7 @@ from triton_openai.proxy.domain.engine import NotReady
 from triton_openai.proxy.domain.model import LoadedModel, ModelCard
 from triton_openai.proxy.pools.connection import Repository
 from triton_openai.proxy.pools.endpoint import NOT_REACHED, Clock, Endpoint
+from triton_openai.proxy.pools.endpoint_counter import EndpointCounter
 from triton_openai.proxy.pools.pool import Pool, PoolOptions, Variant
 
 MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must not fill memory
@@ -31,6 +32,7 @@ class PoolSet:
     def __init__(
         self,
         options: Iterable[PoolOptions],
+        counter: EndpointCounter,
         decisions: Decisions | None = None,
         *,
         clock: Clock = time.monotonic,
@@ -43,6 +45,7 @@ class PoolSet:
             one.name: Pool(
                 one,
                 decisions,
+                counter,
                 interned=self._the_one,
                 clock=clock,
                 random=random or Random(),
@@ -63,6 +66,13 @@ class PoolSet:
         """The endpoints that get streams for exactly this build of the model."""
         pool = self.pools.get(card.pool)
         return None if pool is None else pool.variant(card.facts)
+
+    def rows(self, card: ModelCard) -> int:
+        """Requests that all endpoints of this build run at once; its own if there is none."""
+        variant = self.variant(card)
+        if variant is None:
+            return card.facts.rows
+        return sum(one.rows for one in variant.candidates.members)
 
     def models(self) -> tuple[LoadedModel, ...]:
         """Every build of every model that an endpoint serves, also one that is not ready now."""

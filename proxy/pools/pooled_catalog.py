@@ -24,6 +24,9 @@ class PooledCatalog:
         """Whether an endpoint serves exactly this build of the model now."""
         return self._pools.variant(card) is not None
 
+    def rows(self, card: ModelCard) -> int:
+        return self._pools.rows(card)
+
     async def check_ready(self, models: Collection[str]) -> None:
         """Returns when an endpoint is ready, for whatever model: see `is_available`."""
         if (reason := self._pools.why_not_ready()) is not None:

@@ -60,7 +60,7 @@ class PooledEngine:
             raise
         finally:
             _end(route, request, outcome, tokens)
-            self._counter.ended(route.place, outcome, tokens)
+            self._counter.ended(route.place, outcome.value, tokens)
 
 
 def _end(route: Route, request: EngineRequest, outcome: Outcome, tokens: int) -> None:

@@ -110,6 +110,9 @@ class FixedCatalog:
     def is_available(self, card: ModelCard) -> bool:
         return True
 
+    def rows(self, card: ModelCard) -> int:
+        return card.facts.rows
+
     async def load(self) -> tuple[LoadedModel, ...]:
         await self.check_ready(())
         return (LoadedModel(name="demo", facts=self.facts, capabilities=self.capabilities),)
