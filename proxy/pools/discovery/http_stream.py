@@ -126,7 +126,10 @@ class LineBuffer:
 
 def parsed(text: bytes) -> dict[str, Any]:
     """Raises ValueError: it is no JSON object."""
-    found = orjson.loads(text)
+    try:
+        found = orjson.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{text[:SHOWN_CHARS]!r} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{text[:SHOWN_CHARS]!r} is not a JSON object")
     return found

@@ -1,0 +1,50 @@
+"""Reads the sets of an EndpointSource one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+from triton_openai.proxy.domain.endpoints import EndpointAddress, EndpointSource
+
+HANG_S = 30.0  # no test waits for it but one that fails
+
+
+class WatchedSource:
+    """addresses() and endpoints() are the next set."""
+
+    def __init__(self, source: EndpointSource) -> None:
+        self.sets = source.watch()
+        self._next: asyncio.Task[frozenset[EndpointAddress]] | None = None
+
+    async def endpoints(self) -> frozenset[EndpointAddress]:
+        if self._next is None:
+            self._next = asyncio.ensure_future(self.sets.__anext__())
+        await asyncio.wait([self._next], timeout=HANG_S)
+        assert self._next.done(), "no set of endpoints came"
+        found, self._next = self._next.result(), None
+        return found
+
+    async def addresses(self) -> list[str]:
+        return sorted(each.address for each in await self.endpoints())
+
+    def read_ahead(self) -> asyncio.Task[frozenset[EndpointAddress]]:
+        """So that the source goes on while the test does something else."""
+        self._next = asyncio.ensure_future(self.sets.__anext__())
+        return self._next
+
+    async def close(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.wait([self._next])
+
+
+@asynccontextmanager
+async def watched(source: EndpointSource) -> AsyncIterator[WatchedSource]:
+    watching = WatchedSource(source)
+    async with aclosing(watching.sets):
+        try:
+            yield watching
+        finally:
+            await watching.close()
