@@ -138,14 +138,15 @@ class KubernetesApiServer:
             self.watching += 1
             self._changed.notify_all()
         yield from missed
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._is_closed or len(self._lines) > position)
-                if self._is_closed:
-                    return
-                line = self._lines[position][1]
+        while (line := self._line(position)) is not None:
             position += 1
             yield line
+
+    def _line(self, position: int) -> bytes | None:
+        """Waits for it. None: the server stops."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or len(self._lines) > position)
+            return None if self._is_closed else self._lines[position][1]
 
     def _emit(self, kind: str, found: Slice) -> None:
         with self._changed:

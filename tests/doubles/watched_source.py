@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
 from triton_openai.proxy.domain.endpoints import EndpointAddress, EndpointSource
 
 HANG_S = 30.0  # no test waits for it but one that fails
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """For what another thread or the log shows; pytest's timeout ends what never comes."""
+    while not holds():  # noqa: ASYNC110 - no event tells it
+        await asyncio.sleep(0.01)
 
 
 class WatchedSource:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from tests.doubles.watched_source import watched
+from tests.doubles.watched_source import until, watched
 from tests.fixtures.etcd_server import EtcdServer, encoded, needs_etcd, running
 from tests.fixtures.file_server import FileServer
 from tests.fixtures.stack import free_port
@@ -83,11 +83,9 @@ async def test_the_endpoints_remain_while_etcd_is_down(etcd):
             await watching.endpoints()
             coming = watching.read_ahead()
             etcd.kill()
-            while not logs:
-                await asyncio.sleep(0.02)
+            await until(lambda: bool(logs))
             await asyncio.to_thread(etcd.start)
-            while len([each for each in logs if "again" in each["event"]]) < 1:
-                await asyncio.sleep(0.02)
+            await until(lambda: any("again" in each["event"] for each in logs))
             assert not coming.done(), "the endpoints are the same"
             etcd.put("/triton/b", "10.0.0.2:8001")
             assert len(await coming) == 2
@@ -193,8 +191,7 @@ async def test_a_wrong_password_is_logged_without_it(etcd):
     with capture_logs() as logs:
         async with watched(prefix(f"root:guess@127.0.0.1:{etcd.port}")) as watching:
             watching.read_ahead()
-            while not logs:
-                await asyncio.sleep(0.02)
+            await until(lambda: bool(logs))
     assert "authenticat" in logs[0]["reason"]
     assert "guess" not in str(logs)
 
@@ -203,8 +200,7 @@ async def test_a_server_that_is_no_etcd():
     with FileServer({}) as server, capture_logs() as logs:
         async with watched(prefix(server.url("").removeprefix("http://"))) as watching:
             watching.read_ahead()
-            while not logs:
-                await asyncio.sleep(0.02)
+            await until(lambda: bool(logs))
     assert "/v3/kv/range: status 501" in logs[0]["reason"]
 
 

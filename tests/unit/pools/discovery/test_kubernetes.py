@@ -17,7 +17,7 @@ from tests.doubles.kubernetes_api import (
     endpoint,
     endpoint_slice,
 )
-from tests.doubles.watched_source import watched
+from tests.doubles.watched_source import until, watched
 from triton_openai.proxy.domain.endpoints import EndpointAddress
 from triton_openai.proxy.pools.discovery import kubernetes
 from triton_openai.proxy.pools.discovery.growing_pause import GrowingPause
@@ -135,8 +135,7 @@ async def test_a_watch_from_a_forgotten_version_is_answered_with_410(api):
         await watching.endpoints()
         api.oldest = 1000
         coming = watching.read_ahead()
-        while sum("watch" not in query for _, query, _ in api.requests) < 3:
-            await asyncio.sleep(0.01)
+        await until(lambda: sum("watch" not in query for _, query, _ in api.requests) >= 3)
         api.put(endpoint_slice("first", endpoint("10.0.0.8")))
         assert await coming == {EndpointAddress("10.0.0.8:8001")}
 
@@ -196,8 +195,7 @@ async def test_a_list_that_fails_is_tried_again_and_logged_once(api, status, bod
     with capture_logs() as logs:
         async with watched(service(api)) as watching:
             coming = watching.read_ahead()
-            while len(api.requests) < 4:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(api.requests) >= 4)
             assert not coming.done()
             api.refusal = None
             assert await coming == {EndpointAddress("10.0.0.1:8001")}
@@ -213,8 +211,7 @@ async def test_pages_without_end(api):
     with capture_logs() as logs:
         async with watched(service(api)) as watching:
             coming = watching.read_ahead()
-            while not logs:
-                await asyncio.sleep(0.01)
+            await until(lambda: bool(logs))
             api.refusal = None
             await coming
     assert "more than 2,000 EndpointSlices" in logs[0]["reason"]
@@ -238,8 +235,7 @@ async def test_a_token_file_without_a_token_is_never_sent(api, tmp_path, content
     with capture_logs() as logs:
         async with watched(service(api, token_file=token)) as watching:
             coming = watching.read_ahead()
-            while not logs:
-                await asyncio.sleep(0.01)
+            await until(lambda: bool(logs))
             assert api.requests == []
             token.write_text("good")
             await coming

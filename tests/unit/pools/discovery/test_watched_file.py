@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from tests.doubles.watched_source import watched
+from tests.doubles.watched_source import until, watched
 from triton_openai.proxy.domain.endpoints import EndpointAddress
 from triton_openai.proxy.pools.discovery.source_url import parse
 from triton_openai.proxy.pools.discovery.watched_file import (
@@ -33,11 +32,6 @@ def path(tmp_path) -> Path:
 
 def source(path: Path) -> WatchedFile:
     return WatchedFile(parse(f"file+grpc://{path}"), poll_s=0.01)
-
-
-async def until(logs, count: int) -> None:
-    while len(logs) < count:
-        await asyncio.sleep(0.01)
 
 
 async def test_lines_comments_and_changes(path):
@@ -69,7 +63,7 @@ async def test_a_file_that_does_not_exist_yet(path):
     with capture_logs() as logs:
         async with watched(source(path)) as watching:
             coming = watching.read_ahead()
-            await until(logs, 1)
+            await until(lambda: len(logs) >= 1)
             path.write_text("one:8001")
             assert await coming == {EndpointAddress("one:8001")}
     assert logs[0]["reason"] == f"{path}: No such file or directory"
@@ -84,9 +78,9 @@ async def test_a_file_that_goes_and_comes_back(path, tmp_path):
             await watching.endpoints()
             coming = watching.read_ahead()
             path.rename(tmp_path / "away")
-            await until(logs, 1)
+            await until(lambda: len(logs) >= 1)
             (tmp_path / "away").rename(path)
-            await until(logs, 2)
+            await until(lambda: len(logs) >= 2)
             assert not coming.done(), "the endpoints are the same"
     assert logs[1]["event"] == "endpoints can be found again"
 
@@ -108,7 +102,7 @@ async def test_a_wrong_file_keeps_the_endpoints(path, content, reason):
             await watching.endpoints()
             coming = watching.read_ahead()
             path.write_bytes(content)
-            await until(logs, 1)
+            await until(lambda: len(logs) >= 1)
             assert not coming.done()
             path.write_text("two:8001\n")
             assert await coming == {EndpointAddress("two:8001")}
@@ -121,7 +115,7 @@ async def test_a_pipe_is_not_waited_for(path):
     with capture_logs() as logs:
         async with watched(source(path)) as watching:
             watching.read_ahead()
-            await until(logs, 1)
+            await until(lambda: len(logs) >= 1)
     assert "is not a regular file" in logs[0]["reason"]
 
 
