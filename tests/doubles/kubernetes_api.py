@@ -6,9 +6,11 @@ Lists in pages, watches with bookmarks, and forgets old versions when it is told
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Condition, Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -66,9 +68,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 class KubernetesApiServer:
     """refusal: the status and body of every answer. oldest: watches from before it are answered
-    with 410. requests: query and authorization of each request, in order."""
+    with 410. requests: path, query and authorization of each request, in order. certificate: and
+    its key; with them the server speaks TLS."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: tuple[Path, Path] | None = None) -> None:
         self._changed = Condition()
         self._slices: dict[str, Slice] = {}
         self._lines: list[tuple[int, bytes]] = []
@@ -81,11 +84,18 @@ class KubernetesApiServer:
         self._server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.api = self
         self._server.daemon_threads = True
+        self._scheme = "http" if certificate is None else "https"
+        if certificate is not None:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(*certificate)
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def put(self, found: Slice) -> None:
         name = found["metadata"]["name"]

@@ -15,7 +15,13 @@ from triton_openai.proxy.pools.discovery.endpoint_slices import (
     MOST_SLICES,
     EndpointSlices,
 )
-from triton_openai.proxy.pools.discovery.etcd_keys import end_of_prefix, endpoint_in
+from triton_openai.proxy.pools.discovery.etcd_keys import (
+    MOST_KEYS,
+    EtcdKeys,
+    encoded,
+    end_of_prefix,
+    endpoint_in,
+)
 from triton_openai.proxy.pools.discovery.http_stream import LineBuffer
 
 
@@ -154,6 +160,28 @@ def test_values_of_etcd(value, expected):
 def test_values_of_etcd_that_are_no_endpoints(value, says):
     with pytest.raises(ValueError, match=says):
         endpoint_in(value)
+
+
+def test_keys_of_etcd_are_bounded():
+    keys = EtcdKeys("etcd+grpc://h:2379/p")
+
+    def pair(key: bytes) -> dict[str, str]:
+        return {"key": encoded(key), "value": encoded(b"h:8001")}
+
+    for number in range(MOST_KEYS):
+        keys.put(pair(b"%d" % number))
+    keys.put(pair(b"1"))
+    with pytest.raises(ValueError, match="more than 5,000 keys"):
+        keys.put(pair(b"one more"))
+    for wrong in (b"", b"x" * 4097):
+        with pytest.raises(ValueError, match="1 to 4,096 are read"):
+            keys.put(pair(wrong))
+
+
+@pytest.mark.parametrize("wrong", [{}, {"key": 1}, {"key": "a"}, {"key": "YQ==", "value": {}}])
+def test_what_is_no_key_and_value_of_etcd(wrong):
+    with pytest.raises(ValueError, match=r"etcd sent|base64|padding|decode"):
+        EtcdKeys("etcd+grpc://h:2379/p").put(wrong)
 
 
 @given(st.binary(min_size=1, max_size=6), st.binary(max_size=8))

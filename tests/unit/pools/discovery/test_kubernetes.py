@@ -18,6 +18,7 @@ from tests.doubles.kubernetes_api import (
     endpoint_slice,
 )
 from tests.doubles.watched_source import until, watched
+from tests.fixtures.certificates import certificate, needs_openssl
 from triton_openai.proxy.domain.endpoints import EndpointAddress
 from triton_openai.proxy.pools.discovery import kubernetes
 from triton_openai.proxy.pools.discovery.growing_pause import GrowingPause
@@ -256,6 +257,24 @@ async def test_closing_ends_the_connection(api):
         watching.read_ahead()
         await changes(api, api.wait_watched, 1)
     assert asyncio.all_tasks() == before
+
+
+@needs_openssl
+async def test_the_clusters_authority_is_the_only_one_trusted(tmp_path):
+    files = certificate(tmp_path, "api")
+    other, _ = certificate(tmp_path, "other")
+    ca_file = tmp_path / "ca.crt"
+    with KubernetesApiServer(files).running() as api, capture_logs() as logs:
+        api.put(endpoint_slice("first", endpoint("10.0.0.1")))
+        async with watched(service(api, ca_file=ca_file)) as watching:
+            coming = watching.read_ahead()
+            await until(lambda: any("No such file" in each["reason"] for each in logs))
+            ca_file.write_bytes(other.read_bytes())
+            await until(lambda: any("CERTIFICATE_VERIFY" in each["reason"] for each in logs))
+            assert api.requests == []
+            ca_file.write_bytes(files[0].read_bytes())
+            assert await coming == {EndpointAddress("10.0.0.1:8001")}
+    assert api.url.startswith("https://")
 
 
 def test_a_pod_finds_the_api_of_its_cluster(tmp_path):
