@@ -15,7 +15,6 @@ import httpx
 from triton_openai.proxy.domain.endpoints import EndpointAddress
 from triton_openai.proxy.pools.discovery.endpoint_set import EndpointSet
 from triton_openai.proxy.pools.discovery.etcd_keys import (
-    MOST_KEYS,
     EtcdKeys,
     encoded,
     end_of_prefix,
@@ -95,8 +94,8 @@ class EtcdPrefix:
         client.headers["Authorization"] = token
 
     async def _read(self, client: httpx.AsyncClient, keys: EtcdKeys) -> int:
-        """All keys, as of the revision that it returns."""
-        found: list[dict[str, Any]] = []
+        """Puts all keys as of one revision, page by page, and returns the revision."""
+        keys.clear()
         start, revision = self._prefix, 0
         while True:
             body = {
@@ -106,13 +105,14 @@ class EtcdPrefix:
                 "revision": str(revision),
             }
             page = await _posted(client, "/v3/kv/range", body)
-            kvs = objects(page, "kvs")
-            found += kvs
+            pairs = objects(page, "kvs")
+            for pair in pairs:
+                keys.put(pair)
             revision = revision or _revision(page)
-            if not page.get("more") or not kvs or len(found) > MOST_KEYS:
-                keys.replace(found)
+            if not page.get("more") or not pairs:
+                keys.forget_removed()
                 return revision
-            start = key_of(kvs[-1]) + b"\0"
+            start = key_of(pairs[-1]) + b"\0"
 
     async def _events(
         self, client: httpx.AsyncClient, revision: int

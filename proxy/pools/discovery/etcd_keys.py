@@ -18,7 +18,8 @@ from triton_openai.proxy.pools.discovery.endpoint_address import (
 )
 
 MOST_KEYS = 5000
-VALUE_CHARS = 4096
+KEY_BYTES = 4096
+VALUE_BYTES = 4096
 
 logger = structlog.get_logger(__name__)
 
@@ -30,13 +31,14 @@ class EtcdKeys:
         self._source = source
         self._endpoints: dict[bytes, EndpointAddress] = {}
         self._keys: set[bytes] = set()
-        self._wrong: dict[bytes, bytes] = {}
+        self._wrong: dict[bytes, int] = {}  # hashes of values that were logged
 
-    def replace(self, found: list[dict[str, Any]]) -> None:
-        """Takes `kvs` of a range as all keys. Raises ValueError: they are no keys and values."""
+    def clear(self) -> None:
+        """Before all keys are put again."""
         self._endpoints, self._keys = {}, set()
-        for each in found:
-            self.put(each)
+
+    def forget_removed(self) -> None:
+        """After all keys were put again: a wrong value is logged anew if its key comes back."""
         self._wrong = {key: value for key, value in self._wrong.items() if key in self._keys}
 
     def put(self, found: Mapping[str, Any]) -> None:
@@ -64,8 +66,8 @@ class EtcdKeys:
 
     def _note(self, key: bytes, value: bytes, reason: str) -> None:
         """Logs a wrong value once."""
-        if self._wrong.get(key) != value:
-            self._wrong[key] = value[: VALUE_CHARS + 1]
+        if self._wrong.get(key) != hash(value):
+            self._wrong[key] = hash(value)
             logger.warning(
                 "a key is no endpoint",
                 source=self._source,
@@ -79,8 +81,8 @@ def endpoint_in(value: bytes) -> EndpointAddress:
 
     Raises ValueError.
     """
-    if len(value) > VALUE_CHARS:
-        raise ValueError(f"the value has more than {VALUE_CHARS:,} bytes")
+    if len(value) > VALUE_BYTES:
+        raise ValueError(f"the value has more than {VALUE_BYTES:,} bytes")
     text = value.decode().strip()
     if not text.startswith("{"):
         return endpoint_address(text)
@@ -101,8 +103,8 @@ def endpoint_in(value: bytes) -> EndpointAddress:
 def key_of(found: Mapping[str, Any]) -> bytes:
     """Raises ValueError."""
     key = _decoded(found.get("key"))
-    if not key:
-        raise ValueError("etcd sent a key that is empty")
+    if not 0 < len(key) <= KEY_BYTES:
+        raise ValueError(f"etcd sent a key of {len(key):,} bytes; 1 to {KEY_BYTES:,} are read")
     return key
 
 

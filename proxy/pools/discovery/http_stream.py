@@ -126,7 +126,10 @@ class LineBuffer:
 
 def parsed(text: bytes) -> dict[str, Any]:
     """Raises ValueError: it is no JSON object."""
-    found = orjson.loads(text)
+    try:
+        found = orjson.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{text[:SHOWN_CHARS]!r} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{text[:SHOWN_CHARS]!r} is not a JSON object")
     return found
@@ -134,7 +137,9 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 def objects(found: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Those of a field, which may be absent or null. Raises ValueError."""
-    values = found.get(name) or []
+    values = found.get(name)
+    if values is None:
+        return []
     if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
         raise ValueError(f"{name!r} of an answer is no list of JSON objects")
     return values

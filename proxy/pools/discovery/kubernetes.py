@@ -166,14 +166,15 @@ def _checked_event(event: dict[str, Any]) -> dict[str, Any]:
 
 def _apply(event: dict[str, Any], slices: EndpointSlices) -> bool:
     """Whether the slices have changed. Raises ValueError."""
-    kind, found = event.get("type"), event["object"]
+    kind: object = event.get("type")
+    found = event["object"]
     if kind in ("ADDED", "MODIFIED"):
         slices.put(found)
     elif kind == "DELETED":
         slices.remove(found)
     elif kind != "BOOKMARK":
         raise ValueError(f"the Kubernetes API sent an event of the unknown type {kind!r}")
-    return bool(kind != "BOOKMARK")
+    return kind != "BOOKMARK"
 
 
 def _version(found: dict[str, Any]) -> str:

@@ -231,7 +231,9 @@ def _file(rest: str, is_tls: bool, safe: str) -> FileUrl:
 def _options(rest: str, known: Iterable[str]) -> tuple[str, dict[str, str]]:
     """What stands before `?`, and the options after it."""
     target, mark, query = rest.partition("?")
-    pairs = parse_qsl(query, strict_parsing=True, max_num_fields=8) if mark else []
+    pairs = []
+    if mark:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True, max_num_fields=8)
     for name, value in pairs:
         if name not in known:
             raise ValueError(f"there is no option {name!r} here, but {', '.join(known)}")
