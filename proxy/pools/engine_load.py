@@ -44,12 +44,14 @@ class LoadReader:
         *,
         clock: Callable[[], float],
         changed: Callable[[], None] = lambda: None,
+        every_s: float = EVERY_S,
         timeout_s: float = EVERY_S,
     ) -> None:
         self._url = url
         self._client = client
         self._clock = clock
         self._changed = changed
+        self._every_s = every_s
         self._timeout_s = timeout_s
         self._read_at_s: float | None = None
         self._total = UNKNOWN
@@ -66,12 +68,15 @@ class LoadReader:
         return self._aged(self._by_model.get(triton_model, UNKNOWN))
 
     async def run(self) -> None:
-        """Reads once a second until it is cancelled. End it with `background.end`."""
+        """Reads once a second until it is cancelled. End it with `background.end`.
+
+        Returns at once without a URL.
+        """
         while self._url is not None:
             began_s = self._clock()
             await self.read()
             self._changed()
-            await asyncio.sleep(max(0.05, began_s + EVERY_S - self._clock()))
+            await asyncio.sleep(max(0.0, began_s + self._every_s - self._clock()))
 
     async def read(self) -> None:
         """Reads once. Logs a failure when it begins, and the first success after it."""
