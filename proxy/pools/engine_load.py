@@ -33,8 +33,8 @@ class LoadReader:
     url: of its metrics page; None where no metrics port is configured. Until the page has been
     read once the load is UNKNOWN: an endpoint without a reachable metrics port stays usable, and is
     chosen by what this process sends to it. Afterwards a value older than STALE_S is stale, and
-    the endpoint counts as full: something has happened to it. changed: called after every read
-    and when the load becomes stale. clock: seconds, monotonic.
+    the endpoint counts as full: something has happened to it. changed: called after every
+    attempt to read, so also when the load becomes stale. clock: seconds, monotonic.
     """
 
     def __init__(
