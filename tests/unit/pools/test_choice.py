@@ -187,7 +187,7 @@ def test_an_adapter_goes_where_it_is_loaded_until_loading_it_is_cheaper(policy):
 
 def test_the_least_recently_used_adapter_of_an_endpoint_is_forgotten():
     pool = Pool(2)
-    for number in range(9):
+    for number in range(5):
         pool.chooser.sent(pool.members[0], RoutedRequest(1, adapter=f"adapter {number}"))
     adapters = pool.chooser.adapters
     assert adapters.holders("adapter 0") == 0
