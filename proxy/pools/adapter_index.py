@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-ADAPTERS_AN_ENDPOINT = 8  # TensorRT-LLM's default of adapters in GPU memory, lora_config.max_loras
+ADAPTERS_AN_ENDPOINT = 4  # the default of max_loras: adapters on a GPU at a time
 
 
 class AdapterIndex:

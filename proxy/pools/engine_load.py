@@ -33,8 +33,8 @@ class LoadReader:
     url: of its metrics page; None where no metrics port is configured. Until the page has been
     read once the load is UNKNOWN: an endpoint without a reachable metrics port stays usable, and is
     chosen by what this process sends to it. Afterwards a value older than STALE_S is stale, and
-    the endpoint counts as full: something has happened to it. changed: called after every read
-    and when the load becomes stale. clock: seconds, monotonic.
+    the endpoint counts as full: something has happened to it. changed: called after every
+    attempt to read, so also when the load becomes stale. clock: seconds, monotonic.
     """
 
     def __init__(
@@ -44,12 +44,14 @@ class LoadReader:
         *,
         clock: Callable[[], float],
         changed: Callable[[], None] = lambda: None,
+        every_s: float = EVERY_S,
         timeout_s: float = EVERY_S,
     ) -> None:
         self._url = url
         self._client = client
         self._clock = clock
         self._changed = changed
+        self._every_s = every_s
         self._timeout_s = timeout_s
         self._read_at_s: float | None = None
         self._total = UNKNOWN
@@ -66,12 +68,15 @@ class LoadReader:
         return self._aged(self._by_model.get(triton_model, UNKNOWN))
 
     async def run(self) -> None:
-        """Reads once a second until it is cancelled. End it with `background.end`."""
+        """Reads once a second until it is cancelled. End it with `background.end`.
+
+        Returns at once without a URL.
+        """
         while self._url is not None:
             began_s = self._clock()
             await self.read()
             self._changed()
-            await asyncio.sleep(max(0.05, began_s + EVERY_S - self._clock()))
+            await asyncio.sleep(max(0.0, began_s + self._every_s - self._clock()))
 
     async def read(self) -> None:
         """Reads once. Logs a failure when it begins, and the first success after it."""

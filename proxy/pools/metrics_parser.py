@@ -24,7 +24,7 @@ KINDS = {
     KV_BLOCKS: (b"kv_cache_block_type", {b"fraction", b"used", b"max"}),
 }
 SAMPLE = re.compile(
-    rb"\n(nv_trt_llm_(?:request|kv_cache_block)_metrics|engine_(?:requests_waiting|rows_\w{9,10}))"
+    rb"\n(nv_trt_llm_(?:request|kv_cache_block)_metrics|engine_(?:requests_waiting|rows_\w{8,10}))"
     rb"\{([^{}\n]{0,1000})\} ([^ \n]{1,40})(?= |\n)"
 )
 LABEL = re.compile(rb'(?:\A|,)(\w{1,40})="([^"\\]{0,300})"')

@@ -20,9 +20,11 @@ from tests.doubles.engine import FACTS
 from tests.fixtures.running import ROWS
 from tests.fixtures.stack import HANG_S, eventually
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.endpoints import EngineLoad
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import Sampling
+from triton_openai.proxy.pools.engine_load import UNKNOWN, LoadReader
 from triton_openai.proxy.triton import codec
 
 GREEDY = Sampling(temperature=0.0)
@@ -236,6 +238,21 @@ def test_gateways_find_the_engines_load_under_nvidias_names(stack):
     assert blocks["used"] >= 1
     assert blocks["used"] + blocks["free"] == blocks["max"]
     assert blocks["fraction"] == pytest.approx(blocks["used"] / blocks["max"])
+
+
+def test_the_proxy_reads_the_engines_load_from_the_same_page(stack):
+    stack.settled_engine("endless")
+    url = f"http://127.0.0.1:{stack.triton_metrics_port}/metrics"
+
+    async def read() -> tuple[EngineLoad, EngineLoad, EngineLoad]:
+        async with httpx.AsyncClient() as http:
+            reader = LoadReader(url, http, clock=time.monotonic, timeout_s=HANG_S)
+            before = reader.load
+            await reader.read()
+            return before, reader.load, reader.load_of("endless_engine")
+
+    idle = EngineLoad(waiting=0, running=0, kv_in_use=0.0, is_stale=False)
+    assert asyncio.run(read()) == (UNKNOWN, idle, idle)
 
 
 async def busy_metrics(stack) -> dict[tuple[str, str], float]:

@@ -82,7 +82,7 @@ def test_the_longest_match_comes_first_and_what_all_have_ends_it():
 def test_the_least_recently_used_ends_of_prompts_go_first():
     index = PrefixIndex(entries=160)
     bit = index.add_endpoint()
-    first, second = blocks(text(20_000, "a")), blocks(text(20_000, "b"))
+    first, second = blocks(text(30_000, "a")), blocks(text(30_000, "b"))
     assert len(first.keys) > 80
     index.record(bit, first)
     index.record(bit, second)
