@@ -15,6 +15,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from triton_openai.proxy.telemetry.shadow_metrics import ShadowMetrics
 from triton_openai.proxy.telemetry.stream_latency import GAP_BUCKETS_S
 
 TTFT_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -39,6 +40,7 @@ class Metrics:
         self._watch_authentication()
         self._time_requests()
         self._watch_the_process()
+        self.shadow = ShadowMetrics(self.registry)
 
     def _count_requests(self) -> None:
         self.http_responses = self._counter(
