@@ -190,7 +190,7 @@ def _layers(
         Middleware(RequestContext, metrics=metrics),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
         *(Middleware(Authentication, authenticator=one, **options) for one in callers),
-        Middleware(RateLimitHeaders, limiter=limiter),
+        Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
         Middleware(FastPath, routers=routers),
     ]
 
