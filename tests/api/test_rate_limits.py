@@ -298,7 +298,7 @@ def test_a_refused_request_does_not_count(limited: Limited):
     assert client.post("/tokenize", json={"prompt": "hi"}).status_code == 200
 
 
-def test_a_running_tokenizer_request_is_a_concurrent_request(limited: Limited):
+def test_the_place_of_a_request_is_free_when_it_has_ended(limited: Limited):
     client = limited(caller(key=Limits(concurrent_requests=1)))
     assert [client.get("/v1/models").status_code for _ in range(3)] == [200] * 3
 

@@ -61,6 +61,7 @@ def test_at_debug_a_prompt_may_be_logged_and_a_key_may_not():
     logger.debug(PROMPT)
     assert not list(LOGGED.leaks())
     for secret in ("the key of this test", whole_key("abc"), f"eyJ{'a' * 9}.eyJ{'b' * 9}.c"):
+        send(prompt=PROMPT)
         logger.debug("refused", given=secret)
         assert len(list(LOGGED.leaks())) == 1
 
