@@ -63,7 +63,7 @@ def test_at_debug_a_prompt_may_be_logged_and_a_key_may_not():
     for secret in ("the key of this test", whole_key("abc"), f"eyJ{'a' * 9}.eyJ{'b' * 9}.c"):
         send(prompt=PROMPT)
         logger.debug("refused", given=secret)
-        assert len(list(LOGGED.leaks())) == 1
+        assert any(secret in leak for leak in LOGGED.leaks())
 
 
 def test_the_log_of_a_stack_is_read_line_by_line(tmp_path):
