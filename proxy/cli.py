@@ -252,6 +252,14 @@ def doctor(
         raise typer.Exit(1)
 
 
+@app.command()
+def health(host: Host = None, port: Port = None) -> None:
+    """Exit with 0 if the proxy of this machine and these settings is alive; for containers."""
+    from triton_openai.proxy.launch import health as health_check
+
+    health_check.check(_settings(host=host, port=port))
+
+
 def main(arguments: list[str] | None = None) -> None:
     """The entry point of the command line and of `python -m`."""
     # Only tritonserver is ever forked, and it does not use our gRPC. Without this gRPC logs a line

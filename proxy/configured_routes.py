@@ -120,6 +120,6 @@ def layers(
         Middleware(RequestContext, metrics=metrics),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
         *authentication,
-        Middleware(RateLimitHeaders, limiter=limiter),
+        Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
         Middleware(FastPath, routers=routers),
     ]

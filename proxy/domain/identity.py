@@ -67,6 +67,8 @@ class Caller:
 
     key_id: the public part of a key, or how else the caller is known (`jwt:<subject>`,
     `mtls:<name>`). of_models: limits of the tenant's use of single models, by public name.
+    is_shared: callers who have nothing to do with each other have this identity; only their
+    addresses tell them apart.
     """
 
     tenant: str
@@ -76,12 +78,13 @@ class Caller:
     tenant_limits: Limits = NO_LIMITS
     key_limits: Limits = NO_LIMITS
     of_models: dict[str, Limits] = field(default_factory=dict)
+    is_shared: bool = False
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes
 
 
-ANYONE = Caller(tenant="default", key_id="anonymous", scopes=ALL_SCOPES)
+ANYONE = Caller(tenant="default", key_id="anonymous", scopes=ALL_SCOPES, is_shared=True)
 """The caller where authentication is off."""
 
 current_headers: ContextVar[Sequence[tuple[bytes, bytes]]] = ContextVar(

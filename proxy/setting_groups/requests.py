@@ -32,7 +32,8 @@ class Answers(Group):
     report_cached_tokens: bool = True
     """Whether `usage` has `cached_tokens`, which show a caller what others have sent."""
     isolate_prefix_caches: bool = False
-    """Whether each caller (by address) gets cached prefixes of its own."""
+    """Whether each tenant gets cached prefixes of its own; without keys, or with one `API_KEY` for
+    all, each address."""
 
 
 class Concurrency(Group):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import replace
 
+from tests.fixtures.logged import LOGGED
 from triton_openai.proxy.domain.engine import EngineRequest, NotReady
 from triton_openai.proxy.domain.errors import ModelUnavailable
 from triton_openai.proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard, ModelFacts
@@ -69,6 +70,10 @@ class ScriptedEngine:
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]
         self.requests.append(request)
+        LOGGED.see_text(request.text or "")
+        LOGGED.see_text(
+            b"".join(part for one in script for part in one.token_bytes).decode("utf-8", "replace")
+        )
         is_done = False
         try:
             if len(self.requests) <= self.lost:

@@ -54,7 +54,7 @@ def _fixed(settings: Settings) -> dict[bytes, Caller]:
         (settings.api_key, "API_KEY", ALL_SCOPES),
     ):
         if (value := secret_value(secret)) is not None:
-            caller = Caller(tenant=DEFAULT_TENANT, key_id=key_id, scopes=scopes)
+            caller = Caller(tenant=DEFAULT_TENANT, key_id=key_id, scopes=scopes, is_shared=True)
             found[sha256(value.encode()).digest()] = caller
     return found
 

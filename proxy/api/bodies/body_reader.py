@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from triton_openai.proxy.api.bodies import json_shape
 from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody, BytesInFlight, CutOff
-from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.bodies.caller_name import caller_name
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.bodies.validation_errors import refusal
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, echoed
@@ -56,7 +56,7 @@ class BodyReader:
             with cut_off:
                 data = await _received(request, body, self.limits)
                 body.complete()
-            return await self.parse(data, kind, caller_address(request.scope))
+            return await self.parse(data, kind, caller_name(request.scope))
         finally:
             body.close()
 
