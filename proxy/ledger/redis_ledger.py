@@ -80,6 +80,9 @@ class RedisLedger:
             self._own.hold(meters, amounts, -1)
             link.lose(error)
             return self._reserve_own(meters, amounts)
+        if link.is_away:  # since the call began: what has answered may be an empty state
+            self._own.hold(meters, amounts, -1)
+            return self._reserve_own(meters, amounts)
         if isinstance(result, Refusal):
             self._own.hold(meters, amounts, -1)
             return result

@@ -36,7 +36,6 @@ class RedisLink:
         self._on_outage = on_outage
         self._outbox: asyncio.Queue[tuple[str, list[Change]]] = asyncio.Queue()
         self._unsent = 0  # in the outbox, and what is being sent
-        self._mark: bytes | None = None
         self._restored_at = -math.inf  # when Redis was found to have lost the state
         self._tasks: list[asyncio.Task[None]] = []
         self.is_away = False
@@ -94,7 +93,7 @@ class RedisLink:
         """Renews the leases; when Redis is back, brings it up to date."""
         now = asyncio.get_running_loop().time()
         mark, self.proxies = await self._state.beat(secrets.token_hex(8))
-        is_lost, self._mark = self._mark not in (None, mark), mark
+        is_lost, self._state.mark = self._state.mark not in (None, mark), mark
         if is_lost:
             logger.warning("limits: redis has lost its state, which all proxies restore")
             self._begin_outage()

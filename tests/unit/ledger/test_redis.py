@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -168,6 +169,30 @@ def test_kill_9_of_redis_lets_not_one_request_too_many_through(
     taken.sort()
     assert in_any_window(taken, span_us - 5_000) <= 40  # the time of a call is known to 5 ms
     assert len(taken) >= 0.99 * 40 * 3  # whole windows between and after the kills
+
+
+@pytest.mark.parametrize("calls", [2, 30])
+def test_a_redis_that_is_back_without_its_data_grants_nothing_before_it_is_restored(
+    server: RedisServer, calls: int
+):
+    """Calls at once, some of which need a new connection: nobody has noticed the restart yet."""
+    meter = window("t.w", 10)
+
+    async def is_granted(one: RedisLedger) -> bool:
+        with contextlib.suppress(LedgerUnavailable):
+            return isinstance(await one.reserve([meter], [1]), Grant)
+        return False
+
+    async def main() -> None:
+        slow = RedisLedger(server.url, OutageMode.CLOSED, beat_s=30)
+        async with slow as one:
+            assert [await is_granted(one) for _ in range(11)] == [True] * 10 + [False]
+            server.kill()
+            await asyncio.to_thread(server.start)
+            assert not any(await asyncio.gather(*(is_granted(one) for _ in range(calls))))
+            assert one.outage == "closed"
+
+    asyncio.run(main())
 
 
 def test_a_start_without_redis_is_an_outage_that_ends(server: RedisServer):
