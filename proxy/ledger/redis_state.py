@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from redis import asyncio as redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as NoConnection, NoScriptError, ResponseError
+from redis.exceptions import ConnectionError as NoConnection
+from redis.exceptions import NoScriptError, ResponseError
 
 from triton_openai.proxy.ledger import redis_scripts
 from triton_openai.proxy.ledger.port import Grant, Meter, Refusal
