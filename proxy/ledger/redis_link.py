@@ -106,7 +106,8 @@ class RedisLink:
             logger.warning("limits: redis has lost its state, which all proxies restore")
             self._begin_outage()
             self._restored_at = now
-            await self._outbox.join()  # all of it is counted in what is added now
+            while self._unsent:  # all of it is counted in what is added now
+                await self._outbox.join()
             await self._add(self._own.take_all())
         # After an outage the others come back one by one: what they grant meanwhile are shares.
         self.proxies = max(alive, self.proxies if self.is_away else self._workers)
@@ -123,6 +124,8 @@ class RedisLink:
         """
         self.is_open.clear()
         try:
+            if self.is_away:
+                await self._state.reconnect()
             version = None
             while version is None or (self.is_away and version != self._own.version):
                 version = self._own.version

@@ -89,6 +89,10 @@ class RedisState:
         await self._client.aclose()
         await self._beats.aclose()
 
+    async def reconnect(self) -> None:
+        """Forgets idle connections. Those to a Redis that has died would fail one by one."""
+        await self._client.connection_pool.disconnect(inuse_connections=False)
+
     async def leave(self) -> None:
         await self._beats.zrem(INSTANCES, self._instance)
 

@@ -209,6 +209,29 @@ def test_a_start_without_redis_is_an_outage_that_ends(server: RedisServer):
     asyncio.run(main())
 
 
+def test_connections_from_before_a_restart_begin_no_second_outage(server: RedisServer):
+    meter, changes = window("t.w", 1000), list[bool]()
+    server.kill()
+    server.start(keeps_state=True)
+
+    async def main() -> None:
+        async with ledger(server, on_outage=changes.append) as one:
+
+            async def calls() -> list[object]:
+                asked = [one.reserve([meter], [1]) for _ in range(30)]
+                return await asyncio.gather(*asked, return_exceptions=True)
+
+            await calls()
+            server.kill()
+            await calls()
+            await asyncio.to_thread(server.start, keeps_state=True)
+            await until(lambda: _is(one.outage is None))
+            assert granted(await calls()) == 30
+        assert changes == [False, True, False]
+
+    asyncio.run(main())
+
+
 def granted(results: list[Grant | Refusal]) -> int:
     return sum(isinstance(result, Grant) for result in results)
 
