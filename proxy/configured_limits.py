@@ -35,6 +35,7 @@ def ledger(settings: Settings, metrics: Metrics, shared: Path | None) -> Ledger:
         settings.ledger_url_value,
         settings.ledger_outage,
         shared,
+        workers=settings.workers,
         timeout_s=settings.ledger_timeout_ms / 1000,
         on_outage=lambda is_away: metrics.ledger_up.set(not is_away),
     )
