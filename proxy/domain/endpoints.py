@@ -11,7 +11,7 @@ DEFAULT_POOL = "default"
 MOST_DRAINED = 1000  # addresses; one that no source lists any more counts, too
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class EndpointAddress:
     """address: `host:port` of Triton's gRPC port, an IPv6 host in brackets.
 

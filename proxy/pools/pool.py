@@ -223,7 +223,7 @@ class Pool:
 
     async def _read_load(self, endpoint: Endpoint, url: str) -> None:
         """Once a second, while there is a choice of endpoints."""
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(trust_env=False) as client:
             reader = LoadReader(url, client, clock=self._clock)
             while True:
                 if len(self.endpoints) > 1:
@@ -242,8 +242,8 @@ class Pool:
                 break
         del self.endpoints[endpoint.name], self._running[endpoint.name]
         self.ejected.discard(endpoint.name)
+        self.chooser.adapters.forget(endpoint.bit)  # before the bit is free for another
         self.chooser.prefixes.remove_endpoint(endpoint.bit)
-        self.chooser.adapters.forget(endpoint.bit)
         self.note_change()
 
     async def _obey(self) -> None:

@@ -75,7 +75,7 @@ def triton(url: str | None, source: str) -> Iterator[Check]:
         detail = f"{found}: its endpoints are looked up when the proxy runs"
         yield Check(name="TRITON_URL", ok=True, detail=detail)
         return
-    for endpoint in sorted(found.addresses):
+    for endpoint in sorted(found.addresses, key=lambda one: one.address):
         yield _reachable(endpoint.address)
 
 
