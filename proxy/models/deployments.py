@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
 from hashlib import blake2b
+from itertools import compress
 
 from triton_openai.proxy.domain.endpoints import DEFAULT_POOL
 
@@ -131,17 +132,20 @@ def choose(
 ) -> Deployment | None:
     """The deployment for a request; None: none that may get it is available.
 
-    A deployment with a share of 0 gets only what its rules choose. A rule whose deployment is not
-    available chooses nothing.
+    A deployment with a share of 0 gets only what its rules choose, unless it is the only one. A
+    rule whose deployment is not available chooses nothing.
 
     Args:
         weights: see DeploymentPlan.shares.
     """
-    available = [one for one in plan.deployments if is_available(one)]
-    if chosen := _by_rule(available, hints):
+    if len(plan.deployments) == 1:
+        only = plan.deployments[0]
+        return only if is_available(only) else None
+    are_available = list(map(is_available, plan.deployments))
+    if chosen := _by_rule(list(compress(plan.deployments, are_available)), hints):
         return chosen
-    shares = dict(zip(plan.deployments, plan.shares(weights), strict=True))
-    open_ones = [(one, shares[one]) for one in available if shares[one] > 0]
+    found = zip(plan.deployments, plan.shares(weights), are_available, strict=True)
+    open_ones = [(one, share) for one, share, is_open in found if is_open and share > 0]
     if len(open_ones) < 2:
         return open_ones[0][0] if open_ones else None
     key = _sticky_key(plan.sticky, hints)

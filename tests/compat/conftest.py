@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.running import ARTIFACTS
+from tests.fixtures.pip_target import SDKS, installed
 
 HERE = Path(__file__).parent
-SDKS = ARTIFACTS / "sdks"
 
 
 @pytest.fixture(scope="session")
 def python_sdk():
-    """major version -> the folder that holds it. Kept between runs, made anew for a new lock."""
-
-    def installed(major: int) -> Path:
-        lock = HERE / f"openai{major}.lock"
-        folder = SDKS / f"openai{major}"
-        stamp = folder / lock.name
-        if not stamp.exists() or stamp.read_bytes() != lock.read_bytes():
-            shutil.rmtree(folder, ignore_errors=True)
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-            subprocess.run([*pip, "--target", str(folder), "-r", str(lock)], check=True)
-            shutil.copy(lock, stamp)
-        return folder
-
-    return installed
+    """major version -> the folder that holds it."""
+    return lambda major: installed(HERE / f"openai{major}.lock")
 
 
 @pytest.fixture(scope="session")
