@@ -88,16 +88,12 @@ class Registry:
     def _made(
         self, found: list[LoadedModel], policy: Mapping[str, ModelEntry]
     ) -> tuple[ModelCard, ...]:
+        usual = self._callers_control_tokens
         return tuple(
-            replace(card, protects_control_tokens=self._protects(policy.get(model.name)))
+            replace(card, protects_control_tokens=_protects(policy.get(model.name), usual))
             for model in found
             for card in _cards(model, policy.get(model.name), self._limits)
         )
-
-    def _protects(self, entry: ModelEntry | None) -> bool:
-        """Whether control tokens in callers' texts are tokenized as plain text."""
-        own = None if entry is None else entry.callers_control_tokens
-        return (own or self._callers_control_tokens) == "plain"
 
     def suspend(self, reason: NotReady) -> None:
         """Stops serving: Triton is unavailable, or its models do not fit the contract."""
@@ -143,10 +139,7 @@ class Registry:
         return card
 
     def names_of(self, name: str) -> tuple[str, ...]:
-        """The name and the aliases of the model that has this name or alias; empty: there is none.
-
-        Knows the models of models.yaml that Triton has not loaded, too.
-        """
+        """Name and aliases of the model with this name or alias, loaded or not; empty: none has."""
         if (card := self._by_name.get(name)) is not None:
             return (card.name, *card.aliases)
         named = ((one, *entry.aliases) for one, entry in self._policy.items())
@@ -178,6 +171,12 @@ class Registry:
     def _unavailable(self) -> ModelUnavailable:
         category = self._why_not_ready and self._why_not_ready.category
         return ModelUnavailable(f"The model is not available at present: {category}.")
+
+
+def _protects(entry: ModelEntry | None, usual: str) -> bool:
+    """Whether control tokens in callers' texts are tokenized as plain text."""
+    own = None if entry is None else entry.callers_control_tokens
+    return (own or usual) == "plain"
 
 
 def _ordered(loaded: Iterable[LoadedModel], policy: Mapping[str, ModelEntry]) -> list[LoadedModel]:
