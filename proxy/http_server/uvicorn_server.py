@@ -100,7 +100,7 @@ async def run(
     relaying = asyncio.create_task(_relay(stop, server, app.state.stopping, say))
     try:
         async with contextlib.nullcontext() if own_tls is None else own_tls.followed():
-            with on_hangup(app.state.policy_watch.request, stop):
+            with on_hangup(app.state.policy_watch.read_again, stop):
                 await server.serve(sockets=sockets)
     finally:
         relaying.cancel()

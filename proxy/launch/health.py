@@ -16,7 +16,8 @@ OK = 200
 
 def check(settings: Settings) -> None:
     """Over https where the settings have a certificate, which is not verified: it names the public
-    host. With TLS_CLIENT_CA_FILE a refusal for want of a client's certificate is an answer, too.
+    host. With TLS_CLIENT_CA_FILE a refusal after the handshake, for want of a client's certificate,
+    is an answer, too.
 
     Raises:
         LaunchError: the proxy does not answer, or not with 200.
@@ -28,14 +29,15 @@ def check(settings: Settings) -> None:
         if context is None
         else http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
     )
+    has_connected = False
     try:
+        connection.connect()
+        has_connected = True
         connection.request("GET", PATH)
         status = connection.getresponse().status
-    except ssl.SSLError as error:
-        if settings.tls_client_ca_file is not None and "CERTIFICATE_REQUIRED" in str(error):
-            return
-        raise LaunchError(f"{kind}://{host}:{port}{PATH}: {error}") from None
     except (OSError, http.client.HTTPException) as error:
+        if has_connected and settings.tls_client_ca_file is not None:
+            return  # TLS 1.3 ends our half of the handshake before the server asks for more
         raise LaunchError(f"{kind}://{host}:{port}{PATH} does not answer: {error!r}") from None
     finally:
         connection.close()

@@ -59,7 +59,7 @@ class PolicyWatch:
         self._requested = asyncio.Event()
         is_valid.set(1)
 
-    def request(self) -> None:
+    def read_again(self) -> None:
         """Reads the file at once, whether it has changed or not: for SIGHUP."""
         self._requested.set()
 

@@ -112,13 +112,13 @@ async def test_a_file_that_is_gone_is_rejected(served):
 
 async def test_a_change_is_noticed_and_a_request_reads_the_file_at_once(served):
     watching = asyncio.create_task(served.watch.run(poll_s=0.01))
-    served.watch.request()
+    served.watch.read_again()
     await asyncio.wait_for(served.heard.get(), 30)  # so the watch knows the file as it is
     other = served.path.with_suffix(".new")
     other.write_text(SECOND)
     os.replace(other, served.path)
     changed = await asyncio.wait_for(served.heard.get(), 30)
-    served.watch.request()
+    served.watch.read_again()
     again = await asyncio.wait_for(served.heard.get(), 30)
     await background.end([watching])
     assert changed.models["m"].aliases == again.models["m"].aliases == ("b",)
