@@ -18,6 +18,7 @@ class Scope(str, Enum):
     MODELS = "models"
     ADMIN = "admin"
     METRICS = "metrics"
+    KSERVE = "kserve"
 
 
 ALL_SCOPES = frozenset(Scope)
