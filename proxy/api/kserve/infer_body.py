@@ -9,7 +9,14 @@ import codecs
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
 from triton_openai.proxy.api.bodies.validation_errors import refusal
 from triton_openai.proxy.api.kserve import elements
@@ -24,9 +31,19 @@ BINARY_SIZE, BINARY, BINARY_OUTPUT = "binary_data_size", "binary_data", "binary_
 REFUSED = ("shared_memory_", "triton_")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=256)]
-Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
-Value = bool | Int64 | Annotated[float, Field(allow_inf_nan=False)] | str
-Values = Annotated[dict[Name, Value], Field(max_length=MOST_PARAMETERS)]
+Value = bool | int | Annotated[float, Field(allow_inf_nan=False)] | str
+
+
+def _int64(value: Any) -> Any:
+    """Without this, pydantic would make an integer that is too large into a float."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("the integer does not fit into 64 bits")
+    return value
+
+
+Values = Annotated[
+    dict[Name, Annotated[Value, BeforeValidator(_int64)]], Field(max_length=MOST_PARAMETERS)
+]
 Dimension = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Datatype = Annotated[str, StringConstraints(pattern=f"^({'|'.join(elements.DATATYPES)})$")]
 
