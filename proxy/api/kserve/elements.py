@@ -22,6 +22,8 @@ NUMPY = {
 }
 SIZES = {name: np.dtype(code).itemsize for name, code in NUMPY.items()} | {BINARY_ONLY: 2}
 DATATYPES = (*SIZES, BYTES)
+# Python's types of elements, by numpy's kind; of integers, `int` alone
+TYPES: dict[str, frozenset[type]] = {"b": frozenset({bool}), "f": frozenset({int, float})}
 
 
 class WrongElements(ValueError):
@@ -64,7 +66,7 @@ def _nested(values: Any, shape: tuple[int, ...]) -> Iterator[Any]:
 def _numbers(flat: list[Any], datatype: str) -> Any:
     dtype = np.dtype(NUMPY[datatype])
     kinds: set[type] = {type(each) for each in flat}
-    allowed: set[type] = {"b": {bool}, "f": {int, float}}.get(dtype.kind, {int})
+    allowed = TYPES.get(dtype.kind, frozenset({int}))
     if not kinds <= allowed:
         found = sorted(each.__name__ for each in kinds - allowed)
         raise WrongElements(f"is {datatype}, and has elements of another type: {', '.join(found)}")
