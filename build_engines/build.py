@@ -23,7 +23,7 @@ from triton_openai.build_engines.facts import Facts
 from triton_openai.build_engines.gpu import assembly, toolkit
 from triton_openai.build_engines.gpu.toolkit import Toolkit
 from triton_openai.build_engines.models_file import (
-    Entry,
+    BuildableEntry,
     GpuEntry,
     ModelsFile,
     OnnxEntry,
@@ -58,6 +58,7 @@ def build_all(
         OSError: the disk is full or a folder cannot be written.
     """
     chosen = dict(_chosen(models, only))
+    _say_remote(models, only, say)
     artifacts.mkdir(parents=True, exist_ok=True)
     for name, entry in chosen.items():
         try:
@@ -87,7 +88,7 @@ def needing_tools(models: ModelsFile, artifacts: Path, *, only: Collection[str] 
     return found
 
 
-def _needs_tools(entry: Entry, artifacts: Path) -> bool:
+def _needs_tools(entry: BuildableEntry, artifacts: Path) -> bool:
     match entry:
         case GpuEntry():
             return False
@@ -111,7 +112,9 @@ def show_all(
         UnservableFolder: a model's folder cannot be served.
         BuildError: a name is unknown.
     """
-    for name, entry in _chosen(models, only):
+    chosen = dict(_chosen(models, only))
+    _say_remote(models, only, lambda line: say(f"# {line}"))
+    for name, entry in chosen.items():
         try:
             if is_built(name, entry, artifacts, tensorrt_llm):
                 say(f"# {name} is built")
@@ -125,7 +128,9 @@ def show_all(
             say(f"write {artifacts / 'model_repository' / triton_name}/")
 
 
-def is_built(name: str, entry: Entry, artifacts: Path, tensorrt_llm: Toolkit | None = None) -> bool:
+def is_built(
+    name: str, entry: BuildableEntry, artifacts: Path, tensorrt_llm: Toolkit | None = None
+) -> bool:
     """Whether artifacts/<name>/ was built from these weights with these options.
 
     Raises:
@@ -142,15 +147,21 @@ def is_built(name: str, entry: Entry, artifacts: Path, tensorrt_llm: Toolkit | N
             return scripted_build.is_built(name, entry, artifacts)
 
 
-def _chosen(models: ModelsFile, only: Collection[str]) -> Iterator[tuple[str, Entry]]:
+def _chosen(models: ModelsFile, only: Collection[str]) -> Iterator[tuple[str, BuildableEntry]]:
     if unknown := set(only) - set(models.models):
         raise BuildError(f"models.yaml has no model {sorted(unknown)[0]!r}")
-    return ((name, entry) for name, entry in models.models.items() if not only or name in only)
+    return ((name, entry) for name, entry in models.built.items() if not only or name in only)
+
+
+def _say_remote(models: ModelsFile, only: Collection[str], say: Say) -> None:
+    for name in models.models:
+        if name not in models.built and (not only or name in only):
+            say(f"{name}: runtime remote, nothing to build: Triton servers of its pools have it")
 
 
 def _build(
     name: str,
-    entry: Entry,
+    entry: BuildableEntry,
     artifacts: Path,
     say: Say,
     tensorrt_llm: Toolkit | None,
@@ -166,7 +177,9 @@ def _build(
             scripted_build.build(name, entry, artifacts, say)
 
 
-def _show(name: str, entry: Entry, artifacts: Path, say: Say, tensorrt_llm: Toolkit | None) -> None:
+def _show(
+    name: str, entry: BuildableEntry, artifacts: Path, say: Say, tensorrt_llm: Toolkit | None
+) -> None:
     match entry:
         case GpuEntry():
             assembly.show(name, entry, artifacts, tensorrt_llm or toolkit.installed(), say)
@@ -186,7 +199,7 @@ def _write_repository(
     fresh = artifacts / "model_repository.unfinished"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    for name, entry in models.models.items():
+    for name, entry in models.built.items():
         if not is_built(name, entry, artifacts, tensorrt_llm):
             continue
         match entry:
@@ -194,7 +207,7 @@ def _write_repository(
                 version = (tensorrt_llm or toolkit.installed()).version
                 assembly.render(name, entry, artifacts, fresh, version=version)
             case OnnxEntry():
-                kv_bytes = kv_memory.kv_bytes(entry, models=len(models.models))
+                kv_bytes = kv_memory.kv_bytes(entry, models=len(models.built))
                 facts = Facts.read(artifacts / name / "facts.json")
                 facts = _fitted(name, facts, kv_bytes, say)
                 parameters = role_parameters.on_cpu(name, entry, facts, kv_bytes)

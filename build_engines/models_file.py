@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,12 +14,19 @@ import yaml
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from triton_openai.build_engines import unknown_keys
+from triton_openai.build_engines import deployment_checks, unknown_keys
+from triton_openai.build_engines.deployment_checks import Where
+from triton_openai.build_engines.deployment_entries import Deployments, ShadowEntry
 from triton_openai.build_engines.gpu import device_sharing, refusals
 from triton_openai.build_engines.gpu.options import GpuOptions, PlanOptions
 from triton_openai.build_engines.gpu.refusals import Refusal
+from triton_openai.build_engines.limits_entry import LimitsEntry
+from triton_openai.build_engines.onnx_options import OnnxOptions
+from triton_openai.build_engines.pool_entry import MAX_POOLS, PoolEntry, PoolName
+from triton_openai.build_engines.price_entry import PriceEntry
+from triton_openai.build_engines.sampling_defaults import SamplingDefaults
 from triton_openai.build_engines.scripted_options import ScriptedOptions
-from triton_openai.build_engines.section import ModelName, Section
+from triton_openai.build_engines.section import HttpUrlText, ModelName, Section
 from triton_openai.build_engines.server_tool_entry import ServerToolEntry, ToolName
 from triton_openai.build_engines.weights import WeightsField
 from triton_openai.build_engines.yaml_marks import MarkedYaml
@@ -33,69 +41,11 @@ class ModelsFileError(ValueError):
     """models.yaml is missing or invalid; the message names file, line and value."""
 
 
-class OnnxOptions(Section):
-    """How the CPU runtime serves the model. Defaults depend on the machine.
-
-    max_rows: requests decoded at once. max_step_tokens: prompt tokens prefilled per step.
-    prefill_stall_ms: the longest pause that one prefill step may cause in running streams.
-    kv_cache_mb: memory for the keys and values of all rows and of cached prefixes.
-    """
-
-    precision: Literal["fp32", "int4"] = "fp32"
-    threads: Annotated[int, Field(ge=1, le=256)] | None = None
-    max_rows: Annotated[int, Field(ge=1, le=1024)] | None = None
-    max_step_tokens: Annotated[int, Field(ge=16, le=65_536)] = 512
-    prefill_stall_ms: Annotated[float, Field(gt=0, le=60_000)] | None = None
-    kv_cache_mb: Annotated[int, Field(ge=1)] | None = None
-
-
-class SamplingDefaults(Section):
-    """Sampling parameters for requests that do not set them."""
-
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
-
-    def or_else(self, temperature: float | None, max_tokens: int | None) -> SamplingDefaults:
-        """These defaults, completed by the given values."""
-        given = {"temperature": temperature, "max_tokens": max_tokens}
-        missing = {name: value for name, value in given.items() if getattr(self, name) is None}
-        return self.model_copy(update=missing)
-
-
-class LimitsEntry(Section):
-    """Limits of one request; a larger request is refused. The settings may be lower.
-
-    max_tokens: per choice; cuts the default, too. prompt_tokens: per prompt.
-    """
-
-    max_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
-    n: Annotated[int, Field(ge=1)] | None = None
-    best_of: Annotated[int, Field(ge=1)] | None = None
-    prompt_tokens: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
-
-
-PerMillion = Annotated[float, Field(ge=0, le=1_000_000)]
-
-
-class PriceEntry(Section):
-    """What a million tokens cost, in any currency: budgets of tenants and keys are in the same.
-
-    cached_input: prompt tokens that the engine took from its cache; default: input.
-    """
-
-    input: PerMillion
-    cached_input: PerMillion | None = None
-    output: PerMillion
-
-
 class ModelEntry(Section):
-    """Fields of every runtime. Relative folders are relative to models.yaml."""
+    """Fields of every model, which the proxy reads."""
 
-    weights: WeightsField
     aliases: tuple[ModelName, ...] = ()
     owned_by: str = "triton-openai"
-    context_length: Annotated[int, Field(ge=16)] | None = None
     chat_template_kwargs: bool = True  # callers may set the template's variables
     chat_template: bool = False  # callers may send their own template, which is a program
     # control tokens in callers' texts: plain text, or special; default: CALLERS_CONTROL_TOKENS
@@ -105,13 +55,6 @@ class ModelEntry(Section):
     server_tools: dict[ToolName, ServerToolEntry] = Field(default_factory=dict)  # run by the proxy
     max_tool_rounds: Annotated[int, Field(ge=1, le=100)] = 5  # rounds of calls that the proxy runs
     max_tool_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0  # of running them
-    hold_ms: Annotated[float, Field(ge=0, le=1000)] = (
-        25.0  # the longest that a token waits to be sent
-    )
-    # requests waiting for a row, more get 429; default: 16 per row, at least 256
-    max_queue: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    # kinds of guides that callers may not use; json is a schema for any JSON
-    disabled_guides: tuple[GuideKind, ...] = ()
     # retries of an answer that fails a check which no grammar can enforce
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
     stream_mode: Literal["buffered", "optimistic"] = (
@@ -120,6 +63,27 @@ class ModelEntry(Section):
     sampling: SamplingDefaults = SamplingDefaults()
     limits: LimitsEntry = LimitsEntry()
     price: PriceEntry | None = None  # without it: free
+    deployments: Deployments = ()  # without any: the pool `default`, the Triton model of this name
+    sticky: Literal["none", "user", "conversation"] = "none"  # who keeps a deployment
+    shadow: ShadowEntry | None = None
+    deprecated: date | None = None  # from its midnight in UTC, as sunset
+    sunset: date | None = None
+    lifecycle_link: HttpUrlText | None = None  # a page about the deprecation
+    fallback: ModelName | None = None  # the model that answers while no deployment is available
+
+
+class BuiltEntry(ModelEntry):
+    """Fields of every runtime that `build` builds. Relative folders are relative to models.yaml."""
+
+    weights: WeightsField
+    context_length: Annotated[int, Field(ge=16)] | None = None
+    hold_ms: Annotated[float, Field(ge=0, le=1000)] = (
+        25.0  # the longest that a token waits to be sent
+    )
+    # requests waiting for a row, more get 429; default: 16 per row, at least 256
+    max_queue: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    # kinds of guides that callers may not use; json is a schema for any JSON
+    disabled_guides: tuple[GuideKind, ...] = ()
 
     @property
     def default_max_tokens(self) -> int | None:
@@ -127,21 +91,21 @@ class ModelEntry(Section):
         return self.sampling.max_tokens
 
 
-class OnnxEntry(ModelEntry):
+class OnnxEntry(BuiltEntry):
     """A model on the CPU. Weights: a Hugging Face folder, or one of onnxruntime-genai's builder."""
 
     runtime: Literal["onnx"] = "onnx"
     onnx: OnnxOptions = OnnxOptions()
 
 
-class ScriptedEntry(ModelEntry):
+class ScriptedEntry(BuiltEntry):
     """Scripted answers for tests and benchmarks. Only the tokenizer of `weights` is used."""
 
     runtime: Literal["scripted"]
     scripted: ScriptedOptions
 
 
-class GpuEntry(ModelEntry):
+class GpuEntry(BuiltEntry):
     """A model on NVIDIA GPUs. Weights: a Hugging Face folder."""
 
     runtime: Literal["tensorrt_llm", "tensorrtllm"]
@@ -179,28 +143,21 @@ class TensorrtllmEntry(GpuEntry):
     gpu: PlanOptions = PlanOptions()
 
     def _refusals(self) -> list[Refusal]:
-        return [*super()._refusals(), *_cpp_refusals(self.gpu)]
+        return [*super()._refusals(), *refusals.plan_refusals(self.gpu)]
 
 
-def _cpp_refusals(options: PlanOptions) -> Iterator[Refusal]:
-    if options.lora is not None:
-        yield Refusal(
-            where=("lora",),
-            reason="the C++ backend takes adapters as tensors per request, which the ensemble "
-            "does not carry: use runtime: tensorrt_llm",
-        )
-    if options.mpi is not None:
-        reason = "the C++ backend needs mpirun with several GPUs only, and gets it: leave it out"
-        yield Refusal(where=("mpi",), reason=reason)
-    if any(isinstance(device, str) for device in options.devices or ()):
-        reason = "the C++ backend takes indices only (its gpu_device_ids)"
-        yield Refusal(where=("devices",), reason=reason)
-    if options.devices is not None and options.world_size > options.gpus_per_node:
-        reason = "the C++ backend takes no devices for a model over several nodes"
-        yield Refusal(where=("devices",), reason=reason)
-    if options.hang_seconds != PlanOptions().hang_seconds:
-        reason = "only the engine of runtime: tensorrt_llm watches for hangs: leave it out"
-        yield Refusal(where=("hang_seconds",), reason=reason)
+class RemoteEntry(ModelEntry):
+    """A model that others built: Triton servers of the pools have it loaded."""
+
+    runtime: Literal["remote"] = "remote"
+
+    @model_validator(mode="after")
+    def _max_tokens_is_built(self) -> RemoteEntry:
+        if self.sampling.max_tokens is not None:
+            error = PydanticCustomError("built", "`build` writes it where the model is built")
+            where = InitErrorDetails(type=error, loc=("sampling", "max_tokens"), input=None)
+            raise ValidationError.from_exception_data("remote", [where])
+        return self
 
 
 def _details(refusal: Refusal, model: tuple[str, ...] = ()) -> InitErrorDetails:
@@ -211,28 +168,41 @@ def _details(refusal: Refusal, model: tuple[str, ...] = ()) -> InitErrorDetails:
 
 
 def _runtime(value: Any) -> str:
-    """The runtime of a YAML mapping or of an entry; onnx by default."""
-    found = value.get("runtime") if isinstance(value, dict) else getattr(value, "runtime", None)
-    return "onnx" if found is None else str(found)
+    """The runtime of a YAML mapping or of an entry; by default onnx.
+
+    remote for an entry that only maps to pools: with deployments, and without weights.
+    """
+    if not isinstance(value, dict):
+        return str(getattr(value, "runtime", "onnx"))
+    default = "remote" if "deployments" in value and "weights" not in value else "onnx"
+    return str(value.get("runtime") or default)
 
 
+BuildableEntry = OnnxEntry | ScriptedEntry | TensorrtLlmEntry | TensorrtllmEntry
 Entry = Annotated[
     Annotated[OnnxEntry, Tag("onnx")]
     | Annotated[ScriptedEntry, Tag("scripted")]
     | Annotated[TensorrtLlmEntry, Tag("tensorrt_llm")]
-    | Annotated[TensorrtllmEntry, Tag("tensorrtllm")],
+    | Annotated[TensorrtllmEntry, Tag("tensorrtllm")]
+    | Annotated[RemoteEntry, Tag("remote")],
     Discriminator(
         _runtime,
         custom_error_type="runtime",
-        custom_error_message="runtime must be onnx, scripted, tensorrt_llm or tensorrtllm",
+        custom_error_message="runtime must be onnx, scripted, tensorrt_llm, tensorrtllm or remote",
     ),
 ]
 
 
 class ModelsFile(Section):
-    """Public name -> model."""
+    """Public name -> model, and the pools of Triton servers that models may be served by."""
 
     models: dict[ModelName, Entry] = Field(min_length=1)
+    pools: dict[PoolName, PoolEntry] = Field(default_factory=dict, max_length=MAX_POOLS)
+
+    @property
+    def built(self) -> dict[str, BuildableEntry]:
+        """The models that `build` builds."""
+        return {n: entry for n, entry in self.models.items() if not isinstance(entry, RemoteEntry)}
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> ModelsFile:
@@ -258,6 +228,16 @@ class ModelsFile(Section):
             raise ValidationError.from_exception_data("models", found)
         return self
 
+    @model_validator(mode="after")
+    def _deployments_fit(self) -> ModelsFile:
+        found = [
+            one.details(self.models[one.model].runtime)
+            for one in deployment_checks.problems(self.models, self.pools)
+        ]
+        if found:
+            raise ValidationError.from_exception_data("models", found)
+        return self
+
 
 def _further_names(entry: Entry) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Aliases and adapter names, each with the path of its field in the entry."""
@@ -271,8 +251,11 @@ def _taken(where: tuple[str | int, ...], name: str) -> InitErrorDetails:
     return InitErrorDetails(type=error, loc=("models", *where), input=name)
 
 
-def load(path: Path) -> ModelsFile:
-    """Reads and checks the file.
+Check = Callable[[ModelsFile], Iterator[tuple[Where, str]]]
+
+
+def load(path: Path, check: Check | None = None) -> ModelsFile:
+    """Reads and checks the file. check: further rules; it yields a path and what is wrong there.
 
     Raises:
         ModelsFileError: the file cannot be read, is not YAML, or has an invalid or unknown field.
@@ -284,9 +267,13 @@ def load(path: Path) -> ModelsFile:
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ModelsFileError(f"{path} is not valid YAML: {error}") from error
     try:
-        return ModelsFile.model_validate(document.data, context={"base": path.resolve().parent})
+        found = ModelsFile.model_validate(document.data, context={"base": path.resolve().parent})
     except ValidationError as error:
         raise ModelsFileError(_explain(path, document, error)) from error
+    for place, reason in check(found) if check is not None else ():
+        where = ".".join(map(str, place))
+        raise ModelsFileError(f"{path}:{document.line(place)}: {where}: {reason}")
+    return found
 
 
 def _explain(path: Path, document: MarkedYaml, error: ValidationError) -> str:

@@ -19,12 +19,12 @@ from triton_openai.build_engines.gpu.architecture import Architecture
 from triton_openai.build_engines.gpu.options import GpuOptions
 from triton_openai.build_engines.json_files import read_object
 from triton_openai.build_engines.models_file import (
+    BuiltEntry,
     GpuEntry,
-    ModelEntry,
     OnnxEntry,
-    OnnxOptions,
     ScriptedEntry,
 )
+from triton_openai.build_engines.onnx_options import OnnxOptions
 
 # Per second. The engine decodes on the same cores, so every message costs decode time.
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
@@ -156,12 +156,12 @@ def _by_role(
     }
 
 
-def _guides(entry: ModelEntry, kinds: Collection[str]) -> Parameters:
+def _guides(entry: BuiltEntry, kinds: Collection[str]) -> Parameters:
     """The guide kinds that the engine supports and models.yaml does not disable."""
     return {"guide_kinds": ",".join(kind for kind in kinds if kind not in entry.disabled_guides)}
 
 
-def _queue(entry: ModelEntry, rows: int) -> int:
+def _queue(entry: BuiltEntry, rows: int) -> int:
     """How many requests may wait for a row."""
     return entry.max_queue or max(QUEUE_AT_LEAST, QUEUE_A_ROW * rows)
 

@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 
+# Printable ASCII that a Link header can have between < and >
+HttpUrlText = Annotated[str, StringConstraints(pattern=r"^https?://[!#-;=?-~]{1,2000}$")]
+
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -50,7 +50,7 @@ RUN python -m compileall -q . && install --directory --owner=65532 --group=65532
 USER 65532:65532
 VOLUME /artifacts
 EXPOSE 9000
-HEALTHCHECK --interval=10s --timeout=3s --start-period=120s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['PORT']}/health/live\", timeout=2)"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
+    CMD ["python", "-m", "triton_openai.proxy.cli", "health"]
 ENTRYPOINT ["python", "-m", "triton_openai.proxy.cli"]
 CMD ["serve"]

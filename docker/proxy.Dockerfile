@@ -32,7 +32,7 @@ COPY triton_openai triton_openai
 RUN python -m compileall -q .
 USER 65532:65532
 EXPOSE 9000
-HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['PORT']}/health/live\", timeout=2)"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=3 \
+    CMD ["python", "-m", "triton_openai.proxy.cli", "health"]
 ENTRYPOINT ["python", "-m", "triton_openai.proxy.cli"]
 CMD ["proxy"]

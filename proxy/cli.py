@@ -157,7 +157,7 @@ def proxy(
     settings = _settings(
         triton_url=triton, host=host, port=port, workers=workers, models_file=models_file
     )
-    ports.check_target(settings.triton_target)
+    ports.check_source(settings.triton_source)
     if settings.triton_url is not None and settings.default_max_tokens is not None:
         raise LaunchError(
             "DEFAULT_MAX_TOKENS has no effect here, because `build` writes it into the tokenizer: "
@@ -250,6 +250,14 @@ def doctor(
     tables.show_checks(checks)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
+
+
+@app.command()
+def health(host: Host = None, port: Port = None) -> None:
+    """Exit with 0 if the proxy of this machine and these settings is alive; for containers."""
+    from triton_openai.proxy.launch import health as health_check
+
+    health_check.check(_settings(host=host, port=port))
 
 
 def main(arguments: list[str] | None = None) -> None:

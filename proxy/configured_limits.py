@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from triton_openai.proxy.access.guide_precheck import GuidePrecheck
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
+from triton_openai.proxy.access.log_prob_budget import LogProbBudget
+from triton_openai.proxy.access.model_concurrency import ModelConcurrency
+from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.api.bodies.body_reader import BodyLimits
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
+from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request_limits import RequestLimits
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.domain.usage import UsageStore
+from triton_openai.proxy.generation.composition import Access
 from triton_openai.proxy.generation.time_limits import TimeLimits
 from triton_openai.proxy.ledger.choice import ledger_of
 from triton_openai.proxy.ledger.port import Ledger
+from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.process_sandbox import MB, SandboxLimits
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.structured.constraint_request import GuideLimits
@@ -27,6 +35,7 @@ def ledger(settings: Settings, metrics: Metrics, shared: Path | None) -> Ledger:
         settings.ledger_url_value,
         settings.ledger_outage,
         shared,
+        workers=settings.workers,
         timeout_s=settings.ledger_timeout_ms / 1000,
         on_outage=lambda is_away: metrics.ledger_up.set(not is_away),
     )
@@ -112,4 +121,32 @@ def guide_limits(settings: Settings) -> GuideLimits:
         regex_bytes=settings.max_regex_bytes,
         choices=settings.max_guided_choices,
         choices_bytes=settings.max_guided_choices_bytes,
+    )
+
+
+def access(
+    settings: Settings,
+    tokenizer: Tokenizer,
+    registry: Registry,
+    limiter: RequestLimiter,
+    shared: Path | None,
+    rows: Callable[[ModelCard], int],
+) -> Access:
+    """rows: of all engines of a card's build."""
+    return Access(
+        limiter=limiter,
+        concurrency=ModelConcurrency(
+            settings.concurrent_requests,
+            per_row=settings.generations_per_row,
+            shared=shared,
+            rows=rows,
+        ),
+        guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
+        log_prob_budget=LogProbBudget(settings.max_held_log_probs),
+        request_size=RequestSizeLimits(
+            copied_bytes=int(settings.max_copied_mb * 1_000_000),
+            log_probs=settings.max_log_probs,
+        ),
+        isolates_caches=settings.isolate_prefix_caches,
+        hides_cached_tokens=not settings.report_cached_tokens,
     )

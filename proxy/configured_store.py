@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.authentication_settings import secret_value
 from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.setting_groups.group import secret_value
 from triton_openai.proxy.settings import Settings
 
 if TYPE_CHECKING:

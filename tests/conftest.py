@@ -7,7 +7,11 @@ from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from tests.fixtures.examples import register_profiles
 from tests.fixtures.stack import HANG_S
 
-pytest_plugins = ["tests.fixtures.running", "tests.fixtures.worker_groups"]
+pytest_plugins = [
+    "tests.fixtures.running",
+    "tests.fixtures.worker_groups",
+    "tests.fixtures.log_search",
+]
 
 # A busy machine may take longer to answer than httpx waits by itself, 5 s.
 for phase in ("connect", "read", "write", "pool"):

@@ -13,6 +13,7 @@ from triton_openai.build_engines.gpu.options import (
     GpuArchitecture,
     GpuOptions,
     Plan,
+    PlanOptions,
 )
 
 PYTORCH_READS = ("fp8", "nvfp4", "int4_awq", "w4a8_awq")
@@ -223,3 +224,25 @@ RULES = (
         "these options are for engine: plan",
     ),
 )
+
+
+def plan_refusals(options: PlanOptions) -> Iterator[Refusal]:
+    """What NVIDIA's C++ `tensorrtllm` backend does not support."""
+    if options.lora is not None:
+        yield Refusal(
+            where=("lora",),
+            reason="the C++ backend takes adapters as tensors per request, which the ensemble "
+            "does not carry: use runtime: tensorrt_llm",
+        )
+    if options.mpi is not None:
+        reason = "the C++ backend needs mpirun with several GPUs only, and gets it: leave it out"
+        yield Refusal(where=("mpi",), reason=reason)
+    if any(isinstance(device, str) for device in options.devices or ()):
+        reason = "the C++ backend takes indices only (its gpu_device_ids)"
+        yield Refusal(where=("devices",), reason=reason)
+    if options.devices is not None and options.world_size > options.gpus_per_node:
+        reason = "the C++ backend takes no devices for a model over several nodes"
+        yield Refusal(where=("devices",), reason=reason)
+    if options.hang_seconds != PlanOptions().hang_seconds:
+        reason = "only the engine of runtime: tensorrt_llm watches for hangs: leave it out"
+        yield Refusal(where=("hang_seconds",), reason=reason)

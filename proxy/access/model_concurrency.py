@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
@@ -16,15 +17,22 @@ class ModelConcurrency:
         per_row: a model's limit, for each row that its engine decodes at once. It is generous,
             since it is there to stop floods: a model may have few rows and short requests.
         shared: a folder for files through which several processes share the limits.
+        rows: of all engines of a card's build.
     """
 
     def __init__(
-        self, most: int | None = None, *, per_row: int = 16, shared: Path | None = None
+        self,
+        most: int | None = None,
+        *,
+        per_row: int = 16,
+        shared: Path | None = None,
+        rows: Callable[[ModelCard], int] = lambda card: card.facts.rows,
     ) -> None:
         self._all = ConcurrencyLimit(most, shared and shared / "permits")
         self._per_row = per_row
         self._shared = shared
-        self._models: dict[tuple[str, int], ConcurrencyLimit] = {}
+        self._rows = rows
+        self._models: dict[tuple[str, str, int], ConcurrencyLimit] = {}
 
     @property
     def running(self) -> int:
@@ -40,10 +48,10 @@ class ModelConcurrency:
 
     def _model_limit(self, card: ModelCard) -> ConcurrencyLimit:
         """A LoRA adapter shares the limit of its model, because it shares the engine's rows."""
-        limit = card.facts.rows * self._per_row
-        key = card.triton_model, limit
+        limit = self._rows(card) * self._per_row
+        key = card.pool, card.triton_model, limit
         if key not in self._models:
-            file = self._shared and self._shared / f"permits-{card.triton_model}-{limit}"
+            file = self._shared and self._shared / "-".join(("permits", *map(str, key)))
             of = f"The model {card.parent or card.name!r}"
             self._models[key] = ConcurrencyLimit(limit, file, of=of)
         return self._models[key]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
+from triton_openai.proxy.api.answers import lifecycle_headers
 from triton_openai.proxy.api.rate_limit_headers import EXPOSED
 
 EXPOSED_HEADERS = (
     *EXPOSED,
     *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
-    *("x-attempts", "x-unenforced-keywords"),
+    *("x-attempts", "x-unenforced-keywords", "x-fallback-from", *lifecycle_headers.NAMES),
 )
 
 

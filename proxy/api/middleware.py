@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.domain.errors import in_short
+from triton_openai.proxy.domain.identity import current_headers
 from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.loop_lag import name_task
 from triton_openai.proxy.telemetry.metrics import Metrics
@@ -75,6 +76,7 @@ class RequestContext:
         self._counters: dict[tuple[str, int], Counter] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        current_headers.set(scope.get("headers", ()))
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,5 @@
-"""Middleware that shows limited callers where they stand, on every response. Listed in `app`.
+"""Middleware that shows limited callers where they stand, on every response, and counts requests
+that generate nothing. Listed in `app`.
 
 Two sets of headers: OpenAI's (`x-ratelimit-limit-requests`, …), and `X-RateLimit-Limit`, … .
 """
@@ -7,15 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triton_openai.proxy.access.limits.caller_meters import has_limits
+from triton_openai.proxy.access.limits.counted_request import CountedRequest
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.access.limits.standing import Standing, Standings, current_standings
 from triton_openai.proxy.api import errors
+from triton_openai.proxy.api.route_scopes import RouteScopes
+from triton_openai.proxy.domain import identity
 from triton_openai.proxy.domain.identity import current_caller
+
+COUNTED = frozenset({identity.Scope.TOKENS, identity.Scope.MODELS})
 
 EXPOSED = (
     *("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
@@ -27,12 +34,14 @@ EXPOSED = (
 
 class RateLimitHeaders:
     """Inside the authentication, which sets the caller. Answers errors itself, so that these
-    responses have the headers, too.
+    responses have the headers, too. Generations are counted by the service, which knows what they
+    cost; here those requests whose route needs one of the scopes COUNTED.
     """
 
-    def __init__(self, app: ASGIApp, *, limiter: RequestLimiter) -> None:
+    def __init__(self, app: ASGIApp, *, limiter: RequestLimiter, scopes: RouteScopes) -> None:
         self._app = app
         self._limiter = limiter
+        self._scopes = scopes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not has_limits(current_caller.get()):
@@ -49,18 +58,24 @@ class RateLimitHeaders:
         self, scope: Scope, receive: Receive, send: Send, standings: Standings
     ) -> None:
         has_started = False
+        counted: CountedRequest | None = None
+        if self._scopes.of(scope["path"]) in COUNTED:
+            counted = self._limiter.counted(current_caller.get(), standings)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal has_started
             if message["type"] == "http.response.start":
                 has_started = True
+                if counted is not None and message["status"] >= 400:
+                    counted.give_back()
                 if not standings.are_known:
                     await self._limiter.look(current_caller.get(), standings)
                 message["headers"] = [*message["headers"], *headers_of(standings)]
             await send(message)
 
         try:
-            await self._app(scope, receive, send_with_headers)
+            async with counted or nullcontext():
+                await self._app(scope, receive, send_with_headers)
         except ClientDisconnect:
             raise
         except Exception as error:

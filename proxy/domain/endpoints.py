@@ -11,7 +11,7 @@ DEFAULT_POOL = "default"
 MOST_DRAINED = 1000  # addresses; one that no source lists any more counts, too
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class EndpointAddress:
     """address: `host:port` of Triton's gRPC port, an IPv6 host in brackets.
 
@@ -113,6 +113,10 @@ class Decisions(Protocol):
     async def roll_back(self, model: str, *, actor: str) -> dict[str, float] | None:
         """To the weights before the last change; returns them. Raises Conflict: there are none."""
         ...
+
+
+class EndpointRefused(Exception):
+    """Triton did not do what was asked. The message says why, for operators."""
 
 
 class Pools(Protocol):

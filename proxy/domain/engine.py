@@ -41,6 +41,7 @@ class EngineRequest:
     plain_spans: bytes = b""
     token_cap: int | None = None
     prompt_cap: int | None = None
+    avoids: frozenset[str] = frozenset()  # endpoints that were lost with it
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
         """Asks for the rest of an answer that has `text`, for which `tokens` were generated."""
@@ -89,7 +90,7 @@ _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
 }
 
 
-class Engine(Protocol):
+class TokenSource(Protocol):
     """One verb. Closing the generator early ends the generation in the engine.
 
     Entered before the first request, left after the last.
@@ -111,6 +112,14 @@ class Engine(Protocol):
         ...
 
 
+class Engine(TokenSource, Protocol):
+    """All engines together, however many there are."""
+
+    def has_another(self, request: EngineRequest) -> bool:
+        """Whether an endpoint that the request does not avoid can take it now."""
+        ...
+
+
 class NotReady(Exception):
     """Triton, a model or the contract is not as it must be.
 
@@ -124,7 +133,19 @@ class NotReady(Exception):
 
 
 class Catalog(Protocol):
-    """What is loaded. Both raise NotReady."""
+    """What is loaded. Both coroutines raise NotReady."""
+
+    def has_news(self) -> bool:
+        """Whether `load` may return something else than before. Each change is told once."""
+        ...
+
+    def is_available(self, card: ModelCard) -> bool:
+        """Whether this build of the model can be served now."""
+        ...
+
+    def rows(self, card: ModelCard) -> int:
+        """Requests that all engines of this build decode at once."""
+        ...
 
     async def load(self) -> tuple[LoadedModel, ...]:
         """Every model that can be served; at least one."""

@@ -218,7 +218,10 @@ class AuthenticationUnavailable(ServiceError):
 
 
 class ModelUnavailable(ServiceError):
+    """endpoint: the one that was lost, where one was. For the log and for the next choice."""
+
     code = ErrorCode.MODEL_UNAVAILABLE
+    endpoint: str | None = None
 
 
 class GuidePending(ModelUnavailable):

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Protocol
 
 from triton_openai.proxy.domain.events import Events
+from triton_openai.proxy.domain.lifecycle import NO_END, Lifecycle
 from triton_openai.proxy.domain.output import FinishReason, Usage
 
 
@@ -33,7 +34,8 @@ class Report:
     unenforced: keywords of the caller's schema that nothing enforces on the answer. attempts: the
     most that one choice took; None where no answer is checked. counts: one for each engine stream
     of the request, of every choice, attempt and round of tools. first_event_s: from the start to
-    the first event. finish: of the choice that ended last.
+    the first event. finish: of the choice that ended last. lifecycle: of the model.
+    fallback_from: see GenerationRequest.
     """
 
     unenforced: tuple[str, ...] = ()
@@ -41,6 +43,8 @@ class Report:
     counts: list[TokenCount] = field(default_factory=list)
     first_event_s: float | None = None
     finish: FinishReason | None = None
+    lifecycle: Lifecycle = NO_END
+    fallback_from: str | None = None
 
     @property
     def usage(self) -> Usage | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
@@ -67,6 +68,8 @@ class Caller:
 
     key_id: the public part of a key, or how else the caller is known (`jwt:<subject>`,
     `mtls:<name>`). of_models: limits of the tenant's use of single models, by public name.
+    is_shared: callers who have nothing to do with each other have this identity; only their
+    addresses tell them apart.
     """
 
     tenant: str
@@ -76,13 +79,19 @@ class Caller:
     tenant_limits: Limits = NO_LIMITS
     key_limits: Limits = NO_LIMITS
     of_models: dict[str, Limits] = field(default_factory=dict)
+    is_shared: bool = False
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes
 
 
-ANYONE = Caller(tenant="default", key_id="anonymous", scopes=ALL_SCOPES)
+ANYONE = Caller(tenant="default", key_id="anonymous", scopes=ALL_SCOPES, is_shared=True)
 """The caller where authentication is off."""
+
+current_headers: ContextVar[Sequence[tuple[bytes, bytes]]] = ContextVar(
+    "current_headers", default=()
+)
+"""Names in lower case, and values, of the request that the running task answers."""
 
 current_caller: ContextVar[Caller] = ContextVar("current_caller", default=ANYONE)
 """Of the request that the running task answers."""

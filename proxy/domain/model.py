@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from triton_openai.proxy.domain.constraint import GuideKind
+from triton_openai.proxy.domain.endpoints import DEFAULT_POOL
+from triton_openai.proxy.domain.lifecycle import NO_END, Lifecycle
 from triton_openai.proxy.domain.price import FREE, Price
 from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.domain.request_limits import RequestLimits
@@ -79,16 +81,24 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """An ensemble that Triton has loaded, under Triton's name for it."""
+    """An ensemble that Triton has loaded, under Triton's name for it. pool: of that Triton.
+
+    versions: of the Triton model, that are ready.
+    """
 
     name: str
     facts: ModelFacts
     capabilities: frozenset[str] = CAPABILITIES
+    pool: str = DEFAULT_POOL
+    versions: frozenset[int] = frozenset({1})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """One served model. `triton_model` is the ensemble's name.
+    """One served model. `triton_model` is the ensemble's name, in `pool`.
+
+    deployment: the one of the public model that this is. version: of the Triton model; None for the
+    one that Triton's version policy serves.
 
     parent: the model that this one is a LoRA adapter of, whose ensemble serves it by its own name.
 
@@ -97,7 +107,8 @@ class ModelCard:
     reasoning_parser: a family's name, "auto" to find it from the chat template, "none".
     max_retries: so often an answer that does not conform is generated anew. streams_unchecked: a
     stream goes out before its answer is known to conform. protects_control_tokens: those that
-    callers' texts spell stay plain text. limits: what one request may ask for.
+    callers' texts spell stay plain text. limits: what one request may ask for. fallback: the public
+    model that answers while this one has no deployment available.
     """
 
     name: str
@@ -118,10 +129,21 @@ class ModelCard:
     server_tools: ServerTools = field(default_factory=ServerTools)
     limits: RequestLimits = field(default_factory=RequestLimits)
     price: Price = FREE
+    pool: str = DEFAULT_POOL
+    deployment: str = "default"
+    version: int | None = None
+    lifecycle: Lifecycle = NO_END
+    fallback: str | None = None
 
     @property
     def missing_capabilities(self) -> frozenset[str]:
         return CAPABILITIES - self.capabilities
+
+    def is_same_build(self, other: ModelCard) -> bool:
+        """Whether both have the same facts, whatever models.yaml says of them."""
+        return (self.pool, self.triton_model, self.parent, self.facts, self.capabilities) == (
+            *(other.pool, other.triton_model, other.parent, other.facts, other.capabilities),
+        )
 
     def __hash__(self) -> int:
         """Cheap on purpose: cards are looked up for every request, almost always by identity."""

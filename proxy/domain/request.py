@@ -139,6 +139,7 @@ class GenerationRequest:
     the text to conform to. thinking_budget: tokens of reasoning, at most. offers_server_tools: None
     to offer those that the model has. priority: a higher one goes first. caller: the name that
     limits for each caller count by; empty where it is not known.
+    fallback_from: the model that the caller named, where `model` answers in its place.
     token_cap: new tokens at most where max_tokens is None, whatever the default. prompt_cap: a
     prompt of more tokens is refused.
     """
@@ -172,6 +173,7 @@ class GenerationRequest:
     safety_identifier: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     caller: str = ""
+    fallback_from: str | None = None
     token_cap: int | None = None
     prompt_cap: int | None = None
 

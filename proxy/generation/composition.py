@@ -10,6 +10,7 @@ from triton_openai.proxy.access.log_prob_budget import LogProbBudget
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.access.start_gate import StartGate
+from triton_openai.proxy.domain.endpoints import Decisions
 from triton_openai.proxy.domain.engine import Engine
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.server_tools import ToolRunner
@@ -19,6 +20,8 @@ from triton_openai.proxy.generation.planner import Planner
 from triton_openai.proxy.generation.resending import Resending
 from triton_openai.proxy.generation.service import Service
 from triton_openai.proxy.generation.time_limits import TimeLimits
+from triton_openai.proxy.models.deployment_chooser import DeploymentChooser
+from triton_openai.proxy.models.deprecation_log import DeprecationLog
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.structured.checker import Checker
@@ -53,24 +56,22 @@ def composed(
     *,
     limits: TimeLimits,
     max_resends: int,
+    decisions: Decisions | None = None,
 ) -> Service:
-    """max_resends: how often one stream is sent again that Triton lost before its first token."""
-    planner = Planner(
-        sandbox,
-        gate,
-        access.request_size,
-        timeout_s=limits.whole_s,
-        isolates_caches=access.isolates_caches,
-    )
+    """max_resends: how often one stream is sent again that Triton lost before its first token.
+
+    decisions: operators'; None: what models.yaml says holds.
+    """
     resending = Resending(
         registry=registry,
         recovery_queue=recovery_queue,
+        alternatives=engine,
         counter=watcher,
         most=max_resends,
         whole_s=limits.whole_s,
     )
     means = Means(
-        planner=planner,
+        planner=_planner(sandbox, gate, access, limits),
         engine=engine,
         tools=tools,
         checker=Checker(sandbox),
@@ -81,5 +82,16 @@ def composed(
         counts_cached=not access.hides_cached_tokens,
     )
     return Service(
-        registry, watcher, access.concurrency, access.limiter, access.log_prob_budget, means
+        *(registry, watcher, access.concurrency, access.limiter, access.log_prob_budget, means),
+        *(DeprecationLog(), DeploymentChooser(registry, decisions)),
+    )
+
+
+def _planner(sandbox: Sandbox, gate: StartGate, access: Access, limits: TimeLimits) -> Planner:
+    return Planner(
+        sandbox,
+        gate,
+        access.request_size,
+        timeout_s=limits.whole_s,
+        isolates_caches=access.isolates_caches,
     )

@@ -9,6 +9,7 @@ from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain import plain_spans
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
+from triton_openai.proxy.domain.identity import current_caller
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest, TokenPrompt
 from triton_openai.proxy.domain.sandbox import Sandbox
@@ -25,7 +26,7 @@ class Planner:
 
     Args:
         timeout_s: of a whole request.
-        isolates_caches: callers share no cached prefix, where the engine can keep them apart.
+        isolates_caches: tenants share no cached prefix, where the engine can keep them apart.
     """
 
     def __init__(
@@ -118,11 +119,17 @@ class Planner:
         return engine_request
 
     def _cache_salt(self, request: GenerationRequest, card: ModelCard) -> str | None:
-        """Begins with the caller's name, so that no caller can name another's cache."""
+        """Begins with the owner's name, so that nobody can name another's cache."""
         if not self._isolates_caches or "cache_salt" not in card.capabilities:
             return request.cache_salt
-        caller = hashlib.sha256(request.caller.encode()).hexdigest()[:16]
-        return f"{caller}:{request.cache_salt or ''}"
+        owner = hashlib.sha256(_cache_owner(request).encode()).hexdigest()[:16]
+        return f"{owner}:{request.cache_salt or ''}"
+
+
+def _cache_owner(request: GenerationRequest) -> str:
+    """The tenant; the caller's address if callers of several tenants share one identity."""
+    who = current_caller.get()
+    return f"address {request.caller}" if who.is_shared else f"tenant {who.tenant}"
 
 
 def _prompt_text(request: EngineRequest, answer_format: AnswerFormat) -> str:

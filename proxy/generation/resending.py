@@ -31,6 +31,22 @@ class ResendCounter(Protocol):
     def resent(self, card: ModelCard) -> None: ...
 
 
+class Alternatives(Protocol):
+    """See domain.engine.Engine."""
+
+    def has_another(self, request: EngineRequest) -> bool: ...
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try of a request. number: of those before it. avoids: endpoints that were lost with it
+    and have not been ready since.
+    """
+
+    number: int = 0
+    avoids: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resending:
     """What the streams of all requests share.
@@ -41,58 +57,71 @@ class Resending:
 
     registry: Registry
     recovery_queue: RecoveryQueue
+    alternatives: Alternatives
     counter: ResendCounter
     most: int
     whole_s: float
 
     async def retried(
-        self, begin: Callable[[int], Awaitable[Result]], card: ModelCard, *, since: float
+        self,
+        begin: Callable[[Attempt], Awaitable[Result]],
+        request: EngineRequest,
+        *,
+        since: float,
     ) -> Result:
-        """What `begin` returns. Calls it again, once Triton is back, where it loses Triton.
+        """What `begin` returns. Where it loses Triton, calls it again: at once if another endpoint
+        serves the model, else when one is back.
 
         Args:
-            begin: gets the number of calls before this one.
             since: the time of the event loop from which `whole_s` counts.
 
         Raises:
             ModelUnavailable: Triton died too often, stays away, or serves another build.
         """
-        resent = 0
+        attempt = Attempt()
         while True:
             try:
-                return await begin(resent)
+                return await begin(attempt)
             except GuidePending:
                 raise
             except ModelUnavailable as error:
                 lost = error
-            await self._wait(card, lost, resent, since)
-            resent += 1
-            self.counter.resent(card)
+            self._check_tries(lost, attempt)
+            if lost.endpoint is not None:
+                attempt.avoids |= {lost.endpoint}
+            if not self.alternatives.has_another(replace(request, avoids=attempt.avoids)):
+                await self._wait(request.model, lost, since)
+                attempt.avoids = frozenset()
+            attempt.number += 1
+            self.counter.resent(request.model)
 
-    async def _wait(
-        self, card: ModelCard, lost: ModelUnavailable, resent: int, since: float
-    ) -> None:
-        """Until the model is ready."""
+    def _check_tries(self, lost: ModelUnavailable, attempt: Attempt) -> None:
         if not self.most:
             raise lost
-        if resent == self.most:
+        if attempt.number == self.most:
             raise ModelUnavailable(
-                f"The model server was lost {resent + 1} times before the first token of this "
+                f"The model server was lost {self.most + 1} times before the first token of this "
                 "request, which is not sent to it again.",
                 detail=lost.detail,
             ) from lost
-        left_s = since + self.whole_s - asyncio.get_running_loop().time()
-        if not await self.recovery_queue.wait(max(left_s, 0.0)):
-            raise ModelUnavailable(
-                "The model server was lost before the first token of this request, and was not "
-                f"ready again within the request's {self.whole_s:g} seconds. Try again later.",
-                detail=f"{lost.detail}; since then: {self.registry.why_not_ready}",
-            ) from lost
-        if self.registry.known(card.name) != card:
-            raise ModelUnavailable(
-                "The model server was lost before the first token of this request, and came back "
-                "with another build of the model. Send the request again."
-            ) from lost
+
+    async def _wait(self, card: ModelCard, lost: ModelUnavailable, since: float) -> None:
+        """Until the model is ready."""
+        is_back = False
+        while not is_back:
+            left_s = since + self.whole_s - asyncio.get_running_loop().time()
+            if not await self.recovery_queue.wait(max(left_s, 0.0)):
+                raise ModelUnavailable(
+                    "The model server was lost before the first token of this request, and was not "
+                    f"ready again within the request's {self.whole_s:g} seconds. Try again later.",
+                    detail=f"{lost.detail}; since then: {self.registry.why_not_ready}",
+                ) from lost
+            if not self.registry.has_build(card):
+                raise ModelUnavailable(
+                    "The model server was lost before the first token of this request, and came "
+                    "back with another build of the model. Send the request again."
+                ) from lost
+            is_back = self.registry.is_available(card)
 
 
 class ResentStream:
@@ -128,18 +157,21 @@ class ResentStream:
 
     async def _first(self) -> TokenDelta:
         """Raises as `Resending.retried` and the engine do."""
-        delta = await self._resending.retried(self._begin, self._request.model, since=self._since)
+        delta = await self._resending.retried(self._begin, self._request, since=self._since)
         assert self._deltas is not None  # the delta is from there
         self._next = self._deltas.__anext__
         return delta
 
-    async def _begin(self, resent: int) -> TokenDelta:
+    async def _begin(self, attempt: Attempt) -> TokenDelta:
         """Each request has its own id: engines remember stops by it, and a lost one was stopped."""
         request = self._request
-        if resent:
+        if attempt.number:
             left_s = self._since + request.timeout_s - asyncio.get_running_loop().time()
             request = replace(
-                request, id=f"{request.id}-resent{resent}", timeout_s=max(left_s, 0.001)
+                request,
+                id=f"{request.id}-resent{attempt.number}",
+                timeout_s=max(left_s, 0.001),
+                avoids=attempt.avoids,
             )
             await self._try_guide(request)
         self._deltas = self._send(request, self._since)

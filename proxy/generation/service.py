@@ -13,6 +13,7 @@ from triton_openai.proxy.access.log_prob_budget import LogProbBudget, LogProbSha
 from triton_openai.proxy.access.model_concurrency import ModelConcurrency
 from triton_openai.proxy.access.request_size import permits_needed
 from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.events import Events
 from triton_openai.proxy.domain.generation import Delivery, Generation, Report
 from triton_openai.proxy.domain.identity import current_caller
@@ -21,7 +22,10 @@ from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.watcher import Watcher
 from triton_openai.proxy.generation.answer_streams import AnswerStreams, Means
 from triton_openai.proxy.generation.plan import Plan
+from triton_openai.proxy.generation.resending import Attempt
 from triton_openai.proxy.generation.stopwatch import Stopwatch
+from triton_openai.proxy.models.deployment_chooser import DeploymentChooser
+from triton_openai.proxy.models.deprecation_log import DeprecationLog
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.structured import checks
 from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
@@ -38,6 +42,8 @@ class Service:
         limiter: RequestLimiter,
         log_prob_budget: LogProbBudget,
         means: Means,
+        deprecations: DeprecationLog,
+        deployments: DeploymentChooser,
     ) -> None:
         self._registry = registry
         self._watcher = watcher
@@ -45,6 +51,8 @@ class Service:
         self._limiter = limiter
         self._log_prob_budget = log_prob_budget
         self._means = means
+        self._deprecations = deprecations
+        self._deployments = deployments
 
     def generate(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery = Delivery.HELD
@@ -58,7 +66,12 @@ class Service:
             ModelUnavailable: at once.
         """
         self._registry.check_available()
-        report = Report(unenforced=checks.unenforced_keywords(request.constraint, card))
+        report = Report(
+            unenforced=checks.unenforced_keywords(request.constraint, card),
+            lifecycle=card.lifecycle,
+            fallback_from=request.fallback_from,
+        )
+        self._deprecations.note(card, current_caller.get().tenant)
         return Generation(events=self._events(request, card, delivery, report), report=report)
 
     async def engine_requests(
@@ -66,7 +79,7 @@ class Service:
     ) -> tuple[EngineRequest, ...]:
         """What the engine would be sent for each prompt. Raises as a generation does."""
         self._registry.check_available()
-        return (await self._means.planner.plan(request, card)).engine_requests
+        return (await self._planned(request, card)).engine_requests
 
     async def _events(
         self, request: GenerationRequest, card: ModelCard, delivery: Delivery, report: Report
@@ -75,7 +88,8 @@ class Service:
         is_held = delivery is Delivery.HELD or request.constraint is not None
         with self._watcher.begin(request, card, report) as watch:
             request = self._limiter.capped(request, card, caller)
-            plan = await self._means.planner.plan(request, card, is_held=is_held)
+            plan = await self._planned(request, card, is_held=is_held)
+            card = plan.card
             reserving = self._limiter.reservation(
                 *(caller, plan.request, card, plan.engine_requests, report),
                 is_stream=delivery is Delivery.LIVE,
@@ -91,6 +105,21 @@ class Service:
                         async for event in events:
                             yield stopwatch.timed(event)
 
+    async def _planned(
+        self, request: GenerationRequest, card: ModelCard, *, is_held: bool = False
+    ) -> Plan:
+        """The plan for the first build of the model that takes all parameters of the request."""
+        refusal: InvalidRequest | None = None
+        for each in self._deployments.cards(request, card):
+            try:
+                return await self._means.planner.plan(request, each, is_held=is_held)
+            except InvalidRequest as error:
+                if error.code is not ErrorCode.UNSUPPORTED_PARAMETER:
+                    raise
+                refusal = refusal or error
+        assert refusal is not None  # there is at least one card
+        raise refusal
+
     def _holding(self, is_held: bool) -> AbstractContextManager[LogProbShare | None]:
         return self._log_prob_budget.share() if is_held else NOT_HELD
 
@@ -100,12 +129,12 @@ class Service:
             return
         request = plan.engine_requests[0]
 
-        async def try_once(_: int) -> None:
+        async def try_once(_: Attempt) -> None:
             await self._means.guide_precheck.check(request, plan.request.caller)
 
         since = asyncio.get_running_loop().time()
         with MappedConstraintErrors(plan.request.constraint):
-            await self._means.resending.retried(try_once, plan.card, since=since)
+            await self._means.resending.retried(try_once, request, since=since)
 
 
 NOT_HELD: AbstractContextManager[None] = nullcontext()

@@ -14,7 +14,8 @@ from typing import Any
 import structlog
 import uvicorn
 
-from triton_openai.proxy.http_server.tls import HANDSHAKE_TIMEOUT_S
+from triton_openai.proxy.http_server.connecting import Connecting
+from triton_openai.proxy.http_server.tls import ReloadingTls
 
 TAKEN_PER_TURN = 4  # of the event loop
 REPORT_AGAIN_S = 0.1
@@ -29,16 +30,14 @@ class Intake:
         self._channel = channel
         self._reports = reports
         self._open = _WatchedSet(self._report_soon)
-        self._connecting: set[asyncio.Task[None]] = set()
         self._taken = 0
         self._is_taking = False
         self._will_report = False
         self._reported = b""
 
-    def open(self, server: uvicorn.Server) -> None:
+    def open(self, server: uvicorn.Server, tls: ReloadingTls | None) -> None:
         """Begins to take connections for a server that has started and has none."""
-        self._server = server
-        self._handshake_timeout_s = None if server.config.ssl is None else HANDSHAKE_TIMEOUT_S
+        self._connecting = Connecting(server, tls, changed=self._report_soon)
         server.server_state.connections = self._open
         self._channel.setblocking(False)
         self._reports.setblocking(False)
@@ -72,36 +71,8 @@ class Intake:
         if not descriptors:
             logger.warning("connection lost: too many open files")
         for descriptor in descriptors:
-            connecting = asyncio.ensure_future(self._connect(socket.socket(fileno=descriptor)))
-            self._connecting.add(connecting)
-            connecting.add_done_callback(self._end_connecting)
+            self._connecting.begin(socket.socket(fileno=descriptor))
         return True
-
-    async def _connect(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.connect_accepted_socket(
-                self._protocol,
-                connection,
-                ssl=self._server.config.ssl,
-                ssl_handshake_timeout=self._handshake_timeout_s,
-            )
-        except OSError:  # the client has disconnected, or has failed the TLS handshake
-            connection.close()
-
-    def _end_connecting(self, connecting: asyncio.Task[None]) -> None:
-        self._connecting.discard(connecting)
-        self._report_soon()
-
-    def _protocol(self) -> asyncio.Protocol:
-        """Made as uvicorn makes it for a connection that it accepts itself."""
-        config = self._server.config
-        return config.http_protocol_class(  # type: ignore[call-arg]
-            config=config,
-            server_state=self._server.server_state,
-            app_state=self._server.lifespan.state,
-        )
 
     def _stop(self) -> None:
         """Closes the channel; connections in it then belong to the launcher alone."""

@@ -1,4 +1,4 @@
-"""TLS of the proxy's own port, with certificates that can be replaced while it runs.
+"""TLS of the proxy's own port; certificates and client authorities can be replaced as it runs.
 
 Every process of the proxy follows the files by itself. Connections keep the certificate of their
 handshake.
@@ -19,7 +19,6 @@ from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
 
 POLL_S = 1.0
-HANDSHAKE_TIMEOUT_S = 10.0
 
 logger = structlog.get_logger(__name__)
 
@@ -27,20 +26,16 @@ Version = tuple[tuple[int, int, int], ...]
 
 
 class ReloadingTls:
-    """context: for every handshake.
+    """context: for the next handshake; a new one after each change.
 
     Raises LaunchError: the files do not make a certificate.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
-        self._files = (certificate, key)
+        self._certificate, self._key, self._client_ca = certificate, key, client_ca
         self._version = self._read_version()
-        self.context = _context()
         try:
-            _load(self.context, *self._files)
-            if client_ca is not None:
-                self.context.load_verify_locations(client_ca)
-                self.context.verify_mode = ssl.CERT_REQUIRED
+            self.context = self._new_context()
         except (OSError, ValueError) as error:
             raise LaunchError(
                 f"TLS_CERT_FILE={certificate} and TLS_KEY_FILE={key} cannot be used"
@@ -57,7 +52,7 @@ class ReloadingTls:
             await background.end([following])
 
     def reload(self) -> bool:
-        """Reads the files if they have changed; returns whether their certificate is now in use.
+        """Reads the files if they have changed; returns whether they are now in use.
 
         Files that do not fit together, as in the middle of a replacement, change nothing.
         """
@@ -65,14 +60,13 @@ class ReloadingTls:
         if version == self._version:
             return False
         try:
-            _load(_context(), *self._files)  # a failure would leave half of it in the live one
-            _load(self.context, *self._files)
+            self.context = self._new_context()
         except (OSError, ValueError) as error:
             logger.warning("new certificate cannot be used", detail=str(error))
             return False
         finally:
             self._version = version
-        logger.info("new certificate in use", file=str(self._files[0]))
+        logger.info("new certificate in use", file=str(self._certificate))
         return True
 
     async def _follow(self) -> None:
@@ -80,10 +74,18 @@ class ReloadingTls:
             await asyncio.sleep(POLL_S)
             self.reload()
 
+    def _new_context(self) -> ssl.SSLContext:
+        context = _context()
+        context.load_cert_chain(self._certificate, self._key, password=_no_password)
+        if self._client_ca is not None:
+            context.load_verify_locations(self._client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
     def _read_version(self) -> Version:
         """Of what the files are now; of a file that is not there, nothing."""
         found = []
-        for file in self._files:
+        for file in filter(None, (self._certificate, self._key, self._client_ca)):
             try:
                 stat = file.stat()
                 found.append((stat.st_mtime_ns, stat.st_ino, stat.st_size))
@@ -105,10 +107,6 @@ def _context() -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    context.load_cert_chain(certificate, key, password=_no_password)
 
 
 def _no_password() -> str:

@@ -148,8 +148,8 @@ CLASSES = (
         module="uvicorn.config",
         name="Config",
         used={
-            "http_protocol_class": "intake: made for each connection that is handed over",
-            "ssl": "intake: the TLS of each connection that is handed over",
+            "backlog": "tls_listener: of the socket",
+            "http_protocol_class": "connecting: made for each connection",
         },
     ),
     PrivateClass(

@@ -22,7 +22,9 @@ from triton_openai.proxy.http_server.draining import DrainingServer
 from triton_openai.proxy.http_server.forwarded import KeepsPeer
 from triton_openai.proxy.http_server.intake import Intake
 from triton_openai.proxy.http_server.tls import ReloadingTls
+from triton_openai.proxy.http_server.tls_listener import TlsListener
 from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.processes.hangup import on_hangup
 from triton_openai.proxy.processes.signals import Stop
 from triton_openai.proxy.settings import Settings
 
@@ -36,9 +38,14 @@ Say = Callable[[str], None]
 
 class _Server(DrainingServer):
     def __init__(
-        self, config: uvicorn.Config, has_started: Callable[[], None], intake: Intake | None
+        self,
+        config: uvicorn.Config,
+        has_started: Callable[[], None],
+        intake: Intake | TlsListener | None,
+        own_tls: ReloadingTls | None,
     ) -> None:
         super().__init__(config)
+        self._own_tls = own_tls
         self._has_started = has_started
         self._intake = intake
 
@@ -48,7 +55,7 @@ class _Server(DrainingServer):
             _freeze_long_lived_objects()
             self._has_started()
             if self._intake is not None:
-                self._intake.open(self)
+                self._intake.open(self, self._own_tls)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._intake is not None:
@@ -86,20 +93,30 @@ async def run(
     _return_large_blocks()
     logs.configure(settings.log_level, settings.log_format)
     app = create_app(settings, shared)
-    intake = source if isinstance(source, Intake) else None
-    sockets = [] if isinstance(source, Intake) else _listeners(source)
     own_tls = tls.configured(settings)
-    server = _Server(_config(app, settings, app.state.in_flight, own_tls), has_started, intake)
+    intake, sockets = _intake(source, own_tls)
+    config = _config(app, settings, app.state.in_flight, own_tls)
+    server = _Server(config, has_started, intake, own_tls)
     relaying = asyncio.create_task(_relay(stop, server, app.state.stopping, say))
     try:
         async with contextlib.nullcontext() if own_tls is None else own_tls.followed():
-            await server.serve(sockets=sockets)
+            with on_hangup(app.state.policy_watch.request, stop):
+                await server.serve(sockets=sockets)
     finally:
         relaying.cancel()
     if server.force_exit:
         await _abandon(server)
     if not server.started and not stop.requested.is_set():
         raise LaunchError("the proxy did not start: its log above says why")
+
+
+def _intake(
+    source: socket.socket | Intake, own_tls: ReloadingTls | None
+) -> tuple[Intake | TlsListener | None, list[socket.socket]]:
+    """What takes the connections, and the sockets that uvicorn itself listens on."""
+    if isinstance(source, Intake):
+        return source, []
+    return (None, _listeners(source)) if own_tls is None else (TlsListener(source), [])
 
 
 def _listeners(sock: socket.socket) -> list[socket.socket]:

@@ -16,7 +16,7 @@ import socket
 import sys
 import tempfile
 from asyncio.subprocess import Process
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
@@ -26,6 +26,7 @@ from triton_openai.proxy.ledger import parent_ledger
 from triton_openai.proxy.ledger.in_process import InProcessLedger
 from triton_openai.proxy.processes import lifeline
 from triton_openai.proxy.processes.errors import LaunchError, exit_reason
+from triton_openai.proxy.processes.hangup import on_hangup
 from triton_openai.proxy.processes.signals import Stop
 from triton_openai.proxy.processes.supervisor import Supervisor
 from triton_openai.proxy.settings import Settings
@@ -46,12 +47,19 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
     """
     with tempfile.TemporaryDirectory(prefix="triton-openai-workers-") as folder:
         handover = Handover(sock, say)
+        servers = [Worker(settings, handover, Path(folder)) for _ in range(settings.workers)]
         supervisors = [
-            Supervisor(Worker(settings, handover, Path(folder)), name=f"worker {number}", say=say)
-            for number in range(1, settings.workers + 1)
+            Supervisor(server, name=f"worker {number}", say=say)
+            for number, server in enumerate(servers, start=1)
         ]
         async with parent_ledger.served(InProcessLedger(), Path(folder)):
-            await _supervise(supervisors, handover, settings, stop, say)
+            with on_hangup(lambda: _hang_up(servers), stop):
+                await _supervise(supervisors, handover, settings, stop, say)
+
+
+def _hang_up(servers: Iterable[Worker]) -> None:
+    for server in servers:
+        server.hang_up()
 
 
 async def _supervise(
@@ -132,6 +140,11 @@ class Worker:
             _send(process.pid, signal.SIGKILL)
         await process.wait()
         self._forget()
+
+    def hang_up(self) -> None:
+        """Has the worker read models.yaml again. One that is starting reads it anyway."""
+        if self._pid is not None:
+            _send(self._pid, signal.SIGHUP)
 
     async def _started(self, control: socket.socket) -> bytes:
         """The process id that a worker sends when it has started; empty if it did not in time."""

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 
 from triton_openai.proxy.processes.errors import LaunchError
-from triton_openai.proxy.setting_groups import CpuScheduling
+from triton_openai.proxy.setting_groups.listening import CpuScheduling
 
 FEW_CORES = 4
 

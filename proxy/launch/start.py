@@ -88,6 +88,11 @@ def prepared(settings: Settings, say: Callable[[str], None]) -> tuple[Settings, 
 
     machine.require(*machine.runtime(), *machine.triton_ports(settings))
     found = models(settings)
+    if not found.built:
+        raise LaunchError(
+            f"{settings.models_file}: every model has runtime: remote, so a tritonserver here "
+            "would have none. Run `triton-openai proxy`"
+        )
     settings = own_artifacts.settled(settings, found, say)
     machine.require(*machine.room(settings))
     if container.tritonserver() is None:

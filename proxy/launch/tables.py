@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from triton_openai.build_engines.models_file import Entry, ModelsFile
+from triton_openai.build_engines.models_file import Entry, ModelsFile, RemoteEntry
 from triton_openai.proxy.launch.doctor.checks import Check
 
 
@@ -29,15 +29,21 @@ def show_models(models: ModelsFile, artifacts: Path) -> None:
             name,
             ", ".join(entry.aliases) or "-",
             entry.runtime,
-            Text(str(entry.weights), overflow="fold"),
+            Text(_weights(entry), overflow="fold"),
             _built(name, entry, artifacts),
         )
     Console().print(table)
 
 
+def _weights(entry: Entry) -> str:
+    return "-" if isinstance(entry, RemoteEntry) else str(entry.weights)
+
+
 def _built(name: str, entry: Entry, artifacts: Path) -> str:
     from triton_openai.build_engines.build import BuildError, is_built
 
+    if isinstance(entry, RemoteEntry):
+        return "-"
     try:
         return "yes" if is_built(name, entry, artifacts) else "no"
     except BuildError:

@@ -17,12 +17,16 @@ def ledger_of(
     outage: str,
     shared: Path | None,
     *,
+    workers: int,
     timeout_s: float,
     on_outage: Callable[[bool], None],
 ) -> Ledger:
-    """url: of Redis. outage: an OutageMode. shared: the folder of a parent and its workers."""
+    """url: of Redis. outage: an OutageMode. shared: the folder of a parent and its workers.
+    workers: how many these are."""
     if url is not None:
         from triton_openai.proxy.ledger.redis_ledger import RedisLedger  # takes 0.2 s to import
 
-        return RedisLedger(url, OutageMode(outage), timeout_s=timeout_s, on_outage=on_outage)
+        return RedisLedger(
+            url, OutageMode(outage), timeout_s=timeout_s, on_outage=on_outage, workers=workers
+        )
     return InProcessLedger() if shared is None else WorkerLedger(shared / SOCKET)

@@ -24,7 +24,8 @@ BEAT_S = 2.0
 
 
 class RedisLedger:
-    """mode: of an outage. on_outage: called when one begins and ends.
+    """mode: of an outage. on_outage: called when one begins and ends. workers: processes of this
+    proxy, each of which has such a ledger.
 
     lease_s: how long Redis keeps what this proxy holds after it was last heard of. clock: for
     tests, in place of Redis' own and of this machine's.
@@ -40,6 +41,7 @@ class RedisLedger:
         lease_s: float = LEASE_S,
         clock: Clock | None = None,
         on_outage: Callable[[bool], None] = lambda is_away: None,
+        workers: int = 1,
     ) -> None:
         lease_us = int(lease_s * 1e6)
         self._state = RedisState(
@@ -47,7 +49,7 @@ class RedisLedger:
         )
         self._mode = mode
         self._own = OwnCount(clock or steady_us)
-        self.link = RedisLink(self._state, self._own, beat_s, on_outage)
+        self.link = RedisLink(self._state, self._own, beat_s, on_outage, workers=workers)
 
     async def __aenter__(self) -> Self:
         await self.link.start()
@@ -79,6 +81,9 @@ class RedisLedger:
         except AWAY as error:
             self._own.hold(meters, amounts, -1)
             link.lose(error)
+            return self._reserve_own(meters, amounts)
+        if link.is_away:  # since the call began: what has answered may be an empty state
+            self._own.hold(meters, amounts, -1)
             return self._reserve_own(meters, amounts)
         if isinstance(result, Refusal):
             self._own.hold(meters, amounts, -1)

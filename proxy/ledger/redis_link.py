@@ -24,11 +24,18 @@ class RedisLink:
     """Renews leases, sends what is settled, and keeps it while Redis is away.
 
     is_away: reservations are made from `own` meanwhile. is_open: cleared while nothing may be
-    reserved. calls: reservations that Redis has not answered. proxies: those last seen alive.
+    reserved. calls: reservations that Redis has not answered. proxies: those last seen alive, at
+    least `workers`, the processes of this proxy.
     """
 
     def __init__(
-        self, state: RedisState, own: OwnCount, beat_s: float, on_outage: Callable[[bool], None]
+        self,
+        state: RedisState,
+        own: OwnCount,
+        beat_s: float,
+        on_outage: Callable[[bool], None],
+        *,
+        workers: int = 1,
     ) -> None:
         self._state = state
         self._own = own
@@ -36,14 +43,14 @@ class RedisLink:
         self._on_outage = on_outage
         self._outbox: asyncio.Queue[tuple[str, list[Change]]] = asyncio.Queue()
         self._unsent = 0  # in the outbox, and what is being sent
-        self._mark: bytes | None = None
         self._restored_at = -math.inf  # when Redis was found to have lost the state
         self._tasks: list[asyncio.Task[None]] = []
         self.is_away = False
         self.is_open = asyncio.Event()
         self.is_open.set()
         self.calls = 0
-        self.proxies = 1
+        self._workers = workers
+        self.proxies = workers
 
     async def start(self) -> None:
         await self._try_beat()
@@ -93,14 +100,17 @@ class RedisLink:
     async def _beat(self) -> None:
         """Renews the leases; when Redis is back, brings it up to date."""
         now = asyncio.get_running_loop().time()
-        mark, self.proxies = await self._state.beat(secrets.token_hex(8))
-        is_lost, self._mark = self._mark not in (None, mark), mark
+        mark, alive = await self._state.beat(secrets.token_hex(8))
+        is_lost, self._state.mark = self._state.mark not in (None, mark), mark
         if is_lost:
             logger.warning("limits: redis has lost its state, which all proxies restore")
             self._begin_outage()
             self._restored_at = now
-            await self._outbox.join()  # all of it is counted in what is added now
+            while self._unsent:  # all of it is counted in what is added now
+                await self._outbox.join()
             await self._add(self._own.take_all())
+        # After an outage the others come back one by one: what they grant meanwhile are shares.
+        self.proxies = max(alive, self.proxies if self.is_away else self._workers)
         for tenant in by_tenant(self._own.holdings()):
             await self._state.renew(tenant)
         is_quiet = not (self.calls or self._unsent)
@@ -114,6 +124,8 @@ class RedisLink:
         """
         self.is_open.clear()
         try:
+            if self.is_away:
+                await self._state.reconnect()
             version = None
             while version is None or (self.is_away and version != self._own.version):
                 version = self._own.version

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from redis import asyncio as redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import NoScriptError, ResponseError
 
 from triton_openai.proxy.ledger import redis_scripts
@@ -52,6 +53,10 @@ class Script:
 class RedisState:
     """One proxy's access. instance: its name, unique. lease_us: how long Redis keeps what this
     proxy holds after it was last heard of. clock: for tests, in place of the server's.
+
+    mark: of the state that this proxy knows; None before its first beat. A connection to another
+    state fails: a Redis that has started again without its data would grant everything once more.
+    Beats have a connection of their own, which sees the other state.
     """
 
     def __init__(
@@ -63,15 +68,15 @@ class RedisState:
         timeout_s: float,
         clock: Callable[[], int] | None = None,
     ) -> None:
-        pool = redis.BlockingConnectionPool.from_url(
-            url,
-            max_connections=CONNECTIONS,
-            timeout=timeout_s,
-            socket_timeout=timeout_s,
-            socket_connect_timeout=timeout_s,
-            retry=Retry(NoBackoff(), 0),
-        )
-        self._client: Any = redis.Redis.from_pool(pool)
+        options = {
+            "timeout": timeout_s,
+            "socket_timeout": timeout_s,
+            "socket_connect_timeout": timeout_s,
+            "retry": Retry(NoBackoff(), 0),
+        }
+        self._client = _client(url, CONNECTIONS, {**options, "redis_connect_func": self._connect})
+        self._beats = _client(url, 1, options)
+        self.mark: bytes | None = None
         self._instance = instance
         self._lease_us = lease_us
         self._clock = clock
@@ -82,14 +87,19 @@ class RedisState:
 
     async def close(self) -> None:
         await self._client.aclose()
+        await self._beats.aclose()
+
+    async def reconnect(self) -> None:
+        """Forgets idle connections. Those to a Redis that has died would fail one by one."""
+        await self._client.connection_pool.disconnect(inuse_connections=False)
 
     async def leave(self) -> None:
-        await self._client.zrem(INSTANCES, self._instance)
+        await self._beats.zrem(INSTANCES, self._instance)
 
     async def beat(self, new_mark: str) -> tuple[bytes, int]:
         """The mark of the state, which changes where it was lost; and how many proxies live."""
         args = (self._instance, self._lease_us, new_mark)
-        mark, alive = await self._beat(self._client, (MARK, INSTANCES), args)
+        mark, alive = await self._beat(self._beats, (MARK, INSTANCES), args)
         return bytes(mark), int(alive)
 
     async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
@@ -118,9 +128,26 @@ class RedisState:
         """Keeps what this proxy holds of a tenant's gauges and periods for another lease."""
         await self._hold(self._client, [f"{_tag(tenant)}leases"], self._head("hold"))
 
+    async def _connect(self, connection: Any) -> None:
+        """Called for each new connection.
+
+        Raises:
+            redis' ConnectionError: it reaches another state than the one that this proxy knows.
+        """
+        await connection.on_connect()
+        await connection.send_command("GET", MARK)
+        mark = await connection.read_response()
+        if self.mark is not None and mark != self.mark:
+            raise NoConnection("redis has started again without its data")
+
     def _head(self, operation: str) -> tuple[object, ...]:
         now = 0 if self._clock is None else self._clock()
         return operation, now, f"i:{self._instance}", self._lease_us
+
+
+def _client(url: str, connections: int, options: dict[str, Any]) -> Any:
+    pool = redis.BlockingConnectionPool.from_url(url, max_connections=connections, **options)
+    return redis.Redis.from_pool(pool)
 
 
 def by_tenant(items: Iterable[ByMeter]) -> dict[str, list[ByMeter]]:

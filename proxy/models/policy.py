@@ -5,9 +5,11 @@ Called by `app` for the registry, and by the command line for `build`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from triton_openai.build_engines import models_file, one_folder
+from triton_openai.build_engines.deployment_checks import Where
 from triton_openai.build_engines.models_file import ModelEntry, ModelsFile, ModelsFileError
 from triton_openai.proxy.server_tools.arguments import check_schema
 from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
@@ -15,8 +17,11 @@ from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.syntax import parsers
 
 
-def models(settings: Settings) -> ModelsFile:
+def models(settings: Settings, environment: Mapping[str, str] | None = None) -> ModelsFile:
     """The models, with defaults from the settings for those that set none of their own.
+
+    Args:
+        environment: where the variables that the file names must be; None: they are not checked.
 
     Raises:
         ModelsFileError: models.yaml cannot be read, or is invalid.
@@ -26,7 +31,7 @@ def models(settings: Settings) -> ModelsFile:
     if settings.model_path is not None:
         named = one_folder.models_of(settings.model_path, settings.model_id)
     else:
-        named = models_file.load(settings.models_file)
+        named = models_file.load(settings.models_file, partial(_problems, environment=environment))
     entries = {
         name: entry.model_copy(
             update={
@@ -37,29 +42,48 @@ def models(settings: Settings) -> ModelsFile:
         )
         for name, entry in named.models.items()
     }
-    for name, entry in entries.items():
-        _check_parsers(name, entry)
-        _check_server_tools(name, entry)
     return named.model_copy(update={"models": entries})
 
 
-def _check_parsers(name: str, entry: ModelEntry) -> None:
+def _problems(
+    found: ModelsFile, environment: Mapping[str, str] | None
+) -> Iterator[tuple[Where, str]]:
+    for name, entry in found.models.items():
+        yield from _wrong_parsers(name, entry)
+        yield from _wrong_server_tools(name, entry)
+        if environment is not None:
+            yield from _missing_variables(name, entry, environment)
+
+
+def _wrong_parsers(name: str, entry: ModelEntry) -> Iterator[tuple[Where, str]]:
     try:
         parsers.check_names(entry.tool_parser, entry.reasoning_parser)
     except KeyError as error:
-        raise ModelsFileError(f"models.{name}: {error.args[0]}") from error
+        yield ("models", name), error.args[0]
 
 
-def _check_server_tools(name: str, entry: ModelEntry) -> None:
+def _wrong_server_tools(name: str, entry: ModelEntry) -> Iterator[tuple[Where, str]]:
     if entry.server_tools and entry.tool_parser == parsers.NONE:
-        raise ModelsFileError(
-            f"models.{name}: 'server_tools' need a tool parser, and 'tool_parser' is none"
-        )
+        yield ("models", name), "'server_tools' need a tool parser, and 'tool_parser' is none"
     for tool, one in entry.server_tools.items():
         try:
             check_schema(tool, one.parameters)
         except ValueError as error:
-            raise ModelsFileError(f"models.{name}.server_tools.{tool}: {error}") from error
+            yield ("models", name, "server_tools", tool), str(error)
+
+
+def _missing_variables(
+    name: str, entry: ModelEntry, environment: Mapping[str, str]
+) -> Iterator[tuple[Where, str]]:
+    for tool, one in entry.server_tools.items():
+        for variable in sorted(one.variables):
+            value = environment.get(variable, "")
+            if not value or not (value.isascii() and value.isprintable()):
+                reason = (
+                    f"the environment variable {variable} is not set, or has characters that a "
+                    "header may not have"
+                )
+                yield ("models", name, "server_tools", tool, "headers"), reason
 
 
 def secrets(models: Mapping[str, ModelEntry], environment: Mapping[str, str]) -> HeaderSecrets:
@@ -68,18 +92,11 @@ def secrets(models: Mapping[str, ModelEntry], environment: Mapping[str, str]) ->
     Raises:
         ModelsFileError: a variable is not set, or is not valid in a header.
     """
-    found: dict[str, str] = {}
     for name, entry in models.items():
-        for tool, one in entry.server_tools.items():
-            for variable in sorted(one.variables):
-                value = environment.get(variable, "")
-                if not value or not (value.isascii() and value.isprintable()):
-                    raise ModelsFileError(
-                        f"models.{name}.server_tools.{tool}.headers: the environment variable "
-                        f"{variable} is not set, or has characters that a header may not have"
-                    )
-                found[variable] = value
-    return HeaderSecrets(found)
+        for where, reason in _missing_variables(name, entry, environment):
+            raise ModelsFileError(f"{'.'.join(map(str, where))}: {reason}")
+    tools = (tool for entry in models.values() for tool in entry.server_tools.values())
+    return HeaderSecrets({name: environment[name] for tool in tools for name in tool.variables})
 
 
 def has_models(settings: Settings) -> bool:

@@ -1,29 +1,33 @@
 """Maps public names and aliases to model cards.
 
 A card joins the facts of a model that Triton has loaded with the policy in models.yaml. Filled by
-`readiness`, read by the service and the routes.
+`readiness`, read by the service and the routes. A model has one card for each of its deployments,
+and for each build of it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from triton_openai.build_engines.models_file import ModelEntry, PriceEntry
+from triton_openai.build_engines.models_file import ModelEntry
+from triton_openai.proxy.domain.endpoints import DEFAULT_POOL
 from triton_openai.proxy.domain.engine import NotReady
 from triton_openai.proxy.domain.errors import ModelUnavailable, UnknownModel
 from triton_openai.proxy.domain.model import LoadedModel, ModelCard
-from triton_openai.proxy.domain.price import FREE, Price
-from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.domain.request_limits import RequestLimits
-from triton_openai.proxy.domain.server_tools import ServerTool, ServerTools
+from triton_openai.proxy.models import deployment_plans, model_cards
+from triton_openai.proxy.models.deployments import Deployment, DeploymentPlan
+from triton_openai.proxy.models.model_cards import CardDefaults
+
+Variants = tuple[ModelCard, ...]
 
 
 class Registry:
     """Keeps its cards while Triton is unavailable; `why_not_ready` then gives the reason.
 
-    policy: entries by Triton model name. A loaded model without an entry is served with defaults.
-    limits: limits of requests to every model; a model's entry can only lower them.
+    policy: entries by public name. A loaded model without an entry is served with defaults.
+    limits: limits of requests to every model; a model's entry can only lower them. is_available:
+    whether an endpoint serves a card's build now.
     """
 
     def __init__(
@@ -32,19 +36,20 @@ class Registry:
         limits: RequestLimits | None = None,
         *,
         callers_control_tokens: str = "plain",
+        is_available: Callable[[ModelCard], bool] = lambda card: True,
     ) -> None:
-        self._policy = policy
-        self._limits = limits or RequestLimits()
-        self._callers_control_tokens = callers_control_tokens
+        self.policy = policy
+        self._defaults = CardDefaults(limits or RequestLimits(), callers_control_tokens)
+        self._is_available = is_available
         self._loaded: list[LoadedModel] = []
-        self._cards: tuple[ModelCard, ...] = ()
-        self._by_name: dict[str, ModelCard] = {}
+        self._variants: dict[str, Variants] = {}
+        self._by_name: dict[str, str] = {}
         self._why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
         self.epoch = 0  # counts how often the models changed or Triton came back
 
     @property
     def why_not_ready(self) -> NotReady | None:
-        """None while every model can be served."""
+        """None while models can be served."""
         return self._why_not_ready
 
     def serve(self, loaded: Iterable[LoadedModel]) -> bool:
@@ -55,39 +60,93 @@ class Registry:
         Raises:
             NotReady: the limits of one of the models cannot be enforced.
         """
-        order = {name: position for position, name in enumerate(self._policy)}
-        found = sorted(loaded, key=lambda model: (order.get(model.name, len(order)), model.name))
+        found = sorted(loaded, key=_newest_first)
         if found == self._loaded and self._why_not_ready is None:
             return False
-        cards = tuple(
-            replace(card, protects_control_tokens=self._protects(model))
-            for model in found
-            for card in _cards(model, self._policy.get(model.name), self._limits)
-        )
-        self._loaded, self._cards, self._why_not_ready = found, cards, None
+        self._take(found, self.policy)
+        self._why_not_ready = None
         self.epoch += 1
-        self._by_name = {name: card for card in self._cards for name in (card.name, *card.aliases)}
         return True
 
-    def _protects(self, model: LoadedModel) -> bool:
-        """Whether control tokens in callers' texts are tokenized as plain text."""
-        entry = self._policy.get(model.name)
-        own = None if entry is None else entry.callers_control_tokens
-        return (own or self._callers_control_tokens) == "plain"
+    def cards_under(self, policy: Mapping[str, ModelEntry]) -> tuple[ModelCard, ...]:
+        """The cards that `replace_policy` would make.
+
+        Raises:
+            NotReady: the limits of one of the models cannot be enforced.
+        """
+        made = self._made(self._loaded, policy)
+        return tuple(card for variants in made.values() for card in variants)
+
+    def replace_policy(self, policy: Mapping[str, ModelEntry]) -> None:
+        """Makes the cards of the loaded models anew. Running requests keep the cards they have.
+
+        Raises as `cards_under`, and has changed nothing then.
+        """
+        self._take(self._loaded, policy)
+
+    def _take(self, found: list[LoadedModel], policy: Mapping[str, ModelEntry]) -> None:
+        variants = self._made(found, policy)
+        self._loaded, self.policy, self._variants = found, policy, variants
+        self._by_name = {
+            name: public
+            for public, (card, *_) in variants.items()
+            for name in (public, *card.aliases)
+        }
+
+    def _made(
+        self, found: list[LoadedModel], policy: Mapping[str, ModelEntry]
+    ) -> dict[str, Variants]:
+        """By public name, adapters included, in the order of models.yaml, then by name."""
+        made: dict[str, list[ModelCard]] = {}
+        for name, plan, entry in _public(found, policy):
+            for deployment in plan.deployments:
+                place = (deployment.pool, deployment.triton_model or name)
+                for model in found:
+                    if (model.pool, model.name) == place and _has_version(model, deployment):
+                        for card in model_cards.cards(
+                            name, model, deployment, entry, self._defaults
+                        ):
+                            made.setdefault(card.name, []).append(card)
+        return {name: tuple(cards) for name, cards in made.items()}
+
+    def plan(self, name: str) -> DeploymentPlan:
+        """The deployments of a public model; of an adapter, those of its model."""
+        card = self._variants[name][0]
+        entry = self.policy.get(card.parent or card.name)
+        return deployment_plans.DEFAULT_PLAN if entry is None else deployment_plans.plan(entry)
+
+    def variants(self, name: str) -> Variants:
+        """Every card of a public model; at least one.
+
+        Raises as `known`.
+        """
+        return self._variants[self.known(name).name]
+
+    def has_build(self, card: ModelCard) -> bool:
+        """Whether the model of this card is still this build, or one of its builds."""
+        return any(card.is_same_build(one) for one in self._variants.get(card.name, ()))
+
+    def is_available(self, card: ModelCard) -> bool:
+        """Whether an endpoint serves this build now."""
+        return self._why_not_ready is None and self._is_available(card)
+
+    def can_serve(self, card: ModelCard) -> bool:
+        """Whether any build in any deployment of this card's model is served now."""
+        return any(map(self._is_available, self._variants.get(card.name, ())))
 
     def suspend(self, reason: NotReady) -> None:
         """Stops serving: Triton is unavailable, or its models do not fit the contract."""
         self._why_not_ready = reason
 
     def cards(self) -> tuple[ModelCard, ...]:
-        """All models, in the order of models.yaml.
+        """All models, in the order of models.yaml; of each its first card.
 
         Raises:
             ModelUnavailable: none is known yet.
         """
-        if not self._cards:
+        if not self._variants:
             raise self._unavailable()
-        return self._cards
+        return tuple(variants[0] for variants in self._variants.values())
 
     def default(self) -> ModelCard:
         """The first model, for requests that name none.
@@ -97,18 +156,45 @@ class Registry:
         """
         return self.cards()[0]
 
+    def found(self, name: str) -> ModelCard | None:
+        """The first card of a model, even while Triton is unavailable; None: none is loaded.
+
+        Raises:
+            ModelUnavailable: none is known yet.
+        """
+        if not self._variants:
+            raise self._unavailable()
+        public = self._by_name.get(name)
+        return None if public is None else self._variants[public][0]
+
     def known(self, name: str) -> ModelCard:
-        """The card of a model, even while Triton is unavailable.
+        """The first card of a model, even while Triton is unavailable.
 
         Raises:
             UnknownModel: no model has this name or alias.
             ModelUnavailable: none is known yet.
         """
-        self.cards()
-        card = self._by_name.get(name)
+        card = self.found(name)
         if card is None:
             raise UnknownModel(name)
         return card
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """The name and the aliases of the model that has this name or alias; empty: there is none.
+
+        Knows the models of models.yaml that Triton has not loaded, too.
+        """
+        if (public := self._by_name.get(name)) is not None:
+            return (public, *self._variants[public][0].aliases)
+        named = ((one, *entry.aliases) for one, entry in self.policy.items())
+        return next((names for names in named if name in names), ())
+
+    def fallback_of(self, name: str) -> str | None:
+        """The public model that answers in place of this one, as `names_of`."""
+        if (public := self._by_name.get(name)) is not None:
+            return self._variants[public][0].fallback
+        entry = self.policy.get(next(iter(self.names_of(name)), ""))
+        return None if entry is None else entry.fallback
 
     def card(self, name: str) -> ModelCard:
         """The card of a model that can be served now.
@@ -131,75 +217,32 @@ class Registry:
         return ModelUnavailable(f"The model is not available at present: {category}.")
 
 
-def _cards(
-    model: LoadedModel, entry: ModelEntry | None, limits: RequestLimits
-) -> Iterator[ModelCard]:
-    """The card of the model and of each of its LoRA adapters, which share all but the aliases."""
-    if entry is not None:
-        limits = limits.and_also(RequestLimits(**entry.limits.model_dump()))
-    if limits.need_the_tokenizer and "limits" not in model.capabilities:
-        raise NotReady(
-            f"model {model.name!r} was built by a version that cannot enforce the limits "
-            "'max_tokens' and 'prompt_tokens': build it again, or remove these limits",
-            "the limits of a model cannot be enforced",
-        )
-    card = replace(_card(model, entry), limits=limits)
-    yield card
-    for name in model.facts.adapters:
-        yield replace(card, name=name, parent=card.name, aliases=())
+def _has_version(model: LoadedModel, deployment: Deployment) -> bool:
+    return deployment.version is None or deployment.version in model.versions
 
 
-def _card(model: LoadedModel, entry: ModelEntry | None) -> ModelCard:
-    if entry is None:
-        return ModelCard(
-            name=model.name,
-            triton_model=model.name,
-            facts=model.facts,
-            capabilities=model.capabilities,
-        )
-    defaults = entry.sampling
-    return ModelCard(
-        name=model.name,
-        triton_model=model.name,
-        facts=model.facts,
-        capabilities=model.capabilities,
-        takes_template_values=entry.chat_template_kwargs,
-        takes_templates=entry.chat_template,
-        tool_parser=entry.tool_parser,
-        reasoning_parser=entry.reasoning_parser,
-        max_retries=entry.max_retries,
-        streams_unchecked=entry.stream_mode == "optimistic",
-        aliases=entry.aliases,
-        owned_by=entry.owned_by,
-        sampling=Sampling(temperature=defaults.temperature, top_p=defaults.top_p),
-        server_tools=_server_tools(entry),
-        price=_price(entry.price),
-    )
+def _newest_first(model: LoadedModel) -> tuple[str, str, int]:
+    return model.name, model.pool, -model.facts.created
 
 
-def _price(entry: PriceEntry | None) -> Price:
-    if entry is None:
-        return FREE
-    cached = entry.input if entry.cached_input is None else entry.cached_input
-    return Price(input=entry.input, cached_input=cached, output=entry.output)
+def _public(
+    found: list[LoadedModel], policy: Mapping[str, ModelEntry]
+) -> Iterator[tuple[str, DeploymentPlan, ModelEntry | None]]:
+    """The models of models.yaml; then what else is loaded, under Triton's name of it.
 
-
-def _server_tools(entry: ModelEntry) -> ServerTools:
-    return ServerTools(
-        tools=tuple(
-            ServerTool(
-                name=name,
-                url=tool.url,
-                method=tool.method,
-                description=tool.description,
-                parameters=tool.parameters,
-                headers=tool.headers,
-                timeout_s=tool.timeout_s,
-                max_response_bytes=tool.max_response_bytes,
-                allows_private_addresses=tool.allow_private_addresses,
-            )
-            for name, tool in entry.server_tools.items()
-        ),
-        max_rounds=entry.max_tool_rounds,
-        max_seconds=entry.max_tool_seconds,
-    )
+    A Triton model that an entry's deployment names is not also served under its own name. One that
+    several pools have is served from the pool `default`, or else from the first by name.
+    """
+    claimed = set()
+    for name, entry in policy.items():
+        plan = deployment_plans.plan(entry)
+        claimed |= {(one.pool, one.triton_model or name) for one in plan.deployments}
+        yield name, plan, entry
+    others: dict[str, str] = {}
+    for model in found:
+        if (model.pool, model.name) not in claimed and model.name not in policy:
+            pool = others.setdefault(model.name, model.pool)
+            if model.pool == DEFAULT_POOL != pool:
+                others[model.name] = DEFAULT_POOL
+    for name, pool in sorted(others.items()):
+        yield name, deployment_plans.of_pool(pool), None

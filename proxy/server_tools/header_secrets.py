@@ -15,6 +15,10 @@ class HeaderSecrets:
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
 
+    def including(self, earlier: HeaderSecrets) -> HeaderSecrets:
+        """With those of `earlier` that these lack: running requests may still need them."""
+        return HeaderSecrets({**earlier._values, **self._values})
+
     def fill(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The headers, with each `${NAME}` replaced by its secret."""
         return {

@@ -45,6 +45,10 @@ class HttpToolRunner:
         self._tls: ssl.SSLContext | None = None
         self._trusts_nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
+    def replace_secrets(self, secrets: HeaderSecrets) -> None:
+        """When models.yaml has changed. Running requests keep those of tools that are gone."""
+        self._secrets = secrets.including(self._secrets)
+
     async def run(
         self, tool: ServerTool, arguments: Mapping[str, Any], *, timeout_s: float
     ) -> ToolResult:

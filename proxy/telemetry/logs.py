@@ -19,35 +19,45 @@ def configure(level: str, form: str) -> None:
     if form == "auto":
         form = "text" if sys.stderr.isatty() else "json"
     number = logging.getLevelName(level.upper())
-    shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
-    # rich's tracebacks show every local variable, which takes seconds of CPU for one error
-    text = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     is_json = form == "json"
     structlog.configure(
-        processors=[
-            *shared,
-            structlog.processors.JSONRenderer(serializer=orjson.dumps) if is_json else text,
-        ],
+        processors=processors(form),
         logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer)
         if is_json
         else structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(number),
         cache_logger_on_first_use=True,
     )
-    _take_over_logging(shared, structlog.processors.JSONRenderer() if is_json else text, number)
+    _take_over_logging(structlog.processors.JSONRenderer() if is_json else _text(), number)
 
 
-def _take_over_logging(shared: list[Any], renderer: Any, level: int) -> None:
+def processors(form: str) -> list[Any]:
+    """What makes a line of an event; `form` is "json" or "text"."""
+    is_json = form == "json"
+    last = structlog.processors.JSONRenderer(serializer=orjson.dumps) if is_json else _text()
+    return [*_shared(), last]
+
+
+def _shared() -> list[Any]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+
+
+def _text() -> structlog.dev.ConsoleRenderer:
+    # rich's tracebacks show every local variable, which takes seconds of CPU for one error
+    return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+
+
+def _take_over_logging(renderer: Any, level: int) -> None:
     """Writes what libraries log through `logging` in the same form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=_shared(),
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )

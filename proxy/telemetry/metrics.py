@@ -15,6 +15,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from triton_openai.proxy.telemetry.shadow_metrics import ShadowMetrics
 from triton_openai.proxy.telemetry.stream_latency import GAP_BUCKETS_S
 
 TTFT_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -39,6 +40,7 @@ class Metrics:
         self._watch_authentication()
         self._time_requests()
         self._watch_the_process()
+        self.shadow = ShadowMetrics(self.registry)
 
     def _count_requests(self) -> None:
         self.http_responses = self._counter(
@@ -106,6 +108,12 @@ class Metrics:
         self.ready = Gauge(
             "proxy_ready",
             "1 while every model can be served",
+            registry=self.registry,
+            multiprocess_mode="livemin",
+        )
+        self.models_file_valid = Gauge(
+            "proxy_models_file_valid",
+            "1 while models.yaml, as it was read last, is in force; 0: it was rejected",
             registry=self.registry,
             multiprocess_mode="livemin",
         )

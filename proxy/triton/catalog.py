@@ -43,17 +43,29 @@ class TritonCatalog:
             if not (await self._call(self._client.stub.ModelReady, request)).ready:
                 raise NotReady(f"Triton's model {name!r} is not ready")
 
+    async def ready_models(self) -> frozenset[str]:
+        """See pools.connection.EndpointCatalog."""
+        await self.check_ready(())
+        return frozenset(f"{one.name}:{one.version}" for one in (await self._index()).models)
+
     async def load(self) -> tuple[LoadedModel, ...]:
         await self.check_ready(())
-        index = await self._index()
-        configs = [await self._config(model.name) for model in index.models]
+        versions: dict[str, set[int]] = {}
+        for model in (await self._index()).models:
+            versions.setdefault(model.name, set()).add(int(model.version or 1))
+        configs = [await self._config(name) for name in versions]
         ours = [config for config in configs if "contract_version" in config.parameters]
         if not ours:
             raise NotReady(
                 f"Triton at {self._client.target} serves no ensemble of this project",
                 NOTHING_SERVED,
             )
-        models = tuple([await self._loaded(config) for config in ours])
+        models = tuple(
+            [
+                replace(await self._loaded(config), versions=frozenset(versions[config.name]))
+                for config in ours
+            ]
+        )
         _check_names(models)
         return models
 

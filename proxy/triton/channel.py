@@ -23,4 +23,7 @@ def channel(target: Target) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(target.address, options=OPTIONS)
     trusted = None if target.ca_file is None else target.ca_file.read_bytes()
     credentials = grpc.ssl_channel_credentials(root_certificates=trusted)
-    return grpc.aio.secure_channel(target.address, credentials, options=OPTIONS)
+    options: tuple[tuple[str, int | str], ...] = OPTIONS
+    if target.certified_name is not None:
+        options += (("grpc.ssl_target_name_override", target.certified_name),)
+    return grpc.aio.secure_channel(target.address, credentials, options=options)

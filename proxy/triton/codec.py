@@ -37,6 +37,8 @@ class StreamMessage:
 def encode(request: EngineRequest) -> service_pb2.ModelInferRequest:
     """The request to the ensemble: the inputs that have a value, and the outputs that we read."""
     message = _streamed(_message(request.model.triton_model, request, tensors.INPUTS))
+    if request.model.version is not None:
+        message.model_version = str(request.model.version)
     _guide_may_be_pending(message, request)
     for output in tensors.outputs_of(request.model.facts):
         if output.is_wanted(request):

@@ -16,13 +16,15 @@ RESTRICTED_HEADER = f"triton-grpc-protocol-{RESTRICTED_KEY}"
 class Target:
     """address: `host:port`. ca_file: PEM, trusted instead of the system's certificates.
 
-    secret: gives access to the protocols that our launcher restricts in Triton.
+    secret: gives access to the protocols that our launcher restricts in Triton. certified_name: the
+    name that its certificate must have; None for the address' host.
     """
 
     address: str
     is_tls: bool = False
     ca_file: Path | None = None
     secret: str | None = field(default=None, repr=False)
+    certified_name: str | None = None
 
     @property
     def host(self) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from starlette.testclient import TestClient
 
 from tests.api.test_errors import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
+from tests.fixtures.limits import AsCaller, caller
+from triton_openai.proxy.domain.identity import ANYONE, Caller
 from triton_openai.proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -174,3 +177,23 @@ def test_callers_can_be_kept_from_sharing_a_prefix_cache(serve):
     assert own
     assert named == f"{own}mine"
     assert salts(own) != [own], "a caller that names another's salt does not get it"
+
+
+def salt_of(client, engine: ScriptedEngine, who: Caller, address: str) -> str | None:
+    TestClient(AsCaller(client.app, who), client=(address, 1)).post(CHAT, json=BODY)
+    return engine.requests[-1].cache_salt
+
+
+def test_keys_of_one_tenant_share_a_prefix_cache_from_any_address(serve):
+    engine = ScriptedEngine(deltas("a"))
+    client = serve(engine, isolate_prefix_caches=True)
+    first = salt_of(client, engine, caller("acme", "one"), "10.0.0.1")
+    assert first == salt_of(client, engine, caller("acme", "two"), "10.0.0.2")
+    assert first != salt_of(client, engine, caller("other", "one"), "10.0.0.1")
+
+
+def test_one_key_for_all_keeps_addresses_apart(serve):
+    engine = ScriptedEngine(deltas("a"))
+    client = serve(engine, isolate_prefix_caches=True)
+    salts = {salt_of(client, engine, ANYONE, f"10.0.0.{last}") for last in (1, 1, 2)}
+    assert len(salts) == 2

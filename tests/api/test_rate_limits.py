@@ -23,8 +23,9 @@ from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.usage import KeptUsage
 from tests.fixtures.limits import AsCaller, caller
 from triton_openai.proxy.api.rate_limit_headers import duration
+from triton_openai.proxy.api.route_scopes import NEEDS
 from triton_openai.proxy.app import compose
-from triton_openai.proxy.domain.identity import Caller, Limits
+from triton_openai.proxy.domain.identity import Caller, Limits, Scope
 from triton_openai.proxy.domain.usage import Spent
 from triton_openai.proxy.settings import Settings
 
@@ -89,7 +90,7 @@ def test_streams_errors_and_other_routes_have_the_headers_too(limited: Limited):
     stream = chat(client, stream=True)
     assert stream.headers["x-ratelimit-remaining-requests"] == "4"
     assert chat(client, max_tokens="x").headers["x-ratelimit-remaining-requests"] == "4"
-    assert client.get("/v1/models").headers["x-ratelimit-remaining-requests"] == "4"
+    assert client.get("/docs").headers["x-ratelimit-remaining-requests"] == "4"
 
 
 def test_a_caller_without_limits_gets_none_of_the_headers(limited: Limited):
@@ -253,6 +254,61 @@ def test_the_websocket_reserves_too(limited: Limited):
     assert not engine.requests
 
 
+# requests that generate nothing
+
+COUNTED: list[tuple[str, str, dict | None]] = [
+    ("GET", "/v1/models", None),
+    ("GET", "/v1/models/demo", None),
+    ("GET", "/dynamo/alpha/list-models", None),
+    ("POST", "/tokenize", {"prompt": "hi"}),
+    ("POST", "/detokenize", {"tokens": [104]}),
+    ("POST", f"{CHAT}/render", {"model": "demo", "messages": PROMPT}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), COUNTED)
+def test_a_request_that_generates_nothing_counts_as_a_request(
+    limited: Limited, method: str, path: str, body: dict | None
+):
+    client = limited(caller(key=Limits(requests_per_minute=1, tokens_per_minute=100)))
+    first = client.request(method, path, json=body)
+    assert first.status_code == 200
+    assert first.headers["x-ratelimit-remaining-requests"] == "0"
+    assert first.headers["x-ratelimit-remaining-tokens"] == "100"
+    refused = client.request(method, path, json=body)
+    assert (refused.status_code, error(refused)["code"]) == (429, "rate_limit_exceeded")
+    assert refused.headers["x-ratelimit-exceeded"] == "key.requests_per_minute"
+    assert int(refused.headers["retry-after-ms"]) > 0
+    assert chat(client).status_code == 429
+
+
+def test_every_route_with_these_scopes_is_in_the_test_above():
+    scopes = {Scope.TOKENS, Scope.MODELS}
+    routes = {
+        path.replace("{model:path}", "demo") for path, need in NEEDS.items() if need in scopes
+    }
+    assert routes == {path for _, path, _ in COUNTED}
+
+
+def test_a_refused_request_does_not_count(limited: Limited):
+    client = limited(caller(key=Limits(requests_per_minute=1)))
+    assert client.post("/tokenize", json={"prompt": 7}).status_code == 400
+    assert client.get("/v1/models/unknown").status_code == 404
+    assert client.put("/tokenize").status_code == 405
+    assert client.post("/tokenize", json={"prompt": "hi"}).status_code == 200
+
+
+def test_the_place_of_a_request_is_free_when_it_has_ended(limited: Limited):
+    client = limited(caller(key=Limits(concurrent_requests=1)))
+    assert [client.get("/v1/models").status_code for _ in range(3)] == [200] * 3
+
+
+def test_an_empty_budget_lets_models_be_listed(limited: Limited):
+    client = limited(caller(key=Limits(monthly_tokens=100)), spent=Spent(tokens=100))
+    assert chat(client).status_code == 429
+    assert client.get("/v1/models").status_code == 200
+
+
 # what is used
 
 
@@ -296,7 +352,7 @@ def test_a_later_attempt_beyond_the_limit_is_refused(limited: Limited):
 
 def _tokens_left(client: TestClient) -> int:
     """Without using any."""
-    return int(client.get("/v1/models").headers["x-ratelimit-remaining-tokens"])
+    return int(client.get("/v1/usage").headers["x-ratelimit-remaining-tokens"])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ ORDER = [
     "proxy.domain",
     "proxy.background",
     "proxy.setting_groups",
-    "proxy.authentication_settings",
     "proxy.settings",
     "proxy.processes",
     "proxy.telemetry",
@@ -36,6 +35,8 @@ ORDER = [
     "proxy.api",
     "proxy.configured_limits",
     "proxy.configured_store",
+    "proxy.configured_pools",
+    "proxy.configured_routes",
     "proxy.app",
     "proxy.http_server",
     "proxy.launch.packages",
@@ -47,8 +48,8 @@ ORDER = [
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 NO_RANK = {"proxy"}  # the version, which everybody may read
 ONLY_IN = {
-    "fastapi": ("proxy.api", "proxy.configured_store", "proxy.app"),
-    "starlette": ("proxy.api", "proxy.app"),
+    "fastapi": ("proxy.api", "proxy.configured_store", "proxy.configured_routes", "proxy.app"),
+    "starlette": ("proxy.api", "proxy.configured_routes"),
     "grpc": ("proxy.triton",),
     "redis": ("proxy.ledger",),
     "hpack": ("proxy.triton.http2",),

@@ -92,7 +92,7 @@ def test_triton_reaches_weights_on_the_internet_and_nothing_private():
 
 def test_the_leader_may_run_commands_in_its_workers_only():
     """By name: LeaderWorkerSet calls a worker `NAME-GROUP-WORKER`."""
-    [role] = of_kind("Role")
+    [role] = [each for each in of_kind("Role") if each["metadata"]["name"] == "triton-leader"]
     [group] = of_kind("LeaderWorkerSet")
     spec = group["spec"]
     surge = spec["rolloutStrategy"]["rollingUpdateConfiguration"]["maxSurge"]

@@ -9,12 +9,17 @@ import pytest
 from tests.deploy.test_metrics import engine_metrics, proxy_metrics
 from tests.docs.pages import ROOT
 from tests.fixtures import settings_tables
-from triton_openai.build_engines.models_file import (
-    LimitsEntry,
-    ModelEntry,
-    OnnxOptions,
-    SamplingDefaults,
+from triton_openai.build_engines.deployment_entries import (
+    CanaryEntry,
+    DeploymentEntry,
+    HeaderRule,
+    ShadowEntry,
 )
+from triton_openai.build_engines.limits_entry import LimitsEntry
+from triton_openai.build_engines.models_file import BuiltEntry, ModelsFile
+from triton_openai.build_engines.onnx_options import OnnxOptions
+from triton_openai.build_engines.pool_entry import PoolEntry
+from triton_openai.build_engines.sampling_defaults import SamplingDefaults
 from triton_openai.proxy.settings import Settings
 
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
@@ -34,7 +39,13 @@ def test_every_setting_is_described_in_a_group():
     assert [name for name, text in described if not text.endswith(".")] == []
 
 
-@pytest.mark.parametrize("section", [ModelEntry, OnnxOptions, LimitsEntry, SamplingDefaults])
+@pytest.mark.parametrize(
+    "section",
+    [
+        *(ModelsFile, BuiltEntry, OnnxOptions, LimitsEntry, SamplingDefaults, PoolEntry),
+        *(DeploymentEntry, CanaryEntry, HeaderRule, ShadowEntry),
+    ],
+)
 def test_every_option_of_a_model_is_documented(section):
     options = CONFIGURATION[CONFIGURATION.index("## models.yaml") :]
     named = set(re.findall(r"`(\w+)`", options))

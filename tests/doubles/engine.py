@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from dataclasses import replace
 
+from tests.fixtures.logged import LOGGED
 from triton_openai.proxy.domain.engine import EngineRequest, NotReady
 from triton_openai.proxy.domain.errors import ModelUnavailable
 from triton_openai.proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard, ModelFacts
@@ -63,9 +64,16 @@ class ScriptedEngine:
     async def __aexit__(self, *_: object) -> None:
         pass
 
+    def has_another(self, request: EngineRequest) -> bool:
+        return False
+
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]
         self.requests.append(request)
+        LOGGED.see_text(request.text or "")
+        LOGGED.see_text(
+            b"".join(part for one in script for part in one.token_bytes).decode("utf-8", "replace")
+        )
         is_done = False
         try:
             if len(self.requests) <= self.lost:
@@ -100,6 +108,15 @@ class FixedCatalog:
         self.reason = reason
         self.facts = facts
         self.capabilities = capabilities
+
+    def has_news(self) -> bool:
+        return False
+
+    def is_available(self, card: ModelCard) -> bool:
+        return True
+
+    def rows(self, card: ModelCard) -> int:
+        return card.facts.rows
 
     async def load(self) -> tuple[LoadedModel, ...]:
         await self.check_ready(())

@@ -5,21 +5,32 @@ from __future__ import annotations
 import weakref
 
 from metric_reporter import MetricReporter
+from metrics import add_nvidias
+from stats import Stats
+from tests.fixtures.stack import eventually
+
+Key = tuple[str, frozenset[tuple[str, str]]]
 
 
 class Metrics:
-    """Triton's `pb_utils`, which notes what is destroyed."""
+    """Triton's `pb_utils`, which notes what is reported and what is destroyed."""
 
     def __init__(self) -> None:
         self.gone: list[str] = []
+        self.values: dict[Key, float] = {}
         outer = self
 
         class Metric:
-            def __init__(self, name: str) -> None:
+            def __init__(self, name: str, labels: dict[str, str]) -> None:
+                self._key = name, frozenset(labels.items())
+                outer.values[self._key] = 0.0
                 weakref.finalize(self, outer.gone.append, f"metric of {name}")
 
             def increment(self, by: float) -> None:
-                """Counts nothing."""
+                outer.values[self._key] += by
+
+            def set(self, value: float) -> None:
+                outer.values[self._key] = value
 
         class MetricFamily:
             COUNTER, GAUGE = "counter", "gauge"
@@ -29,7 +40,7 @@ class Metrics:
                 weakref.finalize(self, outer.gone.append, name)
 
             def Metric(self, labels: dict[str, str]) -> Metric:
-                return Metric(self._name)
+                return Metric(self._name, labels)
 
         self.MetricFamily = MetricFamily
 
@@ -44,3 +55,53 @@ def test_metrics_are_destroyed_at_the_close_before_their_families():
     reporter.close()
     assert set(triton.gone[:2]) == {"metric of a", "metric of b"}
     assert set(triton.gone[2:]) == {"a", "b"}
+
+
+def test_metrics_of_one_family_differ_in_their_labels_and_gauges_are_exact():
+    triton = Metrics()
+    reporter = MetricReporter(triton, "demo_engine")
+    shares = {"a": iter([0.1, 0.3]), "b": iter([0.7, 0.3])}
+    for kind in shares:
+        reporter.add("GAUGE", "shares", "", lambda k=kind: next(shares[k], 0.2), {"kind": kind})
+    reporter.start()
+    eventually(lambda: set(triton.values.values()) == {0.2}, 10, "both are reported")
+    reporter.close()
+    assert {dict(labels)["kind"] for _, labels in triton.values} == {"a", "b"}
+    assert triton.gone == ["metric of shares", "metric of shares", "shares"]
+
+
+def reported(stats: Stats) -> dict[tuple[str, str], float]:
+    """What NVIDIA's families say of these stats, by family and the label that differs."""
+    triton = Metrics()
+    reporter = MetricReporter(triton, "demo")
+    add_nvidias(reporter, stats, "demo_engine", "1")
+    reporter.add("GAUGE", "last", "", lambda: 1)
+    reporter.start()
+    eventually(lambda: 1 in [v for (name, _), v in triton.values.items() if name == "last"], 10, "")
+    reporter.close()
+    found = {}
+    for (family, labels), value in triton.values.items():
+        kinds = {"nv_trt_llm_request_metrics": "request_type"}
+        kind = kinds.get(family, "kv_cache_block_type")
+        if family != "last":
+            assert set(labels) > {("model", "demo_engine"), ("version", "1")}
+            found[family.removeprefix("nv_trt_llm_"), dict(labels)[kind]] = value
+    return found
+
+
+def test_gateways_find_the_engines_load_under_nvidias_names():
+    stats = Stats(
+        most_rows=8, has_kv_blocks=True, kv_block_tokens=16, kv_blocks=40, kv_blocks_used=10
+    )
+    stats.rows_prefilling, stats.rows_decoding, stats.waiting = 1, 2, 5
+    requests = {"waiting": 5, "scheduled": 3, "active": 3, "context": 1, "max": 8}
+    blocks = {"max": 40, "used": 10, "free": 30, "tokens_per": 16, "fraction": 0.25}
+    assert reported(stats) == {
+        **{("request_metrics", kind): value for kind, value in requests.items()},
+        **{("kv_cache_block_metrics", kind): value for kind, value in blocks.items()},
+    }
+
+
+def test_what_a_runtime_does_not_know_is_not_exported():
+    assert reported(Stats(has_load=False)) == {}
+    assert {kind for _, kind in reported(Stats())} == {"waiting", "scheduled", "active", "context"}

@@ -114,6 +114,20 @@ def test_rows_that_grow_beyond_the_memory_give_way_and_come_back(artifacts):
     assert [job.sink.ids for job in jobs] == [bench.right(job) for job in jobs]
 
 
+def test_the_stats_say_how_much_of_the_memory_rows_hold(artifacts):
+    bench = Bench(artifacts / "llama", kv_tokens=320, rows=2)
+    stats = bench.scheduler.stats
+    assert (stats.kv_blocks, stats.kv_block_tokens, stats.most_rows) == (20, 16, 2)
+    for seed in range(3):
+        bench.add(prompt(40, seed), 20)
+    bench.run(steps=1)
+    assert (stats.rows, stats.waiting) == (2, 1)
+    assert stats.kv_blocks_used == 6, "80 tokens in five blocks, and the generated ones"
+    assert (stats.kv_fraction, stats.kv_blocks_free) == (0.3, 14)
+    bench.run()
+    assert (stats.rows, stats.waiting, stats.kv_blocks_used, stats.kv_fraction) == (0, 0, 0, 0.0)
+
+
 def test_a_shared_beginning_comes_from_the_cache_but_not_under_another_salt(artifacts):
     bench = Bench(artifacts / "llama")
     first = bench.add(prompt(100))

@@ -193,6 +193,8 @@ def test_without_statistics_none_are_requested_and_responses_are_progress(runtim
     running = runtime({"step_s": 0.3}, llm_args="{}", hang_seconds="0.8")
     assert generate(running, max_tokens=5).end == "length"
     assert (running.stats.decode_steps, LLM.latest.complaints) == (0, [])
+    assert not (running.stats.has_load)
+    assert not (running.stats.has_kv_blocks)
 
 
 def test_a_close_ends_what_runs(runtime):
@@ -230,6 +232,10 @@ def test_its_statistics_become_ours(runtime):
     assert running.stats.decode_tokens == running.stats.decode_steps
     assert running.stats.decode_seconds == pytest.approx(running.stats.decode_steps / 1000)
     eventually(lambda: not running.stats.rows_decoding, 10, "nothing is under way")
+    assert (running.stats.kv_blocks, running.stats.kv_block_tokens) == (40, 32)
+    assert running.stats.kv_blocks_used == 0
+    assert running.stats.has_load
+    assert running.stats.has_kv_blocks
 
 
 def test_its_statistics_go_on_in_a_long_answer(runtime):

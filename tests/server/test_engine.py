@@ -20,9 +20,11 @@ from tests.doubles.engine import FACTS
 from tests.fixtures.running import ROWS
 from tests.fixtures.stack import HANG_S, eventually
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
+from triton_openai.proxy.domain.endpoints import EngineLoad
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import Sampling
+from triton_openai.proxy.pools.engine_load import UNKNOWN, LoadReader
 from triton_openai.proxy.triton import codec
 
 GREEDY = Sampling(temperature=0.0)
@@ -198,6 +200,79 @@ def test_the_engine_and_the_proxy_call_a_model_by_one_name(stack, client):
     text = httpx.get(f"http://127.0.0.1:{stack.triton_metrics_port}/metrics").text
     labelled = set(re.findall(r'^engine_\w+\{model="([^"]+)"', text, re.MULTILINE))
     assert labelled == served
+
+
+NVIDIAS = re.compile(
+    r"^nv_trt_llm_(request|kv_cache_block)_metrics\{"
+    r'(?=[^}]*model="endless_engine")(?=[^}]*version="1")'
+    r'[^}]*(?:request_type|kv_cache_block_type)="(\w+)"[^}]*\} (\S+)$',
+    re.MULTILINE,
+)
+
+
+def nvidias_metrics(stack) -> dict[tuple[str, str], float]:
+    """Of `endless`, as gateways scrape them, by family and the label that says which value it is.
+
+    A series that appeared twice would fail here.
+    """
+    text = httpx.get(f"http://127.0.0.1:{stack.triton_metrics_port}/metrics").text
+    found = NVIDIAS.findall(text)
+    values = {(family, kind): float(value) for family, kind, value in found}
+    assert len(values) == len(found)
+    return values
+
+
+def test_gateways_find_the_engines_load_under_nvidias_names(stack):
+    """The Gateway API Inference Extension and llm-d read waiting, scheduled, fraction, tokens_per
+    and max.
+    """
+    stack.settled_engine("endless")
+    idle = nvidias_metrics(stack)
+    assert (idle["request", "max"], idle["kv_cache_block", "tokens_per"]) == (ROWS, 16)
+    assert idle["kv_cache_block", "max"] == idle["kv_cache_block", "free"] > 0
+    zeros = [("request", "waiting"), ("request", "scheduled"), ("kv_cache_block", "fraction")]
+    assert [idle[key] for key in zeros] == [0, 0, 0]
+    busy = asyncio.run(busy_metrics(stack))
+    assert (busy["request", "scheduled"], busy["request", "waiting"]) == (ROWS, ROWS)
+    blocks = {kind: value for (family, kind), value in busy.items() if family != "request"}
+    assert blocks["used"] >= 1
+    assert blocks["used"] + blocks["free"] == blocks["max"]
+    assert blocks["fraction"] == pytest.approx(blocks["used"] / blocks["max"])
+
+
+def test_the_proxy_reads_the_engines_load_from_the_same_page(stack):
+    stack.settled_engine("endless")
+    url = f"http://127.0.0.1:{stack.triton_metrics_port}/metrics"
+
+    async def read() -> tuple[EngineLoad, EngineLoad, EngineLoad]:
+        async with httpx.AsyncClient() as http:
+            reader = LoadReader(url, http, clock=time.monotonic, timeout_s=HANG_S)
+            before = reader.load
+            await reader.read()
+            return before, reader.load, reader.load_of("endless_engine")
+
+    idle = EngineLoad(waiting=0, running=0, kv_in_use=0.0, is_stale=False)
+    assert asyncio.run(read()) == (UNKNOWN, idle, idle)
+
+
+async def busy_metrics(stack) -> dict[tuple[str, str], float]:
+    """With twice as many requests as there are rows."""
+    body = {"model": "endless", "prompt": "x", "ignore_eos": True, "max_tokens": 4_000}
+    seen: list[dict[tuple[str, str], float]] = []
+
+    def are_all_there() -> bool:
+        seen.append(nvidias_metrics(stack))
+        counts = [seen[-1]["request", kind] for kind in ("scheduled", "waiting")]
+        return counts == [ROWS, ROWS] and seen[-1]["kv_cache_block", "used"] > 0
+
+    async with httpx.AsyncClient(base_url=stack.url, timeout=HANG_S) as http:
+        asked = [http.post("/v1/completions", json=body) for _ in range(2 * ROWS)]
+        tasks = [asyncio.create_task(one) for one in asked]
+        await asyncio.to_thread(eventually, are_all_there, 60, "half of them wait")
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return seen[-1]
 
 
 def test_what_waits_for_a_row_is_logged_as_queueing(stack):

@@ -1,7 +1,8 @@
-"""Two proxies behind the nginx example, of which one stops: every request is answered."""
+"""Two proxies behind the nginx example, of which one stops; and keys and limits behind it."""
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,9 @@ import httpx
 import pytest
 
 from tests.fixtures import nginx
+from tests.fixtures.limit_load.tenants import PEPPER, Kind, stored
 from tests.fixtures.stack import HANG_S, Stack
+from triton_openai.proxy.domain.identity import Limits
 
 pytestmark = nginx.needs_nginx
 REQUESTS = 40
@@ -29,6 +32,37 @@ def proxies(start, scripted_stack) -> list[Stack]:
     for proxy in found:
         proxy.wait_ready(120)
     return found
+
+
+def test_a_key_and_the_headers_of_its_limits_pass_through(start, scripted_stack, tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    kind = Kind(name="few", tenant=Limits(requests_per_day=2))
+    (tenant,) = asyncio.run(stored(url, [kind], tenants=1, keys=1))
+    target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
+    proxy = start("proxy", "--triton", target, KEY_PEPPER=PEPPER, STORE_URL=url)
+    proxy.wait_ready(120)
+
+    def ask(**headers: str) -> httpx.Response:
+        url = f"{front.url}/v1/chat/completions"
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        return httpx.post(url, json=ASKED, headers=sent, verify=front.trust, timeout=HANG_S)
+
+    key = tenant.keys[0].secret
+    with nginx.running([proxy.port], tmp_path) as front:
+        none, wrong = ask(), ask(authorization=f"Bearer {key}x")
+        first, second = ask(authorization=f"Bearer {key}"), ask(x_api_key=key)
+        refused = ask(api_key=key)
+    errors = [(each.status_code, each.json()["error"]["code"]) for each in (none, wrong, refused)]
+    assert errors == [
+        *[(401, "missing_api_key"), (401, "invalid_api_key")],
+        (429, "rate_limit_exceeded"),
+    ]
+    left = [each.headers["x-ratelimit-remaining-requests"] for each in (first, second, refused)]
+    assert left == ["1", "0", "0"]
+    assert first.headers["x-ratelimit-limit-requests"] == "2"
+    assert refused.headers["x-ratelimit-exceeded"] == "tenant.requests_per_day"
+    assert refused.headers["x-should-retry"] == "false"
+    assert int(refused.headers["retry-after-ms"]) <= 1000 * int(refused.headers["retry-after"])
 
 
 @pytest.fixture

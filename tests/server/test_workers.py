@@ -9,7 +9,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
-import psutil
 
 from tests.fixtures.running import WORKERS
 from tests.fixtures.stack import HANG_S, Stack, eventually
@@ -20,15 +19,6 @@ ASKED = {
     "max_tokens": 5,
 }  # fmt: skip
 COUNT = re.compile(r'^proxy_requests_total\{model="steady",outcome="length"\} (\S+)$', re.MULTILINE)
-
-
-def workers(stack: Stack) -> list[psutil.Process]:
-    """Without the process that ties each to the launcher."""
-    return [
-        p
-        for p in stack.descendants("triton_openai.proxy.http_server.worker")
-        if "-I" not in p.cmdline()
-    ]
 
 
 def answered(stack: Stack) -> float:
@@ -46,7 +36,7 @@ def starts(stack: Stack) -> int:
 
 
 def test_they_count_together(scripted_stack):
-    assert len(workers(scripted_stack)) == WORKERS
+    assert len(scripted_stack.workers()) == WORKERS
     before = answered(scripted_stack)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: ask(scripted_stack).status_code, range(16)))
@@ -56,10 +46,10 @@ def test_they_count_together(scripted_stack):
 
 def test_one_that_dies_is_started_again_and_what_it_counted_stays(scripted_stack):
     ask(scripted_stack)
-    before, (first, second) = answered(scripted_stack), workers(scripted_stack)
+    before, (first, second) = answered(scripted_stack), scripted_stack.workers()
 
     def is_replaced() -> bool:
-        found = workers(scripted_stack)
+        found = scripted_stack.workers()
         return len(found) == WORKERS and first not in found and second in found
 
     first.kill()
@@ -77,7 +67,7 @@ def test_who_asks_while_one_starts_is_answered(scripted_stack):
     """
     eventually(lambda: starts(scripted_stack) >= WORKERS, 20, "all have started")
     before = starts(scripted_stack)
-    workers(scripted_stack)[0].kill()
+    scripted_stack.workers()[0].kill()
     until = time.monotonic() + HANG_S
     while starts(scripted_stack) == before:
         assert time.monotonic() < until, "it is not started again"
@@ -97,7 +87,7 @@ def test_a_limit_is_one_for_all_of_them_and_a_stop_lets_all_drain(scripted_stack
         begun = scripted_stack.begun("steady")
         drained = [pool.submit(ask, proxy, max_tokens=300) for _ in range(3)]
         eventually(lambda: scripted_stack.begun("steady") == begun + 3, 10, "they run")
-        processes = workers(proxy)
+        processes = proxy.workers()
         assert proxy.stop(signal.SIGTERM) == 0
         assert [one.result().json()["usage"]["completion_tokens"] for one in drained] == [300] * 3
     assert not any(process.is_running() for process in processes)
@@ -130,7 +120,7 @@ def test_while_they_drain_a_new_caller_is_refused_at_once(scripted_stack, start)
 
 def test_on_few_cores_a_wake_up_takes_no_core_from_any_of_them(scripted_stack):
     server = scripted_stack.tritonserver()
-    processes = [*workers(scripted_stack), server, *server.children(recursive=True)]
+    processes = [*scripted_stack.workers(), server, *server.children(recursive=True)]
     wanted = os.SCHED_BATCH if len(os.sched_getaffinity(0)) <= FEW_CORES else os.SCHED_OTHER
     threads = [thread.id for process in processes for thread in process.threads()]
     assert {os.sched_getscheduler(thread) for thread in threads} == {wanted}

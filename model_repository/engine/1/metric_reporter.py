@@ -16,30 +16,46 @@ Kind = Literal["COUNTER", "GAUGE"]
 
 
 class MetricReporter:
-    """The metrics of one model. Their label `model` is its public name, as in the proxy's."""
+    """The metrics of one model. By default their only label `model` is its public name, as in the
+    proxy's.
+    """
 
     def __init__(self, pb_utils: Any, model: str) -> None:
         self._pb_utils = pb_utils
         self._model = model
-        self._families: list[Any] = []  # a family must outlive its metrics
+        self._families: dict[str, Any] = {}  # a family must outlive its metrics
         self._reports: list[Callable[[], None]] = []
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="metric-reporter", daemon=True)
 
-    def add(self, kind: Kind, name: str, description: str, read: Callable[[], float]) -> None:
-        """Adds a metric; `read` returns its current value. Call it before `start` only."""
+    def add(
+        self,
+        kind: Kind,
+        name: str,
+        description: str,
+        read: Callable[[], float],
+        labels: dict[str, str] | None = None,
+    ) -> None:
+        """Adds a metric; `read` returns its current value. Call it before `start` only.
+
+        Metrics of one name need different `labels`, and share kind and description.
+        """
         families = self._pb_utils.MetricFamily
-        family = families(name=name, description=description, kind=getattr(families, kind))
-        metric, reported = family.Metric(labels={"model": self._model}), 0.0
+        if (family := self._families.get(name)) is None:
+            family = families(name=name, description=description, kind=getattr(families, kind))
+            self._families[name] = family
+        metric, reported = family.Metric(labels=labels or {"model": self._model}), 0.0
 
         def report() -> None:
             nonlocal reported
             value = float(read())
             if value != reported:
-                metric.increment(value - reported)
+                if kind == "GAUGE":  # sums of differences would not be exact
+                    metric.set(value)
+                else:
+                    metric.increment(value - reported)
                 reported = value
 
-        self._families.append(family)
         self._reports.append(report)
 
     def start(self) -> None:

@@ -1,4 +1,8 @@
-"""The metrics of the engine: their names, their descriptions and where their values come from."""
+"""The metrics of the engine: their names, their descriptions and where their values come from.
+
+Besides our own there are two families of NVIDIA's C++ backend, with its names and labels, because
+gateways scrape them (llm-d, the Gateway API Inference Extension).
+"""
 
 from __future__ import annotations
 
@@ -44,6 +48,22 @@ STATS_NOW = {
         "seconds_without_progress",
     ),
 }
+REQUESTS = "nv_trt_llm_request_metrics"  # label request_type: field of Stats
+REQUEST_TYPES = {
+    "waiting": "waiting",
+    "scheduled": "rows",
+    "active": "rows",
+    "context": "rows_prefilling",
+    "max": "most_rows",
+}
+KV_BLOCKS = "nv_trt_llm_kv_cache_block_metrics"  # label kv_cache_block_type: field of Stats
+KV_BLOCK_TYPES = {
+    "max": "kv_blocks",
+    "used": "kv_blocks_used",
+    "free": "kv_blocks_free",
+    "tokens_per": "kv_block_tokens",
+    "fraction": "kv_fraction",
+}
 
 
 def add_all(reporter: MetricReporter, writer: ResponseWriter, stats: Stats) -> None:
@@ -62,3 +82,20 @@ def add_all(reporter: MetricReporter, writer: ResponseWriter, stats: Stats) -> N
         "Requests waiting or running",
         lambda: writer.unfinished,
     )
+
+
+def add_nvidias(reporter: MetricReporter, stats: Stats, model: str, version: str) -> None:
+    """`model` and `version` are Triton's, as in NVIDIA's backend. Only what the runtime knows."""
+
+    def gauges(family: str, description: str, label: str, types: dict[str, str]) -> None:
+        for value, field in types.items():
+            labels = {label: value, "model": model, "version": version}
+            reporter.add("GAUGE", family, description, partial(getattr, stats, field), labels)
+
+    if stats.has_load:
+        known = {kind: field for kind, field in REQUEST_TYPES.items() if kind != "max"}
+        types = REQUEST_TYPES if stats.most_rows else known
+        gauges(REQUESTS, "Requests of the engine by their state", "request_type", types)
+    if stats.has_kv_blocks:
+        text = "Blocks of the engine's KV cache; tokens_per and fraction are no counts"
+        gauges(KV_BLOCKS, text, "kv_cache_block_type", KV_BLOCK_TYPES)

@@ -46,6 +46,9 @@ class TritonPythonModel:
         self._runtime = RUNTIMES[parameters["runtime"]](parameters, artifacts, self._die)
         self._reporter = MetricReporter(pb_utils, parameters["public_name"])
         metrics.add_all(self._reporter, self._writer, self._runtime.stats)
+        metrics.add_nvidias(
+            self._reporter, self._runtime.stats, args["model_name"], args["model_version"]
+        )
         self._reporter.start()
 
     def execute(self, requests: list[Any]) -> None:

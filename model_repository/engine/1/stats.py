@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Stats:
-    """Totals since the start; the last six fields are the current values."""
+    """Totals since the start, and from `rows_prefilling` on the current values.
+
+    has_load: the runtime knows its rows and waiting requests. most_rows: 0 if it does not know it.
+    kv_blocks: of the whole KV cache, in blocks of `kv_block_tokens`; has_kv_blocks: it knows them.
+    """
 
     prefill_steps: int = 0
     prefill_tokens: int = 0
@@ -26,6 +30,26 @@ class Stats:
     kv_row_bytes: int = 0
     kv_cached_bytes: int = 0
     seconds_without_progress: float = 0.0
+    has_load: bool = True
+    most_rows: int = 0
+    has_kv_blocks: bool = False
+    kv_block_tokens: int = 0
+    kv_blocks: int = 0
+    kv_blocks_used: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.rows_prefilling + self.rows_decoding
+
+    @property
+    def kv_blocks_free(self) -> int:
+        """With those of the prefix cache, which rows may take at any time."""
+        return max(0, self.kv_blocks - self.kv_blocks_used)
+
+    @property
+    def kv_fraction(self) -> float:
+        """The share of the KV cache that rows hold, 0 to 1."""
+        return min(1.0, self.kv_blocks_used / self.kv_blocks) if self.kv_blocks else 0.0
 
     def prefilled(self, tokens: int, seconds: float) -> None:
         self.prefill_steps += 1

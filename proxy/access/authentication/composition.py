@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from triton_openai.proxy.access.authentication.authenticator import Authenticator, Sources
 from triton_openai.proxy.access.authentication.known_keys import KnownKeys
 from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
-from triton_openai.proxy.authentication_settings import secret_value
 from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller, Scope
 from triton_openai.proxy.domain.key_records import KeySource
 from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.setting_groups.group import secret_value
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.telemetry.metrics import Metrics
 
@@ -54,7 +54,7 @@ def _fixed(settings: Settings) -> dict[bytes, Caller]:
         (settings.api_key, "API_KEY", ALL_SCOPES),
     ):
         if (value := secret_value(secret)) is not None:
-            caller = Caller(tenant=DEFAULT_TENANT, key_id=key_id, scopes=scopes)
+            caller = Caller(tenant=DEFAULT_TENANT, key_id=key_id, scopes=scopes, is_shared=True)
             found[sha256(value.encode()).digest()] = caller
     return found
 

@@ -1,4 +1,4 @@
-"""Limits of tenants, keys and models on generations. Called by the service and by api."""
+"""Limits of tenants, keys and models. Called by the service and by api."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from triton_openai.proxy.access.limits.caller_meters import NOTHING, has_limits
+from triton_openai.proxy.access.limits.counted_request import CountedRequest
 from triton_openai.proxy.access.limits.metered_callers import MeteredCallers
 from triton_openai.proxy.access.limits.request_usage import RequestUsage
 from triton_openai.proxy.access.limits.reservation import Means, Reservation
@@ -90,6 +91,10 @@ class RequestLimiter:
             return NOTHING_RESERVED
         usage = RequestUsage(caller, report, self._sink)
         return Reservation(self._means, usage, request, card, engine_requests, is_stream=is_stream)
+
+    def counted(self, caller: Caller, standings: Standings) -> CountedRequest:
+        """A request that generates nothing; for as long as it runs. standings: written."""
+        return CountedRequest(self._means, caller, standings)
 
     async def look(self, caller: Caller, standings: Standings) -> None:
         """Where the caller stands, for a response that used nothing."""

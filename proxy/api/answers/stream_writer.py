@@ -10,8 +10,10 @@ import asyncio
 from starlette.types import Message, Send
 from typing_extensions import Self
 
+from triton_openai.proxy.api.answers.lifecycle_headers import lifecycle_headers
 from triton_openai.proxy.api.answers.stream_format import StreamFormat
 from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.lifecycle import NO_END
 
 
 class StreamWriter:
@@ -96,6 +98,10 @@ def headers_of(report: Report) -> dict[str, str]:
         headers["x-attempts"] = str(report.attempts)
     if report.unenforced:
         headers["x-unenforced-keywords"] = ", ".join(report.unenforced)
+    if report.fallback_from is not None:
+        headers["x-fallback-from"] = report.fallback_from
+    if report.lifecycle is not NO_END:
+        headers.update(lifecycle_headers(report.lifecycle))
     return headers
 
 

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from triton_openai.proxy.api.bodies import json_shape
 from triton_openai.proxy.api.bodies.bytes_in_flight import ArrivingBody, BytesInFlight, CutOff
-from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.bodies.caller_name import caller_name
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.bodies.validation_errors import refusal
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, echoed
@@ -52,7 +52,7 @@ class BodyReader:
             ClientDisconnect: the client disconnected before the end of the body.
         """
         async with self.received(request) as data:
-            return await self.parse(data, kind, caller_address(request.scope))
+            return await self.parse(data, kind, caller_name(request.scope))
 
     @asynccontextmanager
     async def received(self, request: Request) -> AsyncIterator[bytes]:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from triton_openai.proxy.access.concurrency import ConcurrencyLimit
 from triton_openai.proxy.api.bodies import json_shape
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.bodies.caller_name import caller_name
 from triton_openai.proxy.api.kserve import infer_answer, infer_body
 from triton_openai.proxy.api.kserve.infer_body import ParsedInfer
 from triton_openai.proxy.api.kserve.kserve_errors import KserveRoute
@@ -101,7 +101,7 @@ class Inference:
         self._running = ConcurrencyLimit(most_requests, what="KServe inferences")
 
     async def answer(self, http: Request, model: str, version: str) -> Response:
-        caller = caller_address(http.scope)
+        caller = caller_name(http.scope)
         with self._running.permits():
             async with self._bodies.received(http) as data:
                 head, tail = _parts(data, http.headers.get(HEAD_LENGTH))

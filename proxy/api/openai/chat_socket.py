@@ -16,7 +16,7 @@ from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
 from triton_openai.proxy.api.authentication import authenticate_again
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.bodies.caller_name import caller_name
 from triton_openai.proxy.api.hosts import HostPolicy
 from triton_openai.proxy.api.middleware import new_request_id
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
@@ -92,7 +92,7 @@ class ChatSocket:
         self._websocket = websocket
         self._service = service
         self._builder = builder
-        self._caller = caller_address(websocket.scope)
+        self._caller = caller_name(websocket.scope)
         self._stopping = stopping
         self._max_requests = max_requests
         self._bodies = bodies

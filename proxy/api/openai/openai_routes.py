@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import date
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,7 +14,7 @@ from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.answers.exchange import Exchange
 from triton_openai.proxy.api.answers.stream_format import SSE
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.bodies.caller_name import caller_name
 from triton_openai.proxy.api.openai.documentation import openai_operations
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
@@ -40,14 +41,14 @@ def routes(
     async def create_chat_completion(http: Request) -> Response:
         """The model's answer to a chat, in one piece or, with `stream`, as a stream of events."""
         body = await bodies.read(http, ChatCompletionBody)
-        exchange = await builder.chat(body, caller_address(http.scope))
+        exchange = await builder.chat(body, caller_name(http.scope))
         return answer(exchange, streams=bool(body.stream))
 
     @router.post("/completions", openapi_extra=openai_operations.COMPLETION.extra)
     async def create_completion(http: Request) -> Response:
         """The text that follows a prompt, in one piece or, with `stream`, as a stream of events."""
         body = await bodies.read(http, CompletionBody)
-        exchange = await builder.completion(body, caller_address(http.scope))
+        exchange = await builder.completion(body, caller_name(http.scope))
         return answer(exchange, streams=bool(body.stream))
 
     @router.get("/models", openapi_extra=openai_operations.MODELS.extra)
@@ -85,4 +86,10 @@ def _model_body(card: ModelCard, name: str) -> dict[str, Any]:
         "tool_parser": families.tools,
         "reasoning_parser": families.reasoning,
         "capabilities": sorted(_NAMES.get(name, name) for name in card.capabilities - _INTERNAL),
+        "deprecated": _day(card.lifecycle.deprecated),
+        "sunset": _day(card.lifecycle.sunset),
     }
+
+
+def _day(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.bodies.caller_name import caller_name
 from triton_openai.proxy.api.errors import ProtocolNames
 from triton_openai.proxy.api.openai.documentation import openai_operations
 from triton_openai.proxy.api.openai.request_builder import RequestBuilder
@@ -32,7 +32,7 @@ def routes(
         It refuses every request that a generation would refuse.
         """
         body = await bodies.read(http, ChatCompletionBody)
-        exchange = await builder.chat(body, caller_address(http.scope))
+        exchange = await builder.chat(body, caller_name(http.scope))
         generation, names = exchange.request, exchange.renderer.field_names
         with ProtocolNames(names), MappedConstraintErrors(generation.constraint):
             request, *_ = await service.engine_requests(generation, exchange.card)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from triton_openai.proxy.api.answers.exchange import Exchange, Renderer
 from triton_openai.proxy.api.errors import ProtocolNames
@@ -18,8 +19,10 @@ from triton_openai.proxy.api.openai.requests.completion_body import CompletionBo
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
 from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.models.callers_models import CallersModels
+from triton_openai.proxy.models.callers_models import CallersModels, ServedModel
 from triton_openai.proxy.structured.examiner import Examiner
+
+Body = TypeVar("Body", ChatCompletionBody, CompletionBody)
 
 
 class RequestBuilder:
@@ -47,7 +50,8 @@ class RequestBuilder:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt_token_ids")
         self._limits.check_priority(body)
-        card = self._models.known(body.model)
+        body, served = self._served(body)
+        card = served.card
         body.check_choice([tool.name for tool in card.server_tools.tools])
         request = await self._constrained(chat_request.to_domain(body, caller), body)
         renderer = ChatRenderer(
@@ -56,16 +60,24 @@ class RequestBuilder:
             fingerprint=system_fingerprint(card),
             reasoning_fields=self._reasoning_fields,
         )
-        return await self._extended(body, Exchange(request, card, renderer))
+        return await self._extended(body, _exchange(request, served, renderer))
 
     async def completion(self, body: CompletionBody, caller: str) -> Exchange:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt")
         self._limits.check_priority(body)
-        card = self._models.known(body.model)
+        body, served = self._served(body)
+        card = served.card
         request = await self._constrained(completion_request.to_domain(body, card, caller), body)
         renderer = CompletionRenderer(body, request, fingerprint=system_fingerprint(card))
-        return await self._extended(body, Exchange(request, card, renderer))
+        return await self._extended(body, _exchange(request, served, renderer))
+
+    def _served(self, body: Body) -> tuple[Body, ServedModel]:
+        """The body for the model that answers it, which may be a fallback of the one it names."""
+        served = self._models.serving(body.model)
+        if served.fallback_from is not None:
+            body = body.model_copy(update={"model": served.name})
+        return body, served
 
     async def _extended(self, body: GenerationBody, exchange: Exchange) -> Exchange:
         """With a renderer of what `nvext` asks for, where the body has it."""
@@ -88,3 +100,9 @@ class RequestBuilder:
             constraint = await self._examiner.constraint(asked, request.caller)
             request = replace(request, constraint=constraint)
         return request
+
+
+def _exchange(request: GenerationRequest, served: ServedModel, renderer: Renderer) -> Exchange:
+    if served.fallback_from is not None:
+        request = replace(request, fallback_from=served.fallback_from)
+    return Exchange(request, served.card, renderer)

@@ -67,6 +67,19 @@ HEADERS: Json = {
         "description": "Keywords of the caller's schema that were not enforced on the answer.",
         "schema": {"type": "string"},
     },
+    "x-fallback-from": {
+        "description": "The model that the request names, which the model in the body replaced.",
+        "schema": {"type": "string"},
+    },
+    "deprecation": {
+        "description": "From when callers should use another model: RFC 9745, `@` and Unix time.",
+        "schema": {"type": "string", "pattern": "^@-?[0-9]+$"},
+    },
+    "sunset": {
+        "description": "From when the model may be gone: RFC 8594, an HTTP date.",
+        "schema": {"type": "string"},
+    },
+    "link": {"description": "A page about both: RFC 8288.", "schema": {"type": "string"}},
 }
 OF_CALLERS = (401, 403, 503)  # statuses of every route that needs a caller
 KEYS: Json = {

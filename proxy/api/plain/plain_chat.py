@@ -13,8 +13,8 @@ from triton_openai.proxy.api.openai.requests.field_types import RequestBody
 from triton_openai.proxy.api.openai.requests.tool_history import Messages
 from triton_openai.proxy.domain.completion import Completion
 from triton_openai.proxy.domain.events import Finished, OutputEvent, TextDelta
-from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest, Sampling
+from triton_openai.proxy.models.callers_models import ServedModel
 
 
 class PlainChatBody(RequestBody):
@@ -25,12 +25,12 @@ class PlainChatBody(RequestBody):
     )
 
 
-def to_domain(body: PlainChatBody, card: ModelCard, caller: str) -> GenerationRequest:
-    """`card`: of the model that it names, or of the first one."""
+def to_domain(body: PlainChatBody, served: ServedModel, caller: str) -> GenerationRequest:
     return GenerationRequest(
         caller=caller,
         id=f"chat-{uuid.uuid4().hex}",
-        model=card.name if body.model is None else body.model,
+        model=served.name,
+        fallback_from=served.fallback_from,
         prompt=ChatPrompt(messages=tuple(message.to_domain() for message in body.messages)),
         sampling=Sampling(temperature=body.temperature),
     )

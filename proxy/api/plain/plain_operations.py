@@ -7,7 +7,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from triton_openai.proxy.api.openapi.operation import EVENTS, GENERATION, JSON, Content, Operation
+from triton_openai.proxy.api.openapi.operation import (
+    EVENTS,
+    GENERATION,
+    GENERATION_HEADERS,
+    JSON,
+    Content,
+    Operation,
+)
 from triton_openai.proxy.api.plain.plain_chat import PlainChatBody
 
 CREATED = 1_767_225_600
@@ -75,6 +82,7 @@ def _operation(media: str, content: Content) -> Operation:
         requests=REQUESTS,
         gives={media: content},
         errors=GENERATION,
+        headers=GENERATION_HEADERS,
     )
 
 

@@ -9,7 +9,7 @@ from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.answers.exchange import Exchange
 from triton_openai.proxy.api.answers.stream_format import JSON_LINES, SSE_NAMED_ERRORS
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.bodies.caller_name import caller_name
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.api.plain import plain_chat, plain_operations
 from triton_openai.proxy.api.plain.plain_chat import PlainChatBody, PlainRenderer
@@ -24,9 +24,9 @@ def routes(
     async def exchange(http: Request, *, sends_done: bool = True) -> Exchange:
         body = await bodies.read(http, PlainChatBody)
         limits.check_chat(body.messages, None)
-        card = models.asked(body.model)
-        request = plain_chat.to_domain(body, card, caller_address(http.scope))
-        return Exchange(request, card, PlainRenderer(request, sends_done=sends_done))
+        served = models.serving(body.model)
+        request = plain_chat.to_domain(body, served, caller_name(http.scope))
+        return Exchange(request, served.card, PlainRenderer(request, sends_done=sends_done))
 
     @router.post("/json", openapi_extra=plain_operations.WHOLE.extra)
     async def chat_json(http: Request) -> Response:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.bodies.caller_address import caller_address
+from triton_openai.proxy.api.bodies.caller_name import caller_name
 from triton_openai.proxy.api.errors import ProtocolNames
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.api.tokens import token_operations
@@ -38,7 +38,7 @@ def routes(
         body = await bodies.read(http, TokenizeBody)
         limits.check_chat(body.messages, body.tools)
         card = models.asked(body.model)
-        generation = body.to_domain(card, caller_address(http.scope))
+        generation = body.to_domain(card, caller_name(http.scope))
         request, *_ = await service.engine_requests(generation, card)
         with ProtocolNames({"prompt": "prompt" if body.messages is None else "messages"}):
             ids = (await tokenizer.admit(request)).ids

@@ -87,15 +87,15 @@ def models(settings: Settings) -> list[Check]:
     name = "model folder" if settings.model_path else "models file"
     source = settings.model_path or settings.models_file
     try:
-        entries = policy.models(settings).models
+        found = policy.models(settings)
     except (ModelsFileError, UnservableFolder, MissingPackage) as error:
         return [checks.models(name, str(error), ok=False)]
-    found = [
+    folders = [
         checks.weights(name, entry.weights.path)
-        for name, entry in entries.items()
+        for name, entry in found.built.items()
         if isinstance(entry.weights, LocalFolder)
     ]
-    return [checks.models(name, f"{source}: {len(entries)} model(s)", ok=True), *found]
+    return [checks.models(name, f"{source}: {len(found.models)} model(s)", ok=True), *folders]
 
 
 def everything(settings: Settings) -> list[Check]:
@@ -125,7 +125,7 @@ def _proxy_only(settings: Settings) -> Iterator[Check]:
     yield proxy_only.packages(_version)
     port = checks.port("PORT", settings.host, settings.port, {})
     yield own_server.recognised(port, settings.port)
-    yield proxy_only.triton(settings.triton_url, settings.triton_target)
+    yield from proxy_only.triton(settings.triton_url, settings.triton_source)
     if policy.has_models(settings):
         yield models(settings)[0]  # the weights are where Triton is
 

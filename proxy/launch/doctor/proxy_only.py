@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from triton_openai.proxy.launch.doctor.checks import PYTHONS, Check
 from triton_openai.proxy.launch.triton_server.wheel import Wheel
+from triton_openai.proxy.pools.discovery import source_url
 
 # pip's names of the dependencies in pyproject.toml; `triton-openai proxy` imports all of them.
 PACKAGES = (
@@ -59,24 +60,34 @@ def packages(version: Version) -> Check:
     )
 
 
-def triton(url: str | None, target: str) -> Check:
-    """Whether the Triton in the settings accepts connections."""
+def triton(url: str | None, source: str) -> Iterator[Check]:
+    """Whether the Tritons in the settings accept connections. source: the url, or its default."""
     if url is None:
-        return Check(
-            name="TRITON_URL",
-            ok=True,
-            detail=f"is not set: the proxy looks for a Triton at {target}, unless --triton or "
-            "TRITON_URL names another",
-        )
-    host, _, port = target.rpartition(":")
+        detail = f"is not set: the proxy looks for a Triton at {source}, unless --triton or "
+        yield Check(name="TRITON_URL", ok=True, detail=f"{detail}TRITON_URL names another")
+        return
+    try:
+        found = source_url.parse(source)
+    except source_url.InvalidSource as error:
+        yield Check(name="TRITON_URL", ok=False, detail=str(error), remedy="see docs/pools.md")
+        return
+    if not isinstance(found, source_url.StaticListUrl):
+        detail = f"{found}: its endpoints are looked up when the proxy runs"
+        yield Check(name="TRITON_URL", ok=True, detail=detail)
+        return
+    for endpoint in sorted(found.addresses, key=lambda one: one.address):
+        yield _reachable(endpoint.address)
+
+
+def _reachable(address: str) -> Check:
+    host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+    except OSError as error:
         return Check(
             name="TRITON_URL",
             ok=False,
-            detail=f"{url} cannot be reached: {reason}",
+            detail=f"{address} cannot be reached: {error.strerror or error}",
             remedy="start that Triton, or set TRITON_URL to grpc://host:port of a running one",
         )
-    return Check(name="TRITON_URL", ok=True, detail=f"{url} accepts connections")
+    return Check(name="TRITON_URL", ok=True, detail=f"{address} accepts connections")

@@ -55,7 +55,7 @@ def link(models: ModelsFile, theirs: Path, own: Path) -> list[str]:
         if not (own / "weights" / folder.name).exists():
             _link(own / "weights" / folder.name, folder)
     taken = []
-    for name, entry in models.models.items():
+    for name, entry in models.built.items():
         if (own / name).is_symlink():
             (own / name).unlink()
         try:

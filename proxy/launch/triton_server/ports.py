@@ -6,6 +6,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
+from triton_openai.proxy.pools.discovery import source_url
 from triton_openai.proxy.processes.errors import LaunchError
 
 if TYPE_CHECKING:
@@ -66,11 +67,12 @@ def listener(port: int) -> psutil.Process | None:
     return None
 
 
-def check_target(target: str) -> None:
+def check_source(source: str) -> None:
     """
     Raises:
-        LaunchError: it is not `host:port`.
+        LaunchError: it does not say where endpoints of Triton are found.
     """
-    host, _, port = target.rpartition(":")
-    if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise LaunchError(f"TRITON_URL={target}: it must be grpc://host:port, or grpcs:// for TLS")
+    try:
+        source_url.parse(source)
+    except source_url.InvalidSource as error:
+        raise LaunchError(f"TRITON_URL: {error}") from None

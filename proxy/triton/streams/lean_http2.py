@@ -86,7 +86,11 @@ class LeanHttp2Streams:
             return Link(connection, self._options.keepalive, owner)
 
         transport, made = await asyncio.get_running_loop().create_connection(
-            link, self._target.host, self._target.port, ssl=self._tls
+            link,
+            self._target.host,
+            self._target.port,
+            ssl=self._tls,
+            server_hostname=None if self._tls is None else self._target.certified_name,
         )
         try:
             _check_protocol(transport)

@@ -9,7 +9,8 @@ import pytest
 from triton_openai.build_engines import kv_memory
 from triton_openai.build_engines.errors import BuildError
 from triton_openai.build_engines.facts import Facts
-from triton_openai.build_engines.models_file import OnnxEntry, OnnxOptions
+from triton_openai.build_engines.models_file import OnnxEntry
+from triton_openai.build_engines.onnx_options import OnnxOptions
 
 FACTS = Facts(
     special_tokens={},

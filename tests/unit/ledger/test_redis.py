@@ -1,16 +1,15 @@
-"""The ledger in Redis: hosts that die, a Redis that dies, and fronts that know no EVALSHA."""
+"""The ledger in Redis: hosts that die, a Redis that dies, and what its proxies grant meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from redis.exceptions import NoScriptError, ResponseError
 
 from tests.fixtures.redis_server import RedisServer, needs_redis, running
 from tests.unit.ledger.test_ledgers import gauge, month, unique, window
@@ -19,7 +18,6 @@ from triton_openai.proxy.ledger.in_process import steady_us
 from triton_openai.proxy.ledger.outage import OutageMode
 from triton_openai.proxy.ledger.port import BUCKETS, Grant, LedgerUnavailable, Refusal
 from triton_openai.proxy.ledger.redis_ledger import RedisLedger
-from triton_openai.proxy.ledger.redis_state import Script
 
 pytestmark = needs_redis
 BEAT_S = 0.1
@@ -170,6 +168,30 @@ def test_kill_9_of_redis_lets_not_one_request_too_many_through(
     assert len(taken) >= 0.99 * 40 * 3  # whole windows between and after the kills
 
 
+@pytest.mark.parametrize("calls", [2, 30])
+def test_a_redis_that_is_back_without_its_data_grants_nothing_before_it_is_restored(
+    server: RedisServer, calls: int
+):
+    """Calls at once, some of which need a new connection: nobody has noticed the restart yet."""
+    meter = window("t.w", 10)
+
+    async def is_granted(one: RedisLedger) -> bool:
+        with contextlib.suppress(LedgerUnavailable):
+            return isinstance(await one.reserve([meter], [1]), Grant)
+        return False
+
+    async def main() -> None:
+        slow = RedisLedger(server.url, OutageMode.CLOSED, beat_s=30)
+        async with slow as one:
+            assert [await is_granted(one) for _ in range(11)] == [True] * 10 + [False]
+            server.kill()
+            await asyncio.to_thread(server.start)
+            assert not any(await asyncio.gather(*(is_granted(one) for _ in range(calls))))
+            assert one.outage == "closed"
+
+    asyncio.run(main())
+
+
 def test_a_start_without_redis_is_an_outage_that_ends(server: RedisServer):
     server.kill()
 
@@ -187,47 +209,70 @@ def test_a_start_without_redis_is_an_outage_that_ends(server: RedisServer):
     asyncio.run(main())
 
 
-class Front:
-    """A client whose other side answers EVALSHA with these errors, one after the other."""
-
-    def __init__(self, *errors: Exception) -> None:
-        self._errors = deque(errors)
-        self.calls: list[str] = []
-
-    async def evalsha(self, digest: str, count: int, *rest: object) -> str:
-        self.calls.append("evalsha")
-        if self._errors:
-            raise self._errors.popleft()
-        return "done"
-
-    async def eval(self, text: str, count: int, *rest: object) -> str:
-        self.calls.append("eval")
-        return "done"
-
-
-@pytest.mark.parametrize(
-    ("error", "calls"),
-    [
-        (NoScriptError("NOSCRIPT"), ["evalsha", "eval", "evalsha"]),
-        (ResponseError("unknown command 'EVALSHA'"), ["evalsha", "eval", "eval"]),
-        (ResponseError("EVALSHA is not supported"), ["evalsha", "eval", "eval"]),
-    ],
-)
-def test_eval_stands_in_for_evalsha(error: Exception, calls: list[str]):
-    """litellm 32232: EVALSHA breaks behind Codis."""
-    front, script = Front(error), Script("return 1")
+def test_connections_from_before_a_restart_begin_no_second_outage(server: RedisServer):
+    meter, changes = window("t.w", 1000), list[bool]()
+    server.kill()
+    server.start(keeps_state=True)
 
     async def main() -> None:
-        for _ in range(2):
-            assert await script(front, ["k"], []) == "done"
+        async with ledger(server, on_outage=changes.append) as one:
+
+            async def calls() -> list[object]:
+                asked = [one.reserve([meter], [1]) for _ in range(30)]
+                return await asyncio.gather(*asked, return_exceptions=True)
+
+            await calls()
+            server.kill()
+            await calls()
+            await asyncio.to_thread(server.start, keeps_state=True)
+            await until(lambda: _is(one.outage is None))
+            assert granted(await calls()) == 30
+        assert changes == [False, True, False]
 
     asyncio.run(main())
-    assert front.calls == calls
 
 
-def test_other_errors_of_a_script_are_not_hidden():
+def granted(results: list[Grant | Refusal]) -> int:
+    return sum(isinstance(result, Grant) for result in results)
+
+
+def test_workers_that_have_never_reached_redis_grant_one_limit_together(server: RedisServer):
+    server.kill()
+    meter = window("t.w", 20)
+
     async def main() -> None:
-        await Script("return 1")(Front(ResponseError("WRONGTYPE")), ["k"], [])
+        async with AsyncExitStack() as stack:
+            taken = 0
+            for _ in range(4):
+                one = ledger(server, OutageMode.SHARE, workers=4)
+                await stack.enter_async_context(one)
+                taken += granted([await one.reserve([meter], [1]) for _ in range(30)])
+            assert taken == 20
 
-    with pytest.raises(ResponseError, match="WRONGTYPE"):
-        asyncio.run(main())
+    asyncio.run(main())
+
+
+def test_shares_do_not_grow_while_the_proxies_come_back_to_an_empty_redis(server: RedisServer):
+    """The first one to come back sees no other."""
+    meter = window("t.w", 20)
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            one, other = [
+                await stack.enter_async_context(ledger(server, OutageMode.SHARE)) for _ in "12"
+            ]
+            await until(lambda: _is(one.link.proxies == 2))
+            await other.link.drop()  # it beats no more
+            server.kill()
+            assert granted([await one.reserve([meter], [1]) for _ in range(30)]) == 10
+            await asyncio.to_thread(server.start)
+            while one.outage is not None:
+                if one.link.is_open.is_set():
+                    assert not granted([await one.reserve([meter], [1])])
+                await asyncio.sleep(BEAT_S / 20)
+
+    asyncio.run(main())
+
+
+async def _is(value: bool) -> bool:
+    return value

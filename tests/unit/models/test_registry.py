@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.doubles.engine import FACTS
-from triton_openai.build_engines.models_file import ModelEntry, SamplingDefaults
+from triton_openai.build_engines.models_file import ModelEntry
+from triton_openai.build_engines.sampling_defaults import SamplingDefaults
 from triton_openai.proxy.domain.engine import NotReady
 from triton_openai.proxy.domain.errors import ModelUnavailable, UnknownModel
 from triton_openai.proxy.domain.model import LoadedModel
 from triton_openai.proxy.models.registry import Registry
 
 POLICY = {
-    "big": ModelEntry(weights=Path("w"), aliases=("gpt-4o",), owned_by="us"),
-    "small": ModelEntry(weights=Path("w"), sampling=SamplingDefaults(temperature=0)),
+    "big": ModelEntry(aliases=("gpt-4o",), owned_by="us"),
+    "small": ModelEntry(sampling=SamplingDefaults(temperature=0)),
 }
 
 

@@ -91,6 +91,7 @@ class RowAllocator:
         self._stats.waiting = len(self.waiting)
         self._stats.kv_row_bytes = self.batch.computed_tokens() * self._token_bytes
         self._stats.kv_cached_bytes = self.cache.used_bytes
+        self._stats.kv_blocks_used = -(-self.batch.held_tokens() // BLOCK)
 
     def _prefill_of_next_block(self, sequence: Sequence) -> tuple[Sequence, int] | None:
         """The running prefill that computes the block that this sequence needs next.

@@ -16,6 +16,7 @@ from guides.slow_guides import SlowGuides, refusal
 from onnx_cpu.decoder_port import Decoder
 from onnx_cpu.pending_guides import Compiler, PendingGuides
 from onnx_cpu.prefill import Prefill, PrefillBudget
+from onnx_cpu.prefix_cache import BLOCK
 from onnx_cpu.row_allocator import RowAllocator
 from onnx_cpu.sequence import Sequence
 from onnx_cpu.sequence_output import GUIDE_PARAM, SequenceOutput
@@ -59,8 +60,13 @@ class Scheduler:
         self._ended = ended
         self._arrivals = 0
         self._check_waiting_at = self._report_at = 0.0
-        self.stats = Stats()
         kv_tokens = config.kv_bytes // decoder.kv.shape.token_bytes
+        self.stats = Stats(
+            most_rows=config.rows,
+            has_kv_blocks=True,
+            kv_block_tokens=BLOCK,
+            kv_blocks=kv_tokens // BLOCK,
+        )
         self._allocator = RowAllocator(
             decoder.kv, self.stats, rows=config.rows, kv_tokens=kv_tokens, ended=ended
         )

@@ -47,11 +47,17 @@ def add(stats: Stats, iteration: Mapping[str, Any]) -> None:
     stats.preemptions += batch.get("numPausedRequests", 0)
     stats.rows_prefilling, stats.rows_decoding = prefilling, decoding
     stats.waiting = iteration.get("numQueuedRequests", 0)
+    blocks = iteration.get("kvCacheStats") or {}
+    stats.kv_block_tokens = blocks.get("tokensPerBlock", 0)
+    stats.kv_blocks = blocks.get("maxNumBlocks", 0)
+    stats.kv_blocks_used = blocks.get("usedNumBlocks", 0)
 
 
 def reset_gauges(stats: Stats) -> None:
-    """Sets its rows and waiting requests to 0: when idle, TensorRT-LLM reports no iterations."""
-    stats.rows_prefilling = stats.rows_decoding = stats.waiting = 0
+    """Sets its rows, waiting requests and KV blocks in use to 0: when idle, TensorRT-LLM reports
+    no iterations.
+    """
+    stats.rows_prefilling = stats.rows_decoding = stats.waiting = stats.kv_blocks_used = 0
 
 
 def _new_iterations(llm: Any) -> Any:

@@ -46,7 +46,7 @@ class TrtllmRuntime:
         *,
         has_statistics: bool = True,
     ) -> None:
-        self.stats = Stats()
+        self.stats = Stats(has_load=has_statistics, has_kv_blocks=has_statistics)
         self._llm = llm
         self._hang_watch = hang_watch
         self._generator = Generator(llm, translator, self.stats, hang_watch.progressed)

@@ -258,6 +258,10 @@ class ModelBody(AnswerBody):
     tool_parser: str | None
     reasoning_parser: str | None
     capabilities: list[str] = Field(description="Optional parameters that the model takes.")
+    deprecated: str | None = Field(
+        description="From this day on callers should use another model; null: no date is set."
+    )
+    sunset: str | None = Field(description="From this day on the model may be gone.")
 
 
 class ModelList(AnswerBody):

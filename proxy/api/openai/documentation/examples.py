@@ -107,6 +107,8 @@ MODEL: Json = {
     "tool_parser": "hermes",
     "reasoning_parser": None,
     "capabilities": ["guided_decoding", "seed", "temperature", "top_p"],
+    "deprecated": None,
+    "sunset": None,
 }
 MODELS: Json = {"object": "list", "data": [MODEL]}
 RENDERED: Json = {

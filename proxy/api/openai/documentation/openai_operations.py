@@ -18,12 +18,13 @@ from triton_openai.proxy.api.openapi.operation import (
     BODY,
     EVENTS,
     GENERATION,
+    GENERATION_HEADERS,
     JSON,
     Content,
     Operation,
 )
 
-HEADERS = ("x-attempts", "x-unenforced-keywords")
+HEADERS = ("x-attempts", "x-unenforced-keywords", *GENERATION_HEADERS)
 
 CHAT = Operation(
     tag="chat",

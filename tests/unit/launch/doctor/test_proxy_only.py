@@ -49,13 +49,17 @@ def test_its_packages_are_those_of_the_project():
 
 def test_a_triton_that_is_named_must_take_connections():
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        target = f"127.0.0.1:{sock.getsockname()[1]}"
-        assert proxy_only.triton(f"grpc://{target}", target).ok
-    gone = proxy_only.triton(f"grpc://{target}", target)
+        url = f"grpc://127.0.0.1:{sock.getsockname()[1]}"
+        assert [one.ok for one in proxy_only.triton(url, url)] == [True]
+    (gone,) = proxy_only.triton(url, url)
     assert not gone.ok
-    assert target in gone.detail
+    assert url.removeprefix("grpc://") in gone.detail
     assert gone.remedy
-    assert proxy_only.triton(None, target).ok, "nobody named one"
+    assert [one.ok for one in proxy_only.triton(None, url)] == [True], "nobody named one"
+    assert [one.ok for one in proxy_only.triton(f"{url},grpc://127.0.0.1:1", url)] == [False]
+    (found,) = proxy_only.triton("dns+grpc://triton:8001", "dns+grpc://triton:8001")
+    assert found.ok
+    assert not any(one.ok for one in proxy_only.triton("ftp://x", "ftp://x"))
 
 
 @pytest.fixture

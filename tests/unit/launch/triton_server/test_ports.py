@@ -34,10 +34,10 @@ def test_a_foreign_address_is_refused():
 
 
 def test_a_target_is_host_and_port():
-    ports.check_target("triton.local:8001")
+    ports.check_source("grpc://triton.local:8001")
 
 
 @pytest.mark.parametrize("target", ["", "triton", "http://triton:8001", ":1", "a:0", "a:b"])
 def test_anything_else_is_refused(target):
-    with pytest.raises(LaunchError, match="grpc://host:port"):
-        ports.check_target(target)
+    with pytest.raises(LaunchError, match="TRITON_URL: "):
+        ports.check_source(f"grpc://{target}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from triton_openai.proxy.launch.triton_server import secret
-from triton_openai.proxy.settings import TRITON_SECRET, Settings
+from triton_openai.proxy.setting_groups.triton import TRITON_SECRET
+from triton_openai.proxy.settings import Settings
 
 
 def test_each_launcher_makes_its_own_that_the_settings_take():

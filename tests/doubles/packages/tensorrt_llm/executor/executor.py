@@ -114,7 +114,9 @@ class GenerationExecutor:
                 self._step(request_id, request)
             if batch and self.iterations is not None:
                 stats = {"numContextRequests": 0, "numGenRequests": len(batch)}
-                self.iterations.put({"iterLatencyMS": 1.0, "inflightBatchingStats": stats})
+                blocks = {"maxNumBlocks": 40, "usedNumBlocks": len(batch), "tokensPerBlock": 32}
+                iteration = {"inflightBatchingStats": stats, "kvCacheStats": blocks}
+                self.iterations.put({"iterLatencyMS": 1.0, **iteration})
 
     def _step(self, request_id: int, request: Request) -> None:
         token = self._next(request)

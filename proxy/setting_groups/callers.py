@@ -1,29 +1,20 @@
-"""The fields of the settings about callers and TLS. See `setting_groups`, which has the others."""
+"""Who may call, and how callers are known."""
 
 from __future__ import annotations
 
 import re
 from ipaddress import ip_network
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    FilePath,
-    SecretStr,
-    field_serializer,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
 
-from triton_openai.proxy.setting_groups import Group, Seconds
+from triton_openai.proxy.setting_groups.group import Group, Seconds, Secret, Words, secret_value
 
 # All verify with a public key; HMAC (HS256, …) and "none" are not among them.
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
 ]
-Audiences = Annotated[tuple[str, ...], NoDecode]
 ScopeName = Literal[
     "chat", "completions", "embeddings", "tokens", "models", "admin", "metrics", "kserve"
 ]
@@ -34,16 +25,6 @@ SHORTEST_KEY, SHORTEST_PEPPER = 16, 32  # characters
 def _network(text: str) -> str:
     ip_network(text)
     return text
-
-
-def _words(given: Any) -> Any:
-    if not isinstance(given, str):
-        return given
-    return tuple(item.strip() for item in given.split(",") if item.strip())
-
-
-def secret_value(secret: SecretStr | None) -> str | None:
-    return None if secret is None else secret.get_secret_value()
 
 
 def _is_long_and_plain(secret: SecretStr | None, shortest: int) -> bool:
@@ -61,13 +42,13 @@ class Callers(Group):
     `API_KEY`, `KEY_PEPPER`, `JWT_ISSUER` or `CLIENT_NAME_HEADER` is set; without them the proxy
     serves this machine only, and everybody on it. `off`: everybody who reaches the proxy may do
     everything."""
-    api_key: SecretStr | None = None
+    api_key: Secret = None
     """One key that may do everything, without a store of keys: at least 16 characters."""
-    metrics_key: SecretStr | None = None
+    metrics_key: Secret = None
     """A key that may read `/metrics` and nothing else, for Prometheus: at least 16 characters."""
     public_metrics: bool = False
     """Whether `/metrics` needs no key. Only where a network or a front keeps callers from it."""
-    key_pepper: SecretStr | None = None
+    key_pepper: Secret = None
     """Secret under which the keys in the store are hashed: at least 32 characters. All proxies of a
     store need the same one; without it no key of the store works."""
     key_outage_s: Seconds = 60.0
@@ -88,24 +69,19 @@ class Callers(Group):
                 )
         return self
 
-    @field_serializer("api_key", "metrics_key", "key_pepper", when_used="json")
-    def _callers_secrets_for_workers(self, secret: SecretStr | None) -> str | None:
-        """Settings travel as JSON over the pipe between the launcher and its workers only."""
-        return secret_value(secret)
-
 
 class Identities(Group):
     """Callers without a key of ours: tokens of an issuer, client certificates"""
 
     jwt_issuer: str | None = None
     """Issuer of JWTs that are accepted as keys: the `iss` of the tokens, an https URL."""
-    jwt_audience: Audiences = ()
-    """Values of `aud`, separated by commas, of which a token must have one. Needed with
+    jwt_audience: Annotated[tuple[str, ...], NoDecode, Words] = ()
+    """Values of `aud`, separated by commas. A token must have at least one of them. Needed with
     `JWT_ISSUER`."""
     jwt_jwks_url: str | None = None
     """Where the issuer's public keys are. Without it: where its
     `/.well-known/openid-configuration` says."""
-    jwt_algorithms: Annotated[tuple[Algorithm, ...], NoDecode] = ("RS256", "ES256", "EdDSA")
+    jwt_algorithms: Annotated[tuple[Algorithm, ...], NoDecode, Words] = ("RS256", "ES256", "EdDSA")
     """Signature algorithms that are accepted, separated by commas."""
     jwt_tenant_claim: str = "tenant"
     """The claim that names the tenant. A dot leads into an object: `app.tenant`."""
@@ -118,17 +94,15 @@ class Identities(Group):
     client_name_header: Annotated[str, Field(pattern="^[A-Za-z0-9-]{1,64}$")] | None = None
     """Header in which a front reports the name, or the distinguished name, of a client certificate
     that it has verified. The name is the tenant. Needs `TRUSTED_FRONTS`."""
-    trusted_fronts: Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], NoDecode] = ()
+    trusted_fronts: Annotated[
+        tuple[Annotated[str, AfterValidator(_network)], ...], NoDecode, Words
+    ] = ()
     """Addresses or networks of these fronts, separated by commas. From any other address
     `CLIENT_NAME_HEADER` is ignored."""
-    client_name_scopes: Annotated[tuple[ScopeName, ...], NoDecode] = (
+    client_name_scopes: Annotated[tuple[ScopeName, ...], NoDecode, Words] = (
         *("chat", "completions", "embeddings", "tokens", "models"),
     )
     """Scopes of such a caller, separated by commas."""
-
-    _in_words = field_validator(
-        *("jwt_audience", "jwt_algorithms", "trusted_fronts", "client_name_scopes"), mode="before"
-    )(_words)
 
     @model_validator(mode="after")
     def _token_rules(self) -> Identities:
@@ -150,25 +124,4 @@ class Identities(Group):
     def _fronts_are_named(self) -> Identities:
         if (self.client_name_header is None) != (not self.trusted_fronts):
             raise ValueError("CLIENT_NAME_HEADER and TRUSTED_FRONTS go together: set both")
-        return self
-
-
-class Tls(Group):
-    """TLS of the proxy itself"""
-
-    tls_cert_file: FilePath | None = None
-    """PEM file with the certificate and its chain. With it the proxy serves https only. A new file
-    is used for new connections within seconds, without a restart."""
-    tls_key_file: FilePath | None = None
-    """PEM file with the private key of `TLS_CERT_FILE`."""
-    tls_client_ca_file: FilePath | None = None
-    """PEM file with certificate authorities. With it every client needs a certificate of theirs,
-    health checks included."""
-
-    @model_validator(mode="after")
-    def _files_go_together(self) -> Tls:
-        if (self.tls_cert_file is None) != (self.tls_key_file is None):
-            raise ValueError("TLS_CERT_FILE and TLS_KEY_FILE go together: set both")
-        if self.tls_client_ca_file is not None and self.tls_cert_file is None:
-            raise ValueError("TLS_CLIENT_CA_FILE needs TLS_CERT_FILE and TLS_KEY_FILE")
         return self

@@ -1,0 +1,176 @@
+"""Settings and models.yaml -> the pools of Triton servers. Called by `app`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from triton_openai.build_engines.models_file import ModelsFileError
+from triton_openai.build_engines.pool_entry import PoolEntry
+from triton_openai.proxy.domain.audit_trail import AuditTrail
+from triton_openai.proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress
+from triton_openai.proxy.pools.choice import ChoicePolicy, Policy
+from triton_openai.proxy.pools.connection import Connect
+from triton_openai.proxy.pools.discovery import source_url, sources
+from triton_openai.proxy.pools.discovery.kubernetes_api import KubernetesApi, in_cluster
+from triton_openai.proxy.pools.discovery.source_url import (
+    DnsUrl,
+    InvalidSource,
+    KubernetesUrl,
+    SourceUrl,
+)
+from triton_openai.proxy.pools.endpoint_counter import EndpointCounter
+from triton_openai.proxy.pools.file_decisions import FileDecisions
+from triton_openai.proxy.pools.logged_audit import LoggedAudit
+from triton_openai.proxy.pools.pool import PoolOptions
+from triton_openai.proxy.pools.pool_set import PoolSet
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.triton.connection import TritonConnection
+from triton_openai.proxy.triton.target import Target
+
+if TYPE_CHECKING:
+    from triton_openai.proxy.access.store.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operations:
+    """What operators do with pools, and where it is kept. Entered with the application."""
+
+    pools: PoolSet
+    decisions: Decisions
+    audit: AuditTrail
+    kept: AbstractAsyncContextManager[object]
+
+
+def operations(
+    settings: Settings,
+    entries: Mapping[str, PoolEntry],
+    environment: Mapping[str, str],
+    counter: EndpointCounter,
+    store: Store | None,
+    shared: Path | None,
+) -> Operations:
+    """The pools, with decisions that the store keeps; without one they end with the proxy.
+
+    Raises as `pool_set`.
+    """
+    if store is not None:
+        pools = pool_set(settings, entries, environment, counter, store.decisions)
+        kept = nullcontext()
+        return Operations(
+            pools=pools, decisions=store.decisions, audit=store.audit_trail, kept=kept
+        )
+    folder = FolderDecisions(shared)
+    pools = pool_set(settings, entries, environment, counter, folder.decisions)
+    return Operations(pools=pools, decisions=folder.decisions, audit=LoggedAudit(), kept=folder)
+
+
+class FolderDecisions:
+    """Decisions in the folder that the workers of this proxy share, or in one of its own."""
+
+    def __init__(self, shared: Path | None) -> None:
+        self._own = TemporaryDirectory(prefix="triton-openai-") if shared is None else None
+        self.decisions = FileDecisions(shared or Path(self._own.name if self._own else ""))
+
+    async def __aenter__(self) -> None:
+        await self.decisions.__aenter__()
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.decisions.__aexit__(*exc_info)
+        if self._own is not None:
+            self._own.cleanup()
+
+
+def pool_set(
+    settings: Settings,
+    entries: Mapping[str, PoolEntry],
+    environment: Mapping[str, str],
+    counter: EndpointCounter,
+    decisions: Decisions,
+) -> PoolSet:
+    """The pools of models.yaml, and `default`, the one of TRITON_URL, unless models.yaml has it.
+
+    Raises:
+        LaunchError: TRITON_URL is wrong.
+        ModelsFileError: a pool's endpoints are wrong, or its `secret_env` is not set.
+    """
+    cluster = _cluster(environment)
+    options = [_of_entry(settings, *each, environment, cluster) for each in entries.items()]
+    if DEFAULT_POOL not in entries:
+        options.insert(0, _of_settings(settings, cluster))
+    return PoolSet(options, counter, decisions)
+
+
+def _cluster(environment: Mapping[str, str]) -> KubernetesApi | None:
+    """The API of the cluster that this process is a pod of; Kubernetes sets both variables."""
+    host, port = (environment.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
+    return in_cluster(host, int(port)) if host and port.isdigit() else None
+
+
+def _of_settings(settings: Settings, cluster: KubernetesApi | None) -> PoolOptions:
+    try:
+        url = source_url.parse(settings.triton_source)
+        source = sources.endpoint_source(url, cluster=cluster)
+    except InvalidSource as error:
+        raise LaunchError(f"TRITON_URL: {error}") from None
+    connect = _connect(settings, url, settings.triton_ca_file, settings.triton_secret_value)
+    return PoolOptions(
+        name=DEFAULT_POOL,
+        source=source,
+        connect=connect,
+        metrics_port=settings.triton_metrics_port,
+        choice=ChoicePolicy(policy=Policy(settings.triton_routing)),
+    )
+
+
+def _of_entry(
+    settings: Settings,
+    name: str,
+    entry: PoolEntry,
+    environment: Mapping[str, str],
+    cluster: KubernetesApi | None,
+) -> PoolOptions:
+    secret = settings.triton_secret_value
+    if entry.secret_env is not None and not (secret := environment.get(entry.secret_env)):
+        raise ModelsFileError(
+            f"pools.{name}.secret_env: the environment variable {entry.secret_env} is not set"
+        )
+    try:
+        url = source_url.parse(entry.endpoints)
+        source = sources.endpoint_source(url, cluster=cluster)
+    except InvalidSource as error:
+        raise ModelsFileError(f"pools.{name}.endpoints: {error}") from None
+    return PoolOptions(
+        name=name,
+        source=source,
+        connect=_connect(settings, url, entry.ca_file, secret),
+        metrics_port=entry.metrics_port,
+        choice=ChoicePolicy(policy=Policy(entry.routing)),
+        most_ejected=entry.max_ejected_percent / 100,
+    )
+
+
+def _connect(
+    settings: Settings, url: SourceUrl, ca_file: Path | None, secret: str | None
+) -> Connect:
+    def connect(endpoint: EndpointAddress) -> TritonConnection:
+        target = Target(endpoint.address, url.is_tls, ca_file, secret, _certified_name(url))
+        age_s = settings.triton_connection_age_s
+        return TritonConnection(target, settings.triton_transport, max_age_s=age_s)
+
+    return connect
+
+
+def _certified_name(url: SourceUrl) -> str | None:
+    """The name that certificates are issued for, where endpoints are known by their addresses."""
+    match url:
+        case DnsUrl():
+            return url.name
+        case KubernetesUrl():
+            return f"{url.service}.{url.namespace}.svc"
+    return None

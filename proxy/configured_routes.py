@@ -1,0 +1,125 @@
+"""Settings -> the routes over the service, and the layers of ASGI around them. Called by `app`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.middleware import Middleware
+
+from triton_openai.proxy import __version__, configured_limits
+from triton_openai.proxy.access.authentication.authenticator import Authenticator
+from triton_openai.proxy.access.bounded_tokenizer import BoundedTokenizer
+from triton_openai.proxy.access.concurrency import ConcurrencyLimit
+from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
+from triton_openai.proxy.access.start_gate import StartGate
+from triton_openai.proxy.api import cross_origin, dynamo, route_scopes
+from triton_openai.proxy.api.answers.answer import Answers
+from triton_openai.proxy.api.authentication import Authentication, Denied
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.fast_path import FastPath
+from triton_openai.proxy.api.hosts import HostCheck, HostPolicy
+from triton_openai.proxy.api.middleware import (
+    BeginsInTurn,
+    HeadAsGet,
+    RequestContext,
+    WithoutLastSlash,
+)
+from triton_openai.proxy.api.openai import chat_socket as openai_socket
+from triton_openai.proxy.api.openai import openai_routes
+from triton_openai.proxy.api.openai import render_route as openai_render
+from triton_openai.proxy.api.openai.answers.annotations import Annotator
+from triton_openai.proxy.api.openai.request_builder import RequestBuilder
+from triton_openai.proxy.api.openapi.cached_document import cached_document
+from triton_openai.proxy.api.pages import docs_pages, front_page
+from triton_openai.proxy.api.plain import plain_routes
+from triton_openai.proxy.api.rate_limit_headers import RateLimitHeaders
+from triton_openai.proxy.api.tokens import tokens_routes
+from triton_openai.proxy.domain.sandbox import Sandbox
+from triton_openai.proxy.domain.tokenizer import Tokenizer
+from triton_openai.proxy.generation.service import Service
+from triton_openai.proxy.models.callers_models import CallersModels
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.structured.examiner import Examiner
+from triton_openai.proxy.telemetry.metrics import Metrics
+
+
+def adapters(
+    settings: Settings,
+    service: Service,
+    registry: Registry,
+    tokenizer: Tokenizer,
+    sandbox: Sandbox,
+    stopping: asyncio.Event,
+    bodies: BodyReader,
+) -> tuple[APIRouter, ...]:
+    """Every protocol over the one service."""
+    calls = ConcurrencyLimit(settings.max_tokenizer_requests, what="tokenizer calls")
+    tokenizer = BoundedTokenizer(tokenizer, calls)
+    answers = Answers(service, keep_alive_s=settings.keep_alive_s)
+    limits = configured_limits.field_limits(settings)
+    models = CallersModels(registry, registry.can_serve)
+    builder = RequestBuilder(
+        models,
+        limits,
+        Examiner(sandbox, configured_limits.guide_limits(settings)),
+        Annotator(service, tokenizer),
+        reasoning_fields=settings.reasoning_fields,
+    )
+    socket = openai_socket.routes(
+        service,
+        builder,
+        stopping,
+        origins=settings.cors_origins,
+        hosts=HostPolicy(settings.allowed_hosts),
+        max_requests=settings.max_socket_requests,
+        bodies=bodies,
+    )
+    return (
+        openai_routes.routes(answers, models, builder, bodies=bodies),
+        socket,
+        openai_render.routes(service, tokenizer, builder, bodies=bodies),
+        plain_routes.routes(answers, models, limits, bodies=bodies),
+        tokens_routes.routes(service, tokenizer, models, limits, bodies=bodies),
+        dynamo.routes(models),
+    )
+
+
+def with_pages(
+    served: tuple[APIRouter, ...], settings: Settings, registry: Registry
+) -> tuple[APIRouter, ...]:
+    """With the front page, and the pages that document all of these routes."""
+    documented = (*served, front_page.routes(__version__, served))
+    limits, needs_keys = configured_limits.field_limits(settings), settings.is_authenticated
+    document = cached_document(documented, limits, registry, needs_keys=needs_keys)
+    return *documented, docs_pages.routes(document)
+
+
+def layers(
+    settings: Settings,
+    metrics: Metrics,
+    gate: StartGate,
+    limiter: RequestLimiter,
+    routers: tuple[APIRouter, ...],
+    callers: Authenticator | None,
+    denied: Denied,
+) -> list[Middleware]:
+    """Outermost first."""
+    scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
+    options: dict[str, Any] = {"metrics": metrics, "scopes": scopes, "denied": denied}
+    authentication = (
+        [] if callers is None else [Middleware(Authentication, authenticator=callers, **options)]
+    )
+    return [
+        *cross_origin.layers(settings.cors_origins),
+        Middleware(BeginsInTurn, gate=gate),
+        Middleware(HeadAsGet),
+        Middleware(WithoutLastSlash),
+        Middleware(RequestContext, metrics=metrics),
+        Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
+        *authentication,
+        Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
+        Middleware(FastPath, routers=routers),
+    ]

@@ -1,0 +1,62 @@
+"""Asks the proxy of this machine whether it is alive. Called by the command `health`."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from ipaddress import ip_address
+
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.settings import Settings
+
+PATH = "/health/live"
+TIMEOUT_S = 2.0
+OK = 200
+
+
+def check(settings: Settings) -> None:
+    """Over https where the settings have a certificate, which is not verified: it names the public
+    host. With TLS_CLIENT_CA_FILE a refusal for want of a client's certificate is an answer, too.
+
+    Raises:
+        LaunchError: the proxy does not answer, or not with 200.
+    """
+    host, context = _own_address(settings.host), _context(settings)
+    port, kind = settings.port, "http" if context is None else "https"
+    connection = (
+        http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+        if context is None
+        else http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
+    )
+    try:
+        connection.request("GET", PATH)
+        status = connection.getresponse().status
+    except ssl.SSLError as error:
+        if settings.tls_client_ca_file is not None and "CERTIFICATE_REQUIRED" in str(error):
+            return
+        raise LaunchError(f"{kind}://{host}:{port}{PATH}: {error}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise LaunchError(f"{kind}://{host}:{port}{PATH} does not answer: {error!r}") from None
+    finally:
+        connection.close()
+    if status != OK:
+        raise LaunchError(f"{kind}://{host}:{port}{PATH} answers {status}")
+
+
+def _context(settings: Settings) -> ssl.SSLContext | None:
+    if settings.tls_cert_file is None:
+        return None
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _own_address(host: str) -> str:
+    """Where a server that listens on this host can be reached from the same machine."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if not address.is_unspecified:
+        return host
+    return "127.0.0.1" if address.version == 4 else "::1"

@@ -1,0 +1,108 @@
+"""The deployment, and the build of the model there, that a request goes to. Used by the service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from itertools import groupby
+from random import Random
+
+from triton_openai.proxy.domain.endpoints import Decisions
+from triton_openai.proxy.domain.errors import ModelUnavailable
+from triton_openai.proxy.domain.identity import current_caller, current_headers
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.request import (
+    ChatPrompt,
+    GenerationRequest,
+    SinglePrompt,
+    TextPrompt,
+)
+from triton_openai.proxy.models.deployments import DeploymentPlan, RouteHints, Sticky, choose
+from triton_openai.proxy.models.registry import Registry
+
+BEGINNING = 512  # characters or ids of a prompt without turns, by which a conversation is known
+
+
+class DeploymentChooser:
+    """decisions: operators' weights; None: those of models.yaml hold."""
+
+    def __init__(
+        self, registry: Registry, decisions: Decisions | None = None, random: Random | None = None
+    ) -> None:
+        self._registry = registry
+        self._decisions = decisions
+        self._random = random or Random()
+
+    def cards(self, request: GenerationRequest, card: ModelCard) -> Iterator[ModelCard]:
+        """The cards that may take a request for the model of `card`: the one to try first comes
+        first, and others follow that may be able to do what it cannot.
+
+        Raises:
+            ModelUnavailable: no deployment can take it now.
+        """
+        variants = self._registry.variants(card.name)
+        if len(variants) == 1:
+            yield variants[0]
+            return
+        available = [one for one in variants if self._registry.is_available(one)]
+        if not available:
+            raise ModelUnavailable(f"The model {card.name!r} has no deployment that is ready.")
+        first = self._first(request, card, available)
+        yield first
+        others = [one for one in available if one is not first]
+        yield from sorted(others, key=lambda one: one.deployment != first.deployment)
+
+    def _first(
+        self, request: GenerationRequest, card: ModelCard, available: list[ModelCard]
+    ) -> ModelCard:
+        plan = self._registry.plan(card.name)
+        by_deployment = {
+            name: list(cards) for name, cards in groupby(available, lambda one: one.deployment)
+        }
+        public = card.parent or card.name
+        chosen = choose(
+            plan,
+            self._hints(request, plan),
+            lambda deployment: deployment.name in by_deployment,
+            None if self._decisions is None else self._decisions.weights(public),
+        )
+        if chosen is None:  # no deployment that is ready has a share
+            raise ModelUnavailable(f"The model {card.name!r} has no deployment that is ready.")
+        return by_deployment[chosen.name][0]
+
+    def _hints(self, request: GenerationRequest, plan: DeploymentPlan) -> RouteHints:
+        caller = current_caller.get()
+        is_by_conversation = plan.sticky is Sticky.CONVERSATION
+        return RouteHints(
+            number=self._random.random(),
+            tenant=caller.tenant,
+            key=caller.key_id,
+            user=request.user,
+            conversation=_beginning(request.prompts[0]) if is_by_conversation else None,
+            headers=_headers(plan.header_names),
+        )
+
+
+def _headers(names: frozenset[str]) -> dict[str, str]:
+    """Those of the running task's request, by lower-case name."""
+    if not names:
+        return {}
+    given = ((name.decode("latin-1"), value) for name, value in current_headers.get())
+    return {name: value.decode("latin-1") for name, value in given if name in names}
+
+
+def _beginning(prompt: SinglePrompt) -> bytes:
+    """A hash of what all requests of one conversation begin with: of a chat, the turns up to the
+    user's first one.
+    """
+    digest = blake2b(digest_size=16)
+    if isinstance(prompt, ChatPrompt):
+        for message in prompt.messages:
+            digest.update(f"{message.role}\0{message.content}\0".encode("utf-8", "surrogatepass"))
+            if message.role == "user":
+                break
+    elif isinstance(prompt, TextPrompt):
+        digest.update(prompt.text[:BEGINNING].encode("utf-8", "surrogatepass"))
+    else:
+        digest.update(repr(prompt.ids[:BEGINNING]).encode())
+    return digest.digest()

@@ -1,0 +1,198 @@
+"""Which deployment of a model gets a request. Pure: `generation` gives it what it knows.
+
+Rules come first: a header, then the tenant. All others are divided by shares, at random or, where
+a model is sticky, by weighted rendezvous hashing: a caller keeps its deployment until it is gone,
+and a change of the shares moves only as many callers as it must. (Score -ln(u) / share, the least
+wins: C. Schindelhauer and G. Schomaker, "Weighted distributed hash tables", SPAA 2005.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+
+from triton_openai.proxy.domain.endpoints import DEFAULT_POOL
+
+
+class Sticky(str, Enum):
+    """Whose requests stay with one deployment: nobody's, a user's, a conversation's."""
+
+    NONE = "none"
+    USER = "user"
+    CONVERSATION = "conversation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryRules:
+    """percent: of the requests that no rule chooses for. header: its lower-case name, its value."""
+
+    percent: float = 0.0
+    tenants: tuple[str, ...] = ()
+    header: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """Where requests of a public model may go. triton_model: None for the public name.
+
+    version: of the Triton model; None for the one that Triton's version policy serves.
+    """
+
+    name: str = "default"
+    pool: str = DEFAULT_POOL
+    triton_model: str | None = None
+    version: int | None = None
+    weight: float = 1.0
+    rules: CanaryRules = CanaryRules()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shadow:
+    """deployment: the name of the one that gets copies of `percent` of the requests."""
+
+    deployment: str
+    percent: float = 100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentPlan:
+    """Everything that models.yaml says about where a public model's requests go.
+
+    fallback: the public model that answers while no deployment is available.
+    """
+
+    deployments: tuple[Deployment, ...] = (Deployment(),)
+    sticky: Sticky = Sticky.NONE
+    shadow: Shadow | None = None
+    fallback: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.deployments:
+            raise ValueError("a model has at least one deployment")
+        if len({one.name for one in self.deployments}) < len(self.deployments):
+            raise ValueError("two deployments of a model have one name")
+
+    def deployment(self, name: str) -> Deployment | None:
+        return next((one for one in self.deployments if one.name == name), None)
+
+    @property
+    def header_names(self) -> frozenset[str]:
+        """The headers that RouteHints must have, in lower case."""
+        rules = (one.rules.header for one in self.deployments)
+        return frozenset(rule[0] for rule in rules if rule is not None)
+
+    def shares(self, weights: Mapping[str, float] | None = None) -> tuple[float, ...]:
+        """The share of each deployment in the requests that no rule chooses for; the sum is 1.
+
+        Args:
+            weights: what operators decided, by deployment. They replace weights and percentages;
+                a deployment that they do not name gets nothing. Names that the plan does not have
+                are ignored, and so are weights without any positive one that it has.
+        """
+        given = [max((weights or {}).get(one.name, 0.0), 0.0) for one in self.deployments]
+        if (total := sum(given)) > 0 and math.isfinite(total):
+            return tuple(weight / total for weight in given)
+        percents = [one.rules.percent / 100 for one in self.deployments]
+        rest, total = max(1 - sum(percents), 0.0), sum(one.weight for one in self.deployments)
+        return tuple(
+            percent + (rest * one.weight / total if total else 0.0)
+            for one, percent in zip(self.deployments, percents, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteHints:
+    """What a choice may depend on. number: random, from 0 to 1 exclusive.
+
+    conversation: a hash of what the turns of a conversation have in common. headers: at least those
+    that the plan names, by lower-case name.
+    """
+
+    number: float
+    tenant: str = ""
+    key: str | None = None
+    user: str | None = None
+    conversation: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+IsAvailable = Callable[[Deployment], bool]
+
+
+def choose(
+    plan: DeploymentPlan,
+    hints: RouteHints,
+    is_available: IsAvailable,
+    weights: Mapping[str, float] | None = None,
+) -> Deployment | None:
+    """The deployment for a request; None: none that may get it is available.
+
+    A deployment with a share of 0 gets only what its rules choose. A rule whose deployment is not
+    available chooses nothing.
+
+    Args:
+        weights: see DeploymentPlan.shares.
+    """
+    available = [one for one in plan.deployments if is_available(one)]
+    if chosen := _by_rule(available, hints):
+        return chosen
+    shares = dict(zip(plan.deployments, plan.shares(weights), strict=True))
+    open_ones = [(one, shares[one]) for one in available if shares[one] > 0]
+    if len(open_ones) < 2:
+        return open_ones[0][0] if open_ones else None
+    key = _sticky_key(plan.sticky, hints)
+    return _by_number(open_ones, hints.number) if key is None else _by_hash(open_ones, key)
+
+
+def _by_rule(available: Sequence[Deployment], hints: RouteHints) -> Deployment | None:
+    for one in available:
+        header = one.rules.header
+        if header is not None and hints.headers.get(header[0]) == header[1]:
+            return one
+    for one in available:
+        if any(fnmatchcase(hints.tenant, pattern) for pattern in one.rules.tenants):
+            return one
+    return None
+
+
+def _sticky_key(sticky: Sticky, hints: RouteHints) -> bytes | None:
+    """What callers keep their deployment by; None: the request does not say.
+
+    A user without a name of its own is the key. Tenants never share one: names of users are theirs.
+    """
+    if sticky is Sticky.NONE:
+        return None
+    if sticky is Sticky.CONVERSATION:
+        own = hints.conversation
+    else:
+        user = hints.user if hints.user is not None else hints.key
+        own = None if user is None else user.encode("utf-8", "surrogatepass")
+    return None if own is None else _joined(hints.tenant.encode("utf-8", "surrogatepass"), own)
+
+
+def _by_number(open_ones: Sequence[tuple[Deployment, float]], number: float) -> Deployment:
+    left = number * sum(share for _, share in open_ones)
+    for one, share in open_ones:
+        left -= share
+        if left < 0:
+            return one
+    return open_ones[-1][0]  # rounding
+
+
+def _by_hash(open_ones: Sequence[tuple[Deployment, float]], key: bytes) -> Deployment:
+    return min(open_ones, key=lambda found: _distance(found[0].name, key) / found[1])[0]
+
+
+def _distance(name: str, key: bytes) -> float:
+    """-ln of a number between 0 and 1 that depends on both."""
+    digest = blake2b(_joined(name.encode(), key), digest_size=8).digest()
+    return -math.log((int.from_bytes(digest, "big") + 1) / (2**64 + 1))
+
+
+def _joined(head: bytes, tail: bytes) -> bytes:
+    """Both in one, so that no other pair has the same result."""
+    return len(head).to_bytes(8, "big") + head + tail

@@ -1,0 +1,126 @@
+"""Reads models.yaml again when it changes, or on SIGHUP. Started by `app`.
+
+An invalid file is rejected as a whole: the old policy stays, one log line says why, and a gauge is
+0 until the file is valid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import structlog
+
+from triton_openai.build_engines.models_file import (
+    BuiltEntry,
+    ModelEntry,
+    ModelsFile,
+    ModelsFileError,
+)
+from triton_openai.proxy.domain.engine import NotReady
+from triton_openai.proxy.models import policy
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.prompting import control_tokens
+from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
+from triton_openai.proxy.settings import Settings, environment
+
+POLL_S = 0.5
+logger = structlog.get_logger()
+Stamp = tuple[int, int, int] | None  # of a file: time of change in ns, size, inode; None: no file
+Listener = Callable[[ModelsFile], None]
+
+
+class Gauge(Protocol):
+    def set(self, value: float) -> None: ...
+
+
+class PolicyWatch:
+    """The models file of one process, as it is in force.
+
+    current: what is in force. listeners: get each new file that is in force; they may not fail.
+    is_valid: 1 while the file that was read last is in force.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        current: ModelsFile | None,
+        registry: Registry,
+        listeners: Sequence[Listener],
+        is_valid: Gauge,
+    ) -> None:
+        self._settings = settings
+        self._current = current
+        self._registry = registry
+        self._listeners = tuple(listeners)
+        self._is_valid = is_valid
+        self._requested = asyncio.Event()
+        is_valid.set(1)
+
+    def request(self) -> None:
+        """Reads the file at once, whether it has changed or not: for SIGHUP."""
+        self._requested.set()
+
+    async def run(self, poll_s: float = POLL_S) -> None:
+        """Never ends. A file that changes is read when one poll has found it unchanged."""
+        if self._settings.model_path is not None:
+            return
+        read = seen = await asyncio.to_thread(self._stamp)
+        while True:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._requested.wait(), poll_s)
+            before, seen = seen, await asyncio.to_thread(self._stamp)
+            if self._requested.is_set() or (seen == before and seen != read):
+                self._requested.clear()
+                read = seen
+                await self.reload()
+
+    async def reload(self) -> bool:
+        """Reads the file once; returns whether it is in force now."""
+        try:
+            found = await asyncio.to_thread(policy.models, self._settings, environment())
+            for card in self._registry.cards_under(found.models):
+                await asyncio.to_thread(control_tokens.prepare, card)
+            self._registry.replace_policy(found.models)
+        except (ModelsFileError, NotReady) as error:
+            logger.error("models file rejected", reason=str(error))
+            self._is_valid.set(0)
+            return False
+        for listener in self._listeners:
+            listener(found)
+        before, self._current = self._current, found
+        self._is_valid.set(1)
+        stale = needing_build({} if before is None else before.models, found.models)
+        logger.info("models file read", models=len(found.models), needs_build=stale)
+        return True
+
+    def _stamp(self) -> Stamp:
+        try:
+            found = self._settings.models_file.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def rereads_secrets(tools: HttpToolRunner) -> Listener:
+    """The listener for the environment variables that a new file names."""
+    return lambda found: tools.replace_secrets(policy.secrets(found.models, environment()))
+
+
+def needing_build(before: Mapping[str, ModelEntry], after: Mapping[str, ModelEntry]) -> list[str]:
+    """The models with a change that takes effect only after `build` and a restart of Triton."""
+    return [
+        name
+        for name, entry in after.items()
+        if isinstance(entry, BuiltEntry) and _built_part(entry) != _built_part(before.get(name))
+    ]
+
+
+def _built_part(entry: ModelEntry | None) -> dict[str, object] | None:
+    """The fields that `build` reads, and the proxy does not."""
+    if entry is None:
+        return None
+    fields = set(type(entry).model_fields) - set(ModelEntry.model_fields)
+    return {name: getattr(entry, name) for name in fields} | {"max": entry.sampling.max_tokens}

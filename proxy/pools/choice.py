@@ -1,0 +1,200 @@
+"""Chooses the endpoint that has the least work after it has done this request's.
+
+Work is in tokens for each row. A prefix that an endpoint has cached is work that it saves, so one
+number compares cached tokens with load, as Dynamo's KV router does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+from random import Random
+
+from triton_openai.proxy.pools.adapter_index import AdapterIndex
+from triton_openai.proxy.pools.candidate import Candidate, Candidates
+from triton_openai.proxy.pools.prefix_index import PrefixIndex, PromptBlocks
+from triton_openai.proxy.pools.slow_start import WINDOW_S
+
+
+class Policy(str, Enum):
+    """PREFIX: least outstanding work less what is cached. RANDOM and ROUND_ROBIN ignore load."""
+
+    PREFIX = "prefix"
+    LEAST_OUTSTANDING = "least_outstanding"
+    RANDOM = "random"
+    ROUND_ROBIN = "round_robin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoicePolicy:
+    """prefix_weight: how many outstanding tokens a cached token outweighs; 0 ignores prefixes.
+
+    adapter_tokens: what it costs to load a LoRA adapter, in outstanding tokens.
+    """
+
+    policy: Policy = Policy.PREFIX
+    prefix_weight: float = 1.0
+    adapter_tokens: float = 2_000.0
+    slow_start_s: float = WINDOW_S
+
+    def __post_init__(self) -> None:
+        for name in ("prefix_weight", "adapter_tokens", "slow_start_s"):
+            if not 0 <= (value := getattr(self, name)) < inf:
+                raise ValueError(f"{name} is {value}, must be 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedRequest:
+    """What the choice needs of a request. prompt_tokens: exact or an estimate."""
+
+    prompt_tokens: int
+    blocks: PromptBlocks | None = None
+    adapter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """matched: the share of the prompt that the endpoint probably has cached, 0 to 1."""
+
+    candidate: Candidate
+    matched: float = 0.0
+
+
+Saving = tuple[int, float, float]
+"""Bits of endpoints, the tokens of work that they save, and the matched share of the prompt."""
+
+NOTHING_SAVED: Saving = (0, 0.0, 0.0)
+
+
+class Chooser:
+    """For one pool. clock: seconds, monotonic; the same as the endpoints'."""
+
+    def __init__(
+        self,
+        policy: ChoicePolicy,
+        *,
+        clock: Callable[[], float],
+        random: Random,
+        prefixes: PrefixIndex | None = None,
+        adapters: AdapterIndex | None = None,
+    ) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._random = random
+        self._turn = random.randrange(1 << 16)  # several processes begin at different endpoints
+        self._warming: list[Candidate] = []
+        self.prefixes = prefixes or PrefixIndex()
+        self.adapters = adapters or AdapterIndex()
+
+    def start_slowly(self, candidate: Candidate) -> None:
+        """The endpoint is new, or its breaker has closed: its share of the work grows slowly."""
+        candidate.start_slowly(self._clock(), self._policy.slow_start_s)
+        if candidate.is_warming_up and candidate not in self._warming:
+            self._warming.append(candidate)
+
+    def choose(self, candidates: Candidates, request: RoutedRequest) -> Choice | None:
+        """None without candidates. Does not count the request: see Outstanding and `sent`."""
+        members = candidates.members
+        if len(members) < 2:
+            return Choice(members[0]) if members else None
+        self._turn += 1
+        policy = self._policy.policy
+        if policy is Policy.ROUND_ROBIN:
+            return Choice(members[self._turn % len(members)])
+        if policy is Policy.RANDOM:
+            return Choice(members[self._random.randrange(len(members))])
+        if self._warming:
+            self._warm_up()
+        start = self._turn % len(members)  # equal endpoints take turns
+        members = members[start:] + members[:start]
+        savings, common = _split(self._savings(candidates.bits, request), candidates.bits)
+        tokens = request.prompt_tokens - common[1]
+        if savings:
+            return _least_with(savings, members, tokens, common)
+        return Choice(_least(members, tokens), common[2])
+
+    def sent(self, candidate: Candidate, request: RoutedRequest) -> None:
+        """The request was sent there, so its prompt and its adapter will be in that engine."""
+        if not candidate.bit:
+            return
+        if request.blocks is not None and self._policy.policy is Policy.PREFIX:
+            self.prefixes.record(candidate.bit, request.blocks)
+        if request.adapter is not None:
+            self.adapters.record(candidate.bit, request.adapter)
+
+    def forget(self, candidate: Candidate) -> None:
+        """The endpoint was restarted: its engine has nothing cached."""
+        if candidate.bit:
+            self.prefixes.forget(candidate.bit)
+            self.adapters.forget(candidate.bit)
+
+    def _warm_up(self) -> None:
+        now_s = self._clock()
+        for candidate in self._warming:
+            candidate.warm_up(now_s)
+        self._warming = [candidate for candidate in self._warming if candidate.is_warming_up]
+
+    def _savings(self, among: int, request: RoutedRequest) -> list[Saving]:
+        """The largest saving first; each holder of a prefix has the adapter, too."""
+        savings: list[Saving] = []
+        policy, adapter, adapter_tokens = self._policy, request.adapter, 0.0
+        if adapter is not None:
+            adapter_tokens = policy.adapter_tokens
+        if policy.policy is Policy.PREFIX and (blocks := request.blocks) is not None:
+            weight = policy.prefix_weight * request.prompt_tokens
+            for depth, bits in self.prefixes.match(blocks, among):
+                share = blocks.share(depth)
+                savings.append((bits, weight * share + adapter_tokens, share))
+        if adapter is not None and (bits := self.adapters.holders(adapter) & among):
+            savings.append((bits, adapter_tokens, 0.0))
+        return savings
+
+
+def _split(savings: list[Saving], among: int) -> tuple[list[Saving], Saving]:
+    """What some of them save more than all do, and what all of them save."""
+    for index, (bits, saved, _) in enumerate(savings):
+        if bits == among:
+            more = [(one[0], one[1] - saved, one[2]) for one in savings[:index]]
+            return more, savings[index]
+    return savings, NOTHING_SAVED
+
+
+def _least(members: tuple[Candidate, ...], tokens: float) -> Candidate:
+    best, least = members[0], inf
+    for member in members:
+        work = member.outstanding.tokens + member.extra_tokens + tokens
+        score = work / member.capacity + member.penalty
+        if score < least:
+            best, least = member, score
+    return best
+
+
+def _least_with(
+    savings: list[Saving], members: tuple[Candidate, ...], tokens: float, common: Saving
+) -> Choice:
+    """The least work less savings; but no request waits for a row to save work if another endpoint
+    has a free one.
+    """
+    best, least, best_saves = members[0], inf, common
+    plain, least_plain, plain_saves = best, inf, common
+    savers = 0
+    for saving in savings:
+        savers |= saving[0]
+    for member in members:
+        work, saves = member.outstanding.tokens + member.extra_tokens + tokens, common
+        if savers & member.bit:
+            for saves in savings:  # not next(…): this is the inner loop of every choice
+                if saves[0] & member.bit:
+                    break
+        score = work / member.capacity + member.penalty
+        if score < least_plain:
+            plain, least_plain, plain_saves = member, score, saves
+        if saves is not common:
+            score -= saves[1] / member.capacity
+        if score < least:
+            best, least, best_saves = member, score, saves
+    if plain.has_free_row and not best.has_free_row:
+        return Choice(plain, plain_saves[2])
+    return Choice(best, best_saves[2])

@@ -1,0 +1,1 @@
+"""How the endpoints of a pool are found."""

@@ -1,0 +1,54 @@
+"""Parsed URL -> the source of a pool's endpoints. Called by `app`."""
+
+from __future__ import annotations
+
+from typing_extensions import assert_never
+
+from triton_openai.proxy.domain.endpoints import EndpointSource
+from triton_openai.proxy.pools.discovery.dns import DnsName
+from triton_openai.proxy.pools.discovery.etcd import EtcdPrefix
+from triton_openai.proxy.pools.discovery.kubernetes import KubernetesService
+from triton_openai.proxy.pools.discovery.kubernetes_api import KubernetesApi
+from triton_openai.proxy.pools.discovery.source_url import (
+    DnsUrl,
+    EtcdUrl,
+    FileUrl,
+    InvalidSource,
+    KubernetesUrl,
+    SourceUrl,
+    StaticListUrl,
+)
+from triton_openai.proxy.pools.discovery.static_list import StaticList
+from triton_openai.proxy.pools.discovery.watched_file import WatchedFile
+
+
+def endpoint_source(url: SourceUrl, *, cluster: KubernetesApi | None = None) -> EndpointSource:
+    """Nothing is connected or read before the source is watched.
+
+    cluster: the API of the cluster that this process runs in; None outside of one. Raises
+    InvalidSource: the source needs a cluster.
+    """
+    match url:
+        case StaticListUrl():
+            return StaticList(url)
+        case DnsUrl():
+            return DnsName(url)
+        case FileUrl():
+            return WatchedFile(url)
+        case EtcdUrl():
+            return EtcdPrefix(url)
+        case KubernetesUrl():
+            return KubernetesService(url, _api(url, cluster))
+        case _:
+            assert_never(url)
+
+
+def _api(url: KubernetesUrl, cluster: KubernetesApi | None) -> KubernetesApi:
+    if url.api_url is not None:
+        return KubernetesApi(url=url.api_url)
+    if cluster is None:
+        raise InvalidSource(
+            f"{url}: this process runs in no pod of Kubernetes (KUBERNETES_SERVICE_HOST is not "
+            "set): add ?api=http://127.0.0.1:8001, as of kubectl proxy"
+        )
+    return cluster

@@ -1,0 +1,190 @@
+"""One Triton server of a pool: what it serves, whether it may get requests, and its work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from triton_openai.proxy.domain.endpoints import (
+    EndpointAddress,
+    EndpointState,
+    EndpointStatus,
+    EngineLoad,
+)
+from triton_openai.proxy.domain.engine import NotReady
+from triton_openai.proxy.domain.model import LoadedModel
+from triton_openai.proxy.pools.breaker import BreakerPolicy, CircuitBreaker
+from triton_openai.proxy.pools.candidate import Candidate
+from triton_openai.proxy.pools.connection import Connection
+from triton_openai.proxy.pools.engine_load import LoadReader
+from triton_openai.proxy.pools.outstanding import OUTPUT_TOKENS, Outstanding
+
+logger = structlog.get_logger(__name__)
+
+TOKENS_A_STREAM = 2 * OUTPUT_TOKENS  # of a stream that another process sent
+NOT_REACHED = NotReady("it has not been reached yet")
+Clock = Callable[[], float]
+
+
+class Served:
+    """One model on one endpoint."""
+
+    __slots__ = ("candidate", "endpoint", "model")
+
+    def __init__(self, endpoint: Endpoint, model: LoadedModel) -> None:
+        self.endpoint = endpoint
+        self.model = model
+        self.candidate = Candidate(
+            endpoint.address.address, Outstanding(), bit=endpoint.bit, rows=model.facts.rows
+        )
+
+
+class Endpoint:
+    """bit: of the pool's prefix index. changed: called whenever `state` or `served` may differ.
+
+    served: by Triton's name of the model; kept while the endpoint is not ready. is_leaving: its
+    source no longer names it. is_drained: an operator decided so. checked: set after each check.
+    """
+
+    def __init__(
+        self,
+        pool: str,
+        address: EndpointAddress,
+        connection: Connection,
+        *,
+        bit: int,
+        clock: Clock,
+        breaker: BreakerPolicy,
+        may_eject: Callable[[Endpoint], bool],
+        changed: Callable[[], None],
+    ) -> None:
+        self.pool = pool
+        self.address = address
+        self.connection = connection
+        self.bit = bit
+        self.breaker = CircuitBreaker(breaker, clock=clock, may_eject=lambda: may_eject(self))
+        self.load = EngineLoad(is_stale=False)
+        self.served: Mapping[str, Served] = {}
+        self.why_not_ready: NotReady | None = NOT_REACHED
+        self.is_leaving = self.is_drained = False
+        self.is_suspect = False
+        self.checked = asyncio.Event()
+        self.look_now = asyncio.Event()
+        self._clock = clock
+        self._changed = changed
+        self._lost_at = float("-inf")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its Triton answered the last check, and no stream has lost it since."""
+        return self.why_not_ready is None and not self.is_suspect
+
+    @property
+    def gets_streams(self) -> bool:
+        return self.is_ready and not (self.is_leaving or self.is_drained)
+
+    @property
+    def streams(self) -> int:
+        return sum(one.candidate.outstanding.streams for one in self.served.values())
+
+    @property
+    def state(self) -> EndpointState:
+        if self.is_leaving or self.is_drained:
+            return EndpointState.DRAINING if self.streams else EndpointState.DRAINED
+        if self.why_not_ready is NOT_REACHED:
+            return EndpointState.CONNECTING
+        if not self.is_ready:
+            return EndpointState.NOT_READY
+        return EndpointState.READY if self.breaker.is_closed else EndpointState.EJECTED
+
+    def serve(self, models: Iterable[LoadedModel]) -> None:
+        """What a check has found there. Models that are the same objects keep their work."""
+        kept = self.served
+        found = {model.name: model for model in models}
+        self.served = {
+            name: kept[name] if name in kept and kept[name].model is model else Served(self, model)
+            for name, model in found.items()
+        }
+        if kept != self.served:
+            self._log("endpoint serves", models=sorted(found))
+            self._changed()
+
+    def became_ready(self, *, began: float) -> bool:
+        """A check that began then succeeded. Returns whether the endpoint was not ready before."""
+        was_ready, self.why_not_ready = self.is_ready, None
+        if self._lost_at < began:
+            self.is_suspect = False
+        if was_ready or not self.is_ready:
+            return False
+        self._log("endpoint is ready", models=sorted(self.served))
+        self._changed()
+        return True
+
+    def became_unready(self, reason: NotReady) -> None:
+        if self.why_not_ready is None or str(self.why_not_ready) != str(reason):
+            logger.warning(
+                "endpoint is not ready", pool=self.pool, endpoint=self.name, reason=str(reason)
+            )
+        self.why_not_ready = reason
+        self._changed()
+
+    def lost(self) -> None:
+        """A stream lost its connection: nothing more is sent there until a check succeeds."""
+        self._lost_at = self._clock()
+        self.is_suspect = True
+        self.look_now.set()
+        self._changed()
+
+    def set_drained(self, is_drained: bool) -> None:
+        if is_drained != self.is_drained:
+            self.is_drained = is_drained
+            self._log("endpoint drains" if is_drained else "endpoint gets streams again")
+            self._changed()
+
+    def set_leaving(self, is_leaving: bool) -> None:
+        if is_leaving != self.is_leaving:
+            self.is_leaving = is_leaving
+            self._log("endpoint leaves its pool" if is_leaving else "endpoint is back in its pool")
+            self._changed()
+
+    def set_load(self, reader: LoadReader) -> None:
+        """Takes over what the reader has found of all models, and of each."""
+        self.load = reader.load
+        for one in self.served.values():
+            load = reader.load_of(one.model.facts.engine_model)
+            one.candidate.set_load(load, tokens_a_stream=TOKENS_A_STREAM)
+
+    @property
+    def name(self) -> str:
+        return self.address.address
+
+    def status(self) -> EndpointStatus:
+        state = self.state
+        works = [one.candidate.outstanding for one in self.served.values()]
+        return EndpointStatus(
+            pool=self.pool,
+            address=self.name,
+            state=state,
+            reason=self._reason(state),
+            models=tuple(sorted(self.served)),
+            streams=sum(work.streams for work in works),
+            outstanding_tokens=sum(work.tokens for work in works),
+            load=self.load,
+            ejections=self.breaker.ejections,
+            ejected_for_s=self.breaker.ejected_for_s,
+        )
+
+    def _reason(self, state: EndpointState) -> str | None:
+        match state:
+            case EndpointState.READY:
+                return None
+            case EndpointState.EJECTED:
+                return "streams failed there one after another"
+            case EndpointState.DRAINING | EndpointState.DRAINED:
+                return "it left its pool" if self.is_leaving else "an operator drains it"
+        return str(self.why_not_ready or "a stream lost its connection to it")
+
+    def _log(self, event: str, **more: object) -> None:
+        logger.info(event, pool=self.pool, endpoint=self.name, **more)

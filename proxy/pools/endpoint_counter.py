@@ -1,0 +1,37 @@
+"""The port to telemetry: what happened on each endpoint."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+
+class Outcome(str, Enum):
+    """ENDED: with a finish reason. LEFT: closed from our side. LOST: the endpoint went away.
+
+    REFUSED: it answered with an error, such as a prompt that is too long.
+    """
+
+    ENDED = "ended"
+    LEFT = "left"
+    LOST = "lost"
+    REFUSED = "refused"
+
+
+class Place(NamedTuple):
+    pool: str
+    endpoint: str
+
+
+class EndpointCounter(Protocol):
+    def began(self, place: Place, first_token_s: float, matched: float) -> None:
+        """A stream's first token came. matched: the share of its prompt that was expected to be in
+        the endpoint's prefix cache, 0 to 1.
+        """
+        ...
+
+    def ended(self, place: Place, outcome: str, tokens: int) -> None:
+        """outcome: the value of an Outcome."""
+        ...
+
+    def ejected(self, place: Place) -> None: ...

@@ -1,0 +1,168 @@
+"""Reads an endpoint's load from its metrics port, once a second."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+import httpx
+
+from triton_openai.proxy.domain.endpoints import EngineLoad
+from triton_openai.proxy.pools.metrics_parser import Key, MetricsParser
+
+logger = logging.getLogger(__name__)
+
+EVERY_S = 1.0
+STALE_S = 3.0
+CHUNK = 65_536
+LARGEST_PAGE = 4_000_000
+MOST_MODELS = 500
+UNKNOWN = EngineLoad(is_stale=False)
+"""Never read: nothing is reported, and the endpoint does not count as full."""
+
+
+class PageTooLarge(Exception):
+    """The metrics page exceeds LARGEST_PAGE."""
+
+
+class LoadReader:
+    """The load of one endpoint's engines.
+
+    url: of its metrics page; None where no metrics port is configured. Until the page has been
+    read once the load is UNKNOWN: an endpoint without a reachable metrics port stays usable, and is
+    chosen by what this process sends to it. Afterwards a value older than STALE_S is stale, and
+    the endpoint counts as full: something has happened to it. changed: called after every
+    attempt to read, so also when the load becomes stale. clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        url: str | None,
+        client: httpx.AsyncClient,
+        *,
+        clock: Callable[[], float],
+        changed: Callable[[], None] = lambda: None,
+        every_s: float = EVERY_S,
+        timeout_s: float = EVERY_S,
+    ) -> None:
+        self._url = url
+        self._client = client
+        self._clock = clock
+        self._changed = changed
+        self._every_s = every_s
+        self._timeout_s = timeout_s
+        self._read_at_s: float | None = None
+        self._total = UNKNOWN
+        self._by_model: Mapping[str, EngineLoad] = {}
+        self._failure: str | None = None
+
+    @property
+    def load(self) -> EngineLoad:
+        """Of all models together: sums of requests, and the fullest KV cache."""
+        return self._aged(self._total)
+
+    def load_of(self, triton_model: str) -> EngineLoad:
+        """Of one engine, by the name that its metrics have; UNKNOWN if they do not name it."""
+        return self._aged(self._by_model.get(triton_model, UNKNOWN))
+
+    async def run(self) -> None:
+        """Reads once a second until it is cancelled. End it with `background.end`.
+
+        Returns at once without a URL.
+        """
+        while self._url is not None:
+            began_s = self._clock()
+            await self.read()
+            self._changed()
+            await asyncio.sleep(max(0.0, began_s + self._every_s - self._clock()))
+
+    async def read(self) -> None:
+        """Reads once. Logs a failure when it begins, and the first success after it."""
+        if self._url is None:
+            return
+        try:
+            samples = await asyncio.wait_for(self._samples(self._url), self._timeout_s)
+        except (httpx.HTTPError, PageTooLarge, TimeoutError, asyncio.TimeoutError) as error:
+            self._failed(str(error) or f"no answer within {self._timeout_s} s")
+            return
+        if self._failure is not None:
+            logger.info("the metrics at %s can be read again", self._url)
+        self._failure = None
+        self._by_model = loads(samples)
+        self._total = total(self._by_model.values())
+        self._read_at_s = self._clock()
+
+    async def _samples(self, url: str) -> Mapping[Key, float]:
+        parser, size = MetricsParser(), 0
+        headers = {"Accept-Encoding": "identity"}  # bounds the text, not only what arrives
+        async with self._client.stream("GET", url, headers=headers) as response:
+            response.raise_for_status()
+            async for chunk in response.aiter_raw(CHUNK):
+                size += len(chunk)
+                if size > LARGEST_PAGE:
+                    raise PageTooLarge(f"it is larger than {LARGEST_PAGE} bytes")
+                parser.push(chunk)
+                await asyncio.sleep(0)
+        return parser.samples
+
+    def _failed(self, reason: str) -> None:
+        if self._failure is None:
+            logger.warning("cannot read the metrics at %s: %s", self._url, reason)
+        self._failure = reason
+
+    def _aged(self, load: EngineLoad) -> EngineLoad:
+        if self._read_at_s is None:
+            return UNKNOWN
+        if self._clock() - self._read_at_s <= STALE_S:
+            return load
+        return replace(load, is_stale=True)
+
+
+def loads(samples: Mapping[Key, float]) -> dict[str, EngineLoad]:
+    """By model. NVIDIA's families count; those of our older engines where no other is reported."""
+    models: dict[str, dict[tuple[str, str], float]] = {}
+    has_newer = any(family == "requests" for family, _, _ in samples)
+    for (family, model, kind), value in samples.items():
+        is_superseded = has_newer and family == "older"
+        if not is_superseded and (model in models or len(models) < MOST_MODELS):
+            models.setdefault(model, {})[family, kind] = value
+    return {model: _load(values) for model, values in models.items()}
+
+
+def total(of_models: Iterable[EngineLoad]) -> EngineLoad:
+    waiting = running = kv = None
+    for load in of_models:
+        waiting = _sum(waiting, load.waiting)
+        running = _sum(running, load.running)
+        if load.kv_in_use is not None:
+            kv = max(kv or 0.0, load.kv_in_use)
+    return EngineLoad(waiting=waiting, running=running, kv_in_use=kv, is_stale=False)
+
+
+def _load(values: Mapping[tuple[str, str], float]) -> EngineLoad:
+    older = [values.get(("older", kind)) for kind in ("decoding", "prefilling")]
+    rows = [number for number in older if number is not None]
+    running = values.get(("requests", "scheduled"), values.get(("requests", "active")))
+    if running is None and rows:
+        running = sum(rows)
+    waiting = values.get(("requests", "waiting"), values.get(("older", "waiting")))
+    return EngineLoad(
+        waiting=_count(waiting), running=_count(running), kv_in_use=_kv(values), is_stale=False
+    )
+
+
+def _kv(values: Mapping[tuple[str, str], float]) -> float | None:
+    fraction, most = values.get(("kv", "fraction")), values.get(("kv", "max"))
+    if fraction is None and most and (used := values.get(("kv", "used"))) is not None:
+        fraction = used / most
+    return None if fraction is None else min(1.0, fraction)
+
+
+def _count(value: float | None) -> int | None:
+    return None if value is None else int(min(value, 1e9))
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one + (other or 0)

@@ -1,0 +1,256 @@
+"""A pool: its endpoints as the source names them, and the choice among them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import httpx
+import structlog
+
+from triton_openai.proxy import background
+from triton_openai.proxy.domain.endpoints import Decisions, EndpointAddress, EndpointSource
+from triton_openai.proxy.domain.model import LoadedModel, ModelFacts
+from triton_openai.proxy.pools import ejections
+from triton_openai.proxy.pools.breaker import BreakerPolicy
+from triton_openai.proxy.pools.candidate import Candidates
+from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser
+from triton_openai.proxy.pools.connection import Connect
+from triton_openai.proxy.pools.endpoint import Clock, Endpoint, Served
+from triton_openai.proxy.pools.endpoint_counter import EndpointCounter, Place
+from triton_openai.proxy.pools.endpoint_watch import EndpointWatch, Interned
+from triton_openai.proxy.pools.engine_load import EVERY_S, LoadReader
+
+logger = structlog.get_logger(__name__)
+
+LEAVES_AFTER_S = 3600.0  # an endpoint that left closes when its streams have ended, or then
+LOOK_EVERY_S = 0.25
+FIRST_CHECKS_S = 6.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """connect: to an endpoint. most_ejected: the share of endpoints that may be ejected at once.
+
+    metrics_port: of endpoints whose address names none; None: their load is not read.
+    """
+
+    name: str
+    source: EndpointSource
+    connect: Connect
+    metrics_port: int | None = None
+    choice: ChoicePolicy = field(default_factory=ChoicePolicy)
+    breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
+    most_ejected: float = ejections.MOST_SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The endpoints that serve one build of a model. Made when they change."""
+
+    served: Mapping[str, Served]
+    candidates: Candidates
+
+
+class Pool:
+    """changed: called when what the pool serves may differ."""
+
+    def __init__(
+        self,
+        options: PoolOptions,
+        decisions: Decisions | None,
+        counter: EndpointCounter,
+        *,
+        interned: Interned,
+        clock: Clock,
+        random: Random,
+        changed: Callable[[], None],
+    ) -> None:
+        self.name = options.name
+        self.chooser = Chooser(options.choice, clock=clock, random=random)
+        self.endpoints: dict[str, Endpoint] = {}
+        self.ejected: set[str] = set()  # those whose breaker is not closed
+        self._options = options
+        self._decisions = decisions
+        self._counter = counter
+        self._interned = interned
+        self._clock = clock
+        self._changed = changed
+        self._variants: dict[int, Variant] | None = None  # by the identity of a model's facts
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._named = asyncio.Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follows the source and the operators' decisions. The body begins after first checks."""
+        following = [asyncio.create_task(self._follow()), asyncio.create_task(self._obey())]
+        await self._first_checks()
+        try:
+            yield
+        finally:
+            await background.end([*following, *self._running.values()])
+
+    def variant(self, facts: ModelFacts) -> Variant | None:
+        """The endpoints that get streams for this build; None: there is none.
+
+        facts: of one of `models`, itself: equal facts of another object are not found.
+        """
+        return self._all_variants().get(id(facts))
+
+    def models(self) -> list[LoadedModel]:
+        """Every build that an endpoint serves, also one that is not ready now."""
+        known = {
+            id(one.model.facts): one.model
+            for endpoint in self.endpoints.values()
+            if not endpoint.is_leaving
+            for one in endpoint.served.values()
+        }
+        return list(known.values())
+
+    def note_change(self) -> None:
+        self._variants = None
+        self._changed()
+
+    def _all_variants(self) -> dict[int, Variant]:
+        if self._variants is None:
+            found: dict[int, dict[str, Served]] = {}
+            for endpoint in self.endpoints.values():
+                if endpoint.gets_streams:
+                    for one in endpoint.served.values():
+                        found.setdefault(id(one.model.facts), {})[endpoint.name] = one
+            self._variants = {
+                key: Variant(served, Candidates.of(one.candidate for one in served.values()))
+                for key, served in found.items()
+            }
+        return self._variants
+
+    def note_breaker(self, endpoint: Endpoint) -> None:
+        """Called after a stream's success or failure there may have moved its breaker."""
+        is_closed = endpoint.breaker.is_closed
+        if is_closed and endpoint.name in self.ejected:
+            self.ejected.discard(endpoint.name)
+            logger.info("endpoint is no longer ejected", pool=self.name, endpoint=endpoint.name)
+            self._begin_slowly(endpoint)
+        elif not is_closed and endpoint.name not in self.ejected:
+            self.ejected.add(endpoint.name)
+            self._counter.ejected(Place(self.name, endpoint.name))
+            logger.warning(
+                "endpoint is ejected",
+                pool=self.name,
+                endpoint=endpoint.name,
+                seconds=endpoint.breaker.ejected_for_s,
+            )
+
+    def may_eject(self, endpoint: Endpoint) -> bool:
+        others = [one for one in self.endpoints.values() if one is not endpoint]
+        return ejections.may_eject(
+            endpoints=len(self.endpoints),
+            ejected=len(self.ejected),
+            healthy_others=sum(one.gets_streams and one.breaker.is_closed for one in others),
+            most_share=self._options.most_ejected,
+        )
+
+    async def _first_checks(self) -> None:
+        """Until every endpoint that the source names first has been asked, or one is ready."""
+
+        async def all_checked() -> None:
+            await self._named.wait()
+            for endpoint in list(self.endpoints.values()):
+                await endpoint.checked.wait()
+
+        checking = asyncio.create_task(all_checked())
+        await asyncio.wait([checking], timeout=FIRST_CHECKS_S)
+        await background.end([checking])
+
+    async def _follow(self) -> None:
+        async with aclosing(self._options.source.watch()) as sets:
+            async for addresses in sets:
+                self._update(addresses)
+                self._named.set()
+
+    def _update(self, addresses: frozenset[EndpointAddress]) -> None:
+        named = {one.address: one for one in addresses}
+        for name, endpoint in self.endpoints.items():
+            endpoint.set_leaving(name not in named)
+        for name in sorted(named.keys() - self.endpoints.keys()):
+            self._add(named[name])
+        self.note_change()
+
+    def _add(self, address: EndpointAddress) -> None:
+        endpoint = Endpoint(
+            self.name,
+            address,
+            self._options.connect(address),
+            bit=self.chooser.prefixes.add_endpoint(),
+            clock=self._clock,
+            breaker=self._options.breaker,
+            may_eject=self.may_eject,
+            changed=self.note_change,
+        )
+        self.endpoints[endpoint.name] = endpoint
+        self._running[endpoint.name] = asyncio.create_task(self._serve(endpoint))
+        logger.info("endpoint found", pool=self.name, endpoint=endpoint.name)
+
+    async def _serve(self, endpoint: Endpoint) -> None:
+        """Keeps the connection open until the endpoint has left and its streams have ended."""
+        async with endpoint.connection:
+            watch = EndpointWatch(endpoint, self._own, self._clock, self._begin_slowly)
+            tasks = [asyncio.create_task(watch.run())]
+            if (url := self._metrics_url(endpoint.address)) is not None:
+                tasks.append(asyncio.create_task(self._read_load(endpoint, url)))
+            try:
+                await self._has_left(endpoint)
+            finally:
+                await background.end(tasks)
+        logger.info("endpoint is gone", pool=self.name, endpoint=endpoint.name)
+
+    def _own(self, model: LoadedModel) -> LoadedModel:
+        return self._interned(replace(model, pool=self.name))
+
+    def _begin_slowly(self, endpoint: Endpoint) -> None:
+        """It was not ready before, so its engines have nothing cached."""
+        for one in endpoint.served.values():
+            self.chooser.forget(one.candidate)
+            self.chooser.start_slowly(one.candidate)
+
+    def _metrics_url(self, address: EndpointAddress) -> str | None:
+        port = address.metrics_port or self._options.metrics_port
+        host = address.address.rpartition(":")[0]
+        return None if port is None else f"http://{host}:{port}/metrics"
+
+    async def _read_load(self, endpoint: Endpoint, url: str) -> None:
+        """Once a second, while there is a choice of endpoints."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            reader = LoadReader(url, client, clock=self._clock)
+            while True:
+                if len(self.endpoints) > 1:
+                    await reader.read()
+                    endpoint.set_load(reader)
+                await asyncio.sleep(EVERY_S)
+
+    async def _has_left(self, endpoint: Endpoint) -> None:
+        since = None
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            since = (since or self._clock()) if endpoint.is_leaving else None
+            if since is not None and (
+                not endpoint.streams or self._clock() - since > LEAVES_AFTER_S
+            ):
+                break
+        del self.endpoints[endpoint.name], self._running[endpoint.name]
+        self.ejected.discard(endpoint.name)
+        self.chooser.adapters.forget(endpoint.bit)  # before the bit is free for another
+        self.chooser.prefixes.remove_endpoint(endpoint.bit)
+        self.note_change()
+
+    async def _obey(self) -> None:
+        if self._decisions is None:
+            return
+        while True:
+            drained = self._decisions.drained
+            for endpoint in self.endpoints.values():
+                endpoint.set_drained(endpoint.name in drained)
+            await asyncio.sleep(LOOK_EVERY_S)

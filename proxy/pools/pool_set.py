@@ -1,0 +1,149 @@
+"""All pools of one process. Implements domain.endpoints.Pools; `app` makes it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import AsyncExitStack
+from random import Random
+
+from typing_extensions import Self
+
+from triton_openai.proxy.domain.endpoints import (
+    Decisions,
+    EndpointRefused,
+    EndpointResult,
+    EndpointStatus,
+)
+from triton_openai.proxy.domain.engine import NotReady
+from triton_openai.proxy.domain.model import LoadedModel, ModelCard
+from triton_openai.proxy.pools.connection import Repository
+from triton_openai.proxy.pools.endpoint import NOT_REACHED, Clock, Endpoint
+from triton_openai.proxy.pools.endpoint_counter import EndpointCounter
+from triton_openai.proxy.pools.pool import Pool, PoolOptions, Variant
+
+MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must not fill memory
+
+
+class PoolSet:
+    """`async with` follows all sources and checks all endpoints until the body ends."""
+
+    def __init__(
+        self,
+        options: Iterable[PoolOptions],
+        counter: EndpointCounter,
+        decisions: Decisions | None = None,
+        *,
+        clock: Clock = time.monotonic,
+        random: Random | None = None,
+    ) -> None:
+        self._interned: dict[LoadedModel, LoadedModel] = {}
+        self._running = AsyncExitStack()
+        self._has_news = False
+        self.pools = {
+            one.name: Pool(
+                one,
+                decisions,
+                counter,
+                interned=self._the_one,
+                clock=clock,
+                random=random or Random(),
+                changed=self._note_change,
+            )
+            for one in options
+        }
+
+    async def __aenter__(self) -> Self:
+        enter = self._running.enter_async_context
+        await asyncio.gather(*(enter(pool.running()) for pool in self.pools.values()))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._running.aclose()
+
+    def variant(self, card: ModelCard) -> Variant | None:
+        """The endpoints that get streams for exactly this build of the model."""
+        pool = self.pools.get(card.pool)
+        return None if pool is None else pool.variant(card.facts)
+
+    def rows(self, card: ModelCard) -> int:
+        """Requests that all endpoints of this build run at once; its own if there is none."""
+        variant = self.variant(card)
+        if variant is None:
+            return card.facts.rows
+        return sum(one.rows for one in variant.candidates.members)
+
+    def models(self) -> tuple[LoadedModel, ...]:
+        """Every build of every model that an endpoint serves, also one that is not ready now."""
+        return tuple(one for pool in self.pools.values() for one in pool.models())
+
+    def take_news(self) -> bool:
+        """Whether anything has changed since the last call."""
+        news, self._has_news = self._has_news, False
+        return news
+
+    def why_not_ready(self) -> NotReady | None:
+        """None while at least one endpoint gets streams."""
+        endpoints = [one for pool in self.pools.values() for one in pool.endpoints.values()]
+        if any(one.gets_streams for one in endpoints):
+            return None
+        if len(endpoints) == 1:
+            (only,) = endpoints
+            return only.why_not_ready or NotReady(f"{only.name}: {only.status().reason}")
+        reasons = [f"{one.name}: {one.status().reason}" for one in endpoints]
+        if not reasons:
+            return NotReady("no endpoint of Triton has been found", "no Triton server is known")
+        return NotReady(
+            f"none of {len(endpoints)} endpoints is ready; {reasons[0]}",
+            "no Triton server is ready",
+        )
+
+    def endpoints(self) -> tuple[EndpointStatus, ...]:
+        found = [one.status() for pool in self.pools.values() for one in pool.endpoints.values()]
+        return tuple(sorted(found, key=lambda one: (one.pool, one.address)))
+
+    async def load_model(
+        self, model: str, *, pools: Collection[str] = ()
+    ) -> tuple[EndpointResult, ...]:
+        return await self._everywhere(pools, lambda one: one.load_model(model))
+
+    async def unload_model(
+        self, model: str, *, pools: Collection[str] = ()
+    ) -> tuple[EndpointResult, ...]:
+        return await self._everywhere(pools, lambda one: one.unload_model(model))
+
+    async def _everywhere(
+        self, pools: Collection[str], change: Callable[[Repository], Awaitable[None]]
+    ) -> tuple[EndpointResult, ...]:
+        chosen = [
+            endpoint
+            for name, pool in sorted(self.pools.items())
+            if not pools or name in pools
+            for endpoint in pool.endpoints.values()
+        ]
+        return tuple(await asyncio.gather(*(_changed(endpoint, change) for endpoint in chosen)))
+
+    def _the_one(self, model: LoadedModel) -> LoadedModel:
+        if len(self._interned) >= MOST_MODELS_REMEMBERED:
+            used = {id(one) for one in self.models()}
+            self._interned = {one: one for one in self._interned if id(one) in used}
+        return self._interned.setdefault(model, model)
+
+    def _note_change(self) -> None:
+        self._has_news = True
+
+
+async def _changed(
+    endpoint: Endpoint, change: Callable[[Repository], Awaitable[None]]
+) -> EndpointResult:
+    error: str | None = None
+    if endpoint.why_not_ready is NOT_REACHED:
+        error = str(NOT_REACHED)
+    else:
+        try:
+            await change(endpoint.connection.repository)
+        except EndpointRefused as refusal:
+            error = str(refusal)
+        endpoint.look_now.set()
+    return EndpointResult(pool=endpoint.pool, address=endpoint.name, error=error)

@@ -1,0 +1,156 @@
+"""The endpoint for each engine stream, and the account of its work there. For pooled_engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from triton_openai.proxy.domain.engine import EngineRequest, TokenSource
+from triton_openai.proxy.domain.errors import ModelUnavailable
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.pools.breaker import Attempt
+from triton_openai.proxy.pools.candidate import Candidates
+from triton_openai.proxy.pools.choice import RoutedRequest
+from triton_openai.proxy.pools.endpoint import Endpoint
+from triton_openai.proxy.pools.endpoint_counter import Place
+from triton_openai.proxy.pools.outstanding import TokenEstimates, Work
+from triton_openai.proxy.pools.pool import Pool, Variant
+from triton_openai.proxy.pools.pool_set import PoolSet
+from triton_openai.proxy.pools.prefix_index import prompt_blocks
+
+NOTHING_SERVES = "no endpoint that is ready serves this build of the model"
+MOST_MODELS = 1024  # whose lengths are remembered
+
+
+class Route:
+    """One stream on one endpoint. matched: the share of its prompt that is probably cached there.
+
+    Call `end` once the stream is closed.
+    """
+
+    __slots__ = (
+        *("_attempt", "_endpoint", "_estimates", "_pool", "_prompt_tokens", "_work"),
+        *("engine", "matched", "place"),
+    )
+
+    def __init__(
+        self,
+        pool: Pool,
+        endpoint: Endpoint,
+        matched: float,
+        work: Work,
+        attempt: Attempt,
+        estimates: TokenEstimates,
+    ) -> None:
+        self.engine: TokenSource = endpoint.connection.engine
+        self.place = Place(endpoint.pool, endpoint.name)
+        self.matched = matched
+        self._pool = pool
+        self._endpoint = endpoint
+        self._work = work
+        self._attempt = attempt
+        self._estimates = estimates
+        self._prompt_tokens = 0
+
+    def began(self, prompt_tokens: int) -> None:
+        """The first token came."""
+        self._prompt_tokens = prompt_tokens
+        self._work.set_prompt_tokens(prompt_tokens)
+        self.answered()
+
+    def answered(self) -> None:
+        """With a token, or with an error that the endpoint is not to blame for."""
+        self._attempt.succeeded()
+        if self._pool.ejected:
+            self._pool.note_breaker(self._endpoint)
+
+    def lost(self) -> None:
+        self._attempt.failed()
+        self._pool.note_breaker(self._endpoint)
+        self._endpoint.lost()
+
+    def end(self) -> None:
+        self._attempt.abandoned()
+        self._work.release()
+
+    def observe(self, request: EngineRequest, tokens: int) -> None:
+        """The stream ended by itself after so many tokens."""
+        length = None if request.text is None else len(request.text)
+        self._estimates.observe(
+            text_length=length, prompt_tokens=self._prompt_tokens, output_tokens=tokens
+        )
+
+
+class Router:
+    def __init__(self, pools: PoolSet) -> None:
+        self._pools = pools
+        self._estimates: dict[str, TokenEstimates] = {}  # by Triton's name of the model
+
+    def has_another(self, card: ModelCard, avoided: frozenset[str]) -> bool:
+        """Whether an endpoint that is not among the avoided ones serves this build."""
+        variant = self._pools.variant(card)
+        return variant is not None and bool(variant.candidates.without(avoided).members)
+
+    def route(self, request: EngineRequest) -> Route:
+        """Chooses, and counts the stream. Raises ModelUnavailable: no endpoint is left."""
+        card = request.model
+        variant = self._pools.variant(card)
+        if variant is None:
+            raise _unavailable()
+        pool, estimates = self._pools.pools[card.pool], self._estimates_of(card)
+        candidates = variant.candidates.without(request.avoids)
+        if pool.ejected:
+            candidates = _open(variant, candidates)
+        prompt: str | Sequence[int] = request.text or request.token_ids or ""
+        routed = _routed(request, prompt, estimates, has_choice=len(candidates.members) > 1)
+        choice = pool.chooser.choose(candidates, routed)
+        if choice is None:
+            raise _unavailable()
+        candidate = choice.candidate
+        endpoint = variant.served[candidate.address].endpoint
+        attempt = endpoint.breaker.admit()
+        pool.chooser.sent(candidate, routed)
+        work = candidate.outstanding.add(
+            prompt_tokens=routed.prompt_tokens,
+            output_tokens=estimates.output_tokens(request.max_tokens),
+        )
+        return Route(pool, endpoint, choice.matched, work, attempt, estimates)
+
+    def _estimates_of(self, card: ModelCard) -> TokenEstimates:
+        found = self._estimates.get(card.triton_model)
+        if found is None:
+            if len(self._estimates) >= MOST_MODELS:
+                self._estimates.clear()
+            found = self._estimates[card.triton_model] = TokenEstimates()
+        return found
+
+
+def _unavailable() -> ModelUnavailable:
+    return ModelUnavailable("The model server is not available.", detail=NOTHING_SERVES)
+
+
+def _open(variant: Variant, candidates: Candidates) -> Candidates:
+    """Those whose breaker lets a stream through; if none does, those that may be tried again."""
+    breakers = {one: variant.served[one.address].endpoint.breaker for one in candidates.members}
+    if not (admitted := [one for one, breaker in breakers.items() if breaker.can_admit]):
+        for breaker in breakers.values():
+            breaker.end_early()
+        admitted = [one for one, breaker in breakers.items() if breaker.can_admit]
+    return Candidates.of(admitted)
+
+
+def _routed(
+    request: EngineRequest,
+    prompt: str | Sequence[int],
+    estimates: TokenEstimates,
+    *,
+    has_choice: bool,
+) -> RoutedRequest:
+    """has_choice: without one, blocks and adapter do not matter."""
+    tokens, card = estimates.prompt_tokens(prompt), request.model
+    if not has_choice:
+        return RoutedRequest(tokens)
+    adapter = card.name if card.parent is not None else None
+    blocks = prompt_blocks(
+        prompt, model=card.triton_model, cache_salt=request.cache_salt, adapter=adapter
+    )
+    return RoutedRequest(tokens, blocks, adapter)

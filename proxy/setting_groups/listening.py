@@ -1,0 +1,75 @@
+"""Where the proxy listens."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, FilePath, model_validator
+from pydantic_settings import NoDecode
+
+from triton_openai.proxy.setting_groups.group import Group, Port, Words
+
+CpuScheduling = Literal["auto", "batch", "normal"]
+HOST = re.compile(r"\*|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s,*]+")
+
+
+def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in origins:
+        if not ORIGIN.fullmatch(origin):
+            raise ValueError(f"{origin!r} is no origin such as https://example.com, and not *")
+    return origins
+
+
+def _hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    for host in hosts:
+        if not HOST.fullmatch(host):
+            raise ValueError(f"{host!r} is no host name such as api.example.com, and not *")
+    return hosts
+
+
+class Listening(Group):
+    """Where the proxy listens"""
+
+    server_host: str | None = None
+    """Another name of `HOST`. If both are set, they must agree."""
+    server_port: Port | None = None
+    """Another name of `PORT`. If both are set, they must agree."""
+    host: str = "127.0.0.1"
+    """Address on which the proxy listens. Any but a loopback address needs keys (docs/access.md),
+    or `AUTH=off`."""
+    port: Port = 9000
+    """TCP port of the proxy."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes of the proxy. They share one socket, one limit of requests and one `/metrics`."""
+    cpu_scheduling: CpuScheduling = "auto"
+    """Linux scheduling policy of all processes. `batch`: a process that wakes up does not take the
+    core from one that runs. `auto` is `batch` on four cores or fewer, else `normal`."""
+    cors_origins: Annotated[tuple[str, ...], NoDecode, Words, AfterValidator(_origins)] = ()
+    """Origins whose pages may call the API from a browser, separated by commas; `*` allows all."""
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode, Words, AfterValidator(_hosts)] = ()
+    """Public names of this server, separated by commas; `*` allows all. A request whose `Host` is
+    not among them gets 421. IP addresses and names without public DNS (`localhost`, `proxy`,
+    `x.svc`) are always allowed."""
+
+
+class Tls(Group):
+    """TLS of the proxy itself"""
+
+    tls_cert_file: FilePath | None = None
+    """PEM file with the certificate and its chain. With it the proxy serves https only. A new file
+    is used for new connections within seconds, without a restart."""
+    tls_key_file: FilePath | None = None
+    """PEM file with the private key of `TLS_CERT_FILE`."""
+    tls_client_ca_file: FilePath | None = None
+    """PEM file with certificate authorities. With it every client needs a certificate of theirs,
+    health checks included."""
+
+    @model_validator(mode="after")
+    def _files_go_together(self) -> Tls:
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ValueError("TLS_CERT_FILE and TLS_KEY_FILE go together: set both")
+        if self.tls_client_ca_file is not None and self.tls_cert_file is None:
+            raise ValueError("TLS_CLIENT_CA_FILE needs TLS_CERT_FILE and TLS_KEY_FILE")
+        return self

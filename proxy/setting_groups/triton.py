@@ -1,0 +1,137 @@
+"""Triton, its models, and the packages that builds need."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import FilePath, model_validator
+
+from triton_openai.build_engines.section import ModelName
+from triton_openai.proxy.setting_groups.group import Group, Port, Seconds, Secret, secret_value
+
+TRITON_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
+
+
+class TritonServer(Group):
+    """The tritonserver that is started here, or the remote one"""
+
+    triton_url: str | None = None
+    """Address of a remote Triton for `triton-openai proxy`: `grpc://host:port`, or `grpcs://` for
+    TLS; several with commas between them, or where they are found (docs/pools.md). Without it:
+    `TRITON_GRPC_PORT` of this machine."""
+    triton_routing: Literal["prefix", "least_outstanding", "random", "round_robin"] = "prefix"
+    """How one of several endpoints is chosen: `prefix` is the one with the least work after it has
+    done the request's, with what it has in its prefix cache counted as done."""
+    triton_ca_file: FilePath | None = None
+    """PEM file with the certificate authorities to trust for `grpcs://`. Without it: the
+    system's."""
+    triton_secret: Secret = None
+    """Value that opens Triton's administrative calls: 16 to 256 letters, digits, `-` and `_`. A
+    proxy in another process needs the same value. Without it: a new one for each start."""
+    triton_transport: Literal["lean", "grpc"] = "lean"
+    """What reads token streams: `lean` is our own HTTP/2 reader, `grpc` is grpc.aio. All other
+    calls use grpc.aio."""
+    triton_connection_age_s: Seconds | None = None
+    """After this time a new connection to Triton takes over, so that servers which were added
+    behind one address get work. The old one ends with its last stream. Without it: never. Needs
+    `TRITON_TRANSPORT=lean`."""
+    triton_host: Literal["127.0.0.1", "0.0.0.0"] = "127.0.0.1"
+    """Address on which the tritonserver that is started here listens. Triton has no access control:
+    use `0.0.0.0` in a container only."""
+    triton_grpc_port: Port = 8001
+    """gRPC port of the tritonserver that is started here."""
+    triton_http_port: Port | None = None
+    """HTTP port of that tritonserver, on loopback only and behind `TRITON_SECRET`. Without it
+    HTTP is off."""
+    triton_metrics_port: Port = 8002
+    """Port of that tritonserver's Prometheus metrics."""
+    triton_start_timeout_s: Seconds = 120.0
+    """How long a start waits until every model is loaded."""
+
+    @model_validator(mode="after")
+    def _secret_is_long_and_plain(self) -> TritonServer:
+        """It is part of an option of tritonserver and a header; the message does not show it."""
+        if self.triton_secret and not TRITON_SECRET.fullmatch(self.triton_secret_value or ""):
+            raise ValueError(
+                "TRITON_SECRET must have 16 to 256 letters, digits, '-' and '_' (such as "
+                '`python3 -c "import secrets; print(secrets.token_urlsafe())"` prints)'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _ca_file_has_tls(self) -> TritonServer:
+        if self.triton_ca_file is not None and not self.triton_is_tls:
+            raise ValueError(
+                f"TRITON_CA_FILE={self.triton_ca_file} is for TLS: TRITON_URL must be "
+                "grpcs://host:port with it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _age_is_of_lean_connections(self) -> TritonServer:
+        if self.triton_connection_age_s is not None and self.triton_transport != "lean":
+            raise ValueError(
+                f"TRITON_CONNECTION_AGE_S={self.triton_connection_age_s:g} goes with "
+                f"TRITON_TRANSPORT=lean only, which is {self.triton_transport!r}"
+            )
+        return self
+
+    @property
+    def triton_source(self) -> str:
+        """Where Triton's endpoints are found, as docs/pools.md describes it."""
+        url = self.triton_url or f"127.0.0.1:{self.triton_grpc_port}"
+        return url if "://" in url else f"grpc://{url}"
+
+    @property
+    def triton_target(self) -> str:
+        """For people, without a password; of one endpoint its `host:port`."""
+        scheme, _, rest = self.triton_source.partition("://")
+        place = rest.rpartition("@")[2]
+        return place if scheme in ("grpc", "grpcs") else f"{scheme}://{place}"
+
+    @property
+    def triton_secret_value(self) -> str | None:
+        return secret_value(self.triton_secret)
+
+    @property
+    def triton_is_tls(self) -> bool:
+        return self.triton_source.partition("://")[0].endswith("grpcs")
+
+
+class ModelSource(Group):
+    """Models and files"""
+
+    models_file: Path = Path("models.yaml")
+    """The file that names the models."""
+    model_path: Path | None = None
+    """One model folder to serve instead of a models file; `MODELS_FILE` may not be set with it."""
+    model_id: ModelName | None = None
+    """Public name of the model of `MODEL_PATH`. Without it: architecture and size, as the path, the
+    graph's file name or the config have them, such as `phi-3.5-mini`."""
+    artifacts_dir: Path = Path("artifacts")
+    """Where `build` writes. If the default folder belongs to another user, what you may not write
+    goes to `~/.local/share/triton-openai` (`XDG_DATA_HOME`)."""
+
+    @model_validator(mode="after")
+    def _one_source_of_models(self) -> ModelSource:
+        if self.model_path is not None and "models_file" in self.model_fields_set:
+            raise ValueError(
+                "MODELS_FILE and MODEL_PATH both say what to serve: set one of them (a folder "
+                "can stand in a models file, too)"
+            )
+        if self.model_path is None and self.model_id is not None:
+            raise ValueError("MODEL_ID names the model of MODEL_PATH, which is not set")
+        return self
+
+
+class Packages(Group):
+    """Packages that are installed when first needed"""
+
+    install_packages: Literal["on_demand", "never"] = "on_demand"
+    """Whether a build of another model than the demo may install torch, transformers and the others
+    that it needs, and a quantization its own environment; `never` makes such a build fail with what
+    to do."""
+    torch_index_url: str | None = None
+    """Another package index for torch, such as PyTorch's own with its small CPU build."""

@@ -1,0 +1,67 @@
+"""Counts what happens on each endpoint of the pools. Implements pools.endpoint_counter's port.
+
+Endpoints come and go, so only so many get series of their own; further ones share one.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+MOST_ENDPOINTS = 500
+OTHERS = "others"
+TTFT_BUCKETS_S = (0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+Place = tuple[str, str]
+
+
+class EndpointMetrics:
+    """registry: of the process' other metrics."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("pool", "endpoint")
+        self._streams = Counter(
+            "proxy_endpoint_streams",
+            "Streams by how they ended: `ended`, `left` (closed by us), `lost`, `refused`",
+            (*labels, "outcome"),
+            registry=registry,
+        )
+        self._tokens = Counter(
+            "proxy_endpoint_tokens", "Tokens that an endpoint has sent", labels, registry=registry
+        )
+        self._ttft = Histogram(
+            "proxy_endpoint_time_to_first_token_seconds",
+            "From the choice of the endpoint to its first response",
+            labels,
+            buckets=TTFT_BUCKETS_S,
+            registry=registry,
+        )
+        self._hits = Counter(
+            "proxy_endpoint_prefix_hits",
+            "Streams whose prompt began with one that was sent there before",
+            labels,
+            registry=registry,
+        )
+        self._ejections = Counter(
+            "proxy_endpoint_ejections", "Ejections by the breaker", labels, registry=registry
+        )
+        self._known: set[Place] = set()
+
+    def began(self, place: Place, first_token_s: float, matched: float) -> None:
+        place = self._bounded(place)
+        self._ttft.labels(*place).observe(first_token_s)
+        if matched:
+            self._hits.labels(*place).inc()
+
+    def ended(self, place: Place, outcome: str, tokens: int) -> None:
+        place = self._bounded(place)
+        self._streams.labels(*place, outcome).inc()
+        self._tokens.labels(*place).inc(tokens)
+
+    def ejected(self, place: Place) -> None:
+        self._ejections.labels(*self._bounded(place)).inc()
+
+    def _bounded(self, place: Place) -> Place:
+        if place not in self._known:
+            if len(self._known) >= MOST_ENDPOINTS:
+                return place[0], OTHERS
+            self._known.add(place)
+        return place

@@ -1,0 +1,56 @@
+"""One Triton server: streams, catalog, tokenizer and model control over its connections."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import grpc
+from tritonclient.grpc import service_pb2
+from typing_extensions import Self
+
+from triton_openai.proxy.domain.endpoints import EndpointRefused
+from triton_openai.proxy.triton.catalog import TritonCatalog
+from triton_openai.proxy.triton.client import Transport, TritonClient
+from triton_openai.proxy.triton.target import Target
+from triton_openai.proxy.triton.tokenizer import TritonTokenizer
+
+CONTROL_TIMEOUT_S = 600.0  # a large model takes minutes to load
+
+
+class TritonConnection:
+    """Implements pools.connection.Connection. max_age_s: see TritonClient."""
+
+    def __init__(
+        self, target: Target, transport: Transport, *, max_age_s: float | None = None
+    ) -> None:
+        self.engine = TritonClient(target, transport, max_age_s=max_age_s)
+        self.catalog = TritonCatalog(self.engine)
+        self.tokenizer = TritonTokenizer(self.engine)
+        self.repository = self
+        self._running = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._running.enter_async_context(self.engine)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._running.aclose()
+
+    async def load_model(self, model: str) -> None:
+        """Raises EndpointRefused, such as without `--model-control-mode explicit`."""
+        request = service_pb2.RepositoryModelLoadRequest(model_name=model)
+        await self._control(self.engine.stub.RepositoryModelLoad, request)
+
+    async def unload_model(self, model: str) -> None:
+        """Ends the running streams of an ensemble: drain it before. Raises EndpointRefused."""
+        request = service_pb2.RepositoryModelUnloadRequest(model_name=model)
+        await self._control(self.engine.stub.RepositoryModelUnload, request)
+
+    async def _control(self, method: object, request: object) -> None:
+        assert callable(method)
+        try:
+            await method(
+                request, timeout=CONTROL_TIMEOUT_S, metadata=self.engine.restricted_metadata
+            )
+        except grpc.aio.AioRpcError as error:
+            raise EndpointRefused(f"{error.code().name}: {error.details()}") from error

@@ -1,0 +1,101 @@
+"""What callers see of models.yaml: deprecation, fallbacks, and a file that changes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.doubles.engine import ScriptedEngine, deltas
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+PROTOCOLS = pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/chat/completions", {"messages": MESSAGES}),
+        ("/v1/chat/completions", {"messages": MESSAGES, "stream": True}),
+        ("/v1/completions", {"prompt": "hi"}),
+        ("/chat/json", {"messages": MESSAGES}),
+        ("/chat/stream", {"messages": MESSAGES}),
+    ],
+)
+ENDING = {
+    "runtime": "remote",
+    "deprecated": "2026-01-31",
+    "sunset": "2026-07-31",
+    "lifecycle_link": "https://docs.example/models#demo",
+}
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(**models: dict) -> Path:
+        path = tmp_path / "models.yaml"
+        path.write_text(yaml.safe_dump({"models": models}, sort_keys=False))
+        return path
+
+    return write
+
+
+def serving(serve, path: Path):
+    return serve(ScriptedEngine(deltas("ab")), models_file=path)
+
+
+@PROTOCOLS
+def test_an_answer_of_a_deprecated_model_says_so_in_its_headers(serve, written, path, fields):
+    answer = serving(serve, written(demo=ENDING)).post(path, json={"model": "demo", **fields})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["deprecation"] == "@1769817600"  # date -u -d 2026-01-31 +%s
+    assert answer.headers["sunset"] == "Fri, 31 Jul 2026 00:00:00 GMT"
+    link = '<https://docs.example/models#demo>; rel="deprecation sunset"; type="text/html"'
+    assert answer.headers["link"] == link
+
+
+def test_the_list_of_models_shows_both_dates(serve, written):
+    client = serving(serve, written(demo=ENDING))
+    (listed,) = client.get("/v1/models").json()["data"]
+    assert (listed["deprecated"], listed["sunset"]) == ("2026-01-31", "2026-07-31")
+    assert client.get("/v1/models/demo").json() == listed
+
+
+@PROTOCOLS
+def test_a_model_without_dates_has_no_such_headers(serve, written, path, fields):
+    client = serving(serve, written(demo={"runtime": "remote"}))
+    answer = client.post(path, json={"model": "demo", **fields})
+    assert not {"deprecation", "sunset", "link", "x-fallback-from"} & set(answer.headers)
+
+
+@PROTOCOLS
+def test_a_fallback_answers_under_its_own_name(serve, written, path, fields):
+    gone = {"runtime": "remote", "aliases": ["best"], "fallback": "demo"}
+    client = serving(serve, written(gone=gone, demo={"runtime": "remote"}))
+    answer = client.post(path, json={"model": "best", **fields})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["x-fallback-from"] == "best"
+    named = {"demo"} if path != "/chat/stream" else set()  # whose lines name no model
+    assert set(re.findall(r'"model": ?"(\w+)"', answer.text)) == named
+
+
+def test_a_model_without_a_fallback_is_still_unknown_where_triton_has_not_loaded_it(serve, written):
+    client = serving(serve, written(gone={"runtime": "remote"}, demo={"runtime": "remote"}))
+    answer = client.post("/v1/chat/completions", json={"model": "gone", "messages": MESSAGES})
+    assert answer.status_code == 404
+
+
+def test_a_changed_file_changes_what_callers_see_and_an_invalid_one_does_not(serve, written):
+    client = serving(serve, path := written(demo={"runtime": "remote", "aliases": ["first"]}))
+    reload = client.app.state.policy_watch.reload
+    written(demo={"runtime": "remote", "aliases": ["second"], **ENDING})
+    assert client.portal.call(reload)
+    body = {"messages": MESSAGES}
+    answer = client.post("/v1/chat/completions", json={"model": "second", **body})
+    assert (answer.status_code, "sunset" in answer.headers) == (200, True)
+    assert client.post("/v1/chat/completions", json={"model": "first", **body}).status_code == 404
+    assert "proxy_models_file_valid 1.0" in client.get("/metrics").text
+    path.write_text("models: {demo: {runtime: remote, alias: [third]}}")
+    assert not client.portal.call(reload)
+    answer = client.post("/v1/chat/completions", json={"model": "second", **body})
+    assert answer.status_code == 200
+    assert "proxy_models_file_valid 0.0" in client.get("/metrics").text

@@ -1,0 +1,110 @@
+"""The component that has proxies find Triton's pods by EndpointSlices."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.manifests import KUBERNETES, OVERLAYS, pod_templates, validate
+from tests.deploy.places import MANIFESTS, documents
+from triton_openai.proxy.pools.discovery.source_url import KubernetesUrl, parse
+
+COMPONENT = KUBERNETES / "endpoints"
+
+
+def source() -> KubernetesUrl:
+    [component] = documents(COMPONENT / "kustomization.yaml")
+    [settings] = component["configMapGenerator"]
+    [literal] = settings["literals"]
+    found = parse(literal.removeprefix("TRITON_URL="))
+    assert isinstance(found, KubernetesUrl)
+    return found
+
+
+def manifest(name: str, kind: str) -> dict[str, Any]:
+    [found] = [each for each in documents(COMPONENT / name) if each["kind"] == kind]
+    return found
+
+
+def test_every_manifest_is_a_resource_of_the_component():
+    [component] = documents(COMPONENT / "kustomization.yaml")
+    own = {path.name for path in MANIFESTS if path.parent == COMPONENT}
+    assert own == set(component["resources"])
+
+
+def test_the_proxy_may_list_and_watch_endpointslices_and_nothing_else():
+    [rule] = manifest("account.yaml", "Role")["rules"]
+    assert rule == {
+        "apiGroups": ["discovery.k8s.io"],
+        "resources": ["endpointslices"],
+        "verbs": ["list", "watch"],
+    }
+    binding = manifest("account.yaml", "RoleBinding")
+    account = manifest("account.yaml", "ServiceAccount")["metadata"]["name"]
+    assert [each["name"] for each in binding["subjects"]] == [account]
+
+
+def test_the_url_names_the_service_and_its_port():
+    [service] = [
+        each
+        for each in documents(KUBERNETES / "base" / "triton-service.yaml")
+        if each["kind"] == "Service"
+    ]
+    found = source()
+    assert found.service == service["metadata"]["name"]
+    assert found.port in [port["name"] for port in service["spec"]["ports"]]
+    for overlay in OVERLAYS:
+        [made] = documents(KUBERNETES / overlay / "kustomization.yaml")
+        assert found.namespace == made["namespace"]
+
+
+def test_the_metrics_port_is_that_of_tritons_container():
+    [triton] = documents(KUBERNETES / "single-node" / "triton.yaml")[:1]
+    [template] = pod_templates(triton)
+    ports = template["spec"]["containers"][0]["ports"]
+    assert source().metrics_port in [each["containerPort"] for each in ports]
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_an_overlay_with_the_component(overlay, tmp_path):
+    copy = tmp_path / "kubernetes"
+    shutil.copytree(KUBERNETES, copy)
+    path = copy / overlay / "kustomization.yaml"
+    path.write_text(f"{path.read_text()}components: [../endpoints]\n")
+    made = rendered(path.parent)
+    for each in made:
+        validate(each)
+        assert each["kind"] == "Namespace" or each["metadata"]["namespace"] == "triton-openai"
+    [proxy] = [each for each in made if each["kind"] == "Deployment" and is_proxy(each)]
+    [template] = pod_templates(proxy)
+    assert template["spec"]["serviceAccountName"] == "proxy"
+    assert template["spec"]["automountServiceAccountToken"] is True
+    [settings] = [
+        each["data"]
+        for each in made
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"].startswith("proxy-settings")
+    ]
+    assert settings["TRITON_URL"] == str(source())
+    assert settings["DRAIN_TIMEOUT_S"], "the other settings are kept"
+    [binding] = [
+        each
+        for each in made
+        if each["kind"] == "RoleBinding" and each["metadata"]["name"] == "proxy"
+    ]
+    assert binding["subjects"][0]["namespace"] == "triton-openai"
+
+
+def rendered(folder: Path) -> list[dict[str, Any]]:
+    command = ["kubectl", "kustomize", os.fspath(folder)]
+    return list(yaml.safe_load_all(subprocess.run(command, capture_output=True, check=True).stdout))
+
+
+def is_proxy(deployment: dict[str, Any]) -> bool:
+    return deployment["metadata"]["name"] == "proxy"

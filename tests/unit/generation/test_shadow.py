@@ -1,0 +1,199 @@
+"""shadow: copies are compared and counted, and the caller's stream knows nothing of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import aclosing
+
+import pytest
+
+from tests.doubles.engine import FACTS, ScriptedEngine, deltas
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import ModelUnavailable
+from triton_openai.proxy.domain.model import CAPABILITIES, ModelCard
+from triton_openai.proxy.domain.output import FinishReason, TokenDelta
+from triton_openai.proxy.domain.request import Sampling
+from triton_openai.proxy.domain.shadow import ShadowOutcome, ShadowResult
+from triton_openai.proxy.generation.shadow import LOWEST_PRIORITY, ShadowTraffic, copy_of
+from triton_openai.proxy.models.deployments import Shadow
+from triton_openai.proxy.telemetry import request_log
+
+pytestmark = pytest.mark.anyio
+
+CARD = ModelCard(name="m", triton_model="m", facts=FACTS)
+SHADOW = Shadow(deployment="green", percent=50)
+
+
+def asked(**fields) -> EngineRequest:
+    given = {"id": "r", "model": CARD, "text": "hi", "timeout_s": 9.0}
+    return EngineRequest(**{**given, "sampling": Sampling(temperature=0), **fields})
+
+
+class Traffic:
+    """Shadow traffic to one scripted engine, and what was counted of it."""
+
+    def __init__(self, copies: ScriptedEngine, *, most: int = 8, number: float = 0.0) -> None:
+        self.copies, self.deployments = copies, list[str]()
+        self.results: asyncio.Queue[ShadowResult] = asyncio.Queue()
+        self.shadows = ShadowTraffic(self._open, self, most=most, draw=lambda: number)
+
+    def _open(self, request: EngineRequest, deployment: str):
+        self.deployments.append(deployment)
+        return self.copies.generate(request)
+
+    def count(self, result: ShadowResult) -> None:
+        self.results.put_nowait(result)
+
+    async def result(self) -> ShadowResult:
+        return await asyncio.wait_for(self.results.get(), 30)
+
+    def mirrored(self, given: Iterable[TokenDelta], request=None, *, chosen="blue"):
+        request, engine = request or asked(), ScriptedEngine(given)
+        return self.shadows.mirrored(request, engine.generate(request), SHADOW, chosen=chosen)
+
+
+async def text(stream) -> bytes:
+    async with aclosing(stream):
+        return b"".join([b"".join(delta.token_bytes) async for delta in stream])
+
+
+def cut(*tokens: bytes, finish=FinishReason.STOP, prompt_tokens=3) -> list[TokenDelta]:
+    return [TokenDelta(tokens, prompt_tokens=prompt_tokens, finish=finish)]
+
+
+async def test_a_copy_goes_to_the_shadow_and_equal_answers_have_no_difference():
+    traffic = Traffic(ScriptedEngine(deltas("same")))
+    async with traffic.shadows:
+        assert await text(traffic.mirrored(deltas("same"))) == b"same"
+        found = await traffic.result()
+    assert (found.outcome, found.differences) == (ShadowOutcome.COMPARED, ())
+    assert (found.model, found.deployment, traffic.deployments) == ("m", "green", ["green"])
+
+
+@pytest.mark.parametrize(
+    ("copied", "differences"),
+    [
+        (cut(b"a", b"bc"), ()),
+        (cut(b"ab", b"c"), ()),
+        (cut(b"a", b"bd"), ("text",)),
+        (cut(b"a", b"bc", finish=FinishReason.LENGTH), ("finish_reason",)),
+        (cut(b"abc"), ("completion_tokens",)),
+        (
+            [TokenDelta((b"a", b"bc"), prompt_tokens=4, finish=FinishReason.STOP)],
+            ("prompt_tokens",),
+        ),
+        (cut(b"x", finish=FinishReason.LENGTH), ("text", "finish_reason", "completion_tokens")),
+    ],
+)
+async def test_each_difference_is_counted(copied, differences):
+    traffic = Traffic(ScriptedEngine(copied))
+    async with traffic.shadows:
+        await text(traffic.mirrored(cut(b"a", b"bc")))
+        assert (await traffic.result()).differences == differences
+
+
+@pytest.mark.parametrize(
+    ("sampling", "is_comparable"),
+    [
+        (Sampling(temperature=0), True),
+        (Sampling(temperature=1, seed=5), True),
+        (Sampling(top_k=1), True),
+        (Sampling(temperature=1), False),
+        (Sampling(), False),
+    ],
+)
+async def test_answers_without_a_seed_are_not_comparable(sampling, is_comparable):
+    traffic = Traffic(ScriptedEngine(cut(b"a")))
+    async with traffic.shadows:
+        await text(traffic.mirrored(cut(b"a"), asked(sampling=sampling)))
+        assert (await traffic.result()).is_comparable == is_comparable
+
+
+def test_a_copy_has_its_own_id_and_the_lowest_priority_and_returns_nothing_but_text():
+    sampling = Sampling(temperature=0.5, seed=3, top_log_probs=5)
+    request = asked(sampling=sampling, wants_token_ids=True, wants_log_prob_ids=True, priority=7)
+    copy = copy_of(request)
+    assert (copy.id, copy.priority, copy.text) == ("r-shadow", LOWEST_PRIORITY, "hi")
+    assert copy.sampling == Sampling(temperature=0.5, seed=3)
+    assert not copy.wants_token_ids
+    assert not copy.wants_log_prob_ids
+    plain = ModelCard(
+        name="m", triton_model="m", facts=FACTS, capabilities=CAPABILITIES - {"priority"}
+    )
+    assert copy_of(asked(model=plain)).priority is None
+
+
+async def test_an_error_of_the_copy_is_counted_and_not_the_callers():
+    traffic = Traffic(ScriptedEngine(deltas("sa"), error=ModelUnavailable("gone")))
+    async with traffic.shadows:
+        assert await text(traffic.mirrored(deltas("same"))) == b"same"
+        assert (await traffic.result()).outcome is ShadowOutcome.FAILED
+
+
+async def test_the_callers_stream_does_not_wait_for_its_copy():
+    traffic = Traffic(ScriptedEngine(deltas("sa"), hangs=True))
+    async with traffic.shadows:
+        assert await text(traffic.mirrored(deltas("same"))) == b"same"
+        assert traffic.results.empty()
+        await asyncio.wait_for(traffic.copies.given.wait(), 30)
+    assert (await traffic.result()).outcome is ShadowOutcome.ABANDONED, "the end of the proxy"
+    assert traffic.copies.closed_early == 1
+
+
+async def test_a_copy_that_never_began_is_counted():
+    traffic = Traffic(ScriptedEngine(deltas("same")))
+    async with traffic.shadows:
+        stream = traffic.mirrored(deltas("same"))
+        await anext(stream)
+        await stream.aclose()
+    assert (await traffic.result()).outcome is ShadowOutcome.ABANDONED
+    assert traffic.copies.requests == []
+
+
+async def test_a_caller_that_disconnects_ends_the_copy():
+    traffic = Traffic(ScriptedEngine(deltas("sa"), hangs=True))
+    async with traffic.shadows:
+        stream = traffic.mirrored(deltas("same"))
+        await anext(stream)
+        await asyncio.wait_for(traffic.copies.given.wait(), 30)
+        await stream.aclose()
+        assert (await traffic.result()).outcome is ShadowOutcome.ABANDONED
+
+
+async def test_no_more_copies_run_than_may():
+    traffic = Traffic(ScriptedEngine(hangs=True), most=2)
+    async with traffic.shadows:
+        for stream in [traffic.mirrored(deltas("same")) for _ in range(3)]:
+            assert await text(stream) == b"same"
+        assert (await traffic.result()).outcome is ShadowOutcome.DROPPED
+        assert len(traffic.copies.requests) == 2
+
+
+@pytest.mark.parametrize(("number", "chosen"), [(0.5, "blue"), (0.99, "blue"), (0.0, "green")])
+async def test_a_request_that_is_not_copied_keeps_its_own_stream(number, chosen):
+    traffic = Traffic(ScriptedEngine(deltas("same")), number=number)
+    request = asked()
+    own = ScriptedEngine(deltas("same")).generate(request)
+    async with traffic.shadows:
+        assert traffic.shadows.mirrored(request, own, SHADOW, chosen=chosen) is own
+        assert traffic.shadows.mirrored(request, own, None, chosen="blue") is own
+        assert await text(own) == b"same"
+    assert traffic.deployments == []
+
+
+async def test_a_copy_adds_nothing_to_the_callers_log_line():
+    class Logging(ScriptedEngine):
+        def generate(self, request):
+            request_log.add(copied=True)
+            return super().generate(request)
+
+    fields = {}
+    traffic = Traffic(Logging(deltas("same")))
+    async with traffic.shadows:
+        line = request_log.RequestLine(method="POST")
+        with line:
+            await text(traffic.mirrored(deltas("same")))
+            await traffic.result()
+            fields = dict(line._fields)
+    assert "copied" not in fields

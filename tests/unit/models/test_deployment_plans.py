@@ -1,0 +1,47 @@
+"""deployment_plans: what models.yaml says of deployments arrives in the plan."""
+
+from __future__ import annotations
+
+from triton_openai.build_engines.models_file import ModelsFile
+from triton_openai.proxy.models.deployment_plans import DEFAULT_PLAN, plans
+from triton_openai.proxy.models.deployments import (
+    CanaryRules,
+    Deployment,
+    DeploymentPlan,
+    Shadow,
+    Sticky,
+)
+
+
+def found(entry: dict) -> DeploymentPlan:
+    models = {"m": entry, "small": {"runtime": "remote"}}
+    return plans(ModelsFile.model_validate({"models": models, "pools": POOLS}).models)["m"]
+
+
+POOLS = {"east": {"endpoints": "grpc://h:8001"}}
+
+
+def test_a_model_that_names_no_deployment_has_the_default_plan():
+    assert found({"runtime": "remote"}) == DEFAULT_PLAN
+
+
+def test_every_field_of_an_entry_arrives():
+    header = {"name": "X-Trial", "value": "on"}
+    canary = {"percent": 5, "tenants": ["a*"], "header": header}
+    blue = {"name": "blue", "pool": "east", "model": "v1", "version": 4, "weight": 2}
+    entry = {
+        "deployments": [blue, {"name": "green", "canary": canary}],
+        "sticky": "conversation",
+        "shadow": {"deployment": "green", "percent": 1},
+        "fallback": "small",
+    }
+    rules = CanaryRules(percent=5, tenants=("a*",), header=("x-trial", "on"))
+    assert found(entry) == DeploymentPlan(
+        deployments=(
+            Deployment(name="blue", pool="east", triton_model="v1", version=4, weight=2),
+            Deployment(name="green", weight=0, rules=rules),
+        ),
+        sticky=Sticky.CONVERSATION,
+        shadow=Shadow(deployment="green", percent=1),
+        fallback="small",
+    )

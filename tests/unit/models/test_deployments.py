@@ -1,0 +1,177 @@
+"""deployments: rules before shares, shares that hold, and callers that stay where they are."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from triton_openai.proxy.models.deployments import (
+    CanaryRules,
+    Deployment,
+    DeploymentPlan,
+    RouteHints,
+    Sticky,
+    choose,
+)
+
+BLUE, GREEN = Deployment(name="blue", weight=3), Deployment(name="green", weight=1)
+TWO = DeploymentPlan(deployments=(BLUE, GREEN))
+STICKY = DeploymentPlan(deployments=(BLUE, GREEN, Deployment(name="red")), sticky=Sticky.USER)
+CALLERS = [f"user-{number}" for number in range(2_000)]
+weights = st.dictionaries(
+    st.sampled_from(["blue", "green", "red", "gone"]), st.floats(0, 1e6, allow_nan=False)
+)
+
+
+def everywhere(_: Deployment) -> bool:
+    return True
+
+
+def name(plan, hints, is_available=everywhere, weights=None):
+    found = choose(plan, hints, is_available, weights)
+    return None if found is None else found.name
+
+
+def places(plan, weights=None, is_available=everywhere):
+    """user -> deployment"""
+    hints = {user: RouteHints(number=0.0, tenant="t", user=user) for user in CALLERS}
+    return {user: name(plan, hint, is_available, weights) for user, hint in hints.items()}
+
+
+def within(found: int, of: int, share: float) -> bool:
+    """Within five standard deviations of a binomial distribution."""
+    return abs(found - of * share) <= 5 * math.sqrt(of * share * (1 - share))
+
+
+def test_without_configuration_the_one_deployment_is_chosen():
+    found = choose(DeploymentPlan(), RouteHints(number=0.9), everywhere)
+    assert found == Deployment(name="default", pool="default")
+
+
+def test_a_header_rule_comes_before_a_tenant_rule_and_both_before_the_weights():
+    by_header = Deployment(name="h", weight=0, rules=CanaryRules(header=("x-canary", "yes")))
+    by_tenant = Deployment(name="t", weight=0, rules=CanaryRules(tenants=("team-*",)))
+    plan = DeploymentPlan(deployments=(BLUE, by_tenant, by_header))
+    assert plan.header_names == {"x-canary"}
+    both = RouteHints(number=0, tenant="team-a", headers={"x-canary": "yes"})
+    assert name(plan, both) == "h"
+    assert name(plan, RouteHints(number=0, tenant="team-a", headers={"x-canary": "no"})) == "t"
+    assert name(plan, RouteHints(number=0, tenant="other")) == "blue"
+    assert name(plan, both, lambda one: one.name == "blue") == "blue", "a rule is no obligation"
+
+
+def test_weights_divide_what_percentages_leave():
+    canary = Deployment(name="canary", weight=0, rules=CanaryRules(percent=10))
+    plan = DeploymentPlan(deployments=(BLUE, GREEN, canary))
+    assert plan.shares() == pytest.approx((0.675, 0.225, 0.1))
+
+
+def test_operators_weights_replace_weights_and_percentages():
+    canary = Deployment(name="canary", weight=0, rules=CanaryRules(percent=10))
+    plan = DeploymentPlan(deployments=(BLUE, GREEN, canary))
+    assert plan.shares({"green": 1, "canary": 3}) == pytest.approx((0, 0.25, 0.75))
+    assert plan.shares({"gone": 1}) == plan.shares(), "weights of another file's deployments"
+
+
+@given(weights)
+def test_shares_are_always_a_whole(weights):
+    shares = STICKY.shares(weights)
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) >= 0
+
+
+def test_random_choices_follow_the_weights():
+    draw = random.Random(7)
+    found = Counter(name(TWO, RouteHints(number=draw.random())) for _ in range(4_000))
+    assert within(found["blue"], 4_000, 0.75)
+    assert found.total() == found["blue"] + found["green"]
+
+
+def test_sticky_choices_follow_the_weights():
+    found = Counter(places(STICKY).values())
+    assert within(found["blue"], len(CALLERS), 0.6)
+    assert within(found["green"], len(CALLERS), 0.2)
+    assert within(found["red"], len(CALLERS), 0.2)
+
+
+@given(st.text(), st.text(), st.floats(0, 1, exclude_max=True), st.floats(0, 1, exclude_max=True))
+def test_a_user_keeps_its_deployment_whatever_the_random_number(tenant, user, one, other):
+    first = name(STICKY, RouteHints(number=one, tenant=tenant, user=user))
+    assert first == name(STICKY, RouteHints(number=other, tenant=tenant, user=user))
+
+
+def test_the_users_of_two_tenants_are_apart():
+    mine, theirs = (
+        [name(STICKY, RouteHints(number=0, tenant=tenant, user=user)) for user in CALLERS[:200]]
+        for tenant in ("mine", "theirs")
+    )
+    assert mine != theirs
+
+
+def test_a_sticky_request_without_a_user_is_chosen_by_its_key_and_without_a_key_at_random():
+    keyed = {name(STICKY, RouteHints(number=n / 100, key="k")) for n in range(100)}
+    assert len(keyed) == 1
+    assert len({name(STICKY, RouteHints(number=n / 100)) for n in range(100)}) == 3
+
+
+def test_a_conversation_stays_together():
+    plan = DeploymentPlan(deployments=STICKY.deployments, sticky=Sticky.CONVERSATION)
+    turns = {
+        name(plan, RouteHints(number=n / 9, user=f"u{n}", conversation=b"c")) for n in range(9)
+    }
+    assert len(turns) == 1
+
+
+@given(weights, weights)
+def test_changed_weights_move_callers_only_to_deployments_whose_share_grows(before, after):
+    """By rendezvous: relative to the deployment that it leaves."""
+    old, new = STICKY.shares(before), STICKY.shares(after)
+    grown = {
+        (a.name, b.name)
+        for a, old_a, new_a in zip(STICKY.deployments, old, new, strict=True)
+        for b, old_b, new_b in zip(STICKY.deployments, old, new, strict=True)
+        if new_b * old_a > old_b * new_a
+    }
+    for user in CALLERS[:50]:
+        hints = RouteHints(number=0, tenant="t", user=user)
+        moved = name(STICKY, hints, weights=before), name(STICKY, hints, weights=after)
+        assert moved[0] == moved[1] or moved in grown
+
+
+def test_a_canary_that_grows_from_10_to_20_percent_moves_a_tenth_of_the_callers():
+    plan = DeploymentPlan(deployments=(BLUE, GREEN), sticky=Sticky.USER)
+    before = places(plan, {"blue": 90, "green": 10})
+    after = places(plan, {"blue": 80, "green": 20})
+    moved = [user for user in CALLERS if before[user] != after[user]]
+    assert within(len(moved), len(CALLERS), 0.1)
+    assert {after[user] for user in moved} == {"green"}
+
+
+def test_only_the_callers_of_a_deployment_that_is_away_move():
+    whole, part = places(STICKY), places(STICKY, is_available=lambda one: one.name != "green")
+    assert {whole[user] for user in CALLERS if whole[user] != part[user]} == {"green"}
+    assert "green" not in part.values()
+
+
+def test_without_an_available_deployment_there_is_none():
+    assert name(TWO, RouteHints(number=0), lambda _: False) is None
+    green_only = {"green": 1.0}
+    assert name(TWO, RouteHints(number=0), lambda one: one.name == "blue", green_only) is None
+
+
+@given(st.floats(0, 1, exclude_max=True), weights)
+def test_an_available_deployment_with_a_share_is_always_found(number, weights):
+    found = name(STICKY, RouteHints(number=number), weights=weights)
+    shares = dict(zip(("blue", "green", "red"), STICKY.shares(weights), strict=True))
+    assert shares[found] > 0
+
+
+@pytest.mark.parametrize("deployments", [(), (BLUE, BLUE)])
+def test_a_plan_without_deployments_or_with_one_name_twice_is_wrong(deployments):
+    with pytest.raises(ValueError, match="deployment"):
+        DeploymentPlan(deployments=deployments)

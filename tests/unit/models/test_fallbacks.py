@@ -1,0 +1,92 @@
+"""CallersModels.serving: which model answers where the one that was asked for cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doubles.engine import FACTS
+from triton_openai.build_engines.models_file import ModelsFile
+from triton_openai.proxy.domain.errors import ModelNotAllowed, UnknownModel
+from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller, ModelPatterns, current_caller
+from triton_openai.proxy.domain.model import LoadedModel
+from triton_openai.proxy.models.callers_models import CallersModels, ServedModel
+from triton_openai.proxy.models.registry import Registry
+
+POLICY = ModelsFile.model_validate(
+    {
+        "models": {
+            "big": {"runtime": "remote", "aliases": ["best"], "fallback": "medium"},
+            "medium": {"runtime": "remote", "fallback": "small"},
+            "small": {"runtime": "remote"},
+        }
+    }
+).models
+
+
+def models(*loaded: str, away: tuple[str, ...] = ()) -> CallersModels:
+    registry = Registry(POLICY)
+    registry.serve([LoadedModel(name=name, facts=FACTS) for name in loaded])
+    return CallersModels(registry, lambda card: card.name not in away)
+
+
+def answered(found: ServedModel) -> tuple[str, str, str | None]:
+    return found.card.name, found.name, found.fallback_from
+
+
+@pytest.fixture
+def allowed():
+    """allowed(*patterns): what the caller's key allows, until the test ends."""
+    tokens = []
+
+    def only(*patterns: str) -> None:
+        caller = Caller(
+            tenant="t", key_id="k", scopes=ALL_SCOPES, models=ModelPatterns(patterns=patterns)
+        )
+        tokens.append(current_caller.set(caller))
+
+    yield only
+    for token in reversed(tokens):
+        current_caller.reset(token)
+
+
+def test_a_model_that_is_available_answers_under_the_name_that_the_caller_used():
+    assert answered(models("big", "small").serving("best")) == ("big", "best", None)
+
+
+def test_the_first_available_of_the_chain_answers_and_says_what_was_asked_for():
+    some = models("big", "medium", "small", away=("big",))
+    assert answered(some.serving("best")) == ("medium", "medium", "best")
+    fewer = models("big", "medium", "small", away=("big", "medium"))
+    assert answered(fewer.serving("big")) == ("small", "small", "big")
+
+
+def test_a_model_that_triton_has_not_loaded_has_its_fallback_too():
+    assert answered(models("small").serving("best")) == ("small", "small", "best")
+
+
+def test_without_an_available_fallback_the_model_itself_is_served():
+    none = models("big", "medium", "small", away=("big", "medium", "small"))
+    assert answered(none.serving("big")) == ("big", "big", None)
+    with pytest.raises(UnknownModel):
+        models("small", away=("small",)).serving("medium")
+
+
+def test_a_fallback_that_the_key_does_not_allow_is_passed_over(allowed):
+    allowed("big", "small")
+    some = models("big", "medium", "small", away=("big",))
+    assert answered(some.serving("big")) == ("small", "small", "big")
+    allowed("big")
+    assert answered(some.serving("big")) == ("big", "big", None)
+
+
+def test_a_fallback_does_not_lead_to_a_model_that_the_key_does_not_allow(allowed):
+    allowed("small")
+    for loaded in (("big", "small"), ("small",)):
+        with pytest.raises(ModelNotAllowed):
+            models(*loaded).serving("best")
+
+
+def test_without_a_name_the_first_allowed_model_answers(allowed):
+    allowed("medium", "small")
+    some = models("big", "medium", "small", away=("medium",))
+    assert answered(some.serving(None)) == ("small", "small", "medium")

@@ -1,0 +1,284 @@
+"""kubernetes: list and watch of EndpointSlices against an API server that speaks real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.doubles.kubernetes_api import (
+    BREAK,
+    END,
+    KubernetesApiServer,
+    endpoint,
+    endpoint_slice,
+)
+from tests.doubles.watched_source import until, watched
+from tests.fixtures.certificates import certificate, needs_openssl
+from triton_openai.proxy.domain.endpoints import EndpointAddress
+from triton_openai.proxy.pools.discovery import kubernetes
+from triton_openai.proxy.pools.discovery.growing_pause import GrowingPause
+from triton_openai.proxy.pools.discovery.kubernetes import KubernetesService
+from triton_openai.proxy.pools.discovery.kubernetes_api import KubernetesApi, in_cluster
+from triton_openai.proxy.pools.discovery.source_url import parse
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def api() -> Iterator[KubernetesApiServer]:
+    with KubernetesApiServer().running() as server:
+        server.put(endpoint_slice("first", endpoint("10.0.0.1")))
+        yield server
+
+
+def service(api: KubernetesApiServer, url: str = "k8s+grpc://llm/triton:grpc", **more):
+    where = KubernetesApi(url=api.url, **more)
+    return KubernetesService(parse(url), where, pause=GrowingPause(0.01, 0.02))
+
+
+async def changes(api: KubernetesApiServer, do, *more) -> None:
+    await asyncio.to_thread(do, *more)
+
+
+async def test_pods_come_and_go(api):
+    async with watched(service(api)) as watching:
+        assert await watching.addresses() == ["10.0.0.1:8001"]
+        api.put(endpoint_slice("second", endpoint("10.0.0.2"), endpoint("10.0.0.3")))
+        assert await watching.addresses() == ["10.0.0.1:8001", "10.0.0.2:8001", "10.0.0.3:8001"]
+        api.put(endpoint_slice("first", endpoint("10.0.0.1", ready=False)))
+        assert await watching.addresses() == ["10.0.0.2:8001", "10.0.0.3:8001"]
+        api.delete("second")
+        assert await watching.addresses() == []
+
+
+async def test_what_it_asks_for(api):
+    async with watched(service(api)) as watching:
+        await watching.endpoints()
+        watching.read_ahead()
+        await changes(api, api.wait_watched, 1)
+    (path, listed, _), (_, watch, _) = api.requests
+    assert path == "/apis/discovery.k8s.io/v1/namespaces/llm/endpointslices"
+    assert listed == {"labelSelector": "kubernetes.io/service-name=triton", "limit": "10"}
+    assert watch == {
+        "labelSelector": "kubernetes.io/service-name=triton",
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "60",
+        "resourceVersion": "2",
+    }
+
+
+async def test_a_service_without_pods_has_no_endpoints(api):
+    api.delete("first")
+    async with watched(service(api)) as watching:
+        assert await watching.addresses() == []
+
+
+async def test_many_slices_come_in_pages(api):
+    for number in range(25):
+        api.put(endpoint_slice(f"slice-{number:02}", endpoint(f"10.1.0.{number}")))
+    async with watched(service(api)) as watching:
+        assert len(await watching.endpoints()) == 26
+    assert [query.get("continue") for _, query, _ in api.requests[:3]] == [None, "10", "20"]
+
+
+async def test_a_bookmark_and_a_change_of_nothing_emit_no_set(api):
+    async with watched(service(api)) as watching:
+        await watching.endpoints()
+        api.bookmark()
+        api.put(endpoint_slice("first", endpoint("10.0.0.1")))
+        api.put(endpoint_slice("other", endpoint("10.0.0.1")))
+        api.delete("first")
+        api.put(endpoint_slice("other", endpoint("10.0.0.9")))
+        assert await watching.addresses() == ["10.0.0.9:8001"]
+
+
+async def test_the_next_watch_begins_at_the_last_bookmark(api):
+    with capture_logs() as logs:
+        async with watched(service(api)) as watching:
+            await watching.endpoints()
+            coming = watching.read_ahead()
+            await changes(api, api.wait_watched, 1)
+            api.bookmark()
+            api.send(END)
+            await changes(api, api.wait_watched, 2)
+            api.put(endpoint_slice("first", endpoint("10.0.0.2")))
+            assert await coming == {EndpointAddress("10.0.0.2:8001")}
+    watches = [query for _, query, _ in api.requests if "watch" in query]
+    assert [each["resourceVersion"] for each in watches] == ["2", "3"]
+    assert len(api.requests) == 3, "nothing was listed again"
+    assert logs == []
+
+
+async def test_changes_that_the_server_has_forgotten_are_listed_again(api):
+    with capture_logs() as logs:
+        async with watched(service(api)) as watching:
+            await watching.endpoints()
+            coming = watching.read_ahead()
+            await changes(api, api.wait_watched, 1)
+            api.expire(endpoint_slice("first", endpoint("10.0.0.7")))
+            assert await coming == {EndpointAddress("10.0.0.7:8001")}
+    assert logs == [], "this is no failure"
+
+
+async def test_a_watch_from_a_forgotten_version_is_answered_with_410(api):
+    async with watched(service(api)) as watching:
+        await watching.endpoints()
+        api.oldest = 1000
+        coming = watching.read_ahead()
+        await until(lambda: sum("watch" not in query for _, query, _ in api.requests) >= 3)
+        api.put(endpoint_slice("first", endpoint("10.0.0.8")))
+        assert await coming == {EndpointAddress("10.0.0.8:8001")}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (BREAK, ""),
+        (b"<html>\n", "is not JSON"),
+        (b"[1]\n", "is not a JSON object"),
+        (b"\xff\xfe\n", "is not JSON"),
+        (b'{"type": "ADDED"}\n', "without an object"),
+        (b'{"type": "ADDED", "object": {}}\n', "without metadata"),
+        (b'{"type": "ADDED", "object": {"metadata": {"name": 3}}}\n', "resourceVersion"),
+        (b'{"type": "NEW", "object": {"metadata": {"resourceVersion": "9"}}}\n', "'NEW'"),
+        (b'{"type": "ERROR", "object": {"message": "etcd is away"}}\n', "etcd is away"),
+        (b"x" * (kubernetes.MOST_BYTES + 2), "more than 4,000,000 bytes"),
+        (b"[" * 100_000 + b"\n", "is not JSON"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+async def test_a_watch_that_breaks_keeps_the_endpoints_and_is_tried_again(api, line, reason):
+    with capture_logs() as logs:
+        async with watched(service(api)) as watching:
+            await watching.endpoints()
+            coming = watching.read_ahead()
+            await changes(api, api.wait_watched, 1)
+            api.send(line)
+            await changes(api, api.wait_watched, 2)
+            assert not coming.done(), "the endpoints are the same"
+            api.put(endpoint_slice("first", endpoint("10.0.0.2")))
+            assert await coming == {EndpointAddress("10.0.0.2:8001")}
+    failed, works = logs
+    assert failed["event"] == "endpoints cannot be found"
+    assert failed["source"] == "k8s+grpc://llm/triton:grpc"
+    assert reason in failed["reason"]
+    assert works["event"] == "endpoints can be found again"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (403, b'{"message": "endpointslices is forbidden"}', "needs `list` and `watch`"),
+        (500, b"x" * 10_000, "status 500"),
+        (302, b"", "status 302"),
+        (200, b"", "is not JSON"),
+        (200, b"[]", "is not a JSON object"),
+        (200, b'{"metadata": {"resourceVersion": "1"}, "items": [3]}', "'items'"),
+        (200, b'{"metadata": [], "items": []}', "without metadata"),
+        (200, b" " * (kubernetes.MOST_BYTES + 1), "more than 4,000,000 bytes"),
+        (200, gzip.compress(b'{"metadata": {"resourceVersion": "1"}}'), "is not JSON"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+async def test_a_list_that_fails_is_tried_again_and_logged_once(api, status, body, reason):
+    api.refusal = (status, body)
+    with capture_logs() as logs:
+        async with watched(service(api)) as watching:
+            coming = watching.read_ahead()
+            await until(lambda: len(api.requests) >= 4)
+            assert not coming.done()
+            api.refusal = None
+            assert await coming == {EndpointAddress("10.0.0.1:8001")}
+    failed, works = logs
+    assert reason in failed["reason"]
+    assert len(failed["reason"]) < 600
+    assert works["event"] == "endpoints can be found again"
+
+
+async def test_pages_without_end(api):
+    page = {"metadata": {"resourceVersion": "1", "continue": "again"}, "items": []}
+    api.refusal = (200, json.dumps(page).encode())
+    with capture_logs() as logs:
+        async with watched(service(api)) as watching:
+            coming = watching.read_ahead()
+            await until(lambda: bool(logs))
+            api.refusal = None
+            await coming
+    assert "more than 2,000 EndpointSlices" in logs[0]["reason"]
+
+
+async def test_the_token_is_read_for_each_request(api, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    async with watched(service(api, token_file=token)) as watching:
+        await watching.endpoints()
+        token.write_text("two\n")
+        watching.read_ahead()
+        await changes(api, api.wait_watched, 1)
+    assert [given for *_, given in api.requests] == ["Bearer one", "Bearer two"]
+
+
+@pytest.mark.parametrize("content", ["", "two words", "one\r\nX-Other: header"])
+async def test_a_token_file_without_a_token_is_never_sent(api, tmp_path, content):
+    token = tmp_path / "token"
+    token.write_text(content)
+    with capture_logs() as logs:
+        async with watched(service(api, token_file=token)) as watching:
+            coming = watching.read_ahead()
+            await until(lambda: bool(logs))
+            assert api.requests == []
+            token.write_text("good")
+            await coming
+    assert "has no token" in logs[0]["reason"]
+
+
+async def test_a_port_name_that_the_service_lacks_is_logged_with_those_it_has(api):
+    with capture_logs() as logs:
+        async with watched(service(api, "k8s+grpc://llm/triton:http")) as watching:
+            assert await watching.addresses() == []
+    assert "no port named 'http'; it has grpc, metrics" in logs[0]["reason"]
+
+
+async def test_closing_ends_the_connection(api):
+    before = asyncio.all_tasks()
+    async with watched(service(api)) as watching:
+        await watching.endpoints()
+        watching.read_ahead()
+        await changes(api, api.wait_watched, 1)
+    assert asyncio.all_tasks() == before
+
+
+@needs_openssl
+async def test_the_clusters_authority_is_the_only_one_trusted(tmp_path):
+    files = certificate(tmp_path, "api")
+    other, _ = certificate(tmp_path, "other")
+    ca_file = tmp_path / "ca.crt"
+    with KubernetesApiServer(files).running() as api, capture_logs() as logs:
+        api.put(endpoint_slice("first", endpoint("10.0.0.1")))
+        async with watched(service(api, ca_file=ca_file)) as watching:
+            coming = watching.read_ahead()
+            await until(lambda: any("No such file" in each["reason"] for each in logs))
+            ca_file.write_bytes(other.read_bytes())
+            await until(lambda: any("CERTIFICATE_VERIFY" in each["reason"] for each in logs))
+            assert api.requests == []
+            ca_file.write_bytes(files[0].read_bytes())
+            assert await coming == {EndpointAddress("10.0.0.1:8001")}
+    assert api.url.startswith("https://")
+
+
+def test_a_pod_finds_the_api_of_its_cluster(tmp_path):
+    api = in_cluster("fd00::1", 443)
+    assert api.url == "https://[fd00::1]:443"
+    assert str(api.token_file) == "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    assert str(api.ca_file) == "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"

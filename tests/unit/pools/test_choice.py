@@ -1,0 +1,295 @@
+"""The choice of an endpoint."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+
+import pytest
+
+from triton_openai.proxy.domain.endpoints import EngineLoad
+from triton_openai.proxy.pools.candidate import Candidate, Candidates
+from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser, Policy, RoutedRequest
+from triton_openai.proxy.pools.outstanding import Outstanding, Work
+from triton_openai.proxy.pools.prefix_index import PrefixIndex, prompt_blocks
+
+PLAIN = RoutedRequest(100)
+
+
+class Pool:
+    """Endpoints `a`, `b`, … of equal rows, a chooser, and a clock that the test moves."""
+
+    def __init__(self, endpoints: int, rows: int = 64, **policy: object) -> None:
+        self.now_s = 0.0
+        index = PrefixIndex()
+        self.members = [
+            Candidate(chr(97 + number), Outstanding(), bit=index.add_endpoint(), rows=rows)
+            for number in range(endpoints)
+        ]
+        self.candidates = Candidates.of(self.members)
+        self.chooser = Chooser(
+            ChoicePolicy(**policy),
+            clock=lambda: self.now_s,
+            random=random.Random(1),
+            prefixes=index,
+        )
+
+    def work(self, *tokens: int) -> None:
+        """What is outstanding at each endpoint, as one stream."""
+        for member, amount in zip(self.members, tokens, strict=True):
+            if amount:
+                member.outstanding.add(prompt_tokens=amount, output_tokens=0)
+
+    def chosen(self, request: RoutedRequest = PLAIN, times: int = 60) -> Counter[str]:
+        choices = [self.chooser.choose(self.candidates, request) for _ in range(times)]
+        return Counter(choice.candidate.address for choice in choices if choice is not None)
+
+
+def prompt(tokens: int, letter: str = "x") -> RoutedRequest:
+    text = "".join(f"{letter}{number:07d}" for number in range(tokens // 2))
+    return RoutedRequest(tokens, prompt_blocks(text, model="m"))
+
+
+def test_the_endpoint_with_the_least_work_is_chosen():
+    pool = Pool(3)
+    pool.work(500, 200, 300)
+    assert set(pool.chosen()) == {"b"}
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_without_candidates_there_is_no_choice_and_with_one_there_is_no_other(policy):
+    pool = Pool(1, policy=policy)
+    assert set(pool.chosen()) == {"a"}
+    assert pool.chooser.choose(pool.candidates.without({"a"}), PLAIN) is None
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_endpoints_where_the_request_failed_are_not_chosen_again(policy):
+    pool = Pool(3, policy=policy)
+    left = pool.candidates.without({"b", "elsewhere"})
+    choices = [pool.chooser.choose(left, prompt(4_000)) for _ in range(60)]
+    assert {choice.candidate.address for choice in choices} == {"a", "c"}
+    assert pool.candidates.without(()) is pool.candidates
+
+
+@pytest.mark.parametrize("policy", [Policy.PREFIX, Policy.LEAST_OUTSTANDING, Policy.ROUND_ROBIN])
+def test_equal_endpoints_take_turns(policy):
+    assert set(Pool(3, policy=policy).chosen().values()) == {20}
+
+
+def test_random_and_round_robin_ignore_the_load():
+    for policy in (Policy.RANDOM, Policy.ROUND_ROBIN):
+        pool = Pool(3, policy=policy)
+        pool.work(0, 50_000, 0)
+        assert pool.chosen()["b"] > 5
+
+
+def test_an_endpoint_of_twice_the_rows_gets_twice_the_work():
+    pool = Pool(2)
+    pool.members[1].set_rows(128)
+    for _ in range(300):
+        choice = pool.chooser.choose(pool.candidates, PLAIN)
+        choice.candidate.outstanding.add(prompt_tokens=100, output_tokens=0)
+    one, two = (member.outstanding.streams for member in pool.members)
+    assert two == pytest.approx(2 * one, abs=3)
+
+
+def test_what_other_processes_sent_counts_by_the_engines_own_load():
+    pool = Pool(2)
+    pool.work(1_000, 100)
+    load = EngineLoad(waiting=2, running=4, is_stale=False)
+    pool.members[1].set_load(load, tokens_a_stream=300)
+    assert pool.members[1].extra_streams == 5, "one of the six is ours"
+    assert set(pool.chosen()) == {"a"}
+
+
+def test_a_stale_load_counts_as_full_and_an_unknown_one_does_not():
+    pool = Pool(2)
+    pool.work(0, 90_000)
+    pool.members[0].set_load(EngineLoad(), tokens_a_stream=300)
+    pool.members[1].set_load(EngineLoad(is_stale=False), tokens_a_stream=300)
+    assert set(pool.chosen()) == {"b"}
+    pool.members[1].set_load(EngineLoad(), tokens_a_stream=300)
+    assert set(pool.chosen()) == {"a"}, "all are full: the least work decides again"
+    pool.members[0].set_load(EngineLoad(is_stale=False), tokens_a_stream=300)
+    assert set(pool.chosen()) == {"a"}
+
+
+def test_an_almost_full_kv_cache_gets_less():
+    pool = Pool(2)
+    pool.work(100, 400)
+    pool.members[0].set_load(EngineLoad(kv_in_use=0.9, is_stale=False), tokens_a_stream=300)
+    assert set(pool.chosen()) == {"a"}
+    pool.members[0].set_load(EngineLoad(kv_in_use=1.0, is_stale=False), tokens_a_stream=300)
+    assert set(pool.chosen()) == {"b"}
+
+
+def test_the_endpoint_that_has_the_prefix_wins_until_its_load_outweighs_it():
+    pool, request = Pool(3), prompt(2_000)
+    pool.chooser.sent(pool.members[1], request)
+    pool.work(0, 1_900, 0)
+    choice = pool.chooser.choose(pool.candidates, request)
+    assert (choice.candidate.address, choice.matched > 0.95) == ("b", True)
+    assert set(pool.chosen(prompt(2_000, "y"))) == {"a", "c"}, "another prompt"
+    pool.work(0, 200, 0)
+    assert set(pool.chosen(request)) == {"a", "c"}
+
+
+def test_a_weight_of_zero_and_the_least_outstanding_policy_ignore_prefixes():
+    for policy in ({"prefix_weight": 0}, {"policy": Policy.LEAST_OUTSTANDING}):
+        pool, request = Pool(2, **policy), prompt(2_000)
+        pool.chooser.sent(pool.members[1], request)
+        pool.work(0, 10)
+        assert set(pool.chosen(request)) == {"a"}
+
+
+def test_what_all_endpoints_have_decides_nothing():
+    pool, request = Pool(3), prompt(2_000)
+    for member in pool.members:
+        pool.chooser.sent(member, request)
+    pool.work(10, 5, 10)
+    choice = pool.chooser.choose(pool.candidates, request)
+    assert (choice.candidate.address, choice.matched > 0.95) == ("b", True)
+
+
+def test_no_request_waits_for_a_row_for_its_prefix_while_another_row_is_free():
+    pool, request = Pool(2, rows=2), prompt(20_000)
+    pool.chooser.sent(pool.members[0], request)
+    pool.work(10, 10)
+    assert set(pool.chosen(request)) == {"a"}
+    pool.work(10, 0)
+    assert set(pool.chosen(request)) == {"b"}
+    pool.work(0, 10)
+    assert set(pool.chosen(request)) == {"a"}, "both are full, so the prefix decides again"
+
+
+def test_a_restarted_endpoint_has_no_prefix_and_no_adapter():
+    pool, request = Pool(2), prompt(2_000)
+    request = RoutedRequest(2_000, request.blocks, "pirate")
+    pool.chooser.sent(pool.members[1], request)
+    pool.work(0, 10)
+    assert set(pool.chosen(request)) == {"b"}
+    pool.chooser.forget(pool.members[1])
+    assert set(pool.chosen(request)) == {"a"}
+
+
+@pytest.mark.parametrize("policy", [Policy.PREFIX, Policy.LEAST_OUTSTANDING])
+def test_an_adapter_goes_where_it_is_loaded_until_loading_it_is_cheaper(policy):
+    pool, request = Pool(3, policy=policy), RoutedRequest(100, adapter="pirate")
+    pool.chooser.sent(pool.members[2], request)
+    pool.work(0, 0, 1_900)
+    assert set(pool.chosen(request)) == {"c"}
+    assert set(pool.chosen(RoutedRequest(100, adapter="poet"))) == {"a", "b"}
+    pool.work(0, 0, 200)
+    assert set(pool.chosen(request)) == {"a", "b"}
+
+
+def test_the_least_recently_used_adapter_of_an_endpoint_is_forgotten():
+    pool = Pool(2)
+    for number in range(5):
+        pool.chooser.sent(pool.members[0], RoutedRequest(1, adapter=f"adapter {number}"))
+    adapters = pool.chooser.adapters
+    assert adapters.holders("adapter 0") == 0
+    assert adapters.holders("adapter 1") == pool.members[0].bit
+
+
+@pytest.mark.parametrize("name", ["prefix_weight", "adapter_tokens", "slow_start_s"])
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+def test_a_policy_out_of_range_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=name):
+        ChoicePolicy(**{name: value})
+
+
+class Traffic:
+    """`streams` clients that always wait for an answer of 20 to 400 tokens, at 100 tokens a
+    second.
+    """
+
+    def __init__(self, pool: Pool, streams: int) -> None:
+        self.pool, self.streams = pool, streams
+        self.numbers = random.Random(3)
+        self.running: list[tuple[float, Work]] = []
+
+    def run(self, seconds: float) -> list[float]:
+        """The mean number of streams of each endpoint over the last second."""
+        seen = []
+        for _ in range(int(seconds * 100)):
+            self.step()
+            seen.append([member.outstanding.streams for member in self.pool.members])
+        last = seen[-100:]
+        return [sum(counts) / len(last) for counts in zip(*last, strict=True)]
+
+    def step(self) -> None:
+        pool = self.pool
+        pool.now_s += 0.01
+        for ends_at_s, work in self.running:
+            if ends_at_s <= pool.now_s:
+                work.release()
+        self.running = [one for one in self.running if one[0] > pool.now_s]
+        while len(self.running) < self.streams:
+            member = pool.chooser.choose(pool.candidates, PLAIN).candidate
+            work = member.outstanding.add(prompt_tokens=100, output_tokens=256)
+            takes_s = self.numbers.randint(20, 400) / 100
+            self.running.append((pool.now_s + takes_s, work))
+
+
+def test_128_streams_are_spread_evenly_over_three_endpoints():
+    spread = Traffic(Pool(3), 128).run(20)
+    assert max(spread) < 1.1 * min(spread)
+
+
+def test_a_fourth_endpoint_has_its_share_within_five_seconds_without_a_herd():
+    pool = Pool(4)
+    newest = pool.members[3]
+    pool.candidates = Candidates.of(pool.members[:3])
+    traffic = Traffic(pool, 128)
+    traffic.run(10)
+    pool.candidates = Candidates.of(pool.members)
+    pool.chooser.start_slowly(newest)
+    traffic.run(0.5)
+    assert 1 <= newest.outstanding.streams < 0.4 * 32, "no herd"
+    spread = traffic.run(4.5)
+    assert newest.is_warming_up
+    assert spread[3] > 0.8 * max(spread)
+    spread = traffic.run(10)
+    assert not newest.is_warming_up
+    assert max(spread) < 1.1 * min(spread)
+
+
+def test_conversations_stay_where_they_began_and_the_load_stays_even():
+    """64 conversations over four endpoints, in random order."""
+    pool, numbers = Pool(4), random.Random(2)
+    texts = ["".join(numbers.choices("abcdefgh", k=4_000)) for _ in range(64)]
+    matched, sent, running = 0.0, Counter[str](), []
+    for turn in range(1_000):
+        number = numbers.randrange(64)
+        texts[number] += "".join(numbers.choices("abcdefgh", k=100))
+        request = RoutedRequest(1_000, prompt_blocks(texts[number], model="m"))
+        choice = pool.chooser.choose(pool.candidates, request)
+        pool.chooser.sent(choice.candidate, request)
+        work = choice.candidate.outstanding.add(prompt_tokens=1_000, output_tokens=256)
+        running.append(work)
+        sent[choice.candidate.address] += 1
+        matched += choice.matched if turn >= 200 else 0
+        if len(running) > 32:
+            running.pop(0).release()
+    assert matched / 800 > 0.7, "at random it would be about a quarter at first"
+    assert max(sent.values()) < 1.5 * min(sent.values())
+
+
+def test_a_choice_among_100_endpoints_costs_little():
+    """Measured at 7 to 17 microseconds (tests/bench/pool_choice.py); ten times that is a bug."""
+    pool = Pool(100)
+    system = prompt(1_000)
+    for number, member in enumerate(pool.members):
+        if number % 2:
+            pool.chooser.sent(member, system)
+        member.outstanding.add(prompt_tokens=number, output_tokens=256)
+    best_s = float("inf")
+    for _ in range(50):
+        began = time.process_time()
+        for _ in range(20):
+            pool.chooser.choose(pool.candidates, system)
+        best_s = min(best_s, (time.process_time() - began) / 20)
+    assert best_s < 0.0002

@@ -1,0 +1,143 @@
+"""Which endpoints have the beginning of a prompt."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from triton_openai.proxy.pools.prefix_index import (
+    BLOCK_SIZES,
+    CHARACTER_ENDS,
+    ID_ENDS,
+    MOST_LEVELS,
+    PrefixIndex,
+    PromptBlocks,
+    prompt_blocks,
+)
+
+ALL = (1 << 100) - 1
+
+
+def blocks(prompt: str | tuple[int, ...], **scope: str) -> PromptBlocks:
+    return prompt_blocks(prompt, model="m", **scope)
+
+
+def text(length: int, letter: str = "a") -> str:
+    return "".join(f"{letter}{number:07d}" for number in range(-(-length // 8)))[:length]
+
+
+@pytest.mark.parametrize("prompt", [text(10_000), tuple(range(2_500)), list(range(2_500))])
+def test_prompts_share_the_blocks_of_their_common_beginning(prompt):
+    whole = blocks(prompt)
+    longer = blocks(prompt + prompt[:500])
+    other = blocks(prompt[:1_000] + prompt[:1_000])
+    assert longer.keys[: len(whole.keys)] == whole.keys
+    same = [one == two for one, two in zip(whole.keys, other.keys, strict=False)]
+    assert same == sorted(same, reverse=True), "a key covers all blocks before it"
+    assert whole.ends[sum(same) - 1] <= 1_000
+
+
+@pytest.mark.parametrize("scope", [{"cache_salt": "t"}, {"adapter": "t"}, {"model": "t"}])
+def test_nothing_is_shared_between_salts_adapters_and_models(scope):
+    own = prompt_blocks(text(5_000), **{"model": "m", **scope})
+    assert not set(own.keys) & set(blocks(text(5_000)).keys)
+    swapped = prompt_blocks(text(5_000), model="m", cache_salt=None, adapter="s")
+    assert not set(swapped.keys) & set(blocks(text(5_000), cache_salt="s").keys)
+
+
+@pytest.mark.parametrize("length", [0, 1, 127, 128, 129, 4_096, 4_351, 4_352])
+def test_only_complete_blocks_count(length):
+    made = blocks(text(length))
+    complete = [end for end in CHARACTER_ENDS if end <= length]
+    assert len(made.keys) == len(complete)
+    assert made.share(len(made.keys)) == (complete[-1] / length if complete else 0.0)
+
+
+def test_a_prompt_of_any_length_has_a_bounded_number_of_blocks():
+    assert len(blocks("x" * 2_000_000).keys) == len(BLOCK_SIZES) == 160
+    assert len(blocks(tuple(range(500_000))).keys) == 160
+    assert (CHARACTER_ENDS[-1], ID_ENDS[-1]) == (126_976, 31_744)
+    assert blocks("\ud800" * 200).keys, "a lone surrogate is text, too"
+
+
+def test_the_longest_match_comes_first_and_what_all_have_ends_it():
+    index = PrefixIndex()
+    one, two, three = (index.add_endpoint() for _ in range(3))
+    system, chat = text(1_000, "s"), text(1_000, "s") + text(9_000, "c")
+    for bit in (one, two, three):
+        index.record(bit, blocks(system))
+    index.record(two, blocks(chat[:5_000]))
+    index.record(three, blocks(chat))
+    wanted = blocks(chat + "more")
+    levels = index.match(wanted, one | two | three)
+    assert [bits for _, bits in levels] == [three, two | three, one | two | three]
+    depths = [wanted.ends[depth - 1] for depth, _ in levels]
+    assert depths == [9_984, 4_864, 896]
+    assert index.match(wanted, one) == [(levels[2][0], one)]
+    assert index.match(wanted, 0) == []
+    assert index.match(blocks(text(5_000, "z")), ALL) == []
+
+
+def test_the_least_recently_used_ends_of_prompts_go_first():
+    index = PrefixIndex(entries=160)
+    bit = index.add_endpoint()
+    first, second = blocks(text(30_000, "a")), blocks(text(30_000, "b"))
+    assert len(first.keys) > 80
+    index.record(bit, first)
+    index.record(bit, second)
+    assert index.match(second, ALL) == [(len(second.keys), bit)]
+    [(depth, _)] = index.match(first, ALL)
+    assert depth == 160 - len(second.keys)
+
+
+def test_an_endpoint_that_is_gone_or_restarted_has_nothing():
+    index = PrefixIndex()
+    one, two = index.add_endpoint(), index.add_endpoint()
+    prompt = blocks(text(2_000))
+    index.record(one, prompt)
+    index.record(two, prompt)
+    index.forget(one)
+    assert index.match(prompt, ALL) == [(len(prompt.keys), two)]
+    index.remove_endpoint(two)
+    assert index.match(prompt, ALL) == []
+    assert index.add_endpoint() == two, "bits are used again, so masks stay short"
+
+
+class SlowIndex:
+    """The same by comparing texts: each endpoint's blocks as prefixes, newest last."""
+
+    def __init__(self, entries: int) -> None:
+        self.entries, self.prefixes = entries, [[], [], []]
+
+    def record(self, endpoint: int, prompt: str) -> None:
+        kept = self.prefixes[endpoint]
+        for end in sorted((end for end in CHARACTER_ENDS if end <= len(prompt)), reverse=True):
+            if prompt[:end] in kept:
+                kept.remove(prompt[:end])
+            kept.append(prompt[:end])
+        del kept[: max(0, len(kept) - self.entries)]
+
+    def matched(self, endpoint: int, prompt: str) -> int:
+        kept = self.prefixes[endpoint]
+        return sum(end <= len(prompt) and prompt[:end] in kept for end in CHARACTER_ENDS)
+
+
+PROMPTS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(
+    lambda parts: "".join(text(4_000, part) for part in parts)
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), PROMPTS), max_size=20), PROMPTS)
+def test_it_agrees_with_a_comparison_of_texts(recorded, wanted):
+    index, slow = PrefixIndex(entries=160), SlowIndex(160)
+    bits = [index.add_endpoint() for _ in range(3)]
+    for endpoint, prompt in recorded:
+        index.record(bits[endpoint], blocks(prompt))
+        slow.record(endpoint, prompt)
+    levels = index.match(blocks(wanted), ALL)
+    assert len(levels) <= MOST_LEVELS
+    for endpoint, bit in enumerate(bits):
+        found = next((depth for depth, holders in levels if holders & bit), 0)
+        assert found == slow.matched(endpoint, wanted)
