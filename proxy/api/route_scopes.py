@@ -14,6 +14,7 @@ from starlette.routing import compile_path
 from triton_openai.proxy.domain.identity import Scope
 
 ADMINISTRATION = "/admin/"
+KSERVE, KSERVE_HEALTH = "/v2/", "/v2/health/"
 
 
 class Open(Enum):
@@ -76,6 +77,8 @@ class RouteScopes:
     def _of_pattern(self, path: str) -> Need:
         if path.startswith(ADMINISTRATION):
             return Scope.ADMIN
+        if path.startswith(KSERVE) or path == KSERVE[:-1]:
+            return Open.ANYBODY if path.startswith(KSERVE_HEALTH) else Scope.KSERVE
         return next((need for shape, need in self._patterns if shape.match(path)), Open.CALLER)
 
 
@@ -85,7 +88,9 @@ def check(routes: Iterable[Any]) -> None:
         ValueError: a route's path is not in the list.
     """
     missing = {
-        path for path in paths(routes) if path not in NEEDS and not path.startswith(ADMINISTRATION)
+        path
+        for path in paths(routes)
+        if path not in NEEDS and not f"{path}/".startswith((ADMINISTRATION, KSERVE))
     }
     if missing:
         raise ValueError(f"routes without a scope in route_scopes: {', '.join(sorted(missing))}")

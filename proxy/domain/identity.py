@@ -19,6 +19,7 @@ class Scope(str, Enum):
     MODELS = "models"
     ADMIN = "admin"
     METRICS = "metrics"
+    KSERVE = "kserve"
 
 
 ALL_SCOPES = frozenset(Scope)

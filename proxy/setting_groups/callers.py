@@ -15,7 +15,9 @@ from triton_openai.proxy.setting_groups.group import Group, Seconds, Secret, Wor
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
 ]
-ScopeName = Literal["chat", "completions", "embeddings", "tokens", "models", "admin", "metrics"]
+ScopeName = Literal[
+    "chat", "completions", "embeddings", "tokens", "models", "admin", "metrics", "kserve"
+]
 _SAFE_URL = re.compile(r"https://[^/\s]+|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
 SHORTEST_KEY, SHORTEST_PEPPER = 16, 32  # characters
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -49,6 +51,15 @@ class BodyReader:
                 JSON, or `parse` refuses it.
             ClientDisconnect: the client disconnected before the end of the body.
         """
+        async with self.received(request) as data:
+            return await self.parse(data, kind, caller_name(request.scope))
+
+    @asynccontextmanager
+    async def received(self, request: Request) -> AsyncIterator[bytes]:
+        """The body as it is; its bytes count as in flight until the `async with` ends.
+
+        Raises RequestError (compressed, too large, from a web page), ClientDisconnect.
+        """
         _check_headers(request, self.limits)
         cut_off = CutOff()
         body = self._in_flight.arriving(cut_off.cancel)
@@ -56,7 +67,9 @@ class BodyReader:
             with cut_off:
                 data = await _received(request, body, self.limits)
                 body.complete()
-            return await self.parse(data, kind, caller_name(request.scope))
+            if len(data) > self.limits.bytes:
+                raise _too_large(self.limits)
+            yield data
         finally:
             body.close()
 

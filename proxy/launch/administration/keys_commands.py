@@ -22,8 +22,8 @@ Scopes = Annotated[
     list[str] | None,
     typer.Option(
         "--scope",
-        help="May be repeated: chat, completions, embeddings, tokens, models, metrics, admin. "
-        "Default: the first five.",
+        help="May be repeated: chat, completions, embeddings, tokens, models, metrics, kserve, "
+        "admin. Default: the first five.",
     ),
 ]
 Models = Annotated[

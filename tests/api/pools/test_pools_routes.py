@@ -124,7 +124,7 @@ def test_a_pool_without_endpoints_is_a_404(judged, operated):
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "endpoint_not_found")
 
 
-@pytest.mark.parametrize("name", ["%2e%2e", "a%2fb", "a%00", "..%5cx", "x" * 257])
+@pytest.mark.parametrize("name", ["%2e%2e", "a%2fb", "a%00", "..%5cx", "y" * 257])
 def test_no_folder_of_another_place_can_be_loaded(client, operated, name):
     assert client.post(f"{MODELS}/{name}/load", json={}).status_code in (400, 404)
     assert operated.pools.calls == []

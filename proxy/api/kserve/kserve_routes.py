@@ -1,0 +1,191 @@
+"""/v2: health, metadata and inference of any Triton model that the caller's key allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from triton_openai.proxy.access.concurrency import ConcurrencyLimit
+from triton_openai.proxy.api.bodies import json_shape
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.bodies.caller_name import caller_name
+from triton_openai.proxy.api.kserve import infer_answer, infer_body
+from triton_openai.proxy.api.kserve.infer_body import ParsedInfer
+from triton_openai.proxy.api.kserve.kserve_errors import KserveRoute
+from triton_openai.proxy.domain.errors import (
+    ErrorCode,
+    Forbidden,
+    InvalidRequest,
+    ModelNotAllowed,
+    echoed,
+)
+from triton_openai.proxy.domain.identity import Scope, current_caller
+from triton_openai.proxy.domain.kserve import KserveBackend, KserveResponse
+from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
+
+HEAD_LENGTH = "inference-header-content-length"
+OCTETS = "application/octet-stream"
+CHEAP_BYTES = 16_000  # of elements that JSON shall have, or of BYTES to check: under 5 ms
+MOST_REQUESTS = 256  # at once; each holds one body, and one answer of Triton
+Internal = Callable[[], frozenset[str]]
+
+
+def routes(
+    backend: KserveBackend,
+    internal: Internal,
+    *,
+    bodies: BodyReader,
+    sandbox: Sandbox,
+    timeout_s: float,
+    most_requests: int = MOST_REQUESTS,
+) -> APIRouter:
+    """internal: names of models that only callers with the scope `admin` may use, too.
+
+    timeout_s: of one inference.
+    """
+    router = APIRouter(prefix="/v2", route_class=KserveRoute, include_in_schema=False)
+    inference = Inference(backend, bodies, sandbox, timeout_s, most_requests)
+
+    @router.get("")
+    async def server_metadata() -> Response:
+        return JSONResponse(asdict(await backend.server_metadata()))
+
+    @router.get("/health/live")
+    async def is_live() -> Response:
+        return Response()
+
+    @router.get("/health/ready")
+    async def is_ready() -> Response:
+        return _ready(await backend.is_server_ready())
+
+    @router.get("/models/{model}")
+    @router.get("/models/{model}/versions/{version}")
+    async def model_metadata(model: str, version: str = "") -> Response:
+        _check(model, internal)
+        return JSONResponse(asdict(await backend.model_metadata(model, _version(version))))
+
+    @router.get("/models/{model}/ready")
+    @router.get("/models/{model}/versions/{version}/ready")
+    async def is_model_ready(model: str, version: str = "") -> Response:
+        _check(model, internal)
+        return _ready(await backend.is_model_ready(model, _version(version)))
+
+    @router.post("/models/{model}/infer")
+    @router.post("/models/{model}/versions/{version}/infer")
+    async def infer(model: str, http: Request, version: str = "") -> Response:
+        _check(model, internal)
+        return await inference.answer(http, model, _version(version))
+
+    return router
+
+
+class Inference:
+    """Reads a request, has Triton answer it, and writes the answer."""
+
+    def __init__(
+        self,
+        backend: KserveBackend,
+        bodies: BodyReader,
+        sandbox: Sandbox,
+        timeout_s: float,
+        most_requests: int,
+    ) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._sandbox = sandbox
+        self._timeout_s = timeout_s
+        self._running = ConcurrencyLimit(most_requests, what="KServe inferences")
+
+    async def answer(self, http: Request, model: str, version: str) -> Response:
+        caller = caller_name(http.scope)
+        with self._running.permits():
+            async with self._bodies.received(http) as data:
+                head, tail = _parts(data, http.headers.get(HEAD_LENGTH))
+                parsed = await self._parsed(head, tail, caller)
+            found = await self._backend.infer(
+                model, version, parsed.request, timeout_s=self._timeout_s
+            )
+            return await self._written(found, parsed, caller)
+
+    async def _parsed(self, head: bytes, tail: bytes, caller: str) -> ParsedInfer:
+        has_lengths = b"BYTES" in head and len(tail) > CHEAP_BYTES
+        if json_shape.is_cheap(head) and not has_lengths:
+            return infer_body.parse(head, tail)
+        parsed: ParsedInfer = await self._apart(caller, infer_body.parse, head, tail)
+        return parsed
+
+    async def _written(self, found: KserveResponse, parsed: ParsedInfer, caller: str) -> Response:
+        asked = {each.name for each in parsed.request.outputs}
+        binary = frozenset(
+            each.name
+            for each in found.outputs
+            if each.name in parsed.binary or (parsed.is_all_binary and each.name not in asked)
+        )
+        in_json = sum(len(each.data) for each in found.outputs if each.name not in binary)
+        if in_json <= CHEAP_BYTES:
+            head = infer_answer.head(found, binary)
+        else:
+            head = await self._apart(caller, infer_answer.head, found, binary)
+        if not binary:
+            return Response(head, media_type="application/json")
+        tails = (each.data for each in found.outputs if each.name in binary)
+        headers = {HEAD_LENGTH: str(len(head))}
+        return Response(b"".join((head, *tails)), headers=headers, media_type=OCTETS)
+
+    async def _apart(self, caller: str, function: Callable[..., Any], *args: Any) -> Any:
+        """In a child process. Raises InvalidRequest: it is too costly."""
+        try:
+            return await self._sandbox.run(caller, function, *args)
+        except TooCostly as error:
+            raise InvalidRequest(
+                f"These tensors are too large for JSON ({error}): send and ask for binary data.",
+                code=ErrorCode.INVALID_JSON,
+                param=None,
+            ) from error
+
+
+def _parts(data: bytes, length: str | None) -> tuple[bytes, bytes]:
+    """The JSON, and the binary data behind it. Raises InvalidRequest."""
+    if length is None:
+        return data, b""
+    is_number = length.isascii() and length.isdigit() and len(length) < 20
+    if not is_number or not 0 < int(length) <= len(data):
+        raise InvalidRequest(
+            f"Inference-Header-Content-Length is {echoed(length)}: it must be the length of the "
+            f"JSON, from 1 to the {len(data)} bytes of the body.",
+            code=ErrorCode.INVALID_PARAMETER,
+            param="Inference-Header-Content-Length",
+        )
+    return data[: int(length)], data[int(length) :]
+
+
+def _version(text: str) -> str:
+    if text and not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise InvalidRequest(
+            f"{echoed(text)} is no version of a model: versions are numbers.",
+            code=ErrorCode.INVALID_PARAMETER,
+            param="version",
+        )
+    return text
+
+
+def _ready(is_ready: bool) -> Response:
+    return Response(status_code=200 if is_ready else 503)
+
+
+def _check(model: str, internal: Internal) -> None:
+    """Raises Forbidden, ModelNotAllowed; ModelUnavailable as `internal`."""
+    caller = current_caller.get()
+    if not caller.models.allows(model):
+        raise ModelNotAllowed(model)
+    if model in internal() and not caller.may(Scope.ADMIN):
+        raise Forbidden(
+            f"The model {echoed(model)} serves OpenAI's API, with its limits and its protection of "
+            "control tokens. Use /v1/chat/completions; only the scope admin may call it here.",
+            code=ErrorCode.MODEL_NOT_ALLOWED,
+            param="model",
+        )
