@@ -25,16 +25,19 @@ from triton_openai.proxy.api.application import application
 from triton_openai.proxy.api.authentication import no_audit
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
+from triton_openai.proxy.api.kserve import kserve_routes
 from triton_openai.proxy.api.pools import pools_routes
 from triton_openai.proxy.configured_pools import Operations
 from triton_openai.proxy.domain.endpoints import Decisions
 from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.key_records import KeySource
+from triton_openai.proxy.domain.kserve import KserveBackend
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.domain.usage import UsageStore
 from triton_openai.proxy.generation.composition import composed
 from triton_openai.proxy.models import policy, readiness
+from triton_openai.proxy.models.internal_models import internal_models
 from triton_openai.proxy.models.listed_deployments import ListedDeployments
 from triton_openai.proxy.models.policy_watch import PolicyWatch, rereads_secrets
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
@@ -119,6 +122,8 @@ def compose(
         routers += configured_store.routes(store, parts.bodies)
     if operations is not None and settings.auth != "off":
         routers += _operating(settings, operations, parts)
+    if operations is not None:
+        routers += (parts.kserve(operations.kserve),)
     denied = no_audit if store is None else store.denied_calls.add
     app = application(
         configured_routes.layers(
@@ -190,6 +195,16 @@ class Parts:
         return configured_routes.adapters(
             *(self._settings, self._service, self.registry, self._tokenizer, self._sandbox),
             *(self._stopping, self.bodies),
+        )
+
+    def kserve(self, backend: KserveBackend) -> APIRouter:
+        """Any other model of the Tritons."""
+        return kserve_routes.routes(
+            backend,
+            lambda: internal_models(self.registry),
+            bodies=self.bodies,
+            sandbox=self._sandbox,
+            timeout_s=self._settings.request_timeout_s,
         )
 
     def export(self, app: FastAPI) -> None:

@@ -13,6 +13,7 @@ from triton_openai.build_engines.models_file import ModelsFileError
 from triton_openai.build_engines.pool_entry import PoolEntry
 from triton_openai.proxy.domain.audit_trail import AuditTrail
 from triton_openai.proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress
+from triton_openai.proxy.domain.kserve import KserveBackend
 from triton_openai.proxy.pools.choice import ChoicePolicy, Policy
 from triton_openai.proxy.pools.connection import Connect
 from triton_openai.proxy.pools.discovery import source_url, sources
@@ -28,6 +29,7 @@ from triton_openai.proxy.pools.file_decisions import FileDecisions
 from triton_openai.proxy.pools.logged_audit import LoggedAudit
 from triton_openai.proxy.pools.pool import PoolOptions
 from triton_openai.proxy.pools.pool_set import PoolSet
+from triton_openai.proxy.pools.pooled_kserve import PooledKserve
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.triton.connection import TritonConnection
@@ -42,6 +44,7 @@ class Operations:
     """What operators do with pools, and where it is kept. Entered with the application."""
 
     pools: PoolSet
+    kserve: KserveBackend
     decisions: Decisions
     audit: AuditTrail
     kept: AbstractAsyncContextManager[object]
@@ -62,12 +65,23 @@ def operations(
     if store is not None:
         pools = pool_set(settings, entries, environment, counter, store.decisions)
         kept = nullcontext()
+        kserve = PooledKserve(pools)
         return Operations(
-            pools=pools, decisions=store.decisions, audit=store.audit_trail, kept=kept
+            pools=pools,
+            kserve=kserve,
+            decisions=store.decisions,
+            audit=store.audit_trail,
+            kept=kept,
         )
     folder = FolderDecisions(shared)
     pools = pool_set(settings, entries, environment, counter, folder.decisions)
-    return Operations(pools=pools, decisions=folder.decisions, audit=LoggedAudit(), kept=folder)
+    return Operations(
+        pools=pools,
+        kserve=PooledKserve(pools),
+        decisions=folder.decisions,
+        audit=LoggedAudit(),
+        kept=folder,
+    )
 
 
 class FolderDecisions:
@@ -97,12 +111,17 @@ def pool_set(
 
     Raises:
         LaunchError: TRITON_URL is wrong.
-        ModelsFileError: a pool's endpoints are wrong, or its `secret_env` is not set.
+        ModelsFileError: a pool's endpoints are wrong, or its `secret_env` is not set; or
+            TRITON_URL and models.yaml both say where the pool `default` is.
     """
     cluster = _cluster(environment)
     options = [_of_entry(settings, *each, environment, cluster) for each in entries.items()]
     if DEFAULT_POOL not in entries:
         options.insert(0, _of_settings(settings, cluster))
+    elif settings.triton_url is not None:
+        raise ModelsFileError(
+            "TRITON_URL and pools.default both say where the pool 'default' is: remove one of them"
+        )
     return PoolSet(options, counter, decisions)
 
 

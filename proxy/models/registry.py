@@ -43,6 +43,7 @@ class Registry:
         self._is_available = is_available
         self._loaded: list[LoadedModel] = []
         self._variants: dict[str, Variants] = {}
+        self._plans: dict[str, DeploymentPlan] = {}
         self._by_name: dict[str, str] = {}
         self._why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
         self.epoch = 0  # counts how often the models changed or Triton came back
@@ -86,6 +87,7 @@ class Registry:
 
     def _take(self, found: list[LoadedModel], policy: Mapping[str, ModelEntry]) -> None:
         variants = self._made(found, policy)
+        self._plans = deployment_plans.plans(policy)
         self._loaded, self.policy, self._variants = found, policy, variants
         self._by_name = {
             name: public
@@ -112,8 +114,7 @@ class Registry:
     def plan(self, name: str) -> DeploymentPlan:
         """The deployments of a public model; of an adapter, those of its model."""
         card = self._variants[name][0]
-        entry = self.policy.get(card.parent or card.name)
-        return deployment_plans.DEFAULT_PLAN if entry is None else deployment_plans.plan(entry)
+        return self._plans.get(card.parent or card.name, deployment_plans.DEFAULT_PLAN)
 
     def variants(self, name: str) -> Variants:
         """Every card of a public model; at least one.

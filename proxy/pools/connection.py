@@ -7,6 +7,7 @@ from typing import Protocol
 
 from triton_openai.proxy.domain.endpoints import EndpointAddress
 from triton_openai.proxy.domain.engine import TokenSource
+from triton_openai.proxy.domain.kserve import KserveBackend
 from triton_openai.proxy.domain.model import LoadedModel
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 
@@ -45,6 +46,9 @@ class Connection(Protocol):
 
     @property
     def repository(self) -> Repository: ...
+
+    @property
+    def kserve(self) -> KserveBackend: ...
 
     async def __aenter__(self) -> object: ...
 

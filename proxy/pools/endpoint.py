@@ -44,8 +44,9 @@ class Served:
 class Endpoint:
     """bit: of the pool's prefix index. changed: called whenever `state` or `served` may differ.
 
-    served: by Triton's name of the model; kept while the endpoint is not ready. is_leaving: its
-    source no longer names it. is_drained: an operator decided so. checked: set after each check.
+    served: by Triton's name of the model; kept while the endpoint is not ready. ready_names: of all
+    that is ready there, other projects' models, too. is_leaving: its source no longer names it.
+    is_drained: an operator decided so. checked: set after each check.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Endpoint:
         self.load = EngineLoad(is_stale=False)
         self.served: Mapping[str, Served] = {}
         self.why_not_ready: NotReady | None = NOT_REACHED
+        self.ready_names: frozenset[str] = frozenset()
         self.is_leaving = self.is_drained = False
         self.is_suspect = False
         self.checked = asyncio.Event()
@@ -82,8 +84,13 @@ class Endpoint:
         return self.why_not_ready is None and not self.is_suspect
 
     @property
+    def is_routable(self) -> bool:
+        """Whether nothing but its models may keep new work from it."""
+        return not (self.is_suspect or self.is_leaving or self.is_drained)
+
+    @property
     def gets_streams(self) -> bool:
-        return self.is_ready and not (self.is_leaving or self.is_drained)
+        return self.why_not_ready is None and self.is_routable
 
     @property
     def streams(self) -> int:

@@ -50,6 +50,7 @@ class EndpointWatch:
     async def check(self) -> None:
         """Asks once. What is loaded is read again when the index of ready models changed."""
         endpoint, catalog, began = self._endpoint, self._endpoint.connection.catalog, self._clock()
+        index: frozenset[str] = frozenset()
         try:
             index = await catalog.ready_models()
             is_due = index != self._index or self._until_reload <= 0
@@ -63,4 +64,5 @@ class EndpointWatch:
             if endpoint.became_ready(began=began):
                 self._returned(endpoint)
         finally:
+            endpoint.ready_names = frozenset(one.rpartition(":")[0] for one in index)
             endpoint.checked.set()

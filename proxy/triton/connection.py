@@ -11,6 +11,7 @@ from typing_extensions import Self
 from triton_openai.proxy.domain.endpoints import EndpointRefused
 from triton_openai.proxy.triton.catalog import TritonCatalog
 from triton_openai.proxy.triton.client import Transport, TritonClient
+from triton_openai.proxy.triton.kserve_backend import TritonKserve
 from triton_openai.proxy.triton.target import Target
 from triton_openai.proxy.triton.tokenizer import TritonTokenizer
 
@@ -27,6 +28,7 @@ class TritonConnection:
         self.catalog = TritonCatalog(self.engine)
         self.tokenizer = TritonTokenizer(self.engine)
         self.repository = self
+        self.kserve = TritonKserve(self.engine)
         self._running = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
