@@ -36,6 +36,7 @@ from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.domain.usage import UsageStore
 from triton_openai.proxy.generation.composition import composed
+from triton_openai.proxy.generation.shadow_deployments import ShadowDeployments
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.internal_models import internal_models
 from triton_openai.proxy.models.listed_deployments import ListedDeployments
@@ -176,6 +177,7 @@ class Parts:
         self._watch = PolicyWatch(
             *(settings, found, self.registry), (rereads_secrets(tools),), metrics.models_file_valid
         )
+        self._shadows = ShadowDeployments(self.registry, engine, metrics.shadow)
         self._service = composed(
             *(self.registry, engine, TelemetryWatcher(metrics)),
             configured_limits.access(
@@ -186,6 +188,7 @@ class Parts:
             limits=configured_limits.time_limits(settings),
             max_resends=settings.max_resends,
             decisions=decisions,
+            shadows=self._shadows,
         )
         self._stopping, self._in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
         self.bodies = BodyReader(configured_limits.body_limits(settings), sandbox, self._in_flight)
@@ -220,6 +223,7 @@ class Parts:
         async with contextlib.AsyncExitStack() as stack:
             for each in filter(None, others):
                 await stack.enter_async_context(each)
+            await stack.enter_async_context(self._shadows)
             # before it listens: others may listen with it, and say that they are ready
             await asyncio.gather(
                 readiness.refresh(self._catalog, self.registry), self._sandbox.start()

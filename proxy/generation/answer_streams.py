@@ -29,6 +29,7 @@ from triton_openai.proxy.generation.choice.choice import Choice
 from triton_openai.proxy.generation.plan import Part, Plan
 from triton_openai.proxy.generation.planner import Planner
 from triton_openai.proxy.generation.resending import Deltas, Resending, ResentStream
+from triton_openai.proxy.generation.shadow_deployments import ShadowDeployments
 from triton_openai.proxy.generation.time_limits import TimeLimits, limited
 from triton_openai.proxy.server_tools.tool_loop import run_tool_loop
 from triton_openai.proxy.structured.checker import Checker
@@ -49,6 +50,7 @@ class Means:
     limits: TimeLimits
     resending: Resending
     guide_precheck: GuidePrecheck
+    shadows: ShadowDeployments
     counts_cached: bool
 
 
@@ -190,7 +192,8 @@ class AnswerStreams:
         return ResentStream(self._means.resending, self._send, self._try_guide, request)
 
     def _send(self, request: EngineRequest, since: float) -> Deltas:
-        return limited(self._means.engine.generate(request), self._means.limits, since=since)
+        deltas = self._means.shadows.mirrored(request, self._means.engine.generate(request))
+        return limited(deltas, self._means.limits, since=since)
 
     async def _try_guide(self, request: EngineRequest) -> None:
         await self._means.guide_precheck.check(request, self._plan.request.caller)

@@ -19,6 +19,7 @@ from triton_openai.proxy.generation.answer_streams import Means
 from triton_openai.proxy.generation.planner import Planner
 from triton_openai.proxy.generation.resending import Resending
 from triton_openai.proxy.generation.service import Service
+from triton_openai.proxy.generation.shadow_deployments import ShadowDeployments
 from triton_openai.proxy.generation.time_limits import TimeLimits
 from triton_openai.proxy.models.deployment_chooser import DeploymentChooser
 from triton_openai.proxy.models.deprecation_log import DeprecationLog
@@ -57,6 +58,7 @@ def composed(
     limits: TimeLimits,
     max_resends: int,
     decisions: Decisions | None = None,
+    shadows: ShadowDeployments,
 ) -> Service:
     """max_resends: how often one stream is sent again that Triton lost before its first token.
 
@@ -79,6 +81,7 @@ def composed(
         limits=limits,
         resending=resending,
         guide_precheck=access.guide_precheck,
+        shadows=shadows,
         counts_cached=not access.hides_cached_tokens,
     )
     return Service(

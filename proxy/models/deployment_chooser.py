@@ -55,7 +55,7 @@ class DeploymentChooser:
     def _first(
         self, request: GenerationRequest, card: ModelCard, available: list[ModelCard]
     ) -> ModelCard:
-        plan = self._registry.plan(card.name)
+        plan = self._registry.plan(card)
         by_deployment = {
             name: list(cards) for name, cards in groupby(available, lambda one: one.deployment)
         }

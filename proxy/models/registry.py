@@ -111,9 +111,8 @@ class Registry:
                             made.setdefault(card.name, []).append(card)
         return {name: tuple(cards) for name, cards in made.items()}
 
-    def plan(self, name: str) -> DeploymentPlan:
-        """The deployments of a public model; of an adapter, those of its model."""
-        card = self._variants[name][0]
+    def plan(self, card: ModelCard) -> DeploymentPlan:
+        """The deployments of a card's public model; of an adapter, those of its model."""
         return self._plans.get(card.parent or card.name, deployment_plans.DEFAULT_PLAN)
 
     def variants(self, name: str) -> Variants:

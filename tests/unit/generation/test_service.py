@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
+from tests.doubles.shadow import without_shadows
 from tests.doubles.telemetry import Unwatched
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
@@ -63,8 +64,9 @@ def service(
         guide_precheck=GuidePrecheck(ByteTokenizer()),
         log_prob_budget=LogProbBudget(1_000_000),
     )
+    registry = registry or ready()
     return composed(
-        registry or ready(),
+        registry,
         engine,
         Unwatched(),
         access,
@@ -74,6 +76,7 @@ def service(
         RecoveryQueue(gate),
         limits=TimeLimits(silence_s=stall_timeout_s, whole_s=9),
         max_resends=0,
+        shadows=without_shadows(registry, engine),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
+from tests.doubles.shadow import without_shadows
 from tests.doubles.telemetry import Unwatched
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.doubles.tools import ScriptedTools
@@ -91,6 +92,7 @@ def serving(engine: Engine, limiter: RequestLimiter) -> Service:
         RecoveryQueue(gate),
         limits=TimeLimits(silence_s=9, whole_s=9),
         max_resends=0,
+        shadows=without_shadows(registry, engine),
     )
     service.card = registry.card("demo")
     return service

@@ -1,0 +1,45 @@
+"""Which streams have a shadow, and where their copies go. Used where streams are opened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from typing_extensions import Self
+
+from triton_openai.proxy.domain.engine import Engine, EngineRequest
+from triton_openai.proxy.domain.errors import ModelUnavailable
+from triton_openai.proxy.domain.shadow import ShadowCounter
+from triton_openai.proxy.generation.shadow import Deltas, ShadowTraffic
+from triton_openai.proxy.models.registry import Registry
+
+
+class ShadowDeployments:
+    """Enter it before the first request: leaving it ends the copies that run."""
+
+    def __init__(self, registry: Registry, engine: Engine, counter: ShadowCounter) -> None:
+        self._registry = registry
+        self._engine = engine
+        self._traffic = ShadowTraffic(self._open, counter)
+
+    async def __aenter__(self) -> Self:
+        await self._traffic.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._traffic.__aexit__(*exc_info)
+
+    def mirrored(self, request: EngineRequest, deltas: Deltas) -> Deltas:
+        """The same deltas. Some requests of models with a shadow are copied to it."""
+        card = request.model
+        shadow = self._registry.plan(card).shadow
+        if shadow is None:
+            return deltas
+        return self._traffic.mirrored(request, deltas, shadow, chosen=card.deployment)
+
+    def _open(self, request: EngineRequest, deployment: str) -> Deltas:
+        """Raises ModelUnavailable: the shadow has no endpoint now."""
+        for card in self._registry.variants(request.model.name):
+            if card.deployment == deployment and self._registry.is_available(card):
+                priority = request.priority if "priority" in card.capabilities else None
+                return self._engine.generate(replace(request, model=card, priority=priority))
+        raise ModelUnavailable(f"The deployment {deployment!r} has no endpoint that is ready.")
