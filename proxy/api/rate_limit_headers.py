@@ -7,7 +7,6 @@ Two sets of headers: OpenAI's (`x-ratelimit-limit-requests`, …), and `X-RateLi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from contextlib import nullcontext
 
 from starlette.requests import ClientDisconnect
@@ -16,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from triton_openai.proxy.access.limits.caller_meters import has_limits
 from triton_openai.proxy.access.limits.counted_request import CountedRequest
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
-from triton_openai.proxy.access.limits.standing import Standing, Standings, current_standings
+from triton_openai.proxy.access.limits.standing import Standings, current_standings
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.route_scopes import RouteScopes
 from triton_openai.proxy.domain import identity
@@ -85,28 +84,33 @@ class RateLimitHeaders:
 
 
 def headers_of(standings: Standings) -> list[tuple[bytes, bytes]]:
-    return [(name, value.encode()) for name, value in _headers(standings)]
-
-
-def _headers(standings: Standings) -> Iterator[tuple[bytes, str]]:
     requests, tokens = standings.requests, standings.tokens
+    found: list[tuple[bytes, bytes]] = []
     if requests is not None:
-        yield b"x-ratelimit-limit-requests", str(requests.limit)
-        yield b"x-ratelimit-remaining-requests", str(requests.remaining)
-        yield b"x-ratelimit-reset-requests", duration(requests.reset_s)
+        limit, left, reset_s = requests
+        found += (
+            (b"x-ratelimit-limit-requests", b"%d" % limit),
+            (b"x-ratelimit-remaining-requests", b"%d" % left),
+            (b"x-ratelimit-reset-requests", duration(reset_s).encode()),
+        )
     if tokens is not None:
-        yield b"x-ratelimit-limit-tokens", str(tokens.limit)
-        yield b"x-ratelimit-remaining-tokens", str(tokens.remaining)
-        yield b"x-ratelimit-reset-tokens", duration(tokens.reset_s)
-    first: Standing | None = requests or tokens
-    if first is not None:
-        yield b"X-RateLimit-Limit", str(first.limit)
-        yield b"X-RateLimit-Remaining", str(first.remaining)
-        yield b"X-RateLimit-Reset", str(math.ceil(first.reset_s))
+        limit, left, reset_s = tokens
+        found += (
+            (b"x-ratelimit-limit-tokens", b"%d" % limit),
+            (b"x-ratelimit-remaining-tokens", b"%d" % left),
+            (b"x-ratelimit-reset-tokens", duration(reset_s).encode()),
+        )
+    if (first := requests or tokens) is not None:
+        found += (
+            (b"X-RateLimit-Limit", b"%d" % first.limit),
+            (b"X-RateLimit-Remaining", b"%d" % first.remaining),
+            (b"X-RateLimit-Reset", b"%d" % math.ceil(first.reset_s)),
+        )
     if (budget := standings.budget) is not None:
-        yield b"x-ratelimit-remaining-budget", f"{budget:.6f}"
-    if (left := standings.monthly_tokens) is not None:
-        yield b"x-ratelimit-remaining-monthly-tokens", str(left)
+        found.append((b"x-ratelimit-remaining-budget", b"%.6f" % budget))
+    if (monthly := standings.monthly_tokens) is not None:
+        found.append((b"x-ratelimit-remaining-monthly-tokens", b"%d" % monthly))
+    return found
 
 
 def duration(seconds: float) -> str:

@@ -68,7 +68,7 @@ class InProcessLedger:
             if mark < 0:
                 return self._refusal(meters, amounts, states, marks, now)
             marks.append(mark)
-        return Grant(meters, amounts, partial(self._look, meters, states), marks)
+        return Grant(meters, amounts, partial(_look, self._clock, meters, states), marks)
 
     def record(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant:
         """Counts amounts that another ledger has granted, even beyond the limits."""
@@ -78,7 +78,7 @@ class InProcessLedger:
             state.add(now, amount, meter)
             for meter, amount, state in zip(meters, amounts, states, strict=True)
         ]
-        return Grant(meters, amounts, partial(self._look, meters, states), marks)
+        return Grant(meters, amounts, partial(_look, self._clock, meters, states), marks)
 
     def amend(self, grant: Grant, amounts: Sequence[int]) -> None:
         for meter, mark, reserved, amount in zip(
@@ -127,10 +127,7 @@ class InProcessLedger:
                 state.replace(mark, amount, 0)
             elif -mark > longest:
                 longest, at = -mark, index
-        return Refusal(meters, at, longest, partial(self._look, meters, states))
-
-    def _look(self, meters: Sequence[Meter], states: Sequence[MeterState], at: int) -> Standing:
-        return states[at].standing(self._clock(), meters[at])
+        return Refusal(meters, at, longest, partial(_look, self._clock, meters, states))
 
     def charges(self) -> list[Charge]:
         """What was counted here and is kept, of all meters."""
@@ -160,3 +157,7 @@ class InProcessLedger:
             self._full_until = now + FULL_US
             raise LedgerUnavailable(f"{len(self._states)} meters are in use: there is no room")
         self._sweep_at = min(max(2 * len(self._states), FIRST_SWEEP), self._most)
+
+
+def _look(clock: Clock, meters: Sequence[Meter], states: Sequence[MeterState], at: int) -> Standing:
+    return states[at].standing(clock(), meters[at])

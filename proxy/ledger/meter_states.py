@@ -160,12 +160,13 @@ class Window:
         raise AssertionError("the parts of a window add up to its total")
 
     def _forget(self, now: int) -> None:
-        oldest = now // self._part_us - BUCKETS
-        for part in list(self._amounts):
+        oldest, amounts = now // self._part_us - BUCKETS, self._amounts
+        while amounts:
+            part = next(iter(amounts))
             if part >= oldest:
                 self._leaves_at = (part + 1 + BUCKETS) * self._part_us
                 return
-            self._total -= self._amounts.pop(part)
+            self._total -= amounts.pop(part)
         self._leaves_at = 0
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from triton_openai.proxy.access.limits.caller_meters import CallerMeters
 from triton_openai.proxy.domain.price import NANOS
 from triton_openai.proxy.ledger.port import Look
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """One limit. reset_s: until all of it can be used again."""
 
     limit: int
@@ -59,10 +58,12 @@ class Standings:
         """The one with the least left."""
         if not index or self._meters is None:
             return None
-        at, (left, reset_us) = min(
-            ((at, self._look(at)) for at in index), key=lambda pair: pair[1][0]
-        )
-        return Standing(self._meters.meters[at].limit, left, reset_us / 1e6)
+        first, look = index[0], self._look
+        left, reset_us = look(first)
+        for at in index[1:]:
+            if (found := look(at))[0] < left:
+                first, (left, reset_us) = at, found
+        return Standing(self._meters.meters[first].limit, left, reset_us / 1e6)
 
     def _left(self, index: Sequence[int]) -> int | None:
         return min((self._look(at)[0] for at in index), default=None)
