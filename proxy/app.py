@@ -114,22 +114,13 @@ def compose(
     callers = authentication.authenticator(settings, keys, metrics)
     ledger = configured_limits.ledger(settings, metrics, shared)
     limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
-    decisions = None if operations is None else operations.decisions
-    parts = Parts(
-        *(settings, engine, catalog, tokenizer, sandbox, metrics, limiter, shared, decisions)
-    )
-    routers = parts.adapters()
-    if store is not None:
-        routers += configured_store.routes(store, parts.bodies)
-    if operations is not None and settings.auth != "off":
-        routers += _operating(settings, operations, parts)
-    if operations is not None:
-        routers += (parts.kserve(operations.kserve),)
+    decided = None if operations is None else operations.decisions
+    parts = Parts(settings, engine, catalog, tokenizer, sandbox, metrics, limiter, shared, decided)
+    routers = parts.adapters() + _administration(settings, store, operations, parts)
     denied = no_audit if store is None else store.denied_calls.add
+    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied)
     app = application(
-        configured_routes.layers(
-            *(settings, metrics, parts.gate, limiter, routers, callers, denied)
-        ),
+        configured_routes.layers(*layers),
         lambda _: parts.running(
             None if operations is None else operations.kept,
             *(store, engine, ledger),
@@ -138,8 +129,15 @@ def compose(
     )
     parts.export(app)
     concerns = callers.concerns if callers else tuple
-    served = (*routers, monitoring.routes(parts.registry, metrics, ledger, concerns))
-    for router in configured_routes.with_pages(served, settings, parts.registry):
+    watched = monitoring.routes(parts.registry, metrics, ledger, concerns)
+    return _with_routes(app, (*routers, watched), settings, parts.registry)
+
+
+def _with_routes(
+    app: FastAPI, routers: tuple[APIRouter, ...], settings: Settings, registry: Registry
+) -> FastAPI:
+    """Raises ValueError: a route has no scope."""
+    for router in configured_routes.with_pages(routers, settings, registry):
         app.include_router(router)
     route_scopes.check(app.routes)
     return app
@@ -161,8 +159,7 @@ class Parts:
         decisions: Decisions | None,
     ) -> None:
         found = policy.models(settings) if policy.has_models(settings) else None
-        entries = {} if found is None else found.models
-        self.gate = StartGate()
+        self.gate, entries = StartGate(), {} if found is None else found.models
         self.registry = Registry(
             entries,
             configured_limits.request_limits(settings),
@@ -170,13 +167,10 @@ class Parts:
             is_available=catalog.is_available,
         )
         self._settings, self._tokenizer, self._sandbox = settings, tokenizer, sandbox
-        self._catalog, self._metrics = catalog, metrics
-        self._recovery = RecoveryQueue(self.gate)
-        self._lag = LoopLag(metrics.loop_lag, warn_s=settings.loop_lag_warn_ms / 1000)
+        self._catalog, self._metrics, self._recovery = catalog, metrics, RecoveryQueue(self.gate)
         tools = HttpToolRunner(policy.secrets(entries, environment()))
-        self._watch = PolicyWatch(
-            *(settings, found, self.registry), (rereads_secrets(tools),), metrics.models_file_valid
-        )
+        files = (settings, found, self.registry)
+        self._watch = PolicyWatch(*files, (rereads_secrets(tools),), metrics.models_file_valid)
         self._shadows = ShadowDeployments(self.registry, engine, metrics.shadow)
         self._service = composed(
             *(self.registry, engine, TelemetryWatcher(metrics)),
@@ -230,9 +224,22 @@ class Parts:
             )
             watching = readiness.watch(self._catalog, self.registry, self._metrics, self._recovery)
             tasks = [asyncio.create_task(each) for each in (watching, self._watch.run())]
-            with self._lag.measured():
+            lag = LoopLag(self._metrics.loop_lag, warn_s=self._settings.loop_lag_warn_ms / 1000)
+            with lag.measured():
                 yield
             await background.end(tasks)
+
+
+def _administration(
+    settings: Settings, store: Store | None, operations: Operations | None, parts: Parts
+) -> tuple[APIRouter, ...]:
+    """Routes for operators. Where anybody may do everything, none that changes the pools."""
+    routers = () if store is None else configured_store.routes(store, parts.bodies)
+    if operations is not None:
+        routers += (parts.kserve(operations.kserve),)
+        if settings.auth != "off":
+            routers += _operating(settings, operations, parts)
+    return routers
 
 
 def _operating(settings: Settings, operations: Operations, parts: Parts) -> tuple[APIRouter, ...]:

@@ -157,12 +157,7 @@ def proxy(
     settings = _settings(
         triton_url=triton, host=host, port=port, workers=workers, models_file=models_file
     )
-    ports.check_source(settings.triton_source)
-    if settings.triton_url is not None and settings.default_max_tokens is not None:
-        raise LaunchError(
-            "DEFAULT_MAX_TOKENS has no effect here, because `build` writes it into the tokenizer: "
-            "set it where the models of that Triton are built"
-        )
+    start.check_remote(settings)
     start.check_secrets(settings)
     sock = ports.bind(settings.host, settings.port, "PORT")
     start.check_listening(settings, sock)
@@ -271,8 +266,7 @@ def main(arguments: list[str] | None = None) -> None:
         typer.echo(error.as_json(), err=True)
         raise SystemExit(1) from None
     except (LaunchError, OSError, ValidationError) as error:
-        line = explain(error)
-        if line is None:
+        if (line := explain(error)) is None:
             raise
         typer.echo(f"error: {line}", err=True)
         raise SystemExit(1) from None
@@ -283,8 +277,9 @@ def _settings(**overrides: Any) -> Settings:
     from triton_openai.proxy.settings import OTHER_NAMES, Settings
 
     given = {name: value for name, value in overrides.items() if value is not None}
-    other = {OTHER_NAMES[name]: given[name] for name in OTHER_NAMES if name in given}
-    return Settings(**given, **other)
+    return Settings(
+        **given, **{OTHER_NAMES[one]: given[one] for one in OTHER_NAMES if one in given}
+    )
 
 
 def _warn_of_misspelt_variables() -> None:

@@ -64,14 +64,7 @@ def composed(
 
     decisions: operators'; None: what models.yaml says holds.
     """
-    resending = Resending(
-        registry=registry,
-        recovery_queue=recovery_queue,
-        alternatives=engine,
-        counter=watcher,
-        most=max_resends,
-        whole_s=limits.whole_s,
-    )
+    resending = _resending(registry, recovery_queue, engine, watcher, limits, max_resends)
     means = Means(
         planner=_planner(sandbox, gate, access, limits),
         engine=engine,
@@ -97,4 +90,22 @@ def _planner(sandbox: Sandbox, gate: StartGate, access: Access, limits: TimeLimi
         access.request_size,
         timeout_s=limits.whole_s,
         isolates_caches=access.isolates_caches,
+    )
+
+
+def _resending(
+    registry: Registry,
+    recovery_queue: RecoveryQueue,
+    engine: Engine,
+    watcher: Watcher,
+    limits: TimeLimits,
+    most: int,
+) -> Resending:
+    return Resending(
+        registry=registry,
+        recovery_queue=recovery_queue,
+        alternatives=engine,
+        counter=watcher,
+        most=most,
+        whole_s=limits.whole_s,
     )

@@ -11,7 +11,7 @@ from triton_openai.build_engines.errors import MissingPackage, UnservableFolder
 from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
 from triton_openai.proxy.http_server import tls
 from triton_openai.proxy.launch.packages import on_demand
-from triton_openai.proxy.launch.triton_server import container, shipped_demo
+from triton_openai.proxy.launch.triton_server import container, ports, shipped_demo
 from triton_openai.proxy.models import policy
 from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed
 from triton_openai.proxy.settings import Settings, environment
@@ -59,6 +59,19 @@ def check_secrets(settings: Settings) -> None:
             policy.secrets(models(settings).models, environment())
         except ModelsFileError as error:
             raise LaunchError(str(error)) from None
+
+
+def check_remote(settings: Settings) -> None:
+    """
+    Raises:
+        LaunchError: TRITON_URL is wrong, or a setting has no effect on a Triton of others.
+    """
+    ports.check_source(settings.triton_source)
+    if settings.triton_url is not None and settings.default_max_tokens is not None:
+        raise LaunchError(
+            "DEFAULT_MAX_TOKENS has no effect here, because `build` writes it into the tokenizer: "
+            "set it where the models of that Triton are built"
+        )
 
 
 def check_listening(settings: Settings, sock: socket.socket) -> None:

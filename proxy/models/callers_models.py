@@ -55,7 +55,7 @@ class CallersModels:
         """
         if name is None:
             name = self.asked(None).name
-        names = self._registry.names_of(name)
+        names = self._registry.table.names_of(name)
         if names and not _allows(names):
             raise ModelNotAllowed(name)
         if (card := self._available(name)) is not None:
@@ -67,7 +67,7 @@ class CallersModels:
     def _fallback(self, name: str) -> ModelCard | None:
         """The first fallback that is available and that the caller may use."""
         for _ in range(MAX_FALLBACKS):
-            follower = self._registry.fallback_of(name)
+            follower = self._registry.table.fallback_of(name)
             if follower is None:
                 return None
             name, card = follower, self._available(follower)

@@ -22,6 +22,6 @@ class ListedDeployments:
                 version=None if one.version is None else str(one.version),
                 weight=one.weight,
             )
-            for name, entry in self._registry.policy.items()
+            for name, entry in self._registry.table.policy.items()
             for one in deployment_plans.plan(entry).deployments
         )

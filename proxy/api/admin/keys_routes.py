@@ -51,6 +51,13 @@ def routes(keys: KeyAdministration, *, bodies: BodyReader) -> APIRouter:
         body = await bodies.read(http, KeyChanges)
         return JSONResponse(key_view(await keys.update(who, key, body.applied)))
 
+    _add_ends(router, keys, bodies)
+    return router
+
+
+def _add_ends(router: APIRouter, keys: KeyAdministration, bodies: BodyReader) -> None:
+    """Routes that end a key, or its secret."""
+
     @router.post("/{key}/rotate", openapi_extra=admin_operations.ROTATE_KEY.extra)
     async def rotate_key(key: str, http: Request) -> Response:
         """A new secret under the same id. The key from before is accepted for the overlap."""
@@ -63,8 +70,6 @@ def routes(keys: KeyAdministration, *, bodies: BodyReader) -> APIRouter:
     async def revoke_key(key: str) -> Response:
         """Ends a key for good, within a second in every process."""
         return JSONResponse(key_view(await keys.revoke(actor(), key)))
-
-    return router
 
 
 def _issued(made: IssuedKey) -> dict[str, Any]:

@@ -19,57 +19,67 @@ def routes(
     configured: ConfiguredDeployments, decisions: Decisions, *, bodies: BodyReader
 ) -> APIRouter:
     router = APIRouter(prefix="/admin/v1/deployments")
-
-    def listed(model: str | None = None) -> Response:
-        data = [*deployment_bodies(configured, decisions, model)]
-        return JSONResponse({"object": "list", "data": data})
-
-    def names_of(model: str) -> list[str]:
-        """Raises UnknownModel."""
-        names = [each.name for each in configured.deployments() if each.model == model]
-        if not names:
-            raise UnknownModel(model)
-        return names
-
-    async def set_weights(model: str, given: dict[str, float], param: str, who: str) -> Response:
-        names = names_of(model)
-        for name in given:
-            if name not in names:
-                raise _unknown(model, name, names, param)
-        weights = {name: given.get(name, 0.0) for name in names}
-        await decisions.set_weights(model, weights, actor=who)
-        return listed(model)
+    weights = Weights(configured, decisions)
 
     @router.get("", openapi_extra=pool_operations.LIST_DEPLOYMENTS.extra)
     async def list_deployments() -> Response:
         """Deployments with the weights in force, in the order of models.yaml."""
         actor()
-        return listed()
+        return weights.listed()
 
     @router.put("/{model:path}/weights", openapi_extra=pool_operations.WEIGHTS.extra)
     async def replace_weights(model: str, http: Request) -> Response:
         """Sets all weights of a model, in place of those of models.yaml, within a second."""
         who = actor()
         body = await bodies.read(http, WeightsBody)
-        return await set_weights(model, body.weights, "weights", who)
+        return await weights.set(model, body.weights, "weights", who)
 
     @router.post("/{model:path}/switch", openapi_extra=pool_operations.SWITCH.extra)
     async def switch(model: str, http: Request) -> Response:
         """Gives one deployment all requests. Running streams end where they began."""
         who = actor()
         body = await bodies.read(http, SwitchBody)
-        return await set_weights(model, {body.deployment: 1.0}, "deployment", who)
+        return await weights.set(model, {body.deployment: 1.0}, "deployment", who)
 
     @router.post("/{model:path}/rollback", openapi_extra=pool_operations.ROLLBACK.extra)
     async def roll_back(model: str, http: Request) -> Response:
         """Takes the last change of the weights back; again and again, up to 20 changes."""
         who = actor()
         await bodies.read(http, RollbackBody)
-        names_of(model)
+        weights.names_of(model)
         await decisions.roll_back(model, actor=who)
-        return listed(model)
+        return weights.listed(model)
 
     return router
+
+
+class Weights:
+    """The weights in force, as the routes show and change them."""
+
+    def __init__(self, configured: ConfiguredDeployments, decisions: Decisions) -> None:
+        self._configured = configured
+        self._decisions = decisions
+
+    def listed(self, model: str | None = None) -> Response:
+        data = [*deployment_bodies(self._configured, self._decisions, model)]
+        return JSONResponse({"object": "list", "data": data})
+
+    def names_of(self, model: str) -> list[str]:
+        """Raises UnknownModel."""
+        names = [each.name for each in self._configured.deployments() if each.model == model]
+        if not names:
+            raise UnknownModel(model)
+        return names
+
+    async def set(self, model: str, given: dict[str, float], param: str, who: str) -> Response:
+        """param: the field that names the deployments, for errors."""
+        names = self.names_of(model)
+        for name in given:
+            if name not in names:
+                raise _unknown(model, name, names, param)
+        weights = {name: given.get(name, 0.0) for name in names}
+        await self._decisions.set_weights(model, weights, actor=who)
+        return self.listed(model)
 
 
 def _unknown(model: str, name: str, names: list[str], param: str) -> NotStored:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
@@ -21,21 +22,7 @@ def routes(
 ) -> APIRouter:
     """processes: how many this proxy has. Each counts its own streams, and answers for itself."""
     router = APIRouter(prefix="/admin/v1/endpoints")
-    process = secrets.token_hex(4)
-
-    def listed(address: str | None = None) -> Response:
-        drained, endpoints = decisions.drained, pools.endpoints()
-        shown = [each for each in endpoints if address in (None, each.address)]
-        gone = drained - {each.address for each in endpoints}
-        return JSONResponse(
-            {
-                "object": "list",
-                "data": [endpoint_body(each, drained) for each in shown],
-                "drained_and_gone": sorted(gone if address is None else gone & {address}),
-                "process": process,
-                "processes": processes,
-            }
-        )
+    listed = partial(_listed, pools, decisions, (secrets.token_hex(4), processes))
 
     @router.get("", openapi_extra=pool_operations.LIST_ENDPOINTS.extra)
     async def list_endpoints() -> Response:
@@ -67,6 +54,24 @@ def routes(
         return listed(body.address)
 
     return router
+
+
+def _listed(
+    pools: Pools, decisions: Decisions, process: tuple[str, int], address: str | None = None
+) -> Response:
+    """process: the name of this one, and the number of all."""
+    drained, endpoints = decisions.drained, pools.endpoints()
+    shown = [each for each in endpoints if address in (None, each.address)]
+    gone = drained - {each.address for each in endpoints}
+    return JSONResponse(
+        {
+            "object": "list",
+            "data": [endpoint_body(each, drained) for each in shown],
+            "drained_and_gone": sorted(gone if address is None else gone & {address}),
+            "process": process[0],
+            "processes": process[1],
+        }
+    )
 
 
 def _check_known(pools: Pools, address: str) -> None:
