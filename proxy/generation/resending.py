@@ -89,11 +89,15 @@ class Resending:
             self._check_tries(lost, attempt)
             if lost.endpoint is not None:
                 attempt.avoids |= {lost.endpoint}
-            if not self.alternatives.has_another(replace(request, avoids=attempt.avoids)):
+            if not self._has_another(request, attempt):
                 await self._wait(request.model, lost, since)
-                attempt.avoids = frozenset()
+                if not self._has_another(request, attempt):
+                    attempt.avoids = frozenset()
             attempt.number += 1
             self.counter.resent(request.model)
+
+    def _has_another(self, request: EngineRequest, attempt: Attempt) -> bool:
+        return self.alternatives.has_another(replace(request, avoids=attempt.avoids))
 
     def _check_tries(self, lost: ModelUnavailable, attempt: Attempt) -> None:
         if not self.most:
