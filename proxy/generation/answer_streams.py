@@ -187,7 +187,9 @@ class AnswerStreams:
             )
 
     def _deltas(self, request: EngineRequest) -> ResentStream:
-        return ResentStream(self._means.resending, self._send, self._try_guide, request)
+        return ResentStream(
+            self._means.resending, self._send, self._try_guide, request, self._report
+        )
 
     def _send(self, request: EngineRequest, since: float) -> Deltas:
         return limited(self._means.engine.generate(request), self._means.limits, since=since)

@@ -27,7 +27,7 @@ class Registry:
 
     policy: entries by public name. A loaded model without an entry is served with defaults.
     limits: limits of requests to every model; a model's entry can only lower them. is_available:
-    whether an endpoint serves a card's build now.
+    whether an endpoint serves a card's build now. rows: requests that its endpoints run at once.
     """
 
     def __init__(
@@ -37,10 +37,12 @@ class Registry:
         *,
         callers_control_tokens: str = "plain",
         is_available: Callable[[ModelCard], bool] = lambda card: True,
+        rows: Callable[[ModelCard], int] = lambda card: card.facts.rows,
     ) -> None:
         self.policy = policy
         self._defaults = CardDefaults(limits or RequestLimits(), callers_control_tokens)
         self._is_available = is_available
+        self.rows = rows
         self._loaded: list[LoadedModel] = []
         self._variants: dict[str, Variants] = {}
         self._by_name: dict[str, str] = {}
@@ -74,8 +76,11 @@ class Registry:
         Raises:
             NotReady: the limits of one of the models cannot be enforced.
         """
-        made = self._made(self._loaded, policy)
-        return tuple(card for variants in made.values() for card in variants)
+        return _flat(self._made(self._loaded, policy))
+
+    def all_cards(self) -> tuple[ModelCard, ...]:
+        """Every card of every model."""
+        return _flat(self._variants)
 
     def replace_policy(self, policy: Mapping[str, ModelEntry]) -> None:
         """Makes the cards of the loaded models anew. Running requests keep the cards they have.
@@ -133,6 +138,16 @@ class Registry:
     def can_serve(self, card: ModelCard) -> bool:
         """Whether any build in any deployment of this card's model is served now."""
         return any(map(self._is_available, self._variants.get(card.name, ())))
+
+    @property
+    def models(self) -> int:
+        """How many are known, without their adapters."""
+        return sum(cards[0].parent is None for cards in self._variants.values())
+
+    def unserved(self) -> tuple[str, ...]:
+        """The models that are known and that no endpoint serves now; without their adapters."""
+        found = (cards[0] for cards in self._variants.values())
+        return tuple(one.name for one in found if one.parent is None and not self.can_serve(one))
 
     def suspend(self, reason: NotReady) -> None:
         """Stops serving: Triton is unavailable, or its models do not fit the contract."""
@@ -215,6 +230,10 @@ class Registry:
     def _unavailable(self) -> ModelUnavailable:
         category = self._why_not_ready and self._why_not_ready.category
         return ModelUnavailable(f"The model is not available at present: {category}.")
+
+
+def _flat(variants: Mapping[str, Variants]) -> tuple[ModelCard, ...]:
+    return tuple(card for cards in variants.values() for card in cards)
 
 
 def _has_version(model: LoadedModel, deployment: Deployment) -> bool:
