@@ -78,6 +78,7 @@ class Endpoint:
         self.is_suspect = False
         self.checked = asyncio.Event()
         self.look_now = asyncio.Event()
+        self.was_loaded = False  # since the last check: a model, perhaps under the same version
         self._clock = clock
         self._changed = changed
         self._lost_at = float("-inf")
@@ -146,6 +147,11 @@ class Endpoint:
         if was_ready:
             self._warn(LOST)
             self._changed()
+
+    def note_loading(self) -> None:
+        """Its models were changed through us: the next check, which begins now, reads them all."""
+        self.was_loaded = True
+        self.look_now.set()
 
     def set_drained(self, is_drained: bool) -> None:
         if is_drained != self.is_drained:

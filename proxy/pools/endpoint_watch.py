@@ -54,8 +54,9 @@ class EndpointWatch:
         endpoint, catalog, began = self._endpoint, self._endpoint.connection.catalog, self._clock()
         try:
             index = await catalog.ready_models()
-            is_due = index != self._index or self._until_reload <= 0
+            is_due = index != self._index or self._until_reload <= 0 or endpoint.was_loaded
             if is_due or not endpoint.is_ready:
+                endpoint.was_loaded = False
                 endpoint.serve(map(self._interned, await catalog.load()))
                 self._index, self._until_reload = index, CHECKS_PER_RELOAD
         except NotReady as error:

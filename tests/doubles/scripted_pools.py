@@ -129,7 +129,9 @@ class CountedPlaces:
 class PoolStand:
     """One pool of these Tritons behind the pooled ports. tritons: by address."""
 
-    def __init__(self, tritons: dict[str, ScriptedTriton], **policy: object) -> None:
+    def __init__(
+        self, tritons: dict[str, ScriptedTriton], policy: str = "least_outstanding"
+    ) -> None:
         self.tritons = tritons
         self.source = GivenSource(*tritons)
         self.decisions, self.counter = DecisionsInMemory(), CountedPlaces()
@@ -137,7 +139,7 @@ class PoolStand:
             name=DEFAULT_POOL,
             source=self.source,
             connect=lambda address: self.tritons[address.address],
-            choice=ChoicePolicy(**{"policy": Policy.LEAST_OUTSTANDING, **policy}),
+            choice=ChoicePolicy(policy=Policy(policy)),
         )
         self.pools = PoolSet(
             [options],

@@ -205,3 +205,17 @@ def test_streams_that_run_when_their_model_is_unloaded_keep_the_endpoint_drainin
             assert (stand.states(), triton.open) == ({}, 0)
 
     clock.run(run())
+
+
+def test_a_model_that_is_loaded_anew_under_its_version_is_read_at_once():
+    async def run() -> None:
+        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
+            triton.models = [build(1_800_000_000)]
+            loads = triton.loads
+            await stand.pools.unload_model("none")
+            await asyncio.sleep(0.2)
+            assert [one.facts.created for one in stand.pools.models()] == [1_800_000_000]
+            await checked(5)
+            assert triton.loads == loads + 1
+
+    clock.run(run())
