@@ -165,6 +165,7 @@ class Parts:
             configured_limits.request_limits(settings),
             callers_control_tokens=settings.callers_control_tokens,
             is_available=catalog.is_available,
+            rows=catalog.rows,
         )
         self._settings, self._tokenizer, self._sandbox = settings, tokenizer, sandbox
         self._catalog, self._metrics, self._recovery = catalog, metrics, RecoveryQueue(self.gate)

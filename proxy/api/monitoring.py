@@ -72,10 +72,11 @@ def routes(
     @router.get("/health", openapi_extra=READY.extra)
     @router.get("/health/ready", openapi_extra=READY.extra)
     async def ready() -> Response:
-        """200 while Triton and every model are ready and the tensor contract fits, else 503.
+        """200 while a Triton and a model are ready and the tensor contract fits, else 503.
 
         While the shared state of limits cannot be reached, the body has `ledger`, or the status is
-        503 if nothing is let through then.
+        503 if nothing is let through then. While an endpoint serves some models, but none serves
+        others, the status is 200 and `concerns` counts the others.
         The error's message names the category of the problem; the log line `not ready` has details.
         """
         if registry.why_not_ready is not None:
@@ -86,8 +87,8 @@ def routes(
         if outage == OutageMode.CLOSED:
             raise LimitsUnavailable("Not ready: the state of the limits cannot be reached.")
         body: dict[str, object] = {"status": "ready"}
-        if found:
-            body["concerns"] = [one.message for one in found]
+        if messages := [*(one.message for one in found), *_unserved(registry)]:
+            body["concerns"] = messages
         if outage:
             body["ledger"] = outage
         return JSONResponse(body)
@@ -98,3 +99,9 @@ def routes(
         return Response(metrics.exposed(), media_type=CONTENT_TYPE_LATEST)
 
     return router
+
+
+def _unserved(registry: Registry) -> list[str]:
+    """Numbers only, since anybody may read them; the log has the names."""
+    count = len(registry.unserved())
+    return [f"{count} of {registry.models} models have no endpoint that is ready"] if count else []

@@ -35,7 +35,8 @@ class Report:
     most that one choice took; None where no answer is checked. counts: one for each engine stream
     of the request, of every choice, attempt and round of tools. first_event_s: from the start to
     the first event. finish: of the choice that ended last. lifecycle: of the model.
-    fallback_from: see GenerationRequest.
+    fallback_from: see GenerationRequest. resends: streams and trials of guides that were sent again
+    because Triton was lost before it answered.
     """
 
     unenforced: tuple[str, ...] = ()
@@ -45,6 +46,7 @@ class Report:
     finish: FinishReason | None = None
     lifecycle: Lifecycle = NO_END
     fallback_from: str | None = None
+    resends: int = 0
 
     @property
     def usage(self) -> Usage | None:

@@ -189,7 +189,9 @@ class AnswerStreams:
             )
 
     def _deltas(self, request: EngineRequest) -> ResentStream:
-        return ResentStream(self._means.resending, self._send, self._try_guide, request)
+        return ResentStream(
+            self._means.resending, self._send, self._try_guide, request, self._report
+        )
 
     def _send(self, request: EngineRequest, since: float) -> Deltas:
         deltas = self._means.shadows.mirrored(request, self._means.engine.generate(request))

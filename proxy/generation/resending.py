@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import GuidePending, ModelUnavailable
+from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
@@ -66,6 +67,7 @@ class Resending:
         self,
         begin: Callable[[Attempt], Awaitable[Result]],
         request: EngineRequest,
+        report: Report,
         *,
         since: float,
     ) -> Result:
@@ -89,11 +91,16 @@ class Resending:
             self._check_tries(lost, attempt)
             if lost.endpoint is not None:
                 attempt.avoids |= {lost.endpoint}
-            if not self.alternatives.has_another(replace(request, avoids=attempt.avoids)):
+            if not self._has_another(request, attempt):
                 await self._wait(request.model, lost, since)
-                attempt.avoids = frozenset()
+                if not self._has_another(request, attempt):
+                    attempt.avoids = frozenset()
             attempt.number += 1
+            report.resends += 1
             self.counter.resent(request.model)
+
+    def _has_another(self, request: EngineRequest, attempt: Attempt) -> bool:
+        return self.alternatives.has_another(replace(request, avoids=attempt.avoids))
 
     def _check_tries(self, lost: ModelUnavailable, attempt: Attempt) -> None:
         if not self.most:
@@ -135,9 +142,15 @@ class ResentStream:
     """
 
     def __init__(
-        self, resending: Resending, send: Send, try_guide: TryGuide, request: EngineRequest
+        self,
+        resending: Resending,
+        send: Send,
+        try_guide: TryGuide,
+        request: EngineRequest,
+        report: Report,
     ) -> None:
         self._resending = resending
+        self._report = report
         self._send = send
         self._try_guide = try_guide
         self._request = request
@@ -157,7 +170,9 @@ class ResentStream:
 
     async def _first(self) -> TokenDelta:
         """Raises as `Resending.retried` and the engine do."""
-        delta = await self._resending.retried(self._begin, self._request, since=self._since)
+        delta = await self._resending.retried(
+            self._begin, self._request, self._report, since=self._since
+        )
         assert self._deltas is not None  # the delta is from there
         self._next = self._deltas.__anext__
         return delta

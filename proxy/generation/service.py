@@ -97,7 +97,7 @@ class Service:
             admitted = self._concurrency.permits(card, permits_needed(plan.request))
             async with reserving as reservation:
                 with admitted, self._holding(is_held) as held:
-                    await self._try_guide(plan)
+                    await self._try_guide(plan, report)
                     streams = AnswerStreams(
                         plan, delivery, report, watch, held, reservation, self._means
                     )
@@ -123,7 +123,7 @@ class Service:
     def _holding(self, is_held: bool) -> AbstractContextManager[LogProbShare | None]:
         return self._log_prob_budget.share() if is_held else NOT_HELD
 
-    async def _try_guide(self, plan: Plan) -> None:
+    async def _try_guide(self, plan: Plan, report: Report) -> None:
         """Raises as GuidePrecheck does, before anything else of the request is sent."""
         if not plan.is_guided:
             return
@@ -134,7 +134,7 @@ class Service:
 
         since = asyncio.get_running_loop().time()
         with MappedConstraintErrors(plan.request.constraint):
-            await self._means.resending.retried(try_once, request, since=since)
+            await self._means.resending.retried(try_once, request, report, since=since)
 
 
 NOT_HELD: AbstractContextManager[None] = nullcontext()

@@ -27,6 +27,11 @@ class CardTable:
     plans: Mapping[str, DeploymentPlan]
     policy: Mapping[str, ModelEntry]
 
+    @property
+    def cards(self) -> tuple[ModelCard, ...]:
+        """Every card of every model."""
+        return tuple(card for cards in self.variants.values() for card in cards)
+
     def names_of(self, name: str) -> tuple[str, ...]:
         """The name and the aliases of the model that has this name or alias; empty: there is none.
 

@@ -68,7 +68,14 @@ class DeploymentChooser:
         )
         if chosen is None:  # no deployment that is ready has a share
             raise ModelUnavailable(f"The model {card.name!r} has no deployment that is ready.")
-        return by_deployment[chosen.name][0]
+        return self._build(by_deployment[chosen.name])
+
+    def _build(self, builds: list[ModelCard]) -> ModelCard:
+        """At random by their rows: while an update rolls, its first endpoint must not get all."""
+        if len(builds) == 1:
+            return builds[0]
+        rows = [max(self._registry.rows(one), 1) for one in builds]
+        return self._random.choices(builds, rows)[0]
 
     def _hints(self, request: GenerationRequest, plan: DeploymentPlan) -> RouteHints:
         caller = current_caller.get()

@@ -27,10 +27,23 @@ async def watch(
     catalog: Catalog, registry: Registry, metrics: Metrics, recovery: RecoveryQueue
 ) -> None:
     """Checks Triton until cancelled."""
+    unserved: tuple[str, ...] = ()
     for number in count(1):
         await check(catalog, registry, recovery, reloads=number % CHECKS_PER_RELOAD == 0)
+        unserved = _log_unserved(registry, unserved)
         metrics.ready.set(registry.why_not_ready is None)
         await asyncio.sleep(CHECK_EVERY_S)
+
+
+def _log_unserved(registry: Registry, before: tuple[str, ...]) -> tuple[str, ...]:
+    """Logs a change, unless nothing is ready, which `refresh` logs."""
+    if registry.why_not_ready is not None or (unserved := registry.unserved()) == before:
+        return before
+    if unserved:
+        logger.warning("models without an endpoint", models=unserved)
+    else:
+        logger.info("every model has an endpoint")
+    return unserved
 
 
 async def check(
@@ -61,6 +74,6 @@ async def refresh(catalog: Catalog, registry: Registry, *, reloads: bool = False
         registry.suspend(error)
     else:
         if is_news:
-            for card in registry.cards():
+            for card in registry.table.cards:
                 await asyncio.to_thread(control_tokens.prepare, card)
             logger.info("ready", models=[model.name for model in loaded])

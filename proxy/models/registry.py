@@ -25,7 +25,8 @@ class Registry:
 
     policy: entries by public name. A loaded model without an entry is served with defaults.
     limits: limits of requests to every model; a model's entry can only lower them. is_available:
-    whether an endpoint serves a card's build now. table: what it serves now.
+    whether an endpoint serves a card's build now. rows: requests that its endpoints run at once.
+    table: what is served now.
     """
 
     def __init__(
@@ -35,9 +36,11 @@ class Registry:
         *,
         callers_control_tokens: str = "plain",
         is_available: Callable[[ModelCard], bool] = lambda card: True,
+        rows: Callable[[ModelCard], int] = lambda card: card.facts.rows,
     ) -> None:
         self._defaults = CardDefaults(limits or RequestLimits(), callers_control_tokens)
         self._is_available = is_available
+        self.rows = rows
         self._loaded: list[LoadedModel] = []
         self.table = CardTable({}, {}, {}, policy)
         self._why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
@@ -68,8 +71,7 @@ class Registry:
         Raises:
             NotReady: the limits of one of the models cannot be enforced.
         """
-        table = card_table.made(self._loaded, policy, self._defaults)
-        return tuple(card for variants in table.variants.values() for card in variants)
+        return card_table.made(self._loaded, policy, self._defaults).cards
 
     def replace_policy(self, policy: Mapping[str, ModelEntry]) -> None:
         """Makes the cards of the loaded models anew. Running requests keep the cards they have.
@@ -104,6 +106,16 @@ class Registry:
     def can_serve(self, card: ModelCard) -> bool:
         """Whether any build in any deployment of this card's model is served now."""
         return any(map(self._is_available, self.table.variants.get(card.name, ())))
+
+    @property
+    def models(self) -> int:
+        """How many are known, without their adapters."""
+        return sum(cards[0].parent is None for cards in self.table.variants.values())
+
+    def unserved(self) -> tuple[str, ...]:
+        """The models that are known and that no endpoint serves now; without their adapters."""
+        found = (cards[0] for cards in self.table.variants.values())
+        return tuple(one.name for one in found if one.parent is None and not self.can_serve(one))
 
     def suspend(self, reason: NotReady) -> None:
         """Stops serving: Triton is unavailable, or its models do not fit the contract."""

@@ -130,9 +130,16 @@ class CircuitBreaker:
         """What remains of the ejection; 0 when closed or half-open."""
         return 0.0 if self.is_closed else max(0.0, (self._ejected_until or 0.0) - self._clock())
 
-    def admit(self) -> Attempt:
-        """Call it only if `can_admit`, without awaiting in between. Raises RuntimeError."""
-        if not self.can_admit:
+    def admit(self, *, is_last_resort: bool = False) -> Attempt:
+        """Call it only if `can_admit`, without awaiting in between.
+
+        is_last_resort: no endpoint of the pool can admit anything, and failing is not better than
+        trying: streams are sent, and their reports count, whatever the state.
+
+        Raises:
+            RuntimeError: it cannot admit anything.
+        """
+        if not (self.can_admit or is_last_resort):
             raise RuntimeError("admit() on an endpoint that is ejected: ask can_admit before")
         self._is_probing = not self.is_closed
         return Attempt(self, self._round)

@@ -90,9 +90,14 @@ class Chooser:
 
     def start_slowly(self, candidate: Candidate) -> None:
         """The endpoint is new, or its breaker has closed: its share of the work grows slowly."""
+        self._warm_up()  # forgets those whose time is over, also where nothing is chosen
         candidate.start_slowly(self._clock(), self._policy.slow_start_s)
         if candidate.is_warming_up and candidate not in self._warming:
             self._warming.append(candidate)
+
+    def end_slow_start(self, candidate: Candidate) -> None:
+        """Its endpoint has left."""
+        self._warming = [one for one in self._warming if one is not candidate]
 
     def choose(self, candidates: Candidates, request: RoutedRequest) -> Choice | None:
         """None without candidates. Does not count the request: see Outstanding and `sent`."""

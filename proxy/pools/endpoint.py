@@ -25,6 +25,7 @@ logger = structlog.get_logger(__name__)
 
 TOKENS_A_STREAM = 2 * OUTPUT_TOKENS  # of a stream that another process sent
 NOT_REACHED = NotReady("it has not been reached yet")
+LOST = "a stream lost its connection to it"
 Clock = Callable[[], float]
 
 
@@ -39,6 +40,10 @@ class Served:
         self.candidate = Candidate(
             endpoint.address.address, Outstanding(), bit=endpoint.bit, rows=model.facts.rows
         )
+
+
+def _is_busy(served: Served) -> bool:
+    return served.candidate.outstanding.streams > 0
 
 
 class Endpoint:
@@ -68,12 +73,14 @@ class Endpoint:
         self.breaker = CircuitBreaker(breaker, clock=clock, may_eject=lambda: may_eject(self))
         self.load = EngineLoad(is_stale=False)
         self.served: Mapping[str, Served] = {}
+        self._earlier: list[Served] = []  # builds that are gone, with streams that still run
         self.why_not_ready: NotReady | None = NOT_REACHED
         self.ready_names: frozenset[str] = frozenset()
         self.is_leaving = self.is_drained = False
         self.is_suspect = False
         self.checked = asyncio.Event()
         self.look_now = asyncio.Event()
+        self.was_loaded = False  # since the last check: a model, perhaps under the same version
         self._clock = clock
         self._changed = changed
         self._lost_at = float("-inf")
@@ -94,7 +101,7 @@ class Endpoint:
 
     @property
     def streams(self) -> int:
-        return sum(one.candidate.outstanding.streams for one in self.served.values())
+        return sum(work.streams for work in self._works())
 
     @property
     def state(self) -> EndpointState:
@@ -115,6 +122,8 @@ class Endpoint:
             for name, model in found.items()
         }
         if kept != self.served:
+            gone = [one for name, one in kept.items() if self.served.get(name) is not one]
+            self._earlier = list(filter(_is_busy, (*self._earlier, *gone)))
             self._log("endpoint serves", models=sorted(found))
             self._changed()
 
@@ -130,19 +139,26 @@ class Endpoint:
         return True
 
     def became_unready(self, reason: NotReady) -> None:
-        if self.why_not_ready is None or str(self.why_not_ready) != str(reason):
-            logger.warning(
-                "endpoint is not ready", pool=self.pool, endpoint=self.name, reason=str(reason)
-            )
+        was_ready, before = self.is_ready, self.why_not_ready
         self.why_not_ready = reason
-        self._changed()
+        if before is None or str(before) != str(reason):
+            self._warn(str(reason))
+        if was_ready:
+            self._changed()
 
     def lost(self) -> None:
         """A stream lost its connection: nothing more is sent there until a check succeeds."""
-        self._lost_at = self._clock()
+        was_ready, self._lost_at = self.is_ready, self._clock()
         self.is_suspect = True
         self.look_now.set()
-        self._changed()
+        if was_ready:
+            self._warn(LOST)
+            self._changed()
+
+    def note_loading(self) -> None:
+        """Its models were changed through us: the next check, which begins now, reads them all."""
+        self.was_loaded = True
+        self.look_now.set()
 
     def set_drained(self, is_drained: bool) -> None:
         if is_drained != self.is_drained:
@@ -168,8 +184,7 @@ class Endpoint:
         return self.address.address
 
     def status(self) -> EndpointStatus:
-        state = self.state
-        works = [one.candidate.outstanding for one in self.served.values()]
+        state, works = self.state, self._works()
         return EndpointStatus(
             pool=self.pool,
             address=self.name,
@@ -191,7 +206,13 @@ class Endpoint:
                 return "streams failed there one after another"
             case EndpointState.DRAINING | EndpointState.DRAINED:
                 return "it left its pool" if self.is_leaving else "an operator drains it"
-        return str(self.why_not_ready or "a stream lost its connection to it")
+        return str(self.why_not_ready or LOST)
+
+    def _works(self) -> list[Outstanding]:
+        return [one.candidate.outstanding for one in (*self.served.values(), *self._earlier)]
+
+    def _warn(self, reason: str) -> None:
+        logger.warning("endpoint is not ready", pool=self.pool, endpoint=self.name, reason=reason)
 
     def _log(self, event: str, **more: object) -> None:
         logger.info(event, pool=self.pool, endpoint=self.name, **more)

@@ -48,17 +48,22 @@ class EndpointWatch:
                 await asyncio.sleep(CHECK_EVERY_S / 10)
 
     async def check(self) -> None:
-        """Asks once. What is loaded is read again when the index of ready models changed."""
+        """Asks once. What is loaded is read again when the index of ready models changed, and when
+        the endpoint comes back.
+        """
         endpoint, catalog, began = self._endpoint, self._endpoint.connection.catalog, self._clock()
         index: frozenset[str] = frozenset()
         try:
             index = await catalog.ready_models()
-            is_due = index != self._index or self._until_reload <= 0
-            if is_due or endpoint.why_not_ready is not None:
+            is_due = index != self._index or self._until_reload <= 0 or endpoint.was_loaded
+            if is_due or not endpoint.is_ready:
+                endpoint.was_loaded = False
                 endpoint.serve(map(self._interned, await catalog.load()))
                 self._index, self._until_reload = index, CHECKS_PER_RELOAD
         except NotReady as error:
             endpoint.became_unready(error)
+        except Exception as error:  # a Triton of whatever kind, whose answer nobody foresaw
+            endpoint.became_unready(NotReady(f"its answer cannot be read: {error!r}"))
         else:
             self._until_reload -= 1
             if endpoint.became_ready(began=began):

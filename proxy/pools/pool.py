@@ -80,18 +80,19 @@ class Pool:
         self._clock = clock
         self._changed = changed
         self._variants: dict[int, Variant] | None = None  # by the identity of a model's facts
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
         self._named = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follows the source and the operators' decisions. The body begins after first checks."""
         following = [asyncio.create_task(self._follow()), asyncio.create_task(self._obey())]
-        await self._first_checks()
         try:
+            await self._first_checks()
             yield
         finally:
-            await background.end([*following, *self._running.values()])
+            await background.end(following)
+            await background.end(self._running)
 
     def variant(self, facts: ModelFacts) -> Variant | None:
         """The endpoints that get streams for this build; None: there is none.
@@ -129,6 +130,8 @@ class Pool:
 
     def note_breaker(self, endpoint: Endpoint) -> None:
         """Called after a stream's success or failure there may have moved its breaker."""
+        if not self._has(endpoint):
+            return
         is_closed = endpoint.breaker.is_closed
         if is_closed and endpoint.name in self.ejected:
             self.ejected.discard(endpoint.name)
@@ -154,7 +157,9 @@ class Pool:
         )
 
     async def _first_checks(self) -> None:
-        """Until every endpoint that the source names first has been asked, or one is ready."""
+        """Until every endpoint that the source names first has been asked, but not for longer than
+        FIRST_CHECKS_S: a proxy that begins with some of them would not know all models.
+        """
 
         async def all_checked() -> None:
             await self._named.wait()
@@ -191,8 +196,12 @@ class Pool:
             changed=self.note_change,
         )
         self.endpoints[endpoint.name] = endpoint
-        self._running[endpoint.name] = asyncio.create_task(self._serve(endpoint))
         logger.info("endpoint found", pool=self.name, endpoint=endpoint.name)
+        if self._decisions is not None:
+            endpoint.set_drained(endpoint.name in self._decisions.drained)
+        task = asyncio.create_task(self._serve(endpoint))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     async def _serve(self, endpoint: Endpoint) -> None:
         """Keeps the connection open until the endpoint has left and its streams have ended."""
@@ -212,6 +221,8 @@ class Pool:
 
     def _begin_slowly(self, endpoint: Endpoint) -> None:
         """It was not ready before, so its engines have nothing cached."""
+        if not self._has(endpoint):
+            return
         for one in endpoint.served.values():
             self.chooser.forget(one.candidate)
             self.chooser.start_slowly(one.candidate)
@@ -240,11 +251,17 @@ class Pool:
                 not endpoint.streams or self._clock() - since > LEAVES_AFTER_S
             ):
                 break
-        del self.endpoints[endpoint.name], self._running[endpoint.name]
+        del self.endpoints[endpoint.name]
         self.ejected.discard(endpoint.name)
+        for one in endpoint.served.values():
+            self.chooser.end_slow_start(one.candidate)
         self.chooser.adapters.forget(endpoint.bit)  # before the bit is free for another
         self.chooser.prefixes.remove_endpoint(endpoint.bit)
         self.note_change()
+
+    def _has(self, endpoint: Endpoint) -> bool:
+        """False when it has left: its name and its bit may be another endpoint's now."""
+        return self.endpoints.get(endpoint.name) is endpoint
 
     async def _obey(self) -> None:
         if self._decisions is None:

@@ -94,10 +94,10 @@ class PoolSet:
         reasons = [f"{one.name}: {one.status().reason}" for one in endpoints]
         if not reasons:
             return NotReady("no endpoint of Triton has been found", "no Triton server is known")
-        return NotReady(
-            f"none of {len(endpoints)} endpoints is ready; {reasons[0]}",
-            "no Triton server is ready",
-        )
+        category = "no Triton server is ready"
+        if all(one.is_drained for one in endpoints):
+            category = "every Triton server is drained"
+        return NotReady(f"none of {len(endpoints)} endpoints is ready; {reasons[0]}", category)
 
     def endpoints(self) -> tuple[EndpointStatus, ...]:
         found = [one.status() for pool in self.pools.values() for one in pool.endpoints.values()]
@@ -145,5 +145,5 @@ async def _changed(
             await change(endpoint.connection.repository)
         except EndpointRefused as refusal:
             error = str(refusal)
-        endpoint.look_now.set()
+        endpoint.note_loading()
     return EndpointResult(pool=endpoint.pool, address=endpoint.name, error=error)

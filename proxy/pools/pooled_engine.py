@@ -9,7 +9,12 @@ from contextlib import aclosing
 from typing_extensions import Self
 
 from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import ModelUnavailable, ProxyError
+from triton_openai.proxy.domain.errors import (
+    DeadlineExceeded,
+    GuidePending,
+    ModelUnavailable,
+    ProxyError,
+)
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.pools.endpoint_counter import EndpointCounter, Outcome
 from triton_openai.proxy.pools.pool_set import PoolSet
@@ -49,18 +54,23 @@ class PooledEngine:
                     if delta.finish is not None:
                         outcome = Outcome.ENDED
                     yield delta
-        except ModelUnavailable as error:
-            outcome = Outcome.LOST
-            error.endpoint = route.place.endpoint
-            route.lost()
+        except DeadlineExceeded:  # the endpoint may have said nothing at all
             raise
-        except ProxyError:
-            outcome = Outcome.REFUSED
-            route.answered()
+        except ProxyError as error:
+            outcome = _failed(route, error)
             raise
         finally:
             _end(route, request, outcome, tokens)
             self._counter.ended(route.place, outcome.value, tokens)
+
+
+def _failed(route: Route, error: ProxyError) -> Outcome:
+    if isinstance(error, ModelUnavailable) and not isinstance(error, GuidePending):
+        error.endpoint = route.place.endpoint
+        route.lost()
+        return Outcome.LOST
+    route.answered()
+    return Outcome.REFUSED
 
 
 def _end(route: Route, request: EngineRequest, outcome: Outcome, tokens: int) -> None:

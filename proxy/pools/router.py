@@ -58,7 +58,7 @@ class Route:
         self.answered()
 
     def answered(self) -> None:
-        """With a token, or with an error that the endpoint is not to blame for."""
+        """With a token, or with an error that is not the endpoint's fault."""
         self._attempt.succeeded()
         if self._pool.ejected:
             self._pool.note_breaker(self._endpoint)
@@ -107,7 +107,7 @@ class Router:
             raise _unavailable()
         candidate = choice.candidate
         endpoint = variant.served[candidate.address].endpoint
-        attempt = endpoint.breaker.admit()
+        attempt = endpoint.breaker.admit(is_last_resort=bool(pool.ejected))
         pool.chooser.sent(candidate, routed)
         work = candidate.outstanding.add(
             prompt_tokens=routed.prompt_tokens,
@@ -129,13 +129,15 @@ def _unavailable() -> ModelUnavailable:
 
 
 def _open(variant: Variant, candidates: Candidates) -> Candidates:
-    """Those whose breaker lets a stream through; if none does, those that may be tried again."""
+    """Those whose breaker lets a stream through; if none does, those that may be tried again, and
+    if each of these is being tried by another stream, all of them.
+    """
     breakers = {one: variant.served[one.address].endpoint.breaker for one in candidates.members}
     if not (admitted := [one for one, breaker in breakers.items() if breaker.can_admit]):
         for breaker in breakers.values():
             breaker.end_early()
         admitted = [one for one, breaker in breakers.items() if breaker.can_admit]
-    return Candidates.of(admitted)
+    return Candidates.of(admitted) if admitted else candidates
 
 
 def _routed(

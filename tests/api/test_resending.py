@@ -20,6 +20,7 @@ def test_a_whole_answer_comes_and_is_counted_and_logged(serve):
     assert answer.json()["choices"][0]["message"]["content"] == "ab"
     (line,) = [line for line in lines if line["event"] == "request"]
     assert (line["resent"], line["finish"]) == (1, "stop")
+    assert answer.headers["x-resends"] == "1"
     assert 'proxy_requests_resent_total{model="demo"} 1.0' in client.get("/metrics").text
 
 
@@ -28,14 +29,23 @@ def test_each_choice_counts(serve):
     with capture_logs() as lines:
         answer = client.post(CHAT, json={**BODY, "n": 3})
     assert len(answer.json()["choices"]) == 3
+    assert answer.headers["x-resends"] == "3"
     assert [line["resent"] for line in lines if line["event"] == "request"] == [3]
 
 
 def test_a_request_that_is_not_sent_again_says_nothing_of_it(serve):
     client = serve(ScriptedEngine(deltas("ab")))
     with capture_logs() as lines:
-        client.post(CHAT, json=BODY)
+        answer = client.post(CHAT, json=BODY)
+    assert "x-resends" not in answer.headers
     assert not any("resent" in line for line in lines)
+
+
+@pytest.mark.parametrize("path", [CHAT, SSE])
+def test_the_head_of_a_stream_says_that_it_was_sent_again(serve, path):
+    client = serve(ScriptedEngine(deltas("ab"), lost=1))
+    body = {**BODY, "stream": True} if path == CHAT else MESSAGES
+    assert client.post(path, json=body).headers["x-resends"] == "1"
 
 
 @pytest.mark.parametrize("path", [CHAT, SSE])

@@ -96,6 +96,8 @@ def headers_of(report: Report) -> dict[str, str]:
     headers = {}
     if report.attempts is not None:
         headers["x-attempts"] = str(report.attempts)
+    if report.resends:
+        headers["x-resends"] = str(report.resends)
     if report.unenforced:
         headers["x-unenforced-keywords"] = ", ".join(report.unenforced)
     if report.fallback_from is not None:

@@ -63,6 +63,10 @@ HEADERS: Json = {
         "description": "How many answers were generated until one conformed to its schema.",
         "schema": {"type": "integer", "minimum": 1},
     },
+    "x-resends": {
+        "description": "How many streams were sent again, because Triton was lost at first.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
     "x-unenforced-keywords": {
         "description": "Keywords of the caller's schema that were not enforced on the answer.",
         "schema": {"type": "string"},

@@ -1,0 +1,219 @@
+"""Pools over doubles of Tritons, which a test starts, kills and changes as it likes.
+
+Run it with tests.doubles.clock.run, so that half a second between two checks costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import replace
+from random import Random
+
+from tests.doubles.engine import CARD, FACTS, ScriptedEngine, deltas
+from tests.doubles.pools import DecisionsInMemory
+from tests.doubles.tokenizer import ByteTokenizer
+from triton_openai.proxy.domain.endpoints import (
+    DEFAULT_POOL,
+    EndpointAddress,
+    EndpointRefused,
+    EndpointState,
+)
+from triton_openai.proxy.domain.engine import EngineRequest, NotReady
+from triton_openai.proxy.domain.errors import ModelUnavailable
+from triton_openai.proxy.domain.model import LoadedModel, ModelCard
+from triton_openai.proxy.domain.output import TokenDelta
+from triton_openai.proxy.domain.request import Sampling
+from triton_openai.proxy.pools.choice import ChoicePolicy, Policy
+from triton_openai.proxy.pools.endpoint import Endpoint
+from triton_openai.proxy.pools.endpoint_counter import Place
+from triton_openai.proxy.pools.pool import Pool, PoolOptions
+from triton_openai.proxy.pools.pool_set import PoolSet
+from triton_openai.proxy.pools.pooled_catalog import PooledCatalog
+from triton_openai.proxy.pools.pooled_engine import PooledEngine
+from triton_openai.proxy.pools.pooled_tokenizer import PooledTokenizer
+from triton_openai.proxy.pools.router import Router
+
+A_CHECK_S = 1.0  # longer than what passes between two
+DEMO = LoadedModel(name="demo", facts=FACTS)
+
+
+def build(created: int, **fields: object) -> LoadedModel:
+    """Another build of `demo`."""
+    return replace(DEMO, facts=replace(FACTS, created=created), **fields)
+
+
+class GivenSource:
+    """Names the addresses that a test gives it."""
+
+    def __init__(self, *addresses: str) -> None:
+        self._sets: asyncio.Queue[frozenset[EndpointAddress]] = asyncio.Queue()
+        self.name(*addresses)
+
+    def name(self, *addresses: str) -> None:
+        self._sets.put_nowait(frozenset(map(EndpointAddress, addresses)))
+
+    async def watch(self) -> AsyncGenerator[frozenset[EndpointAddress], None]:
+        while True:
+            yield await self._sets.get()
+
+
+class ScriptedTriton:
+    """Implements pools.connection.Connection. reason: why it is not ready; None: it is.
+
+    fault: what its catalog raises instead. hangs: checks get no answer. open: connections.
+    """
+
+    def __init__(self, *models: LoadedModel) -> None:
+        self.models = list(models or (DEMO,))
+        self.engine = ScriptedEngine(deltas("ab"))
+        self.tokenizer = ByteTokenizer()
+        self.catalog = self.repository = self
+        self.reason: str | None = None
+        self.fault: Exception | None = None
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.checks = self.loads = self.open = 0
+
+    async def __aenter__(self) -> ScriptedTriton:
+        self.open += 1
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.open -= 1
+
+    async def ready_models(self) -> frozenset[str]:
+        self.checks += 1
+        reason, fault, found = self.reason, self.fault, self.models
+        await self.may_answer.wait()
+        if fault is not None:
+            raise fault
+        if reason is not None:
+            raise NotReady(reason)
+        return frozenset(f"{one.name}:{version}" for one in found for version in one.versions)
+
+    async def load(self) -> tuple[LoadedModel, ...]:
+        self.loads += 1
+        return tuple(replace(one, facts=replace(one.facts)) for one in self.models)
+
+    async def load_model(self, model: str) -> None:
+        if model == "none":
+            raise EndpointRefused("no such folder")
+        self.models.append(replace(DEMO, name=model))
+
+    async def unload_model(self, model: str) -> None:
+        self.models = [one for one in self.models if one.name != model]
+
+
+class CountedPlaces:
+    """Implements pools.endpoint_counter.EndpointCounter."""
+
+    def __init__(self) -> None:
+        self.begun: Counter[str] = Counter()
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        self.ejections: Counter[str] = Counter()
+        self.tokens = 0
+
+    def began(self, place: Place, first_token_s: float, matched: float) -> None:
+        self.begun[place.endpoint] += 1
+
+    def ended(self, place: Place, outcome: str, tokens: int) -> None:
+        self.outcomes[place.endpoint, outcome] += 1
+        self.tokens += tokens
+
+    def ejected(self, place: Place) -> None:
+        self.ejections[place.endpoint] += 1
+
+
+class PoolStand:
+    """One pool of these Tritons behind the pooled ports. tritons: by address."""
+
+    def __init__(
+        self, tritons: dict[str, ScriptedTriton], policy: str = "least_outstanding"
+    ) -> None:
+        self.tritons = tritons
+        self.source = GivenSource(*tritons)
+        self.decisions, self.counter = DecisionsInMemory(), CountedPlaces()
+        options = PoolOptions(
+            name=DEFAULT_POOL,
+            source=self.source,
+            connect=lambda address: self.tritons[address.address],
+            choice=ChoicePolicy(policy=Policy(policy)),
+        )
+        self.pools = PoolSet(
+            [options],
+            self.counter,
+            self.decisions,
+            clock=asyncio.get_running_loop().time,
+            random=Random(1),
+        )
+        self.router = Router(self.pools)
+        self.engine = PooledEngine(self.pools, self.router, self.counter)
+        self.catalog = PooledCatalog(self.pools)
+        self.tokenizer = PooledTokenizer(self.pools)
+
+    async def __aenter__(self) -> PoolStand:
+        await self.engine.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.engine.__aexit__(None, None, None)
+
+    @property
+    def pool(self) -> Pool:
+        return self.pools.pools[DEFAULT_POOL]
+
+    def endpoint(self, address: str) -> Endpoint:
+        return self.pool.endpoints[address]
+
+    def states(self) -> dict[str, EndpointState]:
+        return {one.address: one.state for one in self.pools.endpoints()}
+
+    def cards(self) -> list[ModelCard]:
+        """One for each build that is known."""
+        return [
+            replace(CARD, facts=one.facts, capabilities=one.capabilities)
+            for one in self.pools.models()
+        ]
+
+    def request(self, **fields: object) -> EngineRequest:
+        usual = {"id": "r1", "text": "hi", "timeout_s": 60.0, "sampling": Sampling()}
+        if "model" not in fields:
+            usual["model"] = self.cards()[0]
+        return EngineRequest(**{**usual, **fields})
+
+    async def answered(self, **fields: object) -> str:
+        """The text of a whole answer."""
+        return text(await self.deltas(**fields))
+
+    async def deltas(self, **fields: object) -> list[TokenDelta]:
+        return [one async for one in self.engine.generate(self.request(**fields))]
+
+    async def begun(self, **fields: object) -> AsyncGenerator[TokenDelta, None]:
+        """A stream whose first delta was read."""
+        stream = self.engine.generate(self.request(**fields))
+        await anext(stream)
+        return stream
+
+    async def lose(self, times: int, **fields: object) -> None:
+        for _ in range(times):
+            try:
+                await self.deltas(**fields)
+            except ModelUnavailable:
+                continue
+
+    @property
+    def outstanding(self) -> tuple[int, int]:
+        """Streams and tokens of all endpoints."""
+        found = self.pools.endpoints()
+        return sum(one.streams for one in found), sum(one.outstanding_tokens for one in found)
+
+
+def text(found: Iterable[TokenDelta]) -> str:
+    return b"".join(part for one in found for part in one.token_bytes).decode()
+
+
+async def checked(times: float = 1) -> None:
+    """Every endpoint was checked so often at least, and decisions were obeyed."""
+    await asyncio.sleep(times * A_CHECK_S)

@@ -1,0 +1,192 @@
+"""Streams over a pool: which endpoint they go to, what they report, and what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from tests.doubles import clock
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build, checked
+from triton_openai.proxy.domain.endpoints import EndpointState
+from triton_openai.proxy.domain.errors import (
+    DeadlineExceeded,
+    EngineFailed,
+    ErrorCode,
+    GuidePending,
+    InvalidRequest,
+    ModelUnavailable,
+    RateLimited,
+)
+
+LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
+TOO_LONG = InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt")
+FULL = RateLimited("full", code=ErrorCode.QUEUE_FULL)
+
+
+def scripted(*script: object, **options: object) -> ScriptedTriton:
+    triton = ScriptedTriton()
+    triton.engine = ScriptedEngine(*script, **options)
+    return triton
+
+
+async def finish(stand: PoolStand) -> None:
+    assert await stand.answered() == "ab"
+
+
+async def close_early(stand: PoolStand) -> None:
+    await (await stand.begun()).aclose()
+
+
+async def close_unread(stand: PoolStand) -> None:
+    await stand.engine.generate(stand.request()).aclose()
+
+
+async def fail(stand: PoolStand) -> None:
+    with pytest.raises((ModelUnavailable, EngineFailed, InvalidRequest)):
+        await stand.deltas()
+
+
+async def cancel(stand: PoolStand) -> None:
+    task = asyncio.create_task(stand.deltas())
+    await checked()
+    assert stand.outstanding[0] == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize(
+    ("triton", "end", "outcomes"),
+    [
+        (lambda: scripted(deltas("ab")), finish, {"ended": 1}),
+        (lambda: scripted(deltas("ab")), close_early, {"left": 1}),
+        (lambda: scripted(deltas("ab")), close_unread, {}),
+        (lambda: scripted(deltas("a", None), error=LOST), fail, {"lost": 1}),
+        (lambda: scripted(error=LOST), fail, {"lost": 1}),
+        (lambda: scripted(error=EngineFailed("it broke")), fail, {"refused": 1}),
+        (lambda: scripted(error=TOO_LONG), fail, {"refused": 1}),
+        (lambda: scripted(hangs=True), cancel, {"left": 1}),
+        (lambda: scripted(deltas("a", None), hangs=True), cancel, {"left": 1}),
+    ],
+    ids=[
+        *("finished", "closed", "never read", "lost after a token", "lost before", "failed"),
+        *("refused", "cancelled before a token", "cancelled after one"),
+    ],
+)
+def test_no_work_is_outstanding_however_a_stream_ended(triton, end, outcomes):
+    async def run() -> None:
+        async with PoolStand({"a:1": triton()}) as stand:
+            await end(stand)
+            assert stand.outstanding == (0, 0)
+            found = {outcome: n for (_, outcome), n in stand.counter.outcomes.items()}
+            assert found == outcomes
+
+    clock.run(run())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [GuidePending("later"), EngineFailed("it broke"), TOO_LONG, FULL, DeadlineExceeded("late")],
+    ids=lambda error: error.code,
+)
+def test_an_endpoint_that_answers_with_an_error_is_not_lost(error):
+    async def run() -> None:
+        async with PoolStand({"a:1": scripted(error=error), "b:1": ScriptedTriton()}) as stand:
+            for _ in range(20):
+                with pytest.raises(type(error)):
+                    await stand.deltas(avoids=frozenset({"b:1"}))
+            assert set(stand.states().values()) == {EndpointState.READY}
+            assert not any(outcome == "lost" for _, outcome in stand.counter.outcomes)
+
+    clock.run(run())
+
+
+def test_an_error_names_the_endpoint_that_was_lost():
+    async def run() -> None:
+        async with PoolStand({"a:1": scripted(error=LOST)}) as stand:
+            with pytest.raises(ModelUnavailable) as lost:
+                await stand.deltas()
+            assert lost.value.endpoint == "a:1"
+
+    clock.run(run())
+
+
+def test_a_deadline_closes_no_breaker():
+    """An endpoint that hangs says nothing, and that is no sign that it works."""
+
+    async def run() -> None:
+        triton = scripted(error=LOST)
+        async with PoolStand({"a:1": triton, "b:1": ScriptedTriton()}) as stand:
+            for _ in range(5):
+                await stand.lose(1, avoids=frozenset({"b:1"}))
+                await checked()
+            triton.engine.error = DeadlineExceeded("late")
+            await asyncio.sleep(30)
+            with pytest.raises(DeadlineExceeded):
+                await stand.deltas(avoids=frozenset({"b:1"}))
+            assert stand.states()["a:1"] is EndpointState.EJECTED
+
+    clock.run(run())
+
+
+def test_streams_spread_evenly_while_they_run():
+    async def run() -> None:
+        tritons = {f"{name}:1": scripted(deltas("a", None), hangs=True) for name in "abc"}
+        async with PoolStand(tritons) as stand:
+            streams = [await stand.begun() for _ in range(128)]
+            assert sorted(stand.counter.begun.values()) == [42, 43, 43]
+            for stream in streams:
+                await stream.aclose()
+            assert stand.outstanding == (0, 0)
+
+    clock.run(run())
+
+
+def test_an_endpoint_is_never_chosen_that_does_not_serve_the_build_of_the_card():
+    async def run() -> None:
+        served = {"a:1": 1, "b:1": 2, "c:1": 1, "d:1": 3}
+        tritons = {address: ScriptedTriton(build(n)) for address, n in served.items()}
+        async with PoolStand(tritons) as stand:
+            for card in stand.cards():
+                before = Counter(stand.counter.begun)
+                for _ in range(10):
+                    await stand.answered(model=card)
+                used = {name for name, n in stand.counter.begun.items() if n > before[name]}
+                expected = {name for name, n in served.items() if n == card.facts.created}
+                assert used == expected
+
+    clock.run(run())
+
+
+def test_a_build_that_is_gone_is_an_error_and_not_another_build():
+    async def run() -> None:
+        async with PoolStand({"a:1": (triton := ScriptedTriton())}) as stand:
+            card = stand.cards()[0]
+            triton.models = [build(1_800_000_000)]
+            stand.endpoint("a:1").note_loading()
+            await checked()
+            with pytest.raises(ModelUnavailable, match="not available") as error:
+                await stand.answered(model=card)
+            assert error.value.endpoint is None
+            assert not triton.engine.requests
+
+    clock.run(run())
+
+
+def test_the_first_token_has_the_exact_length_of_the_prompt_and_the_end_teaches_the_estimate():
+    async def run() -> None:
+        async with PoolStand({"a:1": ScriptedTriton()}) as stand:
+            stream = await stand.begun(text="x" * 4000, max_tokens=5)
+            assert stand.outstanding == (1, 7 + 5)  # the double counts 7 tokens in any prompt
+            await stream.aclose()
+            for _ in range(100):
+                await stand.answered()
+            route = stand.router.route(stand.request())
+            assert stand.outstanding[1] < 20  # 256 before anything was seen
+            route.end()
+            assert stand.outstanding == (0, 0)
+
+    clock.run(run())

@@ -1,0 +1,89 @@
+"""The choice for one stream: what it avoids, and where prompts and adapters draw it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.doubles import clock
+from tests.doubles.engine import FACTS
+from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, checked
+from triton_openai.proxy.domain.errors import ModelUnavailable
+from triton_openai.proxy.pools import router
+
+PROMPT = "".join(f"{number:07d} " for number in range(200))
+
+
+def three() -> dict[str, ScriptedTriton]:
+    return {f"{name}:1": ScriptedTriton() for name in "abc"}
+
+
+def test_what_a_request_avoids_is_not_chosen_while_another_serves():
+    async def run() -> None:
+        async with PoolStand(three()) as stand:
+            for _ in range(12):
+                await stand.answered(avoids=frozenset({"a:1", "c:1"}))
+            assert stand.counter.begun == {"b:1": 12}
+            card = stand.cards()[0]
+            assert stand.router.has_another(card, frozenset({"a:1", "c:1"}))
+            assert not stand.router.has_another(card, frozenset(stand.tritons))
+            with pytest.raises(ModelUnavailable):
+                await stand.answered(avoids=frozenset(stand.tritons))
+
+    clock.run(run())
+
+
+def test_equal_beginnings_go_to_one_endpoint_and_other_salts_do_not_share_it():
+    async def run() -> None:
+        async with PoolStand(three(), policy="prefix") as stand:
+            await checked(20)
+
+            async def place(**fields: object) -> str:
+                route = stand.router.route(stand.request(**fields))
+                route.end()
+                return route.place.endpoint
+
+            first = await place(text=PROMPT)
+            assert {await place(text=PROMPT + str(n)) for n in range(10)} == {first}
+            salted = {await place(text=PROMPT, cache_salt=str(n)) for n in range(30)}
+            assert len(salted) == 3
+            route = stand.router.route(stand.request(text=PROMPT))
+            assert route.matched > 0.9
+            route.end()
+
+    clock.run(run())
+
+
+def test_an_adapter_stays_where_it_is_loaded():
+    async def run() -> None:
+        models = (replace(DEMO, facts=replace(FACTS, adapters=("sql", "poet"))),)
+        tritons = {f"{name}:1": ScriptedTriton(*models) for name in "abc"}
+        async with PoolStand(tritons) as stand:
+            await checked(20)
+            card = stand.cards()[0]
+            for name in ("sql", "poet"):
+                adapter = replace(card, name=name, parent="demo")
+                places = set()
+                for number in range(10):
+                    request = stand.request(model=adapter, text=f"{number}")
+                    route = stand.router.route(request)
+                    route.end()
+                    places.add(route.place.endpoint)
+                assert len(places) == 1
+
+    clock.run(run())
+
+
+def test_lengths_are_learned_for_so_many_models_only(monkeypatch):
+    monkeypatch.setattr(router, "MOST_MODELS", 3)
+
+    async def run() -> None:
+        async with PoolStand(three()) as stand:
+            card = stand.cards()[0]
+            for number in range(20):
+                named = replace(card, triton_model=f"m{number}")
+                stand.router.route(stand.request(model=named)).end()
+                assert len(stand.router._estimates) <= 3
+
+    clock.run(run())
