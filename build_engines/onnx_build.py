@@ -107,7 +107,7 @@ def _tables(entry: OnnxEntry, weights: Path, target: Path, say: Say) -> int:
 
 
 def _is_ready(weights: Path) -> bool:
-    """Whether nothing of a build is left to do, as in the shipped demo model."""
+    """Whether the folder has all that a build makes, as the shipped demo model has."""
     return onnx_export.is_exported(weights) and ready_tables.are_in(weights)
 
 

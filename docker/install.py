@@ -103,7 +103,7 @@ def make_venv(folder: Path) -> str:
 
 
 def shadowed(folder: Path) -> set[str]:
-    """The image's packages of which the venv has another version, except OWN."""
+    """Packages that the image and the venv have in different versions, except OWN."""
     inside = [str(path) for path in folder.glob("lib/python*/site-packages")]
     own = {canonical(one.name) for one in metadata.distributions(path=inside)}
     return own & {canonical(one.name) for one in metadata.distributions()} - OWN

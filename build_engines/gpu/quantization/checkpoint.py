@@ -114,7 +114,7 @@ def _problems(
     quantized = [name for name, tensor in weights.items() if tensor.dtype == form.dtype]
     layers = {_layer(name) for name in found} - {None}
     if unquantized := layers - {_layer(name) for name in quantized}:
-        yield f"nothing of layer {min(filter(None, unquantized))} is quantized"
+        yield f"layer {min(filter(None, unquantized))} has no quantized matrix"
     for name, tensor in before.items():
         if name not in found:
             if not _may_be_tied(name):

@@ -46,7 +46,7 @@ class Quantized(ToolStep):
 
 
 def arguments(options: GpuOptions, weights: Path, texts: Path, target: Path) -> list[str]:
-    """Of the program, for options that have a quantization."""
+    """The arguments of the quantization program, for options that ask for one."""
     found = ["--weights", str(weights), "--calibration", str(texts / FILE)]
     found += ["--output", str(target), "--format", str(options.quantization)]
     return [*found, "--kv_cache", options.kv_cache.dtype, "--dtype", options.dtype]

@@ -22,7 +22,7 @@ LOCKED = Step.named("2/2", "requirements.lock")
 
 
 def test_a_step_says_its_size_and_an_estimate_before_it_begins():
-    size = "135 MB to download, 405 MB on disk: 24 s"
+    size = "150 MB to download, 470 MB on disk: 24 s"
     assert LOCKED.beginning() == f"step 2/2: installing requirements.lock ({size})"
 
 
@@ -34,7 +34,7 @@ def test_the_size_of_torch_is_known_for_its_cpu_build_alone():
 
 def test_what_is_left_is_estimated_from_the_time_of_unpacking_alone():
     line = LOCKED.unpacking(130.0, 30.0, installed=101_250_000)
-    assert line == "requirements.lock: 2 min 10 s, 101 of about 405 MB installed, about 90 s left"
+    assert line == "requirements.lock: 2 min 10 s, 101 of about 470 MB installed, about 90 s left"
     assert "left" not in LOCKED.unpacking(130.0, 30.0, installed=2_000_000_000)
 
 
@@ -43,7 +43,7 @@ def test_there_is_a_line_each_time_that_the_step_is_not_over():
     sizes = iter([(5_000_000, 0), (0, 7_000_000), (0, 7_000_000)])
     lines = list(pip_step.watch(lambda seconds: next(rounds), lambda: next(sizes), step=LOCKED))
     downloading, unpacking, compiling = lines
-    assert "5 of about 135 MB downloaded" in downloading
+    assert "5 of about 150 MB downloaded" in downloading
     assert "7 of about" in unpacking
     assert "compiling" not in unpacking
     assert compiling.endswith(", compiling what is there")
