@@ -94,6 +94,8 @@ class PolicyWatch:
         self._is_valid.set(1)
         stale = needing_build({} if before is None else before.models, found.models)
         logger.info("models file read", models=len(found.models), needs_build=stale)
+        if found.pools != ({} if before is None else before.pools):
+            logger.warning("the pools of the models file change with a restart of the proxy only")
         return True
 
     def _stamp(self) -> Stamp:

@@ -22,7 +22,7 @@ LOCKED = Step.named("2/2", "requirements.lock")
 
 
 def test_a_step_says_its_size_and_an_estimate_before_it_begins():
-    size = "150 MB to download, 470 MB on disk: 24 s"
+    size = "150 MB to download, 470 MB on disk: 28 s"
     assert LOCKED.beginning() == f"step 2/2: installing requirements.lock ({size})"
 
 
@@ -33,8 +33,8 @@ def test_the_size_of_torch_is_known_for_its_cpu_build_alone():
 
 
 def test_what_is_left_is_estimated_from_the_time_of_unpacking_alone():
-    line = LOCKED.unpacking(130.0, 30.0, installed=101_250_000)
-    assert line == "requirements.lock: 2 min 10 s, 101 of about 470 MB installed, about 90 s left"
+    line = LOCKED.unpacking(130.0, 30.0, installed=117_500_000)
+    assert line == "requirements.lock: 2 min 10 s, 118 of about 470 MB installed, about 90 s left"
     assert "left" not in LOCKED.unpacking(130.0, 30.0, installed=2_000_000_000)
 
 
@@ -87,7 +87,7 @@ def test_pip_is_quiet_where_nobody_looks_and_its_status_is_the_steps():
         text=True,
     )
     first, second = done.stdout.splitlines()
-    assert first.startswith("[make] step 2/2: installing requirements.lock (135 MB to")
+    assert first.startswith("[make] step 2/2: installing requirements.lock (150 MB to")
     quiet, downloads = second.split("] ")
     assert (quiet, done.returncode) == ("['--quiet'", 3)
     assert not Path(downloads).exists(), "what was downloaded is removed"
