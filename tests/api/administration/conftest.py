@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,20 +12,35 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.kserve import EchoModels
+from tests.doubles.pools import FixedPools, endpoint
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from triton_openai.proxy import configured_store
 from triton_openai.proxy.access.store.store import Store
 from triton_openai.proxy.app import compose
+from triton_openai.proxy.configured_pools import Operations
 from triton_openai.proxy.settings import Settings
 
 PEPPER = "a pepper for tests that is long enough".replace(" ", "-")
 
 
+def operations(store: Store) -> Operations:
+    """Two endpoints, and no other models; decisions and audit are the store's."""
+    pools = FixedPools(store.decisions, endpoint("10.0.0.1:8001"), endpoint("10.0.0.2:8001"))
+    return Operations(
+        pools=pools,
+        kserve=EchoModels("add"),
+        decisions=store.decisions,
+        audit=store.audit_trail,
+        kept=nullcontext(),
+    )
+
+
 class Proxy:
     """app: the application. admin: sends the first admin key. url: of the store."""
 
-    def __init__(self, stack: ExitStack, folder: Path) -> None:
+    def __init__(self, stack: ExitStack, folder: Path, engine: ScriptedEngine) -> None:
         none = folder / "none.yaml"
         none.write_text("models: {another: {weights: w}}")
         self.url = f"sqlite:///{folder / 'store.db'}"
@@ -34,11 +49,12 @@ class Proxy:
         self.store = self.new_store()
         self.app = compose(
             self.settings,
-            ScriptedEngine(),
+            engine,
             FixedCatalog(),
             ByteTokenizer(),
             InProcess(),
             store=self.store,
+            operations=operations(self.store),
         )
         self.admin = stack.enter_context(TestClient(self.app))
         self.admin.headers["authorization"] = f"Bearer {self.key}"
@@ -71,9 +87,15 @@ class Proxy:
 
 
 @pytest.fixture
-def proxy(tmp_path: Path) -> Iterator[Proxy]:
+def engine() -> ScriptedEngine:
+    """Of the proxy; a module whose tests need answers has another one."""
+    return ScriptedEngine()
+
+
+@pytest.fixture
+def proxy(tmp_path: Path, engine: ScriptedEngine) -> Iterator[Proxy]:
     with ExitStack() as stack:
-        yield Proxy(stack, tmp_path)
+        yield Proxy(stack, tmp_path, engine)
 
 
 Made = Callable[..., dict[str, object]]

@@ -13,15 +13,9 @@ from triton_openai.proxy import app as composition
 BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
 
 
-@pytest.fixture(autouse=True)
-def answers(monkeypatch):
-    """The proxy of these tests has an engine that answers."""
-    compose = composition.compose
-
-    def with_answers(settings, _engine, *parts, **more):
-        return compose(settings, ScriptedEngine(deltas("ab")), *parts, **more)
-
-    monkeypatch.setattr("tests.api.administration.conftest.compose", with_answers)
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    return ScriptedEngine(deltas("ab"))
 
 
 def ask(client):

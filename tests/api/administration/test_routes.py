@@ -134,14 +134,27 @@ ADMIN_ROUTES = [
     ("GET", "/admin/v1/usage"),
     ("GET", AUDIT),
     ("GET", f"{AUDIT}/verify"),
+    ("GET", "/admin/v1/endpoints"),
+    ("POST", "/admin/v1/endpoints/drain"),
+    ("POST", "/admin/v1/endpoints/undrain"),
+    ("GET", "/admin/v1/deployments"),
+    ("PUT", "/admin/v1/deployments/m/weights"),
+    ("POST", "/admin/v1/deployments/m/switch"),
+    ("POST", "/admin/v1/deployments/m/rollback"),
+    ("POST", "/admin/v1/models/m/load"),
+    ("POST", "/admin/v1/models/m/unload"),
 ]
 
 
 def test_these_are_all_routes_of_the_administration(proxy):
     paths = proxy.admin.get("/openapi.json").json()["paths"]
     found = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+
+    def named(part: re.Match[str]) -> str:
+        return {"/k": "/{key}", "/m": "/{model}"}[part[0]]
+
     ours = {
-        (method, re.sub(r"/k(?=/|$)", "/{key}", path.replace("/acme", "/{tenant}")))
+        (method, re.sub(r"/[km](?=/|$)", named, path.replace("/acme", "/{tenant}")))
         for method, path in ADMIN_ROUTES
     }
     assert {each for each in found if each[1].startswith("/admin")} == ours

@@ -29,12 +29,19 @@ OPERATIONS = [
     ("GET", "/v1/usage"),
     ("GET", "/admin/v1/audit"),
     ("GET", "/admin/v1/audit/verify"),
+    ("GET", "/admin/v1/endpoints"),
+    ("POST", "/admin/v1/endpoints/drain"),
+    ("PUT", "/admin/v1/deployments/{model}/weights"),
+    ("POST", "/admin/v1/models/{model}/load"),
 ]
 # Refusals of requests that follow the schema, which can say none of these.
 UNSAYABLE = (
     "is in the past",
     "is after 'to'",
     "is outside the years",
+    "No pool has an endpoint",
+    "has no deployment",
+    "all weights are 0",
 )
 
 
@@ -57,7 +64,7 @@ def test_every_check_of_schemathesis_passes(proxy, made, method, path, mode):
     @given(case=operation.as_strategy(generation_mode=mode))
     def holds(case) -> None:
         if mode is GenerationMode.POSITIVE and case.path_parameters:
-            own = {"tenant": "acme", "key": key}
+            own = {"tenant": "acme", "key": key, "model": "another"}
             case.path_parameters = {name: own[name] for name in case.path_parameters}
         if mode is GenerationMode.POSITIVE and (method, path) == ("POST", "/admin/v1/keys"):
             case.body["tenant"] = "acme"
