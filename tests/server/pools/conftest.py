@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from itertools import count
 
 import pytest
 import yaml
 
 from tests.fixtures.pool_load import KEY
-from tests.fixtures.running import ARTIFACTS, Start, alone, build
+from tests.fixtures.running import ARTIFACTS, Start
 from tests.fixtures.scripted import scripted
 from tests.fixtures.stack import SECRET, Stack, eventually
 
@@ -21,40 +21,34 @@ MODELS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the models of these tests are built."""
+@pytest.fixture(scope="module")
+def place(request: pytest.FixtureRequest) -> Callable[[], dict[str, object]]:
+    """Settings of one more tritonserver. Each has a folder of its own, as each start writes it."""
+    folder = ARTIFACTS / "pools" / request.module.__name__.rpartition(".")[2]
+    folder.mkdir(parents=True, exist_ok=True)
+    models_file, numbers = folder / "models.yaml", count()
+    models_file.write_text(yaml.safe_dump({"models": MODELS}))
 
-    folder: Path
+    def settings() -> dict[str, object]:
+        return {"MODELS_FILE": models_file, "ARTIFACTS_DIR": folder / str(next(numbers))}
 
-    @property
-    def settings(self) -> dict[str, object]:
-        return {"MODELS_FILE": self.folder / "models.yaml", "ARTIFACTS_DIR": self.folder}
+    return settings
 
 
 @pytest.fixture(scope="module")
-def place() -> Place:
-    folder = ARTIFACTS / "pools"
-    with alone():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "models.yaml").write_text(yaml.safe_dump({"models": MODELS}))
-        build(folder / "models.yaml", folder)
-    return Place(folder)
-
-
-@pytest.fixture(scope="module")
-def triton(start: Start, place: Place) -> Callable[..., Stack]:
-    """Starts one more tritonserver; `are_ready` waits for several."""
-
-    def run(*command: str, **settings: object) -> Stack:
-        return start(*(command or ("triton",)), **{**place.settings, **settings})
-
-    return run
+def triton(start: Start, place: Callable[[], dict[str, object]]) -> Callable[[], Stack]:
+    """Starts one more tritonserver, and does not wait for it: see `are_ready`."""
+    return lambda: start("triton", **place())
 
 
 def are_ready(*tritons: Stack) -> None:
+    def is_ready(one: Stack) -> bool:
+        text = one.log.read_text()
+        assert one.process.poll() is None, text[-3000:]
+        return "tritonserver is ready after" in text
+
     for one in tritons:
-        eventually(lambda one=one: "is ready after" in one.log.read_text(), 60, f"see {one.log}")
+        eventually(partial(is_ready, one), 60, f"ready: see {one.log}")
 
 
 def address(one: Stack) -> str:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.fixtures.pool_load import KEY, Callers, until
+from tests.fixtures.running import build
 from tests.fixtures.stack import ROOT, Stack
 from tests.server.pools.conftest import address, are_ready, listed
 
@@ -24,10 +25,9 @@ POOL = 3  # the group of the metrics' pattern
 
 @dataclass(frozen=True, slots=True)
 class BlueGreen:
-    """A proxy whose public model `chat` is `steady` in the pools `blue` and `green`."""
+    """A models.yaml whose public model `chat` is `steady` in the pools `blue` and `green`."""
 
-    proxy: Stack
-    models_file: Path
+    file: Path
     pools: dict[str, str]
 
     def write(self, **of_chat: object) -> None:
@@ -41,32 +41,39 @@ class BlueGreen:
             }
         }
         pools = {name: {"endpoints": source} for name, source in self.pools.items()}
-        fresh = self.models_file.with_suffix(".new")
-        fresh.write_text(yaml.safe_dump({"pools": pools, "models": models}))
-        fresh.replace(self.models_file)
+        self.replace(yaml.safe_dump({"pools": pools, "models": models}))
 
-    def command(self, *arguments: str) -> None:
-        subprocess.run(
-            [sys.executable, "-m", "triton_openai.proxy.cli", *arguments, "--url", self.proxy.url],
-            cwd=ROOT,
-            env={**os.environ, "ADMIN_KEY": KEY},
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+    def replace(self, text: str) -> None:
+        fresh = self.file.with_suffix(".new")
+        fresh.write_text(text)
+        fresh.replace(self.file)
 
 
 @pytest.fixture(scope="module")
-def blue_green(triton, proxy_of, tmp_path_factory) -> BlueGreen:
+def blue_green(triton, tmp_path_factory) -> BlueGreen:
     tritons = triton(), triton()
     are_ready(*tritons)
     pools = {
         name: f"grpc://{listed(one)}" for name, one in zip(("blue", "green"), tritons, strict=True)
     }
-    file = tmp_path_factory.mktemp("deployments") / "models.yaml"
-    made = BlueGreen(Stack.__new__(Stack), file, pools)
+    made = BlueGreen(tmp_path_factory.mktemp("deployments") / "models.yaml", pools)
     made.write()
-    proxy = proxy_of(MODELS_FILE=file, TRITON_URL=pools["blue"])
-    return BlueGreen(proxy, file, pools)
+    return made
+
+
+@pytest.fixture(scope="module")
+def proxy(blue_green, proxy_of) -> Stack:
+    return proxy_of(MODELS_FILE=blue_green.file, TRITON_URL=blue_green.pools["blue"])
+
+
+def command(proxy: Stack, *arguments: str) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "triton_openai.proxy.cli", *arguments, "--url", proxy.url],
+        cwd=ROOT,
+        env={**os.environ, "ADMIN_KEY": KEY},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def with_callers(proxy: Stack, model: str, body: Callable) -> None:
@@ -98,22 +105,22 @@ def assert_whole(answers: list[httpx.Response], tokens: int) -> None:
     assert {one.json()["usage"]["completion_tokens"] for one in answers} == {tokens}
 
 
-def test_blue_green_by_command_under_load_costs_nobody_an_answer(blue_green):
+def test_blue_green_by_command_under_load_costs_nobody_an_answer(proxy):
     async def body(callers: Callers) -> None:
         async with callers.busy(16, tokens=3) as answers:
             await serves_only(callers, answers, "blue")
             switch = ("deployments", "switch", "chat", "green")
-            await asyncio.to_thread(blue_green.command, *switch)
+            await asyncio.to_thread(command, proxy, *switch)
             await serves_only(callers, answers, "green")
-            await asyncio.to_thread(blue_green.command, "deployments", "rollback", "chat")
+            await asyncio.to_thread(command, proxy, "deployments", "rollback", "chat")
             await serves_only(callers, answers, "blue")
         assert_whole(answers, 3)
 
-    with_callers(blue_green.proxy, "chat", body)
+    with_callers(proxy, "chat", body)
 
 
 def test_models_yaml_is_reloaded_under_load_and_running_streams_keep_what_they_began_with(
-    blue_green,
+    proxy, blue_green
 ):
     async def body(callers: Callers) -> None:
         kept = asyncio.create_task(callers.stream(60))
@@ -130,7 +137,7 @@ def test_models_yaml_is_reloaded_under_load_and_running_streams_keep_what_they_b
 
             await until(is_reloaded, "the alias is known")
             assert (await callers.whole(60)).status_code == 400
-            blue_green.models_file.write_text("models: [")
+            blue_green.replace("models: [")
             count = len(answers)
             await until(lambda: has_answered(answers, count + 48), "an invalid file is no error")
             assert await is_reloaded()
@@ -140,13 +147,15 @@ def test_models_yaml_is_reloaded_under_load_and_running_streams_keep_what_they_b
         assert not any("error" in event for event in events)
         assert len(events) >= 60
 
-    with_callers(blue_green.proxy, "chat", body)
+    with_callers(proxy, "chat", body)
 
 
 def test_a_model_that_is_loaded_is_served_and_one_that_is_unloaded_ends_its_streams_first(
     start, place, proxy_of
 ):
-    server = start("steady", module="tests.fixtures.explicit_triton", **place.settings)
+    settings = place()
+    build(settings["MODELS_FILE"], settings["ARTIFACTS_DIR"])
+    server = start("steady", module="tests.fixtures.explicit_triton", **settings)
     proxy = proxy_of(TRITON_URL=f"grpc://{listed(server)}")
 
     async def body(callers: Callers) -> None:
