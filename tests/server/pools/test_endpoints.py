@@ -1,0 +1,167 @@
+"""Three tritonservers behind one name, and a fourth: spread, join, death and drain under load."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.pool_load import Callers, until
+from tests.fixtures.stack import Stack
+from tests.server.pools.conftest import address, are_ready, listed
+
+STREAMS, TOLERANCE = 128, 0.1
+FOREVER = 100_000  # tokens
+JOIN_S = 5.0  # until a new endpoint has its share
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Three tritonservers behind a proxy, that reads their addresses from the file."""
+
+    tritons: tuple[Stack, ...]
+    proxy: Stack
+    file: Path
+
+    def name(self, *tritons: Stack) -> None:
+        fresh = self.file.with_suffix(".new")
+        fresh.write_text("\n".join(map(listed, tritons)))
+        fresh.replace(self.file)
+
+    def run(self, body: Callable[[Callers], Awaitable[None]]) -> None:
+        async def with_callers() -> None:
+            callers = Callers(self.proxy, "steady")
+            async with callers.client:
+                for one in self.tritons:
+                    await callers.until_state(address(one), "ready")
+                await body(callers)
+
+                async def is_idle() -> bool:
+                    return not any((await callers.streams()).values())
+
+                await until(is_idle, "no stream is left")
+
+        asyncio.run(with_callers())
+
+
+@pytest.fixture(scope="module")
+def cluster(triton, proxy_of, tmp_path_factory) -> Iterator[Cluster]:
+    tritons = tuple(triton() for _ in range(3))
+    are_ready(*tritons)
+    file = tmp_path_factory.mktemp("endpoints") / "endpoints"
+    file.write_text("\n".join(map(listed, tritons)))
+    return Cluster(tritons, proxy_of(TRITON_URL=f"file+grpc://{file}"), file)
+
+
+def assert_even(counts: dict[str, int], endpoints: int) -> None:
+    even = sum(counts.values()) / endpoints
+    assert len(counts) == endpoints, counts
+    assert all(abs(count - even) <= TOLERANCE * even for count in counts.values()), counts
+
+
+def test_128_streams_are_spread_evenly_and_a_fourth_endpoint_has_its_share(cluster, triton):
+    fourth = triton()
+    are_ready(fourth)
+
+    async def body(callers: Callers) -> None:
+        before = await callers.ended()
+        answers = await asyncio.gather(*(callers.whole(8) for _ in range(STREAMS)))
+        assert {one.status_code for one in answers} == {200}
+        assert_even(dict(await callers.ended() - before), 3)
+
+        kept = [asyncio.create_task(callers.stream(FOREVER)) for _ in range(STREAMS * 3 // 4)]
+        await until(lambda: has_begun(callers, len(kept)), "streams have begun")
+        cluster.name(*cluster.tritons, fourth)
+        await callers.until_state(address(fourth), "ready")
+        await asyncio.sleep(JOIN_S)
+        more = [asyncio.create_task(callers.stream(FOREVER)) for _ in range(STREAMS // 4)]
+        await until(lambda: has_begun(callers, STREAMS), "all streams have begun")
+        assert_even(await callers.streams(), 4)
+        cluster.name(*cluster.tritons)
+        for task in (*kept, *more):
+            task.cancel()
+        await asyncio.wait((*kept, *more))
+        await until(lambda: is_gone(callers, address(fourth)), "the fourth has left")
+
+    cluster.run(body)
+
+
+async def has_begun(callers: Callers, count: int) -> bool:
+    return callers.began >= count
+
+
+async def is_gone(callers: Callers, name: str) -> bool:
+    return name not in await callers.endpoints()
+
+
+def test_streams_without_a_token_survive_kill_9_and_the_others_say_that_they_end(cluster):
+    victim = cluster.tritons[0]
+
+    async def body(callers: Callers) -> None:
+        running = [asyncio.create_task(callers.stream(FOREVER)) for _ in range(12)]
+        await until(lambda: has_begun(callers, 12), "streams have begun")
+        there = (await callers.streams())[address(victim)]
+        for process in victim.descendants("steady_engine/1/model.py"):
+            process.suspend()
+        waiting = [asyncio.create_task(callers.whole(3)) for _ in range(12)]
+        await until(lambda: waits_at(callers, victim, there), "some wait at the victim")
+        victim.tritonserver().kill()
+        answers = await asyncio.gather(*waiting)
+        assert [one.status_code for one in answers] == [200] * 12
+        resent = [one for one in answers if "x-resends" in one.headers]
+        assert resent
+        assert {one.headers["x-resends"] for one in resent} == {"1"}
+        assert len({one.json()["choices"][0]["text"] for one in answers}) == 1
+        await until(lambda: are_done(running, there), "those of the victim have ended")
+        for task in running:
+            if task.done():
+                assert task.result()[-1]["error"]["code"] == "model_unavailable"
+            task.cancel()
+        await asyncio.wait(running)
+        assert "tritonserver died" in victim.log.read_text()
+        await callers.until_state(address(victim), "ready")
+        began = (await callers.ended())[address(victim)]
+        await asyncio.gather(*(callers.whole(3) for _ in range(30)))
+        assert (await callers.ended())[address(victim)] > began
+
+    cluster.run(body)
+
+
+async def waits_at(callers: Callers, victim: Stack, more_than: int) -> bool:
+    return (await callers.streams())[address(victim)] >= more_than + 2
+
+
+async def are_done(tasks: list[asyncio.Task], count: int) -> bool:
+    return sum(task.done() for task in tasks) == count
+
+
+def test_drain_and_undrain_under_load_cost_nobody_an_answer(cluster):
+    drained = address(cluster.tritons[1])
+
+    async def body(callers: Callers) -> None:
+        async with callers.busy(24, tokens=5) as answers:
+            await until(lambda: has_answered(answers, 24), "all callers are at work")
+            await callers.operate("endpoints/drain", address=drained)
+            await callers.until_state(drained, "drained")
+            ended, count = (await callers.ended())[drained], len(answers)
+            await until(lambda: has_answered(answers, count + 48), "others serve")
+            assert (await callers.ended())[drained] == ended
+            await callers.operate("endpoints/undrain", address=drained)
+            await callers.until_state(drained, "ready")
+
+            async def serves() -> bool:
+                return (await callers.ended())[drained] > ended
+
+            await until(serves, "it serves again")
+        assert {one.status_code for one in answers} == {200}
+        assert {one.json()["usage"]["completion_tokens"] for one in answers} == {5}
+        assert not any("x-resends" in one.headers for one in answers)
+
+    cluster.run(body)
+
+
+async def has_answered(answers: list, count: int) -> bool:
+    return len(answers) >= count
