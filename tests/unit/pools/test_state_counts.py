@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import pytest
+
 from triton_openai.proxy.domain.endpoints import EndpointState
 from triton_openai.proxy.pools.state_counts import counted_states
 
@@ -33,6 +35,7 @@ class Counts:
             self.all_counted.set()
 
 
+@pytest.mark.anyio
 async def test_each_pool_is_counted_by_state_at_once_and_an_empty_one_as_well():
     states = {"a:1": READY, "b:1": READY, "c:1": EJECTED}
     pools = {
@@ -45,6 +48,7 @@ async def test_each_pool_is_counted_by_state_at_once_and_an_empty_one_as_well():
     assert counts.last == {"west": {READY: 2, EJECTED: 1}, "empty": {}}
 
 
+@pytest.mark.anyio
 async def test_a_change_is_counted_and_the_end_of_the_body_ends_it():
     pool = OnePool({"a:1": OneEndpoint(READY)})
     counts = Counts()
