@@ -21,8 +21,6 @@ PAGE = (ROOT / "docs" / "operating_pools.md").read_text()
 BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 PORTS = re.compile(r"\b(80[0-3][12]|9000)\b")
 END = "--- end of a block ---"
-# What differs from run to run: the load of engines, and which of two versions has answered.
-VARIES = [(r"\S+/\S+/(\S+%|-)", "LOAD"), (r"version N", "version [12]")]
 
 
 def blocks() -> list[tuple[str, str | None]]:
@@ -40,7 +38,7 @@ def blocks() -> list[tuple[str, str | None]]:
 
 
 def normal(text: str) -> list[str]:
-    """Its lines, with one space between words."""
+    """Its lines, with one space between words, and without the load, which is read once a second."""
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return [re.sub(r"(?<= )[-\d]+/[-\d]+/\S+(?= )", "LOAD", line) for line in lines if line]
 
