@@ -8,7 +8,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredDeployment:
-    """One place that serves a public model. weight: of models.yaml. version: None is Triton's."""
+    """One place that serves a public model. version: None is Triton's.
+
+    weight, percent: of models.yaml; the percentage counts before weights divide the rest.
+    """
 
     model: str
     name: str
@@ -16,6 +19,7 @@ class ConfiguredDeployment:
     triton_model: str
     version: str | None
     weight: float
+    percent: float = 0.0
 
 
 class ConfiguredDeployments(Protocol):

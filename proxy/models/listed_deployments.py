@@ -21,6 +21,7 @@ class ListedDeployments:
                 triton_model=one.triton_model or name,
                 version=None if one.version is None else str(one.version),
                 weight=one.weight,
+                percent=one.rules.percent,
             )
             for name, entry in self._registry.table.policy.items()
             for one in deployment_plans.plan(entry).deployments

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
+
+from triton_openai.proxy.domain.endpoints import EndpointState
 
 
 class Outcome(str, Enum):
@@ -35,3 +38,9 @@ class EndpointCounter(Protocol):
         ...
 
     def ejected(self, place: Place) -> None: ...
+
+    def counted(self, pool: str, endpoints: Mapping[EndpointState, int]) -> None:
+        """How many endpoints of the pool are in each state now; a state that is missing has none.
+        Called about once a second.
+        """
+        ...

@@ -22,6 +22,7 @@ from triton_openai.proxy.pools.connection import Repository
 from triton_openai.proxy.pools.endpoint import NOT_REACHED, Clock, Endpoint
 from triton_openai.proxy.pools.endpoint_counter import EndpointCounter
 from triton_openai.proxy.pools.pool import Pool, PoolOptions, Variant
+from triton_openai.proxy.pools.state_counts import counted_states
 
 MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must not fill memory
 
@@ -38,6 +39,7 @@ class PoolSet:
         clock: Clock = time.monotonic,
         random: Random | None = None,
     ) -> None:
+        self._counter = counter
         self._interned: dict[LoadedModel, LoadedModel] = {}
         self._running = AsyncExitStack()
         self._has_news = False
@@ -57,6 +59,7 @@ class PoolSet:
     async def __aenter__(self) -> Self:
         enter = self._running.enter_async_context
         await asyncio.gather(*(enter(pool.running()) for pool in self.pools.values()))
+        await enter(counted_states(self.pools, self._counter))
         return self
 
     async def __aexit__(self, *_: object) -> None:

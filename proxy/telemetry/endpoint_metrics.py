@@ -5,7 +5,11 @@ Endpoints come and go, so only so many get series of their own; further ones sha
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from triton_openai.proxy.domain.endpoints import EndpointState
 
 MOST_ENDPOINTS = 500
 OTHERS = "others"
@@ -43,6 +47,13 @@ class EndpointMetrics:
         self._ejections = Counter(
             "proxy_endpoint_ejections", "Ejections by the breaker", labels, registry=registry
         )
+        self._states = Gauge(
+            "proxy_pool_endpoints",
+            "Endpoints by state; of several processes, the largest number that one counts",
+            ("pool", "state"),
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
         self._known: set[Place] = set()
 
     def began(self, place: Place, first_token_s: float, matched: float) -> None:
@@ -58,6 +69,10 @@ class EndpointMetrics:
 
     def ejected(self, place: Place) -> None:
         self._ejections.labels(*self._bounded(place)).inc()
+
+    def counted(self, pool: str, endpoints: Mapping[EndpointState, int]) -> None:
+        for state in EndpointState:
+            self._states.labels(pool, state.value).set(endpoints.get(state, 0))
 
     def _bounded(self, place: Place) -> Place:
         if place not in self._known:

@@ -9,6 +9,9 @@ from typing import Any
 import orjson
 import structlog
 
+# They log each request at INFO, and the metrics of every endpoint are read once a second.
+CHATTY = ("httpx", "httpcore")
+
 
 def configure(level: str, form: str) -> None:
     """Configures the logs of this project and of its libraries.
@@ -64,3 +67,5 @@ def _take_over_logging(renderer: Any, level: int) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))

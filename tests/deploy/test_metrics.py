@@ -14,7 +14,10 @@ import yaml
 from tests.deploy.places import DOCKER, ROOT, documents, find
 from triton_openai.build_engines import triton_models
 from triton_openai.proxy.domain import errors
+from triton_openai.proxy.domain.endpoints import EndpointState
 from triton_openai.proxy.domain.output import FinishReason
+from triton_openai.proxy.pools.endpoint_counter import Outcome
+from triton_openai.proxy.telemetry.endpoint_metrics import EndpointMetrics
 from triton_openai.proxy.telemetry.metrics import Metrics
 
 RULES = yaml.safe_load((DOCKER / "prometheus/rules.yml").read_text())["groups"]
@@ -32,7 +35,8 @@ def proxy_metrics() -> dict[str, set[str]]:
     """Name of each series -> its labels."""
     metrics = Metrics()
     found: dict[str, set[str]] = {}
-    for metric in vars(metrics).values():
+    parts = (metrics, metrics.shadow, EndpointMetrics(metrics.registry))
+    for metric in (each for part in parts for each in vars(part).values()):
         if not hasattr(metric, "labels"):
             continue
         names = metric._labelnames
@@ -116,6 +120,18 @@ def test_outcomes_are_codes_of_the_code():
     ]
     assert {"internal_error", "engine_stalled", "rate_limit_exceeded"} <= set(asked)
     assert set(asked) <= outcomes
+
+
+def test_states_and_outcomes_of_endpoints_are_those_of_the_code():
+    asked: dict[str, set[str]] = {"proxy_pool_endpoints": set(), "proxy_endpoint_streams_total": set()}
+    for _, expression in expressions():
+        for selector in selectors(expression):
+            if selector.name in asked:
+                values = matchers(selector)
+                asked[selector.name] |= {*values.get("state", values.get("outcome", "")).split("|")}
+    assert asked["proxy_pool_endpoints"] - {""} <= {state.value for state in EndpointState}
+    assert asked["proxy_endpoint_streams_total"] - {""} <= {outcome.value for outcome in Outcome}
+    assert {"ready", "ejected"} < asked["proxy_pool_endpoints"]
 
 
 def test_jobs_are_those_that_are_scraped():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from triton_openai.proxy.domain.endpoints import (
     EndpointState,
     EndpointStatus,
 )
+from triton_openai.proxy.models.deployments import CanaryRules, Deployment, DeploymentPlan
 
 
 class Answer(BaseModel):
@@ -76,7 +77,7 @@ class DeploymentAnswer(Answer):
     triton_model: str
     version: str | None = Field(description="Null: the one that Triton chooses.")
     weight: float = Field(description="In force.")
-    share: float = Field(description="Of the model's requests, 0 to 1.")
+    share: float = Field(description="Of the requests that no canary's rule takes.")
     configured_weight: float = Field(description="Of models.yaml.")
 
 
@@ -108,14 +109,26 @@ def deployment_bodies(
             by_model.setdefault(each.model, []).append(each)
     for name, deployments in by_model.items():
         decided = decisions.weights(name)
-        weights = [
-            each.weight if decided is None else decided.get(each.name, 0.0) for each in deployments
-        ]
-        total = sum(weights) or 1.0
-        for each, weight in zip(deployments, weights, strict=True):
+        shares = _shares(deployments, decided)
+        for each, share in zip(deployments, shares, strict=True):
+            body = asdict(each)
+            del body["percent"]  # it is in the share, while it is in force
             yield {
-                **asdict(each),
-                "weight": weight,
-                "share": round(weight / total, 6),
+                **body,
+                "weight": each.weight if decided is None else decided.get(each.name, 0.0),
+                "share": round(share, 6),
                 "configured_weight": each.weight,
             }
+
+
+def _shares(
+    deployments: Iterable[ConfiguredDeployment], decided: Mapping[str, float] | None
+) -> tuple[float, ...]:
+    """Of the requests that no rule chooses for, as they are divided."""
+    plan = DeploymentPlan(
+        deployments=tuple(
+            Deployment(name=one.name, weight=one.weight, rules=CanaryRules(percent=one.percent))
+            for one in deployments
+        )
+    )
+    return plan.shares(decided)

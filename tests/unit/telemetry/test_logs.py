@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import logging, sys, structlog
 from triton_openai.proxy.telemetry import logs
@@ -50,3 +52,30 @@ def test_text_is_for_people():
     assert "request" in first
     assert "model" in first
     assert not first.startswith("{")
+
+
+REQUESTS = """
+import logging, sys, httpx
+from triton_openai.proxy.telemetry import logs
+logs.configure(sys.argv[1], "json")
+answers = httpx.MockTransport(lambda _: httpx.Response(200))
+httpx.Client(transport=answers).get("http://127.0.0.1:8002/metrics")
+logging.getLogger("httpcore.connection").info("connect_tcp.started")
+logging.getLogger("httpx").warning("something is wrong")
+logging.getLogger("library").error("last")
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "events"),
+    [
+        ("debug", ["something is wrong", "last"]),
+        ("info", ["something is wrong", "last"]),
+        ("error", ["last"]),
+    ],
+)
+def test_requests_that_the_proxy_sends_are_not_logged_at_any_level(level, events):
+    done = subprocess.run(
+        [sys.executable, "-c", REQUESTS, level], stderr=subprocess.PIPE, text=True, check=True
+    )
+    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == events

@@ -1,0 +1,90 @@
+"""The commands of docs/operating_pools.md, run in the order of the page: they answer as it says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.fixtures.stack import HANG_S, free_port
+
+PAGE = (ROOT / "docs" / "operating_pools.md").read_text()
+BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+PORTS = re.compile(r"\b(80[0-3][12]|9000)\b")
+END = "--- end of a block ---"
+
+
+def blocks() -> list[tuple[str, str | None]]:
+    """(commands, what they print), with ports that are free here; None: the page does not say."""
+    ports: dict[str, str] = {}
+
+    def free(found: re.Match[str]) -> str:
+        while found[0] not in ports:
+            port = str(free_port())
+            if port not in ports.values():
+                ports[found[0]] = port
+        return ports[found[0]]
+
+    return [(found[1], found[2]) for found in BLOCK.finditer(PORTS.sub(free, PAGE))]
+
+
+def normal(text: str) -> list[str]:
+    """Its lines, with one space between words, and without the load, which is read once a second."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return [re.sub(r"(?<= )[-\d]+/[-\d]+/\S+(?= )", "LOAD", line) for line in lines if line]
+
+
+@pytest.fixture
+def clone(tmp_path) -> Iterator[Path]:
+    """Of this repository, as far as the page needs it. What runs there ends with the test."""
+    (tmp_path / "demo_model").symlink_to(ROOT / "demo_model")
+    command = tmp_path / "bin" / "triton-openai"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m triton_openai.proxy.cli "$@"\n')
+    command.chmod(0o755)
+    yield tmp_path
+    for path in tmp_path.glob("rehearsal/*.pid"):
+        with contextlib.suppress(psutil.NoSuchProcess, ValueError):
+            process = psutil.Process(int(path.read_text()))
+            process.send_signal(signal.SIGTERM)
+            process.wait(HANG_S)
+
+
+def test_the_commands_of_the_page_answer_as_it_says(clone):
+    found = blocks()
+    script = "".join(f"{commands}echo '{END}'\n" for commands, _ in found)
+    done = subprocess.run(
+        ["bash", "-euc", script],
+        cwd=clone,
+        env={**environment(), "PATH": f"{clone / 'bin'}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    printed = done.stdout.split(f"{END}\n")
+    for (commands, expected), answer in zip(found, printed, strict=False):
+        if expected is not None:
+            assert normal(answer) == normal(expected), f"{commands}\n{done.stderr}"
+    assert done.returncode == 0, done.stderr
+    assert len(printed) == len(found) + 1
+
+
+def environment() -> dict[str, str]:
+    """Without settings of whoever runs the tests; this checkout's code."""
+    names = ("HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+
+
+def test_the_page_says_what_most_of_its_commands_print():
+    answers = [expected for _, expected in blocks()]
+    assert sum(answer is not None for answer in answers) > len(answers) / 2
