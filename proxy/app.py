@@ -175,9 +175,7 @@ class Parts:
         self._shadows = ShadowDeployments(self.registry, engine, metrics.shadow)
         self._service = composed(
             *(self.registry, engine, TelemetryWatcher(metrics)),
-            configured_limits.access(
-                settings, tokenizer, self.registry, limiter, shared, catalog.rows
-            ),
+            configured_limits.access(settings, tokenizer, self.registry, limiter, shared),
             tools,
             *(sandbox, self.gate, self._recovery),
             limits=configured_limits.time_limits(settings),

@@ -80,7 +80,6 @@ def serve(
     from triton_openai.proxy.launch.doctor import machine
     from triton_openai.proxy.launch.triton_server import installation, ports, secret
 
-    _warn_of_misspelt_variables()
     say = _say("serve")
     settings = _settings(
         host=host,
@@ -114,7 +113,6 @@ def triton(
     from triton_openai.proxy.launch import run, start
     from triton_openai.proxy.launch.triton_server import installation, secret
 
-    _warn_of_misspelt_variables()
     say = _say("triton")
     settings = _settings(
         triton_grpc_port=triton_grpc_port,
@@ -153,7 +151,6 @@ def proxy(
     from triton_openai.proxy.launch.triton_server import ports
     from triton_openai.proxy.models import policy
 
-    _warn_of_misspelt_variables()
     settings = _settings(
         triton_url=triton, host=host, port=port, workers=workers, models_file=models_file
     )
@@ -185,7 +182,6 @@ def build(
     from triton_openai.proxy.launch.doctor import machine
     from triton_openai.proxy.launch.triton_server import own_artifacts, shipped_demo
 
-    _warn_of_misspelt_variables()
     settings = _settings(models_file=models_file, artifacts_dir=artifacts_dir)
     if tensorrt_llm is not None and not dry_run:
         raise LaunchError("--tensorrt-llm needs --dry-run: a build uses the installed version")
@@ -206,7 +202,6 @@ def install_build_tools() -> None:
     """Install torch, transformers and the others that a build of other models needs."""
     from triton_openai.proxy.launch.packages import on_demand
 
-    _warn_of_misspelt_variables()
     on_demand.install_build_tools(_settings(), _say("install-build-tools"))
 
 
@@ -273,19 +268,18 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _settings(**overrides: Any) -> Settings:
-    """Settings in which options override the environment, both names of a variable."""
+    """Settings in which options override the environment, both names of a variable.
+
+    Warns of variables that no setting has.
+    """
+    from triton_openai.proxy.launch.misspelt_settings import warn
     from triton_openai.proxy.settings import OTHER_NAMES, Settings
 
+    warn(lambda line: typer.echo(line, err=True))
     given = {name: value for name, value in overrides.items() if value is not None}
     return Settings(
         **given, **{OTHER_NAMES[one]: given[one] for one in OTHER_NAMES if one in given}
     )
-
-
-def _warn_of_misspelt_variables() -> None:
-    from triton_openai.proxy.launch.misspelt_settings import warn
-
-    warn(lambda line: typer.echo(line, err=True))
 
 
 def _loop(work: Coroutine[Any, Any, None]) -> None:

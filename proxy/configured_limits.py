@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from triton_openai.proxy.access.guide_precheck import GuidePrecheck
@@ -13,7 +12,6 @@ from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.api.bodies.body_reader import BodyLimits
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
-from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request_limits import RequestLimits
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.domain.usage import UsageStore
@@ -130,16 +128,14 @@ def access(
     registry: Registry,
     limiter: RequestLimiter,
     shared: Path | None,
-    rows: Callable[[ModelCard], int],
 ) -> Access:
-    """rows: of all engines of a card's build."""
     return Access(
         limiter=limiter,
         concurrency=ModelConcurrency(
             settings.concurrent_requests,
             per_row=settings.generations_per_row,
             shared=shared,
-            rows=rows,
+            rows=registry.rows,
         ),
         guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
         log_prob_budget=LogProbBudget(settings.max_held_log_probs),

@@ -79,19 +79,7 @@ def routes(
         others, the status is 200 and `concerns` counts the others.
         The error's message names the category of the problem; the log line `not ready` has details.
         """
-        if registry.why_not_ready is not None:
-            raise ModelUnavailable(f"Not ready: {registry.why_not_ready.category}.")
-        found, outage = concerns(), ledger.outage
-        if fatal := [one.message for one in found if one.is_fatal]:
-            raise AuthenticationUnavailable(f"Not ready: {'; '.join(fatal)}.")
-        if outage == OutageMode.CLOSED:
-            raise LimitsUnavailable("Not ready: the state of the limits cannot be reached.")
-        body: dict[str, object] = {"status": "ready"}
-        if messages := [*(one.message for one in found), *_unserved(registry)]:
-            body["concerns"] = messages
-        if outage:
-            body["ledger"] = outage
-        return JSONResponse(body)
+        return JSONResponse(_readiness(registry, ledger, concerns()))
 
     @router.get("/metrics", response_class=PlainTextResponse, openapi_extra=METRICS.extra)
     async def prometheus() -> Response:
@@ -99,6 +87,23 @@ def routes(
         return Response(metrics.exposed(), media_type=CONTENT_TYPE_LATEST)
 
     return router
+
+
+def _readiness(registry: Registry, ledger: Ledger, found: Sequence[Concern]) -> dict[str, object]:
+    """Raises a ServiceError: requests are not served."""
+    outage = ledger.outage
+    if registry.why_not_ready is not None:
+        raise ModelUnavailable(f"Not ready: {registry.why_not_ready.category}.")
+    if fatal := [one.message for one in found if one.is_fatal]:
+        raise AuthenticationUnavailable(f"Not ready: {'; '.join(fatal)}.")
+    if outage == OutageMode.CLOSED:
+        raise LimitsUnavailable("Not ready: the state of the limits cannot be reached.")
+    body: dict[str, object] = {"status": "ready"}
+    if messages := [*(one.message for one in found), *_unserved(registry)]:
+        body["concerns"] = messages
+    if outage:
+        body["ledger"] = outage
+    return body
 
 
 def _unserved(registry: Registry) -> list[str]:
