@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 
-import httpx
 import structlog
 
 from triton_openai.proxy import background
@@ -16,18 +15,16 @@ from triton_openai.proxy.domain.endpoints import Decisions, EndpointAddress, End
 from triton_openai.proxy.domain.model import LoadedModel, ModelFacts
 from triton_openai.proxy.pools import ejections
 from triton_openai.proxy.pools.breaker import BreakerPolicy
-from triton_openai.proxy.pools.candidate import Candidates
 from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser
 from triton_openai.proxy.pools.connection import Connect
-from triton_openai.proxy.pools.endpoint import Clock, Endpoint, Served
+from triton_openai.proxy.pools.endpoint import Clock, Endpoint
 from triton_openai.proxy.pools.endpoint_counter import EndpointCounter, Place
+from triton_openai.proxy.pools.endpoint_life import LOOK_EVERY_S, EndpointLife
 from triton_openai.proxy.pools.endpoint_watch import EndpointWatch, Interned
-from triton_openai.proxy.pools.engine_load import EVERY_S, LoadReader
+from triton_openai.proxy.pools.variants import Variant, variants_of
 
 logger = structlog.get_logger(__name__)
 
-LEAVES_AFTER_S = 3600.0  # an endpoint that left closes when its streams have ended, or then
-LOOK_EVERY_S = 0.25
 FIRST_CHECKS_S = 6.0
 
 
@@ -45,14 +42,6 @@ class PoolOptions:
     choice: ChoicePolicy = field(default_factory=ChoicePolicy)
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     most_ejected: float = ejections.MOST_SHARE
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """The endpoints that serve one build of a model. Made when they change."""
-
-    served: Mapping[str, Served]
-    candidates: Candidates
 
 
 class Pool:
@@ -99,7 +88,9 @@ class Pool:
 
         facts: of one of `models`, itself: equal facts of another object are not found.
         """
-        return self._all_variants().get(id(facts))
+        if self._variants is None:
+            self._variants = variants_of(self.endpoints.values())
+        return self._variants.get(id(facts))
 
     def models(self) -> list[LoadedModel]:
         """Every build that an endpoint serves, also one that is not ready now."""
@@ -114,19 +105,6 @@ class Pool:
     def note_change(self) -> None:
         self._variants = None
         self._changed()
-
-    def _all_variants(self) -> dict[int, Variant]:
-        if self._variants is None:
-            found: dict[int, dict[str, Served]] = {}
-            for endpoint in self.endpoints.values():
-                if endpoint.gets_streams:
-                    for one in endpoint.served.values():
-                        found.setdefault(id(one.model.facts), {})[endpoint.name] = one
-            self._variants = {
-                key: Variant(served, Candidates.of(one.candidate for one in served.values()))
-                for key, served in found.items()
-            }
-        return self._variants
 
     def note_breaker(self, endpoint: Endpoint) -> None:
         """Called after a stream's success or failure there may have moved its breaker."""
@@ -199,22 +177,17 @@ class Pool:
         logger.info("endpoint found", pool=self.name, endpoint=endpoint.name)
         if self._decisions is not None:
             endpoint.set_drained(endpoint.name in self._decisions.drained)
-        task = asyncio.create_task(self._serve(endpoint))
+        life = EndpointLife(
+            endpoint,
+            EndpointWatch(endpoint, self._own, self._clock, self._begin_slowly),
+            clock=self._clock,
+            metrics_port=self._options.metrics_port,
+            has_choice=lambda: len(self.endpoints) > 1,
+            gone=self._remove,
+        )
+        task = asyncio.create_task(life.run())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-
-    async def _serve(self, endpoint: Endpoint) -> None:
-        """Keeps the connection open until the endpoint has left and its streams have ended."""
-        async with endpoint.connection:
-            watch = EndpointWatch(endpoint, self._own, self._clock, self._begin_slowly)
-            tasks = [asyncio.create_task(watch.run())]
-            if (url := self._metrics_url(endpoint.address)) is not None:
-                tasks.append(asyncio.create_task(self._read_load(endpoint, url)))
-            try:
-                await self._has_left(endpoint)
-            finally:
-                await background.end(tasks)
-        logger.info("endpoint is gone", pool=self.name, endpoint=endpoint.name)
 
     def _own(self, model: LoadedModel) -> LoadedModel:
         return self._interned(replace(model, pool=self.name))
@@ -227,30 +200,8 @@ class Pool:
             self.chooser.forget(one.candidate)
             self.chooser.start_slowly(one.candidate)
 
-    def _metrics_url(self, address: EndpointAddress) -> str | None:
-        port = address.metrics_port or self._options.metrics_port
-        host = address.address.rpartition(":")[0]
-        return None if port is None else f"http://{host}:{port}/metrics"
-
-    async def _read_load(self, endpoint: Endpoint, url: str) -> None:
-        """Once a second, while there is a choice of endpoints."""
-        async with httpx.AsyncClient(trust_env=False) as client:
-            reader = LoadReader(url, client, clock=self._clock)
-            while True:
-                if len(self.endpoints) > 1:
-                    await reader.read()
-                    endpoint.set_load(reader)
-                await asyncio.sleep(EVERY_S)
-
-    async def _has_left(self, endpoint: Endpoint) -> None:
-        since = None
-        while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            since = (since or self._clock()) if endpoint.is_leaving else None
-            if since is not None and (
-                not endpoint.streams or self._clock() - since > LEAVES_AFTER_S
-            ):
-                break
+    def _remove(self, endpoint: Endpoint) -> None:
+        """It has left, and its streams have ended."""
         del self.endpoints[endpoint.name]
         self.ejected.discard(endpoint.name)
         for one in endpoint.served.values():

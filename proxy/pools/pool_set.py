@@ -21,8 +21,9 @@ from triton_openai.proxy.domain.model import LoadedModel, ModelCard
 from triton_openai.proxy.pools.connection import Repository
 from triton_openai.proxy.pools.endpoint import NOT_REACHED, Clock, Endpoint
 from triton_openai.proxy.pools.endpoint_counter import EndpointCounter
-from triton_openai.proxy.pools.pool import Pool, PoolOptions, Variant
+from triton_openai.proxy.pools.pool import Pool, PoolOptions
 from triton_openai.proxy.pools.state_counts import counted_states
+from triton_openai.proxy.pools.variants import Variant
 
 MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must not fill memory
 

@@ -13,9 +13,10 @@ from triton_openai.proxy.pools.choice import RoutedRequest
 from triton_openai.proxy.pools.endpoint import Endpoint
 from triton_openai.proxy.pools.endpoint_counter import Place
 from triton_openai.proxy.pools.outstanding import TokenEstimates, Work
-from triton_openai.proxy.pools.pool import Pool, Variant
+from triton_openai.proxy.pools.pool import Pool
 from triton_openai.proxy.pools.pool_set import PoolSet
 from triton_openai.proxy.pools.prefix_index import prompt_blocks
+from triton_openai.proxy.pools.variants import Variant
 
 NOTHING_SERVES = "no endpoint that is ready serves this build of the model"
 MOST_MODELS = 1024  # whose lengths are remembered

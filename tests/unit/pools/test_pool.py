@@ -13,7 +13,7 @@ from tests.doubles.engine import ScriptedEngine, deltas
 from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build, checked
 from triton_openai.proxy.domain.endpoints import EndpointState
 from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.pools import pool
+from triton_openai.proxy.pools import endpoint_life, pool
 
 EJECTED, READY = EndpointState.EJECTED, EndpointState.READY
 LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
@@ -111,7 +111,7 @@ def test_what_leaves_is_closed_when_its_streams_have_ended_and_may_come_back_bef
 
 
 def test_a_stream_that_outlives_its_endpoint_changes_nothing_in_the_pool(monkeypatch):
-    monkeypatch.setattr(pool, "LEAVES_AFTER_S", 1.0)
+    monkeypatch.setattr(endpoint_life, "LEAVES_AFTER_S", 1.0)
 
     async def run() -> None:
         triton = ScriptedTriton()

@@ -180,7 +180,7 @@ async def test_a_watch_that_breaks_keeps_the_endpoints_and_is_tried_again(api, l
     ("status", "body", "reason"),
     [
         (403, b'{"message": "endpointslices is forbidden"}', "needs `list` and `watch`"),
-        (500, b"x" * 10_000, "status 500"),
+        (500, b"y" * 10_000, "status 500"),
         (302, b"", "status 302"),
         (200, b"", "is not JSON"),
         (200, b"[]", "is not a JSON object"),
