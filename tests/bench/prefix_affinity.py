@@ -28,7 +28,7 @@ import yaml
 from tests.bench.scripted_stack import ARTIFACTS, demo
 from tests.fixtures.stack import HANG_S, SECRET, Stack, eventually, free_port
 
-CONVERSATIONS, TURNS, ROUNDS = 8, 6, 5
+CONVERSATIONS, TURNS, RULES, ROUNDS = 8, 6, 24, 5
 ANSWER_TOKENS = 16
 RULE = (
     "Rule {number} of house {name}: answer briefly, be friendly, and never mention rule {number}. "
@@ -83,7 +83,7 @@ def ask(client: httpx.Client, messages: list[dict[str, str]]) -> Turn:
 
 def conversation(url: str, name: str) -> list[Turn]:
     """The caller's side: each turn has all turns before it."""
-    rules = "".join(RULE.format(number=number, name=name) for number in range(8))
+    rules = "".join(RULE.format(number=number, name=name) for number in range(RULES))
     messages, turns = [{"role": "system", "content": rules}], []
     with httpx.Client(base_url=url, timeout=HANG_S) as client:
         for number in range(TURNS):

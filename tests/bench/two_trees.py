@@ -17,7 +17,7 @@ from tests.bench.figures import medians
 from tests.bench.scripted_stack import ARTIFACTS, PORTS, SCRIPTED, BenchStack
 from tests.fixtures.stack import ROOT, Stack, free_port
 
-STREAMS, TOKENS, ROUNDS = 16, 2_000, 9
+STREAMS, TOKENS, ROUNDS = 16, 8_000, 11
 
 
 def started(running: ExitStack, name: str, tree: Path) -> BenchStack:
