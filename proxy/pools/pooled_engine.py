@@ -49,7 +49,7 @@ class PooledEngine:
                 async for delta in deltas:
                     if delta.prompt_tokens is not None:
                         self._counter.began(route.place, time.monotonic() - began, route.matched)
-                        route.began(delta.prompt_tokens)
+                        route.began(delta.prompt_tokens, delta.cached_tokens or 0)
                     tokens += len(delta.token_bytes)
                     if delta.finish is not None:
                         outcome = Outcome.ENDED

@@ -52,10 +52,10 @@ class Route:
         self._estimates = estimates
         self._prompt_tokens = 0
 
-    def began(self, prompt_tokens: int) -> None:
-        """The first token came."""
+    def began(self, prompt_tokens: int, cached_tokens: int) -> None:
+        """The first token came. cached_tokens: of the prompt, which cost the engine nothing."""
         self._prompt_tokens = prompt_tokens
-        self._work.set_prompt_tokens(prompt_tokens)
+        self._work.set_prompt_tokens(prompt_tokens - cached_tokens)
         self.answered()
 
     def answered(self) -> None:
@@ -111,7 +111,7 @@ class Router:
         attempt = endpoint.breaker.admit(is_last_resort=bool(pool.ejected))
         pool.chooser.sent(candidate, routed)
         work = candidate.outstanding.add(
-            prompt_tokens=routed.prompt_tokens,
+            prompt_tokens=round(routed.prompt_tokens * (1.0 - choice.matched)),
             output_tokens=estimates.output_tokens(request.max_tokens),
         )
         return Route(pool, endpoint, choice.matched, work, attempt, estimates)

@@ -36,7 +36,7 @@ def place(request: pytest.FixtureRequest) -> Callable[[], dict[str, object]]:
 
 
 @pytest.fixture(scope="module")
-def triton(start: Start, place: Callable[[], dict[str, object]]) -> Callable[[], Stack]:
+def new_triton(start: Start, place: Callable[[], dict[str, object]]) -> Callable[[], Stack]:
     """Starts one more tritonserver, and does not wait for it: see `are_ready`."""
     return lambda: start("triton", **place())
 

@@ -50,8 +50,8 @@ class BlueGreen:
 
 
 @pytest.fixture(scope="module")
-def blue_green(triton, tmp_path_factory) -> BlueGreen:
-    tritons = triton(), triton()
+def blue_green(new_triton, tmp_path_factory) -> BlueGreen:
+    tritons = new_triton(), new_triton()
     are_ready(*tritons)
     pools = {
         name: f"grpc://{listed(one)}" for name, one in zip(("blue", "green"), tritons, strict=True)

@@ -48,8 +48,8 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(triton, proxy_of, tmp_path_factory) -> Iterator[Cluster]:
-    tritons = tuple(triton() for _ in range(3))
+def cluster(new_triton, proxy_of, tmp_path_factory) -> Iterator[Cluster]:
+    tritons = tuple(new_triton() for _ in range(3))
     are_ready(*tritons)
     file = tmp_path_factory.mktemp("endpoints") / "endpoints"
     file.write_text("\n".join(map(listed, tritons)))
@@ -62,8 +62,8 @@ def assert_even(counts: dict[str, int], endpoints: int) -> None:
     assert all(abs(count - even) <= TOLERANCE * even for count in counts.values()), counts
 
 
-def test_128_streams_are_spread_evenly_and_a_fourth_endpoint_has_its_share(cluster, triton):
-    fourth = triton()
+def test_128_streams_are_spread_evenly_and_a_fourth_endpoint_has_its_share(cluster, new_triton):
+    fourth = new_triton()
     are_ready(fourth)
 
     async def body(callers: Callers) -> None:

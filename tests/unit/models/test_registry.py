@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.doubles.engine import FACTS
+from triton_openai.build_engines.deployment_entries import DeploymentEntry
 from triton_openai.build_engines.models_file import ModelEntry
 from triton_openai.build_engines.sampling_defaults import SamplingDefaults
 from triton_openai.proxy.domain.engine import NotReady
@@ -65,3 +66,73 @@ def test_an_unknown_name_is_unknown_even_while_suspended():
 def test_before_triton_was_seen_nothing_is_known():
     with pytest.raises(ModelUnavailable, match="not been reached"):
         Registry(POLICY).card("big")
+
+
+def deployed(*deployments: DeploymentEntry, **fields: object) -> dict[str, ModelEntry]:
+    return {"chat": ModelEntry(deployments=deployments, **fields)}
+
+
+def test_a_public_name_has_a_card_for_each_deployment_that_is_loaded():
+    made = Registry(
+        deployed(
+            DeploymentEntry(name="blue", pool="east", model="v1"),
+            DeploymentEntry(name="green", pool="west", model="v2"),
+            DeploymentEntry(name="gone", pool="north", model="v1"),
+            aliases=("gpt-4o",),
+        )
+    )
+    east = LoadedModel(name="v1", facts=FACTS, pool="east")
+    made.serve([east, LoadedModel(name="v2", facts=FACTS, pool="west")])
+    found = [(card.deployment, card.pool, card.triton_model) for card in made.variants("gpt-4o")]
+    assert found == [("blue", "east", "v1"), ("green", "west", "v2")]
+    assert [card.name for card in made.cards()] == ["chat"]
+    assert made.serve([east])
+    assert [card.deployment for card in made.variants("chat")] == ["blue"]
+
+
+def test_a_model_that_a_deployment_claims_is_not_served_under_its_own_name():
+    made = Registry(deployed(DeploymentEntry(name="blue", pool="east", model="v1")))
+    made.serve(
+        [
+            LoadedModel(name="v1", facts=FACTS, pool="east"),
+            LoadedModel(name="v1", facts=FACTS, pool="west"),
+            LoadedModel(name="free", facts=FACTS, pool="west"),
+        ]
+    )
+    assert {card.name: card.pool for card in made.cards()} == {
+        **{"chat": "east", "free": "west"},
+        "v1": "west",
+    }
+
+
+def test_a_version_of_a_deployment_must_be_ready():
+    entries = deployed(
+        *(DeploymentEntry(name=f"v{n}", model="m", version=n) for n in (1, 2, 3)),
+    )
+    made = Registry(entries)
+    made.serve([LoadedModel(name="m", facts=FACTS, versions=frozenset({1, 3}))])
+    assert [card.version for card in made.variants("chat")] == [1, 3]
+
+
+def test_builds_of_one_deployment_are_variants_the_newest_first():
+    made = Registry({})
+    builds = [LoadedModel(name="m", facts=replace(FACTS, created=n)) for n in (1, 3, 2)]
+    made.serve(builds)
+    assert [card.facts.created for card in made.variants("m")] == [3, 2, 1]
+    old = made.variants("m")[-1]
+    assert made.has_build(old)
+    made.serve(builds[1:])
+    assert not made.has_build(old)
+
+
+def test_models_without_an_endpoint_are_unserved_as_long_as_no_build_has_one():
+    available: set[str] = {"small"}
+    made = Registry(POLICY, is_available=lambda card: card.triton_model in available)
+    adapters = replace(FACTS, adapters=("sql",))
+    made.serve([LoadedModel(name="big", facts=adapters), LoadedModel(name="small", facts=FACTS)])
+    assert (made.unserved(), made.models) == (("big",), 2)
+    assert not made.is_available(made.known("big"))
+    available.add("big")
+    assert made.unserved() == ()
+    made.suspend(NotReady("away"))
+    assert not made.is_available(made.known("big"))

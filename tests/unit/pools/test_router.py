@@ -87,3 +87,21 @@ def test_lengths_are_learned_for_so_many_models_only(monkeypatch):
                 assert len(stand.router._estimates) <= 3
 
     clock.run(run())
+
+
+def test_what_an_endpoint_has_cached_is_no_work_there():
+    async def run() -> None:
+        async with PoolStand({"a:1": ScriptedTriton()}, policy="prefix") as stand:
+            stand.tritons["b:1"] = ScriptedTriton()
+            stand.source.name("a:1", "b:1")
+            await checked(20)
+            first = stand.router.route(stand.request(text=PROMPT, max_tokens=1))
+            tokens = stand.outstanding[1]
+            first.end()
+            again = stand.router.route(stand.request(text=PROMPT, max_tokens=1))
+            assert again.place == first.place
+            assert stand.outstanding[1] < 0.1 * tokens
+            again.end()
+            assert stand.outstanding == (0, 0)
+
+    clock.run(run())

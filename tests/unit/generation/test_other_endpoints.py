@@ -1,0 +1,170 @@
+"""Requests that lose an endpoint before their first token: where they are sent again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from tests.doubles import clock
+from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, build, checked
+from tests.fixtures.lost_triton import Stand
+from triton_openai.proxy.domain.completion import fold
+from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, ModelUnavailable
+from triton_openai.proxy.domain.events import OutputEvent
+from triton_openai.proxy.domain.request import Sampling
+from triton_openai.proxy.models import readiness
+
+LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
+
+
+def lossy() -> ScriptedTriton:
+    triton = ScriptedTriton()
+    triton.engine = ScriptedEngine(error=LOST)
+    return triton
+
+
+class PooledStand(Stand):
+    """The whole service over a pool, with the program's own readiness checks."""
+
+    def __init__(self, pools: PoolStand, **options: object) -> None:
+        super().__init__(pools.engine, catalog=pools.catalog, **options)
+        self.registry._is_available = pools.catalog.is_available
+        self._pools = pools
+
+    async def answer(self, **fields: object) -> list[OutputEvent]:
+        """The events of one request, with checks beside it."""
+        answer = self.begin(**fields)
+        while not answer.done():
+            await readiness.check(self.catalog, self.registry, self.recovery_queue)
+            await asyncio.sleep(readiness.CHECK_EVERY_S)
+        return await answer
+
+
+def with_pool(
+    tritons: dict[str, ScriptedTriton],
+    body: Callable[[PoolStand, PooledStand], Coroutine],
+    **options: object,
+) -> None:
+    async def run() -> None:
+        async with PoolStand(tritons) as pools:
+            stand = PooledStand(pools, **options)
+            await readiness.check(stand.catalog, stand.registry, stand.recovery_queue)
+            await body(pools, stand)
+            assert pools.outstanding == (0, 0)
+            assert stand.admission.running == 0
+
+    clock.run(run())
+
+
+def test_it_goes_to_another_endpoint_at_once():
+    tritons = {"a:1": lossy(), "b:1": lossy(), "c:1": ScriptedTriton()}
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        for number in range(6):
+            began = asyncio.get_running_loop().time()
+            assert fold(await stand.begin(id=f"r{number}")).text == "ab"
+            assert asyncio.get_running_loop().time() == began
+            await checked()
+        assert len(tritons["c:1"].engine.requests) == 6
+        for name in ("a:1", "b:1"):  # none came twice to an endpoint that lost it
+            ids = [one.id.split("-")[0] for one in tritons[name].engine.requests]
+            assert len(ids) == len(set(ids)) > 0
+
+    with_pool(tritons, body)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_it_is_sent_again_so_often_at_most_however_many_endpoints_there_are(most):
+    tritons = {f"{number}:1": lossy() for number in range(9)}
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        with pytest.raises(ModelUnavailable, match=f"lost {most + 1} times"):
+            await stand.begin()
+        assert sum(len(one.engine.requests) for one in tritons.values()) == most + 1
+
+    with_pool(tritons, body, most=most)
+
+
+def test_where_there_is_no_other_it_waits_until_one_is_back():
+    triton = ScriptedTriton()
+    triton.engine = ScriptedEngine(deltas("ab"), lost=1)
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        triton.reason = "it died"
+        answer = asyncio.create_task(stand.answer())
+        await asyncio.sleep(5)
+        assert not answer.done()
+        triton.reason = None
+        assert fold(await answer).text == "ab"
+
+    with_pool({"a:1": triton}, body)
+
+
+def test_it_does_not_go_back_to_the_one_that_lost_it_when_another_came_meanwhile():
+    tritons = {"a:1": lossy(), "b:1": ScriptedTriton()}
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        tritons["b:1"].reason = "it starts"
+        await checked()
+        tritons["a:1"].may_answer.clear()  # its next check takes longer than b's start
+        answer = asyncio.create_task(stand.answer())
+        await checked()
+        tritons["b:1"].reason = None
+        tritons["a:1"].may_answer.set()
+        assert fold(await answer).text == "ab"
+        assert len(tritons["a:1"].engine.requests) == 1
+
+    with_pool(tritons, body)
+
+
+def test_no_request_goes_to_another_build_than_it_was_prepared_for():
+    tritons = {"a:1": lossy(), "b:1": ScriptedTriton(build(1))}
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        cards = {card.facts.created: card for card in stand.registry.variants("demo")}
+        assert len(cards) == 2
+        answers = [fold(await stand.answer(id=f"r{n}")).text for n in range(8)]
+        assert set(answers) == {"ab"}
+
+    tritons["a:1"].engine = ScriptedEngine(deltas("ab"), lost=2)
+    with_pool(tritons, body)
+    for triton, created in ((tritons["a:1"], DEMO.facts.created), (tritons["b:1"], 1)):
+        assert {one.model.facts.created for one in triton.engine.requests} == {created}
+
+
+class TwoBuilds(FixedCatalog):
+    """The newer one cannot take `top_k`."""
+
+    async def load(self):
+        return (build(2, capabilities=DEMO.capabilities - {"top_k"}), build(1))
+
+
+def test_a_request_goes_to_the_build_that_takes_its_parameters():
+    async def run() -> None:
+        engine = ScriptedEngine(deltas("ab"))
+        stand = Stand(engine, catalog=TwoBuilds())
+        await stand.look()
+        for number in range(30):
+            await stand.begin(id=f"r{number}", sampling=Sampling(top_k=5))
+            await stand.begin(id=f"p{number}")
+        used = {"r": set(), "p": set()}
+        for one in engine.requests:
+            used[one.id[0]].add(one.model.facts.created)
+        assert used == {"r": {1}, "p": {1, 2}}
+        engine.requests.clear()
+        stand.catalog = OneBuild()
+        await readiness.refresh(stand.catalog, stand.registry, reloads=True)
+        with pytest.raises(InvalidRequest) as refused:
+            await stand.begin(sampling=Sampling(top_k=5))
+        assert refused.value.code is ErrorCode.UNSUPPORTED_PARAMETER
+        assert not engine.requests
+
+    asyncio.run(run())
+
+
+class OneBuild(FixedCatalog):
+    async def load(self):
+        return (build(2, capabilities=DEMO.capabilities - {"top_k"}),)
