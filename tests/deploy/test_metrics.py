@@ -123,16 +123,23 @@ def test_outcomes_are_codes_of_the_code():
     assert set(asked) <= outcomes
 
 
+def asked_for(metric: str, label: str) -> set[str]:
+    """The values of the label that alerts and panels ask for."""
+    return {
+        value
+        for _, expression in expressions()
+        for selector in selectors(expression)
+        if selector.name == metric
+        for value in matchers(selector).get(label, "").split("|")
+        if value
+    }
+
+
 def test_states_and_outcomes_of_endpoints_are_those_of_the_code():
-    asked: dict[str, set[str]] = {"proxy_pool_endpoints": set(), "proxy_endpoint_streams_total": set()}
-    for _, expression in expressions():
-        for selector in selectors(expression):
-            if selector.name in asked:
-                values = matchers(selector)
-                asked[selector.name] |= {*values.get("state", values.get("outcome", "")).split("|")}
-    assert asked["proxy_pool_endpoints"] - {""} <= {state.value for state in EndpointState}
-    assert asked["proxy_endpoint_streams_total"] - {""} <= {outcome.value for outcome in Outcome}
-    assert {"ready", "ejected"} < asked["proxy_pool_endpoints"]
+    states = asked_for("proxy_pool_endpoints", "state")
+    assert {"ready", "ejected"} < states <= {state.value for state in EndpointState}
+    outcomes = asked_for("proxy_endpoint_streams_total", "outcome")
+    assert {"lost"} < outcomes <= {outcome.value for outcome in Outcome}
 
 
 def test_jobs_are_those_that_are_scraped():

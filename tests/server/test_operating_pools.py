@@ -35,7 +35,7 @@ def blocks() -> list[tuple[str, str | None]]:
 
 
 def normal(text: str) -> list[str]:
-    """Its lines, with one space between words, and without the load, which is read once a second."""
+    """Its lines, with one space between words. The load of engines varies from run to run."""
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return [re.sub(r"(?<= )[-\d]+/[-\d]+/\S+(?= )", "LOAD", line) for line in lines if line]
 
