@@ -19,8 +19,11 @@ MANIFESTS = sorted(
     if path.name not in ("kustomization.yaml", "fields.yaml", "models.yaml")
 )
 SETTINGS = {name.upper() for name in Settings.model_fields}
-# What others read: Python, the loader, huggingface_hub, Grafana, Open MPI, our own scripts.
-NOT_OURS = re.compile(r"PATH|PYTHON\w+|HF_HOME|HOME|HF_TOKEN|GF_\w+|OMPI_MCA_\w+|GPUS_PER_NODE")
+# What others read: Python, the loader, huggingface_hub, Grafana, Open MPI, our own scripts, our
+# commands.
+NOT_OURS = re.compile(
+    r"PATH|PYTHON\w+|HF_HOME|HOME|HF_TOKEN|GF_\w+|OMPI_MCA_\w+|GPUS_PER_NODE|ADMIN_KEY"
+)
 
 
 def is_known(variable: str) -> bool:

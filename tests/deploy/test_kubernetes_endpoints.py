@@ -93,6 +93,7 @@ def test_an_overlay_with_the_component(overlay, tmp_path):
     ]
     assert settings["TRITON_URL"] == str(source())
     assert settings["DRAIN_TIMEOUT_S"], "the other settings are kept"
+    assert "TRITON_CONNECTION_AGE_S" not in settings, "each pod has a connection of its own"
     [binding] = [
         each
         for each in made

@@ -25,6 +25,7 @@ DASHBOARD = json.loads((DOCKER / "grafana/dashboards/triton-openai.json").read_t
 RUNBOOK = (ROOT / "docs/operations.md").read_text()
 ALERTS = [rule for group in RULES for rule in group["rules"] if "alert" in rule]
 RECORDED = {rule["record"] for group in RULES for rule in group["rules"] if "record" in rule}
+CONFIGS = ("prometheus.yml", "pools.yml", "kubernetes.yml")
 RUNBOOK_LABEL = "{{ $externalLabels.runbook }}"
 SCRAPED = {"job", "instance", "namespace", "pod"}
 # NVIDIA's C++ backend, by its source and documentation. Not seen running.
@@ -122,20 +123,27 @@ def test_outcomes_are_codes_of_the_code():
     assert set(asked) <= outcomes
 
 
+def asked_for(metric: str, label: str) -> set[str]:
+    """The values of the label that alerts and panels ask for."""
+    return {
+        value
+        for _, expression in expressions()
+        for selector in selectors(expression)
+        if selector.name == metric
+        for value in matchers(selector).get(label, "").split("|")
+        if value
+    }
+
+
 def test_states_and_outcomes_of_endpoints_are_those_of_the_code():
-    asked: dict[str, set[str]] = {"proxy_pool_endpoints": set(), "proxy_endpoint_streams_total": set()}
-    for _, expression in expressions():
-        for selector in selectors(expression):
-            if selector.name in asked:
-                values = matchers(selector)
-                asked[selector.name] |= {*values.get("state", values.get("outcome", "")).split("|")}
-    assert asked["proxy_pool_endpoints"] - {""} <= {state.value for state in EndpointState}
-    assert asked["proxy_endpoint_streams_total"] - {""} <= {outcome.value for outcome in Outcome}
-    assert {"ready", "ejected"} < asked["proxy_pool_endpoints"]
+    states = asked_for("proxy_pool_endpoints", "state")
+    assert {"ready", "ejected"} < states <= {state.value for state in EndpointState}
+    outcomes = asked_for("proxy_endpoint_streams_total", "outcome")
+    assert {"lost"} < outcomes <= {outcome.value for outcome in Outcome}
 
 
 def test_jobs_are_those_that_are_scraped():
-    files = [DOCKER / "prometheus" / name for name in ("prometheus.yml", "kubernetes.yml")]
+    files = [DOCKER / "prometheus" / name for name in CONFIGS]
     scraped = [set(find(documents(path), "job_name")) for path in files]
     asked = {
         matchers(selector)["job"]
@@ -143,7 +151,7 @@ def test_jobs_are_those_that_are_scraped():
         for selector in selectors(rule["expr"])
         if "job" in matchers(selector)
     }
-    assert scraped == [asked, asked]
+    assert scraped == [asked] * len(CONFIGS)
     for path in files:
         [config] = documents(path)
         assert all((path.parent / name).exists() for name in config["rule_files"])
@@ -157,7 +165,7 @@ def test_every_alert_has_its_section_of_the_runbook_and_the_other_way_round():
     assert set(re.findall(r"^### (\w+)$", RUNBOOK, re.MULTILINE)) == set(named.values())
 
 
-@pytest.mark.parametrize("name", ["prometheus.yml", "kubernetes.yml"])
+@pytest.mark.parametrize("name", CONFIGS)
 def test_links_to_the_runbook_are_absolute(name):
     [config] = documents(DOCKER / "prometheus" / name)
     link = urlsplit(config["global"]["external_labels"]["runbook"])
