@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from triton_openai.build_engines import (
+    build_lock,
     engine_limits,
     kv_memory,
     onnx_build,
@@ -60,13 +61,14 @@ def build_all(
     chosen = dict(_chosen(models, only))
     _say_remote(models, only, say)
     artifacts.mkdir(parents=True, exist_ok=True)
-    for name, entry in chosen.items():
-        try:
-            if not is_built(name, entry, artifacts, tensorrt_llm):
-                _build(name, entry, artifacts, say, tensorrt_llm, index)
-        except BuildError as error:
-            raise UnservableFolder(str(entry.weights), str(error)) from error
-    _write_repository(models, artifacts, say, tensorrt_llm)
+    with build_lock.held(artifacts, say):
+        for name, entry in chosen.items():
+            try:
+                if not is_built(name, entry, artifacts, tensorrt_llm):
+                    _build(name, entry, artifacts, say, tensorrt_llm, index)
+            except BuildError as error:
+                raise UnservableFolder(str(entry.weights), str(error)) from error
+        _write_repository(models, artifacts, say, tensorrt_llm)
 
 
 def needing_tools(models: ModelsFile, artifacts: Path, *, only: Collection[str] = ()) -> list[str]:

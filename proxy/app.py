@@ -75,10 +75,7 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
     metrics, store = Metrics(shared), configured_store.store(settings)
     found = policy.models(settings) if policy.has_models(settings) else None
     counter = EndpointMetrics(metrics.registry)
-    pools_of_file = {} if found is None else found.pools
-    operations = configured_pools.operations(
-        settings, pools_of_file, environment(), counter, store, shared
-    )
+    operations = configured_pools.operations(settings, found, environment(), counter, store, shared)
     pools = operations.pools
     return compose(
         settings,

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from triton_openai.build_engines.models_file import ModelsFileError
+from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
 from triton_openai.build_engines.pool_entry import PoolEntry
 from triton_openai.proxy.domain.audit_trail import AuditTrail
 from triton_openai.proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress
@@ -52,7 +52,7 @@ class Operations:
 
 def operations(
     settings: Settings,
-    entries: Mapping[str, PoolEntry],
+    found: ModelsFile | None,
     environment: Mapping[str, str],
     counter: EndpointCounter,
     store: Store | None,
@@ -63,7 +63,7 @@ def operations(
     Raises as `pool_set`.
     """
     if store is not None:
-        pools = pool_set(settings, entries, environment, counter, store.decisions)
+        pools = pool_set(settings, found, environment, counter, store.decisions)
         kept = nullcontext()
         kserve = PooledKserve(pools)
         return Operations(
@@ -74,7 +74,7 @@ def operations(
             kept=kept,
         )
     folder = FolderDecisions(shared)
-    pools = pool_set(settings, entries, environment, counter, folder.decisions)
+    pools = pool_set(settings, found, environment, counter, folder.decisions)
     return Operations(
         pools=pools,
         kserve=PooledKserve(pools),
@@ -102,27 +102,40 @@ class FolderDecisions:
 
 def pool_set(
     settings: Settings,
-    entries: Mapping[str, PoolEntry],
+    found: ModelsFile | None,
     environment: Mapping[str, str],
     counter: EndpointCounter,
     decisions: Decisions,
 ) -> PoolSet:
-    """The pools of models.yaml, and `default`, the one of TRITON_URL, unless models.yaml has it.
+    """The pools of models.yaml, and `default`, the one of TRITON_URL, unless models.yaml has it or
+    only has models of other pools.
 
     Raises:
         LaunchError: TRITON_URL is wrong.
         ModelsFileError: a pool's endpoints are wrong, or its `secret_env` is not set; or
             TRITON_URL and models.yaml both say where the pool `default` is.
     """
-    cluster = _cluster(environment)
+    cluster, entries = _cluster(environment), {} if found is None else found.pools
     options = [_of_entry(settings, *each, environment, cluster) for each in entries.items()]
     if DEFAULT_POOL not in entries:
-        options.insert(0, _of_settings(settings, cluster))
+        if settings.triton_url is not None or _uses_default(found):
+            options.insert(0, _of_settings(settings, cluster))
     elif settings.triton_url is not None:
         raise ModelsFileError(
             "TRITON_URL and pools.default both say where the pool 'default' is: remove one of them"
         )
     return PoolSet(options, counter, decisions)
+
+
+def _uses_default(found: ModelsFile | None) -> bool:
+    """Whether a model may be in the pool `default`: one without deployments is."""
+    if found is None or not found.pools:
+        return True
+    models = found.models.values()
+    return any(
+        not model.deployments or any(one.pool == DEFAULT_POOL for one in model.deployments)
+        for model in models
+    )
 
 
 def _cluster(environment: Mapping[str, str]) -> KubernetesApi | None:

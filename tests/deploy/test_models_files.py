@@ -32,7 +32,7 @@ def named(value: object) -> str:
 
 def test_there_are_some_of_each():
     assert {path.parent.name for path in DEPLOYED} == {"single-node", "multi-node"}
-    assert len(COMPOSED) == 2
+    assert len(COMPOSED) == 3
     assert SHOWN
 
 

@@ -1,0 +1,74 @@
+"""Settings and models.yaml -> pools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from triton_openai.build_engines import models_file
+from triton_openai.build_engines.models_file import ModelsFile, ModelsFileError
+from triton_openai.proxy import configured_pools
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry.endpoint_metrics import EndpointMetrics
+from triton_openai.proxy.telemetry.metrics import Metrics
+
+EAST = "pools: {east: {endpoints: 'grpc://10.0.0.1:8001', secret_env: EAST_SECRET}}\n"
+REMOTE = "models: {m: {deployments: [{name: a, pool: east}]}}\n"
+SECRETS = {"EAST_SECRET": "a-secret-of-the-east"}
+
+
+def pools(found: ModelsFile | None, environment: dict[str, str] | None = None, **settings):
+    counter = EndpointMetrics(Metrics().registry)
+    made = configured_pools.operations(
+        *(Settings(**settings), found, environment or {}, counter, None, None)
+    )
+    return sorted(made.pools.pools)
+
+
+@pytest.fixture
+def read(tmp_path: Path):
+    def load(text: str) -> ModelsFile:
+        path = tmp_path / "models.yaml"
+        path.write_text(text)
+        return models_file.load(path)
+
+    return load
+
+
+def test_without_a_file_there_is_the_pool_of_triton_url():
+    assert pools(None) == ["default"]
+    assert pools(None, triton_url="grpc://a:8001,grpc://b:8001") == ["default"]
+
+
+def test_the_pool_default_is_there_if_a_model_may_be_in_it(read):
+    assert pools(read(EAST + REMOTE), SECRETS) == ["east"]
+    assert pools(read(EAST + REMOTE), SECRETS, triton_url="a:8001") == ["default", "east"]
+    own = EAST + REMOTE.replace("}]}}", "}]}, own: {weights: w}}")
+    assert pools(read(own), SECRETS) == ["default", "east"]
+
+
+def test_a_secret_that_is_not_set_is_refused_by_name(read):
+    with pytest.raises(ModelsFileError, match=r"pools.east.secret_env: .* EAST_SECRET is not set"):
+        pools(read(EAST + REMOTE))
+
+
+def test_two_places_for_the_pool_default_are_refused(read):
+    found = read("pools: {default: {endpoints: 'grpc://a:8001'}}\nmodels: {m: {weights: w}}")
+    assert pools(found) == ["default"]
+    with pytest.raises(ModelsFileError, match="remove one of them"):
+        pools(found, triton_url="grpc://b:8001")
+
+
+def test_a_url_that_names_nothing_is_refused():
+    with pytest.raises(LaunchError, match="TRITON_URL: 'ftp://a:8001'"):
+        pools(None, triton_url="ftp://a:8001")
+
+
+def test_kubernetes_needs_a_cluster():
+    url = "k8s+grpc://llm/triton:8001"
+    with pytest.raises(LaunchError, match="KUBERNETES_SERVICE_HOST"):
+        pools(None, triton_url=url)
+    inside = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    assert pools(None, inside, triton_url=url) == ["default"]
