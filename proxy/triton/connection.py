@@ -44,7 +44,7 @@ class TritonConnection:
         await self._control(self.engine.stub.RepositoryModelLoad, request)
 
     async def unload_model(self, model: str) -> None:
-        """Ends the running streams of an ensemble: drain it before. Raises EndpointRefused."""
+        """Triton lets running streams finish. Raises EndpointRefused."""
         request = service_pb2.RepositoryModelUnloadRequest(model_name=model)
         await self._control(self.engine.stub.RepositoryModelUnload, request)
 
