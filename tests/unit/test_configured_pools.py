@@ -19,12 +19,18 @@ REMOTE = "models: {m: {deployments: [{name: a, pool: east}]}}\n"
 SECRETS = {"EAST_SECRET": "a-secret-of-the-east"}
 
 
-def pools(found: ModelsFile | None, environment: dict[str, str] | None = None, **settings):
-    counter = EndpointMetrics(Metrics().registry)
-    made = configured_pools.operations(
-        *(Settings(**settings), found, environment or {}, counter, None, None)
-    )
-    return sorted(made.pools.pools)
+@pytest.fixture
+def pools(tmp_path: Path):
+    """pools(models.yaml, environment, **settings) -> the names of the pools."""
+
+    def names(found: ModelsFile | None, environment: dict[str, str] | None = None, **settings):
+        counter = EndpointMetrics(Metrics().registry)
+        made = configured_pools.operations(
+            *(Settings(**settings), found, environment or {}, counter, None, tmp_path)
+        )
+        return sorted(made.pools.pools)
+
+    return names
 
 
 @pytest.fixture
@@ -37,36 +43,36 @@ def read(tmp_path: Path):
     return load
 
 
-def test_without_a_file_there_is_the_pool_of_triton_url():
+def test_without_a_file_there_is_the_pool_of_triton_url(pools):
     assert pools(None) == ["default"]
     assert pools(None, triton_url="grpc://a:8001,grpc://b:8001") == ["default"]
 
 
-def test_the_pool_default_is_there_if_a_model_may_be_in_it(read):
+def test_the_pool_default_is_there_if_a_model_may_be_in_it(pools, read):
     assert pools(read(EAST + REMOTE), SECRETS) == ["east"]
     assert pools(read(EAST + REMOTE), SECRETS, triton_url="a:8001") == ["default", "east"]
     own = EAST + REMOTE.replace("}]}}", "}]}, own: {weights: w}}")
     assert pools(read(own), SECRETS) == ["default", "east"]
 
 
-def test_a_secret_that_is_not_set_is_refused_by_name(read):
+def test_a_secret_that_is_not_set_is_refused_by_name(pools, read):
     with pytest.raises(ModelsFileError, match=r"pools.east.secret_env: .* EAST_SECRET is not set"):
         pools(read(EAST + REMOTE))
 
 
-def test_two_places_for_the_pool_default_are_refused(read):
+def test_two_places_for_the_pool_default_are_refused(pools, read):
     found = read("pools: {default: {endpoints: 'grpc://a:8001'}}\nmodels: {m: {weights: w}}")
     assert pools(found) == ["default"]
     with pytest.raises(ModelsFileError, match="remove one of them"):
         pools(found, triton_url="grpc://b:8001")
 
 
-def test_a_url_that_names_nothing_is_refused():
+def test_a_url_that_names_nothing_is_refused(pools):
     with pytest.raises(LaunchError, match="TRITON_URL: 'ftp://a:8001'"):
         pools(None, triton_url="ftp://a:8001")
 
 
-def test_kubernetes_needs_a_cluster():
+def test_kubernetes_needs_a_cluster(pools):
     url = "k8s+grpc://llm/triton:8001"
     with pytest.raises(LaunchError, match="KUBERNETES_SERVICE_HOST"):
         pools(None, triton_url=url)
