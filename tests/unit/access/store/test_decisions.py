@@ -235,7 +235,7 @@ def test_the_store_refuses_text_that_it_cannot_keep(url):
 
 def test_decisions_hold_while_the_store_is_away(postgres_server):
     async def main() -> None:
-        async with Store(postgres_server.create("away"), PEPPERS) as store:
+        async with Store(postgres_server.create("decisions_away"), PEPPERS) as store:
             await store.decisions.drain(ONE, actor=ACTOR)
             postgres_server.stop()
             try:

@@ -146,7 +146,7 @@ def test_a_batch_whose_commit_was_not_answered_is_added_once(url):
 
 def test_usage_is_kept_while_the_store_is_away(postgres_server):
     async def main() -> None:
-        async with opened(postgres_server.create("away")) as store:
+        async with opened(postgres_server.create("usage_away")) as store:
             store.usage.add(used())
             postgres_server.stop()
             try:
