@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 
+from triton_openai.build_engines.models_file import ModelsFile
 from triton_openai.proxy import (
     background,
     configured_limits,
@@ -28,7 +29,6 @@ from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.kserve import kserve_routes
 from triton_openai.proxy.api.pools import pools_routes
 from triton_openai.proxy.configured_pools import Operations
-from triton_openai.proxy.domain.endpoints import Decisions
 from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.key_records import KeySource
 from triton_openai.proxy.domain.kserve import KserveBackend
@@ -73,8 +73,7 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
     """
     sandbox = ProcessSandbox(configured_limits.sandbox_limits(settings))
     metrics, store = Metrics(shared), configured_store.store(settings)
-    found = policy.models(settings) if policy.has_models(settings) else None
-    counter = EndpointMetrics(metrics.registry)
+    found, counter = _models(settings), EndpointMetrics(metrics.registry)
     operations = configured_pools.operations(settings, found, environment(), counter, store, shared)
     pools = operations.pools
     return compose(
@@ -86,7 +85,13 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
         store=store,
         metrics=metrics,
         operations=operations,
+        found=found,
     )
+
+
+def _models(settings: Settings) -> ModelsFile | None:
+    """None: the settings name no models, and those that Triton has are served."""
+    return policy.models(settings) if policy.has_models(settings) else None
 
 
 def compose(
@@ -102,17 +107,18 @@ def compose(
     usage: UsageStore | None = None,
     metrics: Metrics | None = None,
     operations: Operations | None = None,
+    found: ModelsFile | None = None,
 ) -> FastAPI:
-    """The proxy over any engine; tests give their own. keys, usage: others than the store's."""
+    """The proxy over any engine. keys, usage: others than the store's. found: models.yaml, if it
+    was read already.
+    """
     metrics = Metrics(shared) if metrics is None else metrics
-    if store is not None:
-        keys = store.keys if keys is None else keys
-        usage = store.usage_store if usage is None else usage
+    keys, usage = _stored(store, keys, usage)
     callers = authentication.authenticator(settings, keys, metrics)
     ledger = configured_limits.ledger(settings, metrics, shared)
     limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
-    decided = None if operations is None else operations.decisions
-    parts = Parts(settings, engine, catalog, tokenizer, sandbox, metrics, limiter, shared, decided)
+    ports = (engine, catalog, tokenizer, sandbox, metrics, limiter, shared)
+    parts = Parts(settings, found or _models(settings), operations, *ports)
     routers = parts.adapters() + _administration(settings, store, operations, parts)
     denied = no_audit if store is None else store.denied_calls.add
     layers = (settings, metrics, parts.gate, limiter, routers, callers, denied)
@@ -125,9 +131,18 @@ def compose(
         ),
     )
     parts.export(app)
-    concerns = callers.concerns if callers else tuple
+    concerns = tuple if callers is None else callers.concerns
     watched = monitoring.routes(parts.registry, metrics, ledger, concerns)
     return _with_routes(app, (*routers, watched), settings, parts.registry)
+
+
+def _stored(
+    store: Store | None, keys: KeySource | None, usage: UsageStore | None
+) -> tuple[KeySource | None, UsageStore | None]:
+    """The store's, where none are given."""
+    if store is None:
+        return keys, usage
+    return keys or store.keys, usage or store.usage_store
 
 
 def _with_routes(
@@ -146,6 +161,8 @@ class Parts:
     def __init__(
         self,
         settings: Settings,
+        found: ModelsFile | None,
+        operations: Operations | None,
         engine: Engine,
         catalog: Catalog,
         tokenizer: Tokenizer,
@@ -153,9 +170,7 @@ class Parts:
         metrics: Metrics,
         limiter: RequestLimiter,
         shared: Path | None,
-        decisions: Decisions | None,
     ) -> None:
-        found = policy.models(settings) if policy.has_models(settings) else None
         self.gate, entries = StartGate(), {} if found is None else found.models
         self.registry = Registry(
             entries,
@@ -177,7 +192,7 @@ class Parts:
             *(sandbox, self.gate, self._recovery),
             limits=configured_limits.time_limits(settings),
             max_resends=settings.max_resends,
-            decisions=decisions,
+            decisions=None if operations is None else operations.decisions,
             shadows=self._shadows,
         )
         self._stopping, self._in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)

@@ -64,14 +64,12 @@ def operations(
     """
     if store is not None:
         pools = pool_set(settings, found, environment, counter, store.decisions)
-        kept = nullcontext()
-        kserve = PooledKserve(pools)
         return Operations(
             pools=pools,
-            kserve=kserve,
+            kserve=PooledKserve(pools),
             decisions=store.decisions,
             audit=store.audit_trail,
-            kept=kept,
+            kept=nullcontext(),
         )
     folder = FolderDecisions(shared)
     pools = pool_set(settings, found, environment, counter, folder.decisions)
@@ -88,8 +86,11 @@ class FolderDecisions:
     """Decisions in the folder that the workers of this proxy share, or in one of its own."""
 
     def __init__(self, shared: Path | None) -> None:
-        self._own = TemporaryDirectory(prefix="triton-openai-") if shared is None else None
-        self.decisions = FileDecisions(shared or Path(self._own.name if self._own else ""))
+        self._own = None
+        if shared is None:
+            self._own = TemporaryDirectory(prefix="triton-openai-")
+            shared = Path(self._own.name)
+        self.decisions = FileDecisions(shared)
 
     async def __aenter__(self) -> None:
         await self.decisions.__aenter__()

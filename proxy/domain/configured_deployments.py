@@ -24,5 +24,5 @@ class ConfiguredDeployment:
 
 class ConfiguredDeployments(Protocol):
     def deployments(self) -> tuple[ConfiguredDeployment, ...]:
-        """Of all public models, in the order of models.yaml."""
+        """The deployments of every public model, in the order of models.yaml."""
         ...

@@ -133,10 +133,10 @@ class NotReady(Exception):
 
 
 class Catalog(Protocol):
-    """What is loaded. Both coroutines raise NotReady."""
+    """Says which models are loaded and ready. Its coroutines raise NotReady."""
 
     def has_news(self) -> bool:
-        """Whether `load` may return something else than before. Each change is told once."""
+        """Whether the models may have changed since the last call of this method."""
         ...
 
     def is_available(self, card: ModelCard) -> bool:

@@ -35,7 +35,7 @@ OpenCopy = Callable[[EngineRequest, str], Deltas]
 
 @dataclass(slots=True)
 class _Answer:
-    """What is compared of one stream. The text is kept as its hash, so memory has a bound."""
+    """The part of one stream that is compared. Keeps a hash of the text, to bound memory."""
 
     finish: FinishReason | None = None
     prompt_tokens: int | None = None
@@ -91,7 +91,7 @@ class ShadowTraffic:
     def mirrored(
         self, request: EngineRequest, deltas: Deltas, shadow: Shadow | None, *, chosen: str
     ) -> Deltas:
-        """The same deltas; for some requests a copy goes to the shadow deployment.
+        """Returns the deltas unchanged. Sends a copy of some requests to the shadow deployment.
 
         Args:
             chosen: the deployment that the deltas are from: the shadow gets no copies of its own.
@@ -169,9 +169,9 @@ class ShadowTraffic:
 
 
 def copy_of(request: EngineRequest) -> EngineRequest:
-    """The same request with an id of its own, without log-probabilities, after all others.
+    """The request with an id of its own, without log-probabilities, and with the lowest priority.
 
-    Models that take no priority get none. Whoever sends it puts the deployment's card into it.
+    Models that take no priority get none. Its sender puts the deployment's card into it.
     """
     has_priority = "priority" in request.model.capabilities
     return replace(

@@ -29,7 +29,7 @@ class ShadowDeployments:
         await self._traffic.__aexit__(*exc_info)
 
     def mirrored(self, request: EngineRequest, deltas: Deltas) -> Deltas:
-        """The same deltas. Some requests of models with a shadow are copied to it."""
+        """Returns the deltas unchanged. Copies some requests to the shadow of their model."""
         card = request.model
         shadow = self._registry.plan(card).shadow
         if shadow is None:

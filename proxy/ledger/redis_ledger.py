@@ -24,8 +24,8 @@ BEAT_S = 2.0
 
 
 class RedisLedger:
-    """mode: of an outage. on_outage: called when one begins and ends. workers: processes of this
-    proxy, each of which has such a ledger.
+    """mode: of an outage. on_outage: called when one begins and ends. workers: the number of this
+    proxy's processes; each has a ledger of its own.
 
     lease_s: how long Redis keeps what this proxy holds after it was last heard of. clock: for
     tests, in place of Redis' own and of this machine's.

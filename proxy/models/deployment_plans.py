@@ -23,7 +23,7 @@ def plans(models: Mapping[str, ModelEntry]) -> dict[str, DeploymentPlan]:
 
 
 def of_pool(pool: str) -> DeploymentPlan:
-    """Of a model without an entry."""
+    """The plan of a model that models.yaml does not have."""
     return DeploymentPlan(deployments=(Deployment(pool=pool),))
 
 

@@ -8,7 +8,7 @@ ADAPTERS_AN_ENDPOINT = 4  # the default of max_loras: adapters on a GPU at a tim
 
 
 class AdapterIndex:
-    """Of the endpoints of one pool. Endpoints are the bits of `PrefixIndex.add_endpoint`.
+    """The index of one pool. Each endpoint is its bit of `PrefixIndex.add_endpoint`.
 
     most: adapters that are remembered of each endpoint; the least recently used one goes first.
     """

@@ -100,7 +100,7 @@ class CircuitBreaker:
         self._may_eject = may_eject
         self._faults = 0
         self._level = 0  # ejections in a row: how many times base_s the last one took
-        self._round = 0  # attempts of earlier rounds say nothing of this one
+        self._round = 0  # reports on attempts of an earlier round are ignored
         self._ejected_until: float | None = None
         self._is_probing = False
         self._closed_at = clock()

@@ -1,4 +1,4 @@
-"""Who operates the pools: the caller that the authentication has admitted."""
+"""The name of the operator that calls these routes."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def deployment_bodies(
 def _shares(
     deployments: Iterable[ConfiguredDeployment], decided: Mapping[str, float] | None
 ) -> tuple[float, ...]:
-    """Of the requests that no rule chooses for, as they are divided."""
+    """The share of each deployment in the requests that no rule chooses for."""
     plan = DeploymentPlan(
         deployments=tuple(
             Deployment(name=one.name, weight=one.weight, rules=CanaryRules(percent=one.percent))

@@ -1,4 +1,4 @@
-"""One connection to each process of a proxy, each of which counts its own streams."""
+"""Connections to all processes of a proxy: each process counts its own streams."""
 
 from __future__ import annotations
 

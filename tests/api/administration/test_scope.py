@@ -1,0 +1,67 @@
+"""All routes of the administration, and that each needs its scope."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from tests.fixtures.stack import HANG_S
+
+TENANTS, KEYS, AUDIT = "/admin/v1/tenants", "/admin/v1/keys", "/admin/v1/audit"
+ADMIN_ROUTES = [
+    ("POST", TENANTS),
+    ("GET", TENANTS),
+    ("GET", f"{TENANTS}/acme"),
+    ("PATCH", f"{TENANTS}/acme"),
+    ("DELETE", f"{TENANTS}/acme"),
+    ("POST", KEYS),
+    ("GET", KEYS),
+    ("GET", f"{KEYS}/k"),
+    ("PATCH", f"{KEYS}/k"),
+    ("POST", f"{KEYS}/k/rotate"),
+    ("POST", f"{KEYS}/k/revoke"),
+    ("GET", "/admin/v1/usage"),
+    ("GET", AUDIT),
+    ("GET", f"{AUDIT}/verify"),
+    ("GET", "/admin/v1/endpoints"),
+    ("POST", "/admin/v1/endpoints/drain"),
+    ("POST", "/admin/v1/endpoints/undrain"),
+    ("GET", "/admin/v1/deployments"),
+    ("PUT", "/admin/v1/deployments/m/weights"),
+    ("POST", "/admin/v1/deployments/m/switch"),
+    ("POST", "/admin/v1/deployments/m/rollback"),
+    ("POST", "/admin/v1/models/m/load"),
+    ("POST", "/admin/v1/models/m/unload"),
+]
+
+
+def test_these_are_all_routes_of_the_administration(proxy):
+    paths = proxy.admin.get("/openapi.json").json()["paths"]
+    found = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+
+    def named(part: re.Match[str]) -> str:
+        return {"/k": "/{key}", "/m": "/{model}"}[part[0]]
+
+    ours = {
+        (method, re.sub(r"/[km](?=/|$)", named, path.replace("/acme", "/{tenant}")))
+        for method, path in ADMIN_ROUTES
+    }
+    assert {each for each in found if each[1].startswith("/admin")} == ours
+
+
+def test_without_the_scope_nothing_is_allowed_and_each_call_is_in_the_audit_log(proxy, made):
+    key = made(scopes=["chat", "models"])
+    client = proxy.with_key(key["key"])
+    for method, path in ADMIN_ROUTES:
+        answer = client.request(method, path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "insufficient_scope")
+    nobody = proxy.with_key("sk-abcdefghijkl-" + "a" * 43)
+    assert nobody.get(KEYS).status_code == 401
+    wanted = {(key["id"], f"{method} {path}") for method, path in ADMIN_ROUTES}
+    wanted.add(("nobody", f"GET {KEYS}"))
+    begun, found = time.monotonic(), set()
+    while not wanted <= found:
+        assert time.monotonic() - begun < HANG_S, wanted - found
+        entries = proxy.admin.get(AUDIT, params={"limit": 1000}).json()["data"]
+        found = {(each["actor"], each["object"]) for each in entries if each["action"] == "denied"}
+    assert proxy.admin.get(f"{AUDIT}/verify").json()["ok"] is True
