@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from triton_openai.proxy.domain.constraint import Constraint
+from triton_openai.proxy.domain.interrupt import Interrupt
 from triton_openai.proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import PromptLimit, Sampling
@@ -42,6 +43,8 @@ class EngineRequest:
     token_cap: int | None = None
     prompt_cap: int | None = None
     avoids: frozenset[str] = frozenset()  # endpoints that were lost with it
+    generated: tuple[int, ...] = ()  # ids of its answer that another stream has given already
+    interrupt: Interrupt | None = field(default=None, compare=False)
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
         """Asks for the rest of an answer that has `text`, for which `tokens` were generated."""
@@ -86,6 +89,7 @@ _NEEDS: Mapping[str, Callable[[EngineRequest], bool]] = {
     "cache_salt": lambda request: request.cache_salt is not None,
     "lora": lambda request: request.model.parent is not None,
     "plain_spans": lambda request: bool(request.plain_spans),
+    "resume": lambda request: bool(request.generated),
     "limits": lambda request: smaller(request.token_cap, request.prompt_cap) is not None,
 }
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from triton_openai.proxy.domain.events import Events
 from triton_openai.proxy.domain.lifecycle import NO_END, Lifecycle
 from triton_openai.proxy.domain.output import FinishReason, Usage
+from triton_openai.proxy.domain.scheduling import Standing
 
 
 class Delivery(Enum):
@@ -36,7 +37,10 @@ class Report:
     of the request, of every choice, attempt and round of tools. first_event_s: from the start to
     the first event. finish: of the choice that ended last. lifecycle: of the model.
     fallback_from: see GenerationRequest. resends: streams and trials of guides that were sent again
-    because Triton was lost before it answered.
+    because Triton was lost before it answered. continued: how often a stream went on with another
+    engine stream after its first token, of these preempted: because a higher class needed its row.
+    queued: where the request stands in the fair queue, None where it does not wait. queue_s: how
+    long it waited there. capped_priority: the key's ceiling, where the caller asked for more.
     """
 
     unenforced: tuple[str, ...] = ()
@@ -47,6 +51,11 @@ class Report:
     lifecycle: Lifecycle = NO_END
     fallback_from: str | None = None
     resends: int = 0
+    continued: int = 0
+    preempted: int = 0
+    queued: Standing | None = None
+    queue_s: float | None = None
+    capped_priority: int | None = None
 
     @property
     def usage(self) -> Usage | None:

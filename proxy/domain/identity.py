@@ -68,6 +68,8 @@ class Caller:
 
     key_id: the public part of a key, or how else the caller is known (`jwt:<subject>`,
     `mtls:<name>`). of_models: limits of the tenant's use of single models, by public name.
+    weight: of the tenant's share where callers compete for rows. max_priority: the highest that the
+    key may ask for; None for the operator's setting.
     is_shared: callers who have nothing to do with each other have this identity; only their
     addresses tell them apart.
     """
@@ -79,6 +81,8 @@ class Caller:
     tenant_limits: Limits = NO_LIMITS
     key_limits: Limits = NO_LIMITS
     of_models: dict[str, Limits] = field(default_factory=dict)
+    weight: float = 1.0
+    max_priority: int | None = None
     is_shared: bool = False
 
     def may(self, scope: Scope) -> bool:

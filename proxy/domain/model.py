@@ -16,7 +16,8 @@ from triton_openai.proxy.domain.server_tools import ServerTools
 USUAL_ROWS = 64  # of a model that does not say how many it has
 
 # What a model may be able to take, by the names of our own fields. log_probs are the tokens' own,
-# top_log_probs also those of alternatives. limits: the operator's, see RequestLimits.
+# top_log_probs also those of alternatives. limits: the operator's, see RequestLimits. resume: it
+# goes on with an answer that another engine began, token for token.
 CAPABILITIES = frozenset(
     {
         *(one.name for one in fields(Sampling)),
@@ -33,6 +34,7 @@ CAPABILITIES = frozenset(
         "limits",
         "queue_time",
         "deadline",
+        "resume",
     }
 )
 

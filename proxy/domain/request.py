@@ -141,7 +141,8 @@ class GenerationRequest:
     limits for each caller count by; empty where it is not known.
     fallback_from: the model that the caller named, where `model` answers in its place.
     token_cap: new tokens at most where max_tokens is None, whatever the default. prompt_cap: a
-    prompt of more tokens is refused.
+    prompt of more tokens is refused. queue_patience_s: how long it waits for a row at most, 0 not
+    at all; None for as long as the operator allows.
     """
 
     id: str
@@ -176,6 +177,7 @@ class GenerationRequest:
     fallback_from: str | None = None
     token_cap: int | None = None
     prompt_cap: int | None = None
+    queue_patience_s: float | None = None
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:

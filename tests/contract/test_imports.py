@@ -25,6 +25,7 @@ ORDER = [
     "proxy.server_tools",
     "proxy.triton",
     "proxy.pools",
+    "proxy.scheduling",
     "proxy.syntax.parsing",
     "proxy.syntax.tools",
     "proxy.syntax.reasoning",

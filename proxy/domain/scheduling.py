@@ -1,0 +1,124 @@
+"""The port to the fair queue: when an engine stream may begin, and what it has used since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """One engine stream that wants to run.
+
+    queue: whose rows it needs, such as `pool/Triton model`. tenant: who is charged. weight: of the
+    tenant's share. priority: its class; a higher one goes first. prompt_tokens: those that are
+    probably not cached. patience_s: how long it waits at most, 0 not at all; None for the queue's
+    own limit. has_begun: it lost its engine or its row after its first token: it goes to the front
+    of its tenant's queue, and no bound refuses it. may_yield: it can be stopped for a higher class.
+    """
+
+    queue: str
+    tenant: str
+    weight: float = 1.0
+    priority: int = 0
+    prompt_tokens: int = 0
+    patience_s: float | None = None
+    has_begun: bool = False
+    may_yield: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of one that waits. position: 1 is next. wait_s: probably; None where nobody can say."""
+
+    position: int
+    wait_s: float | None
+
+
+class Permit(Protocol):
+    """The right of one engine stream to run."""
+
+    def see_prompt(self, uncached_tokens: int) -> None:
+        """What the engine says of the prompt, in place of the estimate."""
+        ...
+
+    def meter(self, tokens: Callable[[], int]) -> None:
+        """tokens: how many the stream has generated. Read a few times a second and at the end, so
+        that a token costs nothing.
+        """
+        ...
+
+    def release(self) -> None:
+        """The stream has ended, and its last tokens are charged. A second call does nothing."""
+        ...
+
+
+class Scheduler(Protocol):
+    """Entered before the first request, left after the last."""
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(self, *exc_info: object) -> None: ...
+
+    async def acquire(
+        self,
+        ticket: Ticket,
+        *,
+        moved: Callable[[Standing], None],
+        preempted: Callable[[], None],
+    ) -> Permit:
+        """Waits for its turn. Where a row is free it returns without a pause.
+
+        Args:
+            moved: called while it waits, when its position changes, once a second at most.
+            preempted: called after it was granted, once at most: a higher class needs its row. Its
+                holder stops the stream soon, and releases the permit.
+
+        Raises:
+            RateLimited: the queue is full, or its patience is over; with a true `retry_after_s`.
+        """
+        ...
+
+    def set_capacity(self, queue: str, streams: int | None) -> None:
+        """How many streams may run at once from now on; None for no bound, which is the default.
+
+        Fewer than run now: nothing is stopped.
+        """
+        ...
+
+
+class FreeScheduler:
+    """Nobody waits: the scheduler where none is wanted."""
+
+    async def __aenter__(self) -> object:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        pass
+
+    async def acquire(
+        self,
+        ticket: Ticket,
+        *,
+        moved: Callable[[Standing], None],
+        preempted: Callable[[], None],
+    ) -> Permit:
+        return FREE_PERMIT
+
+    def set_capacity(self, queue: str, streams: int | None) -> None:
+        pass
+
+
+class FreePermit:
+    def see_prompt(self, uncached_tokens: int) -> None:
+        pass
+
+    def meter(self, tokens: Callable[[], int]) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+
+FREE_PERMIT = FreePermit()

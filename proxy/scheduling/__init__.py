@@ -1,0 +1,1 @@
+"""When a stream begins: the fair queue of each model's rows."""
