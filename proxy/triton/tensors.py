@@ -90,6 +90,8 @@ def is_cpp(facts: ModelFacts) -> bool:
 
 def _wants_ids(request: EngineRequest) -> bool:
     """Also where the last id determines the finish reason, see finish_reason."""
+    if request.keeps_ids and "token_ids" in request.model.capabilities:
+        return True
     return request.wants_token_ids or is_cpp(request.model.facts)
 
 

@@ -208,3 +208,11 @@ def test_a_stop_of_the_cpp_backend_has_all_that_it_requires():
         "input_lengths": [0],
         "stop": [True],
     }
+
+
+def test_ids_are_kept_where_the_model_reports_them_and_the_others_still_take_the_request():
+    kept = request(text="hi", keeps_ids=True)
+    silent = replace(kept, model=replace(CARD, capabilities=CARD.capabilities - {"token_ids"}))
+    assert "output_ids" in [output.name for output in codec.encode(kept).outputs]
+    assert "output_ids" not in [output.name for output in codec.encode(silent).outputs]
+    assert not kept.needed_capabilities
