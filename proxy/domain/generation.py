@@ -41,6 +41,8 @@ class Report:
     engine stream after its first token, of these preempted: because a higher class needed its row.
     queued: where the request stands in the fair queue, None where it does not wait. queue_s: how
     long it waited there. capped_priority: the key's ceiling, where the caller asked for more.
+    notes: what a streamed answer says in comments with its next part; whoever sends them takes them
+    away.
     """
 
     unenforced: tuple[str, ...] = ()
@@ -56,6 +58,7 @@ class Report:
     queued: Standing | None = None
     queue_s: float | None = None
     capped_priority: int | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def usage(self) -> Usage | None:
