@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -57,14 +57,15 @@ class RowPermit:
         )
 
     async def _acquire(self, ticket: Ticket) -> None:
-        began, report = time.monotonic(), self._report
+        loop, report = asyncio.get_running_loop(), self._report
+        began = loop.time()
         try:
             self._permit = await self._scheduler.acquire(
                 ticket, moved=self._moved, preempted=self._yield
             )
         finally:
-            report.queued = None
-        waited_s = time.monotonic() - began
+            report.queued = report.queued_since = None
+        waited_s = loop.time() - began
         if waited_s >= LEAST_WAIT_S:
             report.queue_s = max(report.queue_s or 0.0, waited_s)
         before = self._tokens()
@@ -78,6 +79,8 @@ class RowPermit:
         self._permit.release()
 
     def _moved(self, standing: Standing) -> None:
+        if self._report.queued_since is None:
+            self._report.queued_since = asyncio.get_running_loop().time()
         self._report.queued = standing
 
     def _yield(self) -> None:

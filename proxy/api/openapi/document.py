@@ -67,6 +67,10 @@ HEADERS: Json = {
         "description": "How many streams were sent again, because Triton was lost at first.",
         "schema": {"type": "integer", "minimum": 1},
     },
+    "x-continued": {
+        "description": "How often streams lost their engine, and another one continued them.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
     "x-unenforced-keywords": {
         "description": "Keywords of the caller's schema that were not enforced on the answer.",
         "schema": {"type": "string"},

@@ -20,7 +20,10 @@ ANY_ROUTE = (404, 405, 414, 421, 431, 500)
 # Those of a body that is read and checked, and of what is done with it.
 BODY = (400, 408, 413, 415, 429, 503)
 GENERATION = (*BODY, 422, 504)
-GENERATION_HEADERS = ("x-resends", "x-fallback-from", "deprecation", "sunset", "link")
+GENERATION_HEADERS = (
+    *("x-resends", "x-continued", "x-fallback-from"),
+    *("deprecation", "sunset", "link"),
+)
 
 
 class ErrorDetail(BaseModel):
