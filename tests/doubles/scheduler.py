@@ -1,0 +1,73 @@
+"""A scheduler whose grants and preemptions the test decides on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from triton_openai.proxy.domain.scheduling import Standing, Ticket
+
+
+class GivenPermit:
+    def __init__(self, ticket: Ticket, preempted: Callable[[], None]) -> None:
+        self.ticket = ticket
+        self.preempt = preempted
+        self.uncached: list[int] = []
+        self.releases = 0
+        self._tokens: Callable[[], int] = lambda: 0
+
+    @property
+    def tokens(self) -> int:
+        return self._tokens()
+
+    def see_prompt(self, uncached_tokens: int) -> None:
+        self.uncached.append(uncached_tokens)
+
+    def meter(self, tokens: Callable[[], int]) -> None:
+        self._tokens = tokens
+
+    def release(self) -> None:
+        self.releases += 1
+
+
+class GivenScheduler:
+    """Grants at once, unless `is_open` is cleared. moved: of those that wait, by their order."""
+
+    def __init__(self) -> None:
+        self.permits: list[GivenPermit] = []
+        self.waiting: list[Callable[[Standing], None]] = []
+        self.tickets: list[Ticket] = []
+        self.refusal: Exception | None = None
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+
+    async def __aenter__(self) -> GivenScheduler:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def acquire(
+        self,
+        ticket: Ticket,
+        *,
+        moved: Callable[[Standing], None],
+        preempted: Callable[[], None],
+    ) -> GivenPermit:
+        self.tickets.append(ticket)
+        if self.refusal is not None and not ticket.has_begun:
+            raise self.refusal
+        self.waiting.append(moved)
+        try:
+            await self.is_open.wait()
+        finally:
+            self.waiting.remove(moved)
+        self.permits.append(GivenPermit(ticket, preempted))
+        return self.permits[-1]
+
+    def set_capacity(self, queue: str, streams: int | None) -> None:
+        pass
+
+    @property
+    def held(self) -> int:
+        return sum(not one.releases for one in self.permits)
