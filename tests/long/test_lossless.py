@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -177,8 +178,9 @@ def test_streams_are_byte_identical_while_tritonservers_are_killed(cluster):
 
             await until(is_idle, "no stream is left")
             continued = await one.callers.continued()
-            print(f"{one.kills} kills, {one.answers} answers, {continued} continuations")
-            assert one.kills
-            assert continued
+            figures = f"{one.kills} kills, {one.answers} answers, {continued} continuations"
+            sys.stdout.write(f"{figures}\n")
+            assert one.kills, figures
+            assert continued, figures
 
     asyncio.run(run())

@@ -118,7 +118,6 @@ def test_all_streams_survive_kill_9_and_those_that_had_begun_are_the_same_token_
         assert len({one.json()["choices"][0]["text"] for one in answers}) == 1
         streams = await asyncio.gather(*running)
         assert {streamed_text(one) for one in streams} == {streamed_text(streams[0])}
-        assert {len(one) for one in streams} == {LONG}
         assert await callers.continued() - before == there > 0
         assert "tritonserver died" in victim.log.read_text()
         await callers.until_state(address(victim), "ready")
