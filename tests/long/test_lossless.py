@@ -173,14 +173,14 @@ class Run:
         """One after the other, each when all are ready, so that never all of them are away."""
         loop = asyncio.get_running_loop()
         for triton in itertools.cycle(cluster.tritons):
-            began = loop.time()
+            due = loop.time() + KILL_EVERY_S
             for address in cluster.addresses:
                 await self.callers.until_state(address, "ready")
+            await asyncio.sleep(max(due - loop.time(), 1.0))
             if loop.time() >= end:
                 return
             triton.tritonserver().kill()
             self.kills += 1
-            await asyncio.sleep(max(KILL_EVERY_S - (loop.time() - began), 1.0))
 
 
 REQUESTS = requests()
