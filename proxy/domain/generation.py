@@ -40,7 +40,7 @@ class Report:
     because Triton was lost before it answered. continued: how often a stream went on with another
     engine stream after its first token, of these preempted: because a higher class needed its row.
     queued: where the request stands in the fair queue, None where it does not wait. queue_s: how
-    long it waited there. capped_priority: the key's ceiling, where the caller asked for more.
+    long it waited there. capped_priority: the caller's ceiling, where it asked for more.
     """
 
     unenforced: tuple[str, ...] = ()

@@ -132,7 +132,7 @@ class Authenticator:
         raise unaccepted()
 
     async def _of_tenant(self, caller: Caller) -> Caller:
-        """A caller without a key of ours, with what the store has of the tenant, if there is one."""
+        """The caller, who has no key of ours, with what a store has of the tenant."""
         if self._sources.keys is None:
             return caller
         record = await self._sources.keys.tenant(caller.tenant)
