@@ -23,9 +23,11 @@ async def permitted(request: EngineRequest, engine: TokenSource, scheduler: Sche
     """
     tokens, reader = 0, asyncio.current_task()
     assert reader is not None
-    permit = await scheduler.acquire(
-        _ticket(request.model), moved=_ignored, preempted=reader.cancel
-    )
+
+    def stop() -> None:
+        reader.cancel()
+
+    permit = await scheduler.acquire(_ticket(request.model), moved=_ignored, preempted=stop)
     try:
         permit.meter(lambda: tokens)
         async with aclosing(engine.generate(request)) as deltas:
