@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from starlette.testclient import TestClient
+from structlog.testing import capture_logs
 
 from tests.api.test_errors import error_of
 from tests.api.test_parameters import BOTH, LimitedCatalog
@@ -113,9 +114,12 @@ def test_where_nothing_orders_requests_the_field_is_refused_by_name(
 def test_a_request_gets_at_most_the_callers_ceiling(serve, own, fields, gets, header, stream):
     engine = ScriptedEngine(deltas("a"))
     app = serve(engine, max_priority=2).app
-    with TestClient(AsCaller(app, replace(caller(), max_priority=own))) as client:
+    as_caller = AsCaller(app, replace(caller(), max_priority=own))
+    with TestClient(as_caller) as client, capture_logs() as lines:
         response = client.post(CHAT, json={**BODY, **fields, "stream": stream})
     assert response.status_code == 200
+    (line,) = (one for one in lines if one["event"] == "request")
+    assert line.get("capped_priority") == (None if header is None else gets)
     assert [seen.priority for seen in engine.requests] == [gets]
     assert response.headers.get(HEADER) == header
 
