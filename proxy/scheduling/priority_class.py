@@ -20,17 +20,15 @@ Entry = tuple[float, int, "Share"]
 
 
 class Share:
-    """One tenant's. counter: its service by its weight. credit: of service that was charged in
-    vain, and is taken from the next charges: a counter never falls.
+    """One tenant's. counter: its service, divided by its weight.
 
     entry: its valid one in the order; None where it has nothing waiting.
     """
 
-    __slots__ = ("counter", "credit", "entry", "is_remembered", "running", "waiting", "weight")
+    __slots__ = ("counter", "entry", "is_remembered", "running", "waiting", "weight")
 
     def __init__(self, counter: float, weight: float) -> None:
         self.counter = counter
-        self.credit = 0.0
         self.weight = weight
         self.waiting: OrderedDict[Stream, None] = OrderedDict()
         self.running = 0
@@ -44,12 +42,6 @@ class Share:
     @property
     def first(self) -> Stream:
         return next(iter(self.waiting))
-
-    def charge(self, cost: float) -> None:
-        """cost: of service, by weight; below zero it is given back."""
-        cost -= self.credit
-        self.credit = max(-cost, 0.0)
-        self.counter += max(cost, 0.0)
 
 
 class PriorityClass:
@@ -125,7 +117,10 @@ class PriorityClass:
 
     def charge(self, stream: Stream, cost: float) -> None:
         """cost: in tokens of a prompt; below zero it is given back."""
-        self.shares[stream.ticket.tenant].charge(cost / stream.ticket.weight)
+        share = self.shares[stream.ticket.tenant]
+        share.counter += cost / stream.ticket.weight
+        if cost < 0 and share.entry is not None:
+            self._list(share)
 
     def least(self) -> float:
         """The counter of the tenant whose turn it is."""
@@ -191,8 +186,10 @@ class PriorityClass:
             heapq.heappush(self._remembered, entry)
 
     def _forget_remembered(self) -> None:
+        due = []
         while self._remembered and self._remembered[0][0] <= self._floor:
-            _, _, tenant, share = heapq.heappop(self._remembered)
+            due.append(heapq.heappop(self._remembered))
+        for _, _, tenant, share in due:
             share.is_remembered = False
             self._forget_idle(tenant, share)
 
