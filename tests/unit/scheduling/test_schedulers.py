@@ -164,8 +164,8 @@ def test_those_that_wait_learn_their_position(make: Make):
         assert [[each.position for each in one.standings] for one in callers] == [[], [1], [2]]
         assert all(0 < one.standings[0].wait_s < 100 for one in callers[1:])
         callers[0].release()
-        while len(callers[2].standings) < 2:
-            await asyncio.sleep(0.01)  # noqa: ASYNC110  the queue tells it once a second
+        await asyncio.sleep(1.0)
+        await settled()
         assert callers[2].standings[1].position == 1
         assert len(callers[1].standings) == 1
 
