@@ -1,7 +1,9 @@
 """The fair order of one class: virtual token counters (Sheng et al., OSDI 2024).
 
-The tenant with the least counter goes first. A tenant with nothing waiting is idle; when it comes
-back, its counter is lifted to the least of those that wait, so that nobody saves up service.
+The tenant with the least counter goes first. The counter of a tenant that comes back from idling
+is lifted to the least of those that wait, so that nobody saves up service. One whose streams run
+while none of them waits keeps a bounded credit: without it, a tenant with few streams loses a part
+of its share whenever all of them run.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from triton_openai.proxy.scheduling.stream import Stream
 
 REBASE_AT = 1e12  # far below 2**53, above which a float loses single tokens
 SPARE_ENTRIES = 64
+CREDIT = 16_384  # tokens of a prompt, by weight
 
 Entry = tuple[float, int, "Share"]
 
@@ -76,7 +79,8 @@ class PriorityClass:
         if stream.ticket.has_begun:
             share.waiting.move_to_end(stream, last=False)
         if share.entry is None:
-            share.counter = max(share.counter, self.least())
+            credit = CREDIT / stream.ticket.weight if share.running else 0.0
+            share.counter = max(share.counter, self.least() - credit)
             self.tenants += 1
             self.weight += share.weight
         self.waiting += 1

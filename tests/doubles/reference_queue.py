@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.doubles.queued_stream import QueuedStream
 from triton_openai.proxy.scheduling.limits import QueueLimits
+from triton_openai.proxy.scheduling.priority_class import CREDIT
 
 Tenant = tuple[int, str]  # its class, and its name
 
@@ -23,7 +24,10 @@ class ReferenceQueue:
     preempted: list[QueuedStream] = field(default_factory=list)
 
     def enter(self, stream: QueuedStream, displaced: QueuedStream | None) -> bool:
-        """Whether it is not refused. displaced: by the queue under test, which may choose."""
+        """Whether it is not refused. displaced: by the queue under test, which may choose one of
+        several tenants with equally many; it may also refuse a stream where half of the places are
+        taken, since the others are kept.
+        """
         ticket = stream.ticket
         lower = [
             each
@@ -95,8 +99,9 @@ class ReferenceQueue:
     def _wait(self, stream: QueuedStream) -> None:
         tenant = _tenant(stream)
         if not any(_tenant(each) == tenant for each in self.waiting):
-            least = self._least(tenant[0])
-            self.counters[tenant] = max(self.counters.get(tenant, 0), least)
+            runs = any(_tenant(each) == tenant for each in self.running)
+            least = self._least(tenant[0]) - (CREDIT / stream.ticket.weight if runs else 0)
+            self.counters[tenant] = max(self.counters.get(tenant, least), least)
         self.waiting.insert(0 if stream.ticket.has_begun else len(self.waiting), stream)
 
     def _least(self, priority: int) -> float:
@@ -115,9 +120,8 @@ class ReferenceQueue:
             sizes[each.ticket.tenant] = sizes.get(each.ticket.tenant, 0) + 1
         own = sizes.get(stream.ticket.tenant, 0)
         is_full = own >= self.limits.waiting_per_tenant
-        if len(counted) < self.limits.waiting and not is_full:
-            assert displaced is None
-            return True
+        if len(counted) < self.limits.waiting and not is_full and displaced is None:
+            return stream.error is None or self._may_keep_others(own, len(counted))
         fattest = {tenant for tenant, size in sizes.items() if size == max(sizes.values())}
         lower = [
             each
@@ -138,6 +142,11 @@ class ReferenceQueue:
         assert displaced is [each for each in of_tenant if each.ticket.priority == lowest][-1]
         self.leave(displaced)
         return True
+
+    def _may_keep_others(self, own: int, counted: int) -> bool:
+        of_tenant, of_all = self.limits.waiting_per_tenant, self.limits.waiting
+        assert own >= of_tenant - of_tenant // 2 or counted >= of_all - of_all // 2
+        return False
 
     def _forget_idle_classes(self) -> None:
         """Where nobody of a class runs or waits, nobody of it has had more than another."""

@@ -96,7 +96,7 @@ def test_a_full_queue_refuses_with_a_retry_after(make: Make):
         assert isinstance(error, RateLimited)
         assert error.code is ErrorCode.QUEUE_FULL
         assert 0 < error.retry_after_s < 1_000
-        assert "2 requests of your organization wait" in error.message
+        assert "room for 2 requests of your organization" in error.message
         callers[0].release()
         await settled()
         assert callers[1].runs  # the refused one has left nothing behind
