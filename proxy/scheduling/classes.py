@@ -54,9 +54,11 @@ class Classes:
         self._classes[priority].end(stream)
         self._forget(priority)
 
-    def place_of(self, ticket: Ticket, nth: int) -> int:
+    def place_of(self, ticket: Ticket, nth: int, *, others_return: bool = False) -> int:
         """About where the nth of the streams of its tenant that wait in its class is served: the
         others of the class get service by their weights meanwhile. 1 is next.
+
+        others_return: whether more of their streams come, so that all keep waiting.
         """
         priority = ticket.priority
         above = self._waiting[bisect_left(self._waiting, priority + 1) :]
@@ -68,7 +70,8 @@ class Classes:
         others, weight = one.waiting, one.weight
         if share is not None and share.waiting:
             others, weight = others - len(share.waiting), weight - share.weight
-        return place + nth + int(min(others, nth * weight / ticket.weight))
+        before = nth * weight / ticket.weight
+        return place + nth + int(before if others_return else min(others, before))
 
     def served_order(self, stream_cost: float) -> Iterator[Stream]:
         """The streams that wait, in the order in which they would be served now.
