@@ -143,25 +143,6 @@ def test_callers_that_come_and_go_do_not_fill_the_memory():
     gc.collect()
 
 
-def test_idle_tenants_are_forgotten_while_others_wait():
-    queue = FairQueue(QueueLimits(waiting_per_tenant=2_000), Clock())
-    queue.set_capacity(1)
-    running = QueuedStream(ticket("always"))
-    queue.enter(running)
-    waits = [QueuedStream(ticket("always", prompt_tokens=10)) for _ in range(1_000)]
-    for stream in waits:
-        queue.enter(stream)
-    for n, following in enumerate(waits):
-        other = QueuedStream(ticket(f"t{n}", prompt_tokens=25))
-        queue.enter(other)
-        queue.release(running)
-        running = other if other.state.name == "RUNNING" else following
-        if running is other:
-            queue.release(other)
-            running = next(each for each in waits if each.state.name == "RUNNING")
-        assert len(queue._classes[0].shares) < 50
-
-
 def test_counters_stay_small_however_much_is_served():
     queue = FairQueue(LIMITS, Clock())
     queue.set_capacity(1)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from structlog.testing import capture_logs
 
-from tests.fixtures.logged import logged
 from tests.fixtures.schedulers import QUEUE, Caller, settled, ticket
 from triton_openai.proxy.domain.errors import LimitsUnavailable
 from triton_openai.proxy.ledger import wire
@@ -76,9 +76,7 @@ def test_the_newest_capacity_counts_and_a_dead_workers_does_not():
     asyncio.run(main())
 
 
-def test_without_the_parent_nothing_begins_and_that_is_logged_once(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_without_the_parent_nothing_begins_and_that_is_logged_once():
     async def main() -> None:
         async with parent() as worker:
             scheduler = await worker().__aenter__()
@@ -93,7 +91,9 @@ def test_without_the_parent_nothing_begins_and_that_is_logged_once(
         runs.release()
         scheduler.set_capacity(QUEUE, 3)
 
-    asyncio.run(main())
+    with capture_logs() as logs:
+        asyncio.run(main())
+    assert [each["event"] for each in logs] == ["queue: the parent of this worker is gone"]
 
 
 def test_what_no_worker_says_ends_the_connection_and_not_the_parent():
