@@ -236,3 +236,23 @@ def test_a_weight_that_is_no_weight_is_refused(make: Make, weight: float):
             await Caller(scheduler, ticket(weight=weight)).task
 
     run(make, test)
+
+
+@all_schedulers
+def test_a_stream_that_yields_does_not_keep_its_row_from_others(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        low = Caller(scheduler, ticket(may_yield=True))
+        await settled()
+        high, waits = Caller(scheduler, ticket(priority=1)), Caller(scheduler, ticket("b"))
+        await settled()
+        assert high.runs
+        assert not waits.runs
+        high.release()  # before the other one has stopped
+        await settled()
+        assert waits.runs
+        low.release()
+        last = Caller(scheduler, ticket("b"))
+        await settled()
+        assert not last.runs
+
+    run(make, test)
