@@ -55,6 +55,7 @@ def limiter(
         source=usage,
         output_tokens=settings.reserved_output_tokens,
         cached_weight=settings.cached_token_weight,
+        max_priority=settings.max_priority,
         on_refusal=metrics.count_limit_refusal,
     )
 
@@ -116,7 +117,6 @@ def field_limits(settings: Settings) -> FieldLimits:
         choices=settings.max_choices,
         tools=settings.max_tools,
         tools_bytes=settings.max_tools_bytes,
-        priority=settings.max_priority,
     )
 
 

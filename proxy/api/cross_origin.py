@@ -12,6 +12,7 @@ EXPOSED_HEADERS = (
     *EXPOSED,
     *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
     *("x-attempts", "x-resends", "x-continued", "x-unenforced-keywords", "x-fallback-from"),
+    "x-priority-capped",
     *lifecycle_headers.NAMES,
 )
 
