@@ -174,8 +174,8 @@ class Run:
         loop = asyncio.get_running_loop()
         for triton in itertools.cycle(cluster.tritons):
             due = loop.time() + KILL_EVERY_S
-            for address in cluster.addresses:
-                await self.callers.until_state(address, "ready")
+            for address in cluster.addresses:  # an ejected one is up, and waits for a stream
+                await self.callers.until_state(address, "ready", "ejected")
             await asyncio.sleep(max(due - loop.time(), 1.0))
             if loop.time() >= end:
                 return
