@@ -108,10 +108,7 @@ def assert_every_cut_continues(
     (whole,) = ran(wanted)
     assert whole.end in ("stop", "length"), whole.message
     rests = [continued(wanted, whole.ids[: cut + 1]) for cut in range(len(whole.ids))]
-    if together:
-        found = ran(*rests)
-    else:
-        found = [one for rest in rests for one in ran(rest)]
+    found = ran(*rests) if together else [one for rest in rests for one in ran(rest)]
     for cut, rest in enumerate(found, 1):
         assert (rest.tokens, rest.end) == (whole.tokens[cut:], whole.end), f"cut at {cut}"
         assert rest.echoed is None
