@@ -22,8 +22,9 @@ from tests.doubles.sink import KeptTokens
 from tests.fixtures.examples import examples
 from tests.fixtures.stepped_scheduler import ROWS, Bench, NoGuides, prompt
 
-# Prefill and decode differ in the last bits of a logit, which may change a token. So real models
-# compute every token again; a model without such noise is there for all other ways.
+# The last bits of a logit depend on how its tokens were computed, which may change a token. So real
+# models compute every token again, each answer without the others' cached prefixes. A model without
+# such noise runs all of them together, and prefills them, too.
 REPLAYS_ALL = 1000
 GUIDES = (
     Guide("json", ""),
@@ -94,20 +95,27 @@ def continued(wanted: GenerationInput, ids: list[int]) -> GenerationInput:
 
 
 def assert_every_cut_continues(
-    new_scheduler: Callable[[], Scheduler], wanted: GenerationInput
+    new_scheduler: Callable[[], Scheduler], wanted: GenerationInput, *, together: bool = False
 ) -> None:
     """Bit for bit: tokens, log-probabilities and the end."""
-    (whole,) = answers(new_scheduler(), wanted)
+
+    def ran(*requests: GenerationInput) -> list[KeptTokens]:
+        scheduler = new_scheduler()
+        found = answers(scheduler, *requests)
+        scheduler.end_all()  # its threads
+        return found
+
+    (whole,) = ran(wanted)
     assert whole.end in ("stop", "length"), whole.message
-    count = len(whole.ids)
-    rests = [continued(wanted, whole.ids[:cut]) for cut in range(1, count + 1)]
-    for cut, rest in enumerate(answers(new_scheduler(), *rests), 1):
+    rests = [continued(wanted, whole.ids[: cut + 1]) for cut in range(len(whole.ids))]
+    found = ran(*rests) if together else [one for rest in rests for one in ran(rest)]
+    for cut, rest in enumerate(found, 1):
         assert (rest.tokens, rest.end) == (whole.tokens[cut:], whole.end), f"cut at {cut}"
         assert rest.echoed is None
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
-@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(wanted=requests, kv_tokens=st.sampled_from([300, 10_000]))
 def test_an_answer_that_is_cut_anywhere_continues_as_it_would_have(
     artifacts, family, wanted, kv_tokens
@@ -138,11 +146,11 @@ def test_so_it_does_however_its_tokens_are_computed(wanted, most_replayed, kv_to
         ends = frozenset({2, 70})
         return Scheduler(model, NoGuides(), config, end_ids=ends, ended=lambda job: None)
 
-    assert_every_cut_continues(scheduler, wanted)
+    assert_every_cut_continues(scheduler, wanted, together=True)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
-@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(wanted=requests, guide=st.sampled_from(GUIDES))
 def test_a_guide_continues_where_it_was(artifacts, family, compilers, wanted, guide):
     wanted = replace(wanted, guide=guide)
@@ -155,7 +163,7 @@ def test_a_guide_continues_where_it_was(artifacts, family, compilers, wanted, gu
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
-@settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(wanted=requests, at=st.integers(0, 20), length=st.integers(2, 5))
 def test_a_bad_word_that_begins_before_the_cut_is_not_completed(
     artifacts, family, wanted, at, length

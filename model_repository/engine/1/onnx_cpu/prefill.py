@@ -88,7 +88,7 @@ class Prefill:
         """Feeds one chunk, up to the token `end`.
 
         A chunk has two tokens at least, if necessary one that was fed before: a single token would
-        take the decode's kernels, and the last bits of the logits would depend on the chunks.
+        take the decode's kernels, whose results differ in their last bits.
         """
         if sequence.row is None:
             raise ValueError("the sequence has no row")
