@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+MOST_TENANTS_SHOWN = 50
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
@@ -34,6 +36,36 @@ class Standing:
 
     position: int
     wait_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantState:
+    """A tenant that runs or waits in one queue. served: tokens charged to it lately, by its weight.
+
+    served is the tenant's counter over that of the least served tenant of this queue.
+    """
+
+    tenant: str
+    weight: float
+    running: int
+    waiting: int
+    served: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """One queue as operators see it. capacity: None is no bound.
+
+    tenants: at most MOST_TENANTS_SHOWN, those with the most streams first. tenants_in_all: how many
+    there are.
+    """
+
+    queue: str
+    capacity: int | None
+    running: int
+    waiting: int
+    tenants: tuple[TenantState, ...] = ()
+    tenants_in_all: int = 0
 
 
 class Permit(Protocol):
@@ -87,6 +119,10 @@ class Scheduler(Protocol):
         """
         ...
 
+    async def states(self) -> tuple[QueueState, ...]:
+        """Every queue that has a capacity or streams, of all processes of this proxy, by name."""
+        ...
+
 
 class FreeScheduler:
     """Nobody waits: the scheduler where none is wanted."""
@@ -108,6 +144,9 @@ class FreeScheduler:
 
     def set_capacity(self, queue: str, streams: int | None) -> None:
         pass
+
+    async def states(self) -> tuple[QueueState, ...]:
+        return ()
 
 
 class FreePermit:
