@@ -1,0 +1,29 @@
+"""How many streams may wait in one queue, and for how long."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLimits:
+    """Of each queue by itself. Streams that have begun are not counted and never refused.
+
+    waiting: of all tenants together. waiting_per_tenant: of one tenant, in all classes together.
+    longest_wait_s: of a stream without a `patience_s`, and the most that `patience_s` can ask for.
+
+    Raises:
+        ValueError: a limit is negative, or the longest wait is not finite.
+    """
+
+    waiting: int = 2_000
+    waiting_per_tenant: int = 500
+    longest_wait_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("waiting", "waiting_per_tenant"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be 0 or more")
+        if not 0 <= self.longest_wait_s < math.inf:
+            raise ValueError(f"longest_wait_s is {self.longest_wait_s}: it must be finite, from 0")
