@@ -22,6 +22,7 @@ from triton_openai.proxy.setting_groups.requests import (
     SchemaSize,
     Times,
 )
+from triton_openai.proxy.setting_groups.scheduling import Scheduling
 from triton_openai.proxy.setting_groups.state import CallersLimits, Logs, Storage
 from triton_openai.proxy.setting_groups.triton import ModelSource, Packages, TritonServer
 
@@ -46,6 +47,7 @@ class Settings(
     Packages,
     Answers,
     Concurrency,
+    Scheduling,
     CallersLimits,
     Times,
     RequestSize,

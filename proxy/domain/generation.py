@@ -39,8 +39,9 @@ class Report:
     fallback_from: see GenerationRequest. resends: streams and trials of guides that were sent again
     because Triton was lost before it answered. continued: how often a stream went on with another
     engine stream after its first token, of these preempted: because a higher class needed its row.
-    queued: where the request stands in the fair queue, None where it does not wait. queue_s: how
-    long it waited there. capped_priority: the key's ceiling, where the caller asked for more.
+    queued: where the request stands in the fair queue, None where it does not wait; queued_since:
+    from when, by the event loop's clock. queue_s: how long it waited there before, None if it did
+    not. capped_priority: the key's ceiling, where the caller asked for more.
     """
 
     unenforced: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ class Report:
     continued: int = 0
     preempted: int = 0
     queued: Standing | None = None
+    queued_since: float | None = None
     queue_s: float | None = None
     capped_priority: int | None = None
 
