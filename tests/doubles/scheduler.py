@@ -14,7 +14,7 @@ from triton_openai.proxy.domain.scheduling import (
 
 
 class CapacityRecorder:
-    """Keeps the capacities that it is given. running: own streams, by queue, as a test sets them."""
+    """Keeps the capacities that it is given. running: own streams by queue, as a test sets them."""
 
     def __init__(self) -> None:
         self.capacities: dict[str, int | None] = {}
