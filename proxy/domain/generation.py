@@ -40,8 +40,8 @@ class Report:
     because Triton was lost before it answered. continued: how often a stream went on with another
     engine stream after its first token, of these preempted: because a higher class needed its row.
     queued: where the request stands in the fair queue, None where it does not wait; queued_since:
-    from when, by the event loop's clock. queue_s: how long it waited there before, None if it did
-    not. capped_priority: the key's ceiling, where the caller asked for more.
+    from when, by the event loop's clock. queue_s: the longest wait of one of its streams there,
+    None if none waited. capped_priority: the key's ceiling, where the caller asked for more.
     """
 
     unenforced: tuple[str, ...] = ()

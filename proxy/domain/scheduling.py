@@ -40,24 +40,20 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantState:
-    """A tenant that runs or waits in one queue. served: tokens charged to it lately, by its weight.
-
-    served is the tenant's counter over that of the least served tenant of this queue.
-    """
+    """The streams of one tenant in one queue, in all its classes."""
 
     tenant: str
     weight: float
     running: int
     waiting: int
-    served: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
     """One queue as operators see it. capacity: None is no bound.
 
-    tenants: at most MOST_TENANTS_SHOWN, those with the most streams first. tenants_in_all: how many
-    there are.
+    tenants: those with the most streams, as many as were asked for. tenants_in_all: those that run
+    or wait, where any were asked for.
     """
 
     queue: str
@@ -119,8 +115,11 @@ class Scheduler(Protocol):
         """
         ...
 
-    async def states(self) -> tuple[QueueState, ...]:
-        """Every queue that has a capacity or streams, of all processes of this proxy, by name."""
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+        """Every queue that has a capacity or streams, of all processes of this proxy, by name.
+
+        tenants: how many of each queue to list; all of them are looked at.
+        """
         ...
 
 
@@ -145,7 +144,7 @@ class FreeScheduler:
     def set_capacity(self, queue: str, streams: int | None) -> None:
         pass
 
-    async def states(self) -> tuple[QueueState, ...]:
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return ()
 
 

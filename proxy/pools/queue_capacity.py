@@ -10,7 +10,6 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from math import ceil
 
 from typing_extensions import Self
 
@@ -22,15 +21,21 @@ from triton_openai.proxy.pools.pool import Pool
 from triton_openai.proxy.pools.pool_set import PoolSet
 
 EVERY_S = 1.0  # as often as loads are read
+Share = Callable[[int], int]
 LOOKS = 3  # streams of others count if each of so many looks finds them
+
+
+def whole(streams: int) -> int:
+    """The share of the only proxy."""
+    return streams
 
 
 class QueueCapacities:
     """`async with` keeps them up to date: when endpoints or their models change, and once a second
     for what the engines report.
 
-    spare: streams beyond its rows that an engine gets. proxies: hosts that send to the same
-    engines; each gets its share.
+    spare: streams beyond its rows that an engine gets. share: of the streams that engines run for
+    all proxies, those of this one.
     """
 
     def __init__(
@@ -39,13 +44,13 @@ class QueueCapacities:
         scheduler: Scheduler,
         *,
         spare: Spare = usual_spare,
-        proxies: Callable[[], int] = lambda: 1,
+        share: Share = whole,
         clock: Clock = time.monotonic,
     ) -> None:
         self._pools = pools
         self._scheduler = scheduler
         self._spare = spare
-        self._proxies = proxies
+        self._share = share
         self._queues: dict[str, QueueRooms] = {}
         self._told: dict[str, int | None] = {}
         self._clock = clock
@@ -73,7 +78,7 @@ class QueueCapacities:
                 rooms.keep(served, self._spare)
                 if is_due:
                     rooms.look(running.get(queue, 0))
-                self._tell(queue, rooms.capacity(self._proxies()))
+                self._tell(queue, rooms.capacity(self._share))
             await asyncio.sleep(0)  # other tasks run between two pools: each has up to 1,000
         self._forget_gone()
 
@@ -120,17 +125,17 @@ class QueueRooms:
         in_engines = sum(room.in_engine or 0 for room in self._fresh())
         self._others.append(max(0, in_engines - running))
 
-    def capacity(self, proxies: int = 1) -> int | None:
-        """Streams that this proxy may run, at least one; None where an engine says no rows.
+    def capacity(self, share_of: Share = whole) -> int | None:
+        """Streams that this proxy may run, at least one; None where no engine says its rows.
 
         An engine whose load is stale counts nothing, unless all are: then it is probably the way
         to the metrics that is broken, and rows are all that is known. What others run beyond
         their shares is taken off.
         """
-        if not all(one.model.facts.says_rows for one in self._rooms):
+        if not any(one.model.facts.says_rows for one in self._rooms):
             return None
         total = sum(room.streams for room in self._fresh())
-        share = ceil(total / max(1, proxies))
+        share = share_of(total)
         others = min(self._others) if len(self._others) == LOOKS else 0
         return max(1, share - max(0, others - (total - share)))
 

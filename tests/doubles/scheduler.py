@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from triton_openai.proxy.domain.scheduling import (
     FREE_PERMIT,
+    FreeScheduler,
     Permit,
     QueueState,
     Standing,
@@ -40,8 +42,18 @@ class CapacityRecorder:
         self.changes += 1
         self.capacities[queue] = streams
 
-    async def states(self) -> tuple[QueueState, ...]:
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
         return states(self.running)
+
+
+class FixedQueues(FreeScheduler):
+    """Nobody waits in it, whatever its queues show."""
+
+    def __init__(self, *queues: QueueState) -> None:
+        self._queues = queues
+
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+        return tuple(replace(one, tenants=one.tenants[:tenants]) for one in self._queues)
 
 
 def states(running: Mapping[str, int]) -> tuple[QueueState, ...]:

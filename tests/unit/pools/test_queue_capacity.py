@@ -14,7 +14,8 @@ from tests.doubles.scheduler import CapacityRecorder
 from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, checked
 from triton_openai.proxy.domain.endpoints import EngineLoad
 from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.domain.model import LoadedModel
+from triton_openai.proxy.domain.model import USUAL_ROWS, LoadedModel
+from triton_openai.proxy.pools.engine_room import usual_spare
 from triton_openai.proxy.pools.queue_capacity import EVERY_S, LOOKS, QueueCapacities
 
 QUEUE = "default/demo"
@@ -66,9 +67,11 @@ def test_the_operator_may_say_how_many_streams_are_spare():
 
 def test_a_model_that_does_not_say_its_rows_has_no_bound():
     async def run() -> None:
+        async with stand_of({"a:1": ScriptedTriton(DEMO)}) as (_, recorder):
+            assert recorder.capacities == {QUEUE: None}
         mixed = {**tritons(8), "z:1": ScriptedTriton(DEMO)}
         async with stand_of(mixed) as (_, recorder):
-            assert recorder.capacities == {QUEUE: None}
+            assert recorder.capacities == {QUEUE: 9 + usual_spare(USUAL_ROWS) + USUAL_ROWS}
 
     clock.run(run())
 
@@ -171,7 +174,10 @@ def test_it_is_one_however_many_streams_others_have():
 )
 def test_several_hosts_share_it(proxies, in_engine, streams):
     async def run() -> None:
-        async with stand_of(tritons(16), proxies=lambda: proxies) as (stand, recorder):
+        async with stand_of(tritons(16), share=lambda all_of_it: -(-all_of_it // proxies)) as (
+            stand,
+            recorder,
+        ):
             report(stand, "a:1", waiting=0, running=in_engine)
             await looked()
             assert recorder.capacities == {QUEUE: streams}

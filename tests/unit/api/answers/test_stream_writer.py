@@ -53,9 +53,10 @@ def test_an_answer_that_has_waited_says_how_long():
     assert headers == {"x-queue-position": "0", "x-queue-wait": "1.235"}
 
 
-def test_one_that_waits_again_counts_both_waits():
+def test_one_that_waits_again_says_its_longest_wait():
     report = Report(queue_s=2.0, queued=Standing(3, None), queued_since=10.0)
-    assert queue_headers(report, 11.5) == {"x-queue-position": "3", "x-queue-wait": "3.500"}
+    assert queue_headers(report, 11.5) == {"x-queue-position": "3", "x-queue-wait": "2.000"}
+    assert queue_headers(report, 12.5) == {"x-queue-position": "3", "x-queue-wait": "2.500"}
 
 
 def test_the_head_leaves_with_the_keep_alive_and_each_new_position_is_a_comment():
