@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.scheduling import Permit, Standing, Ticket
+from triton_openai.proxy.domain.errors import RateLimited
+from triton_openai.proxy.domain.scheduling import Standing, Ticket
+from triton_openai.proxy.scheduling import tickets
+from triton_openai.proxy.scheduling.fair_queue import FairQueue
+from triton_openai.proxy.scheduling.fair_queues import FairQueues
 from triton_openai.proxy.scheduling.host_share import Share, whole
 from triton_openai.proxy.scheduling.limits import QueueLimits
+from triton_openai.proxy.scheduling.meters import Meters
+from triton_openai.proxy.scheduling.stream import State, Stream
+from triton_openai.proxy.scheduling.timekeeper import Timekeeper
 
 
 class InProcessScheduler:
@@ -24,13 +32,17 @@ class InProcessScheduler:
         share: Share = whole,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        raise NotImplementedError
+        self._share = share
+        self._queues = FairQueues(limits, clock)
+        self._timekeeper = Timekeeper(self._queues, clock)
+        self._meters: Meters[LocalPermit] = Meters(_charge)
 
     async def __aenter__(self) -> Self:
-        raise NotImplementedError
+        return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        raise NotImplementedError
+        self._timekeeper.stop()
+        self._meters.stop()
 
     async def acquire(
         self,
@@ -38,8 +50,101 @@ class InProcessScheduler:
         *,
         moved: Callable[[Standing], None],
         preempted: Callable[[], None],
-    ) -> Permit:
-        raise NotImplementedError
+    ) -> LocalPermit:
+        tickets.check(ticket)
+        permit = LocalPermit(ticket, moved, preempted, self._meters)
+        queue = permit.queue = self._queues.enter(permit)
+        if permit.state is State.WAITING:
+            self._timekeeper.watch()
+            try:
+                await permit.turn()
+            except asyncio.CancelledError:
+                queue.leave(permit)
+                raise
+        return permit
 
     def set_capacity(self, queue: str, streams: int | None) -> None:
-        raise NotImplementedError
+        part = None if streams is None else self._share(streams)
+        self._queues.set_capacity(queue, part, self)
+
+
+class LocalPermit(Stream):
+    """Implements domain.scheduling.Permit."""
+
+    __slots__ = ("_before", "_meters", "_moved", "_preempted", "_tokens", "_turn", "queue")
+
+    queue: FairQueue
+
+    def __init__(
+        self,
+        ticket: Ticket,
+        moved: Callable[[Standing], None],
+        preempted: Callable[[], None],
+        meters: Meters[LocalPermit],
+    ) -> None:
+        super().__init__(ticket)
+        self._moved = moved
+        self._preempted = preempted
+        self._meters = meters
+        self._turn: asyncio.Future[None] | None = None
+        self._tokens: Callable[[], int] | None = None
+        self._before = 0
+
+    async def turn(self) -> None:
+        """Returns when it may run. Raises RateLimited."""
+        if self.state is State.WAITING:
+            turn = self._turn = asyncio.get_running_loop().create_future()
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    turn.exception()  # a refusal in the same turn of the event loop
+                raise
+
+    def see_prompt(self, uncached_tokens: int) -> None:
+        if self.state is State.RUNNING:
+            self.queue.see_prompt(self, uncached_tokens)
+
+    def meter(self, tokens: Callable[[], int]) -> None:
+        """What the stream has generated already was charged with another permit."""
+        if self.state is State.RUNNING:
+            self._tokens = tokens
+            self._before = tokens() - self.tokens
+            self._meters.add(self)
+
+    def read(self) -> None:
+        if self._tokens is not None and self.state is State.RUNNING:
+            self.queue.charge(self, self._tokens() - self._before)
+
+    def release(self) -> None:
+        if self.state is State.RUNNING:
+            self.read()
+            self._meters.remove(self)
+            self.queue.release(self)
+
+    def granted(self) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+
+    def refused(self, error: RateLimited) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_exception(error)
+
+    def moved(self, standing: Standing) -> None:
+        asyncio.get_running_loop().call_soon(self._tell, standing)
+
+    def preempted(self) -> None:
+        asyncio.get_running_loop().call_soon(self._tell_preempted)
+
+    def _tell(self, standing: Standing) -> None:
+        if self.state is State.WAITING:
+            self._moved(standing)
+
+    def _tell_preempted(self) -> None:
+        if self.state is State.RUNNING:
+            self._preempted()
+
+
+def _charge(permits: Sequence[LocalPermit]) -> None:
+    for permit in permits:
+        permit.read()

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.scheduling import Permit, Standing, Ticket
+from triton_openai.proxy.domain.errors import LimitsUnavailable
+from triton_openai.proxy.domain.scheduling import Standing, Ticket
+from triton_openai.proxy.scheduling import tickets
 from triton_openai.proxy.scheduling.host_share import Share, whole
+from triton_openai.proxy.scheduling.worker_connection import WorkerConnection
+from triton_openai.proxy.scheduling.worker_permit import WorkerPermit
 
 
 class WorkerScheduler:
-    """path: of the parent's socket. share: of a capacity, this host's part."""
+    """path: of the parent's socket. share: of a capacity, this host's part; asked at each
+    `set_capacity`.
+
+    Without the parent there is no queue, and no stream may begin: a parent that dies ends its
+    workers.
+    """
 
     def __init__(self, path: Path, *, share: Share = whole) -> None:
-        raise NotImplementedError
+        self._path = path
+        self._share = share
+        self._connection: WorkerConnection | None = None
 
     async def __aenter__(self) -> Self:
-        raise NotImplementedError
+        loop = asyncio.get_running_loop()
+        _, self._connection = await loop.create_unix_connection(WorkerConnection, str(self._path))
+        return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        raise NotImplementedError
+        if self._connection is not None:
+            self._connection.close()
 
     async def acquire(
         self,
@@ -29,8 +44,20 @@ class WorkerScheduler:
         *,
         moved: Callable[[Standing], None],
         preempted: Callable[[], None],
-    ) -> Permit:
-        raise NotImplementedError
+    ) -> WorkerPermit:
+        """As Scheduler.acquire. A free row costs one message to the parent and back.
+
+        Raises:
+            LimitsUnavailable: the parent is gone.
+        """
+        tickets.check(ticket)
+        if self._connection is None:
+            raise LimitsUnavailable("The queue of requests is not connected. Try again later.")
+        permit = WorkerPermit(self._connection, moved, preempted)
+        await self._connection.acquire(permit, ticket)
+        return permit
 
     def set_capacity(self, queue: str, streams: int | None) -> None:
-        raise NotImplementedError
+        if self._connection is not None:
+            part = None if streams is None else self._share(streams)
+            self._connection.set_capacity(queue, part)

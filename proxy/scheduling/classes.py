@@ -1,0 +1,119 @@
+"""The classes of one queue, and the order in which their streams would be served."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from triton_openai.proxy.domain.scheduling import Ticket
+from triton_openai.proxy.scheduling.priority_class import Entry, PriorityClass, Share
+from triton_openai.proxy.scheduling.stream import Stream
+
+
+class Classes:
+    """waiting: streams of all classes. A class that nobody uses is forgotten."""
+
+    def __init__(self) -> None:
+        self._classes: dict[int, PriorityClass] = {}
+        self._waiting: list[int] = []  # priorities with streams that wait, ascending
+        self.waiting = 0
+
+    def __getitem__(self, priority: int) -> PriorityClass:
+        return self._classes[priority]
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def enter(self, stream: Stream) -> None:
+        one = self._of(stream)
+        one.enter(stream)
+        self.waiting += 1
+        if one.waiting == 1:
+            insort(self._waiting, stream.ticket.priority)
+
+    def leave(self, stream: Stream, now: float) -> None:
+        priority = stream.ticket.priority
+        self._classes[priority].leave(stream, now)
+        self._waits_less(priority)
+        self._forget(priority)
+
+    def take_first(self, now: float) -> Stream:
+        """Of the highest class that waits."""
+        priority = self._waiting[-1]
+        stream = self._classes[priority].take_first(now)
+        self._waits_less(priority)
+        return stream
+
+    def begin(self, stream: Stream) -> None:
+        """Runs it without having waited."""
+        self._of(stream).begin(stream)
+
+    def end(self, stream: Stream) -> None:
+        priority = stream.ticket.priority
+        self._classes[priority].end(stream)
+        self._forget(priority)
+
+    def place_of(self, ticket: Ticket, nth: int) -> int:
+        """About where the nth of the streams of its tenant that wait in its class is served: the
+        others of the class get service by their weights meanwhile. 1 is next.
+        """
+        priority = ticket.priority
+        above = self._waiting[bisect_left(self._waiting, priority + 1) :]
+        place = sum(self._classes[each].waiting for each in above)
+        one = self._classes.get(priority)
+        if one is None or not one.waiting:
+            return place + nth
+        share = one.shares.get(ticket.tenant)
+        others, weight = one.waiting, one.weight
+        if share is not None and share.waiting:
+            others, weight = others - len(share.waiting), weight - share.weight
+        return place + nth + int(min(others, nth * weight / ticket.weight))
+
+    def served_order(self, stream_cost: float) -> Iterator[Stream]:
+        """The streams that wait, in the order in which they would be served now.
+
+        stream_cost: what a stream is expected to cost beyond its prompt. Streams may come and go
+        between two steps of the iterator: it takes a tenant's streams when it comes to the tenant.
+        """
+        for priority in self._waiting[::-1]:
+            if (one := self._classes.get(priority)) is not None:
+                yield from _order_of(one, stream_cost)
+
+    def _of(self, stream: Stream) -> PriorityClass:
+        priority = stream.ticket.priority
+        one = self._classes.get(priority)
+        if one is None:
+            one = self._classes[priority] = PriorityClass()
+        return one
+
+    def _waits_less(self, priority: int) -> None:
+        self.waiting -= 1
+        if not self._classes[priority].waiting:
+            del self._waiting[bisect_left(self._waiting, priority)]
+
+    def _forget(self, priority: int) -> None:
+        if self._classes[priority].is_idle:
+            del self._classes[priority]
+
+
+def _order_of(one: PriorityClass, stream_cost: float) -> Iterator[Stream]:
+    order: list[Entry] = one.valid_entries()
+    streams: dict[Share, Iterator[Stream]] = {}
+    tags: dict[Share, float] = {}
+    while order:
+        tag, number, share = order[0]
+        if share not in streams:
+            streams[share] = iter(list(share.waiting))
+            tags[share] = share.counter
+            if share.counter > tag:
+                heapq.heapreplace(order, (share.counter, number, share))
+                continue
+        stream = next(streams[share], None)
+        if stream is None:
+            heapq.heappop(order)
+            continue
+        yield stream
+        cost = stream.ticket.prompt_tokens + stream_cost
+        tags[share] += cost / stream.ticket.weight
+        heapq.heapreplace(order, (tags[share], stream.number, share))

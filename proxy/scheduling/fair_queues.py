@@ -1,0 +1,78 @@
+"""The queues of one process by name, and what falls due in them. Used by both adapters.
+
+It does no I/O and starts no timers: `timekeeper` calls `expire` and `standings`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from triton_openai.proxy.scheduling.deadlines import Deadlines
+from triton_openai.proxy.scheduling.fair_queue import Clock, FairQueue
+from triton_openai.proxy.scheduling.limits import QueueLimits
+from triton_openai.proxy.scheduling.stream import State, Stream
+
+EXPIRED_AT_ONCE = 200
+
+
+class FairQueues:
+    """A queue that was never named has no bound. There are as many as models in pools."""
+
+    def __init__(self, limits: QueueLimits, clock: Clock) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._queues: dict[str, FairQueue] = {}
+        self._capacities: dict[str, OrderedDict[object, int | None]] = {}
+        self._deadlines = Deadlines()
+
+    @property
+    def waiting(self) -> int:
+        return sum(queue.waiting for queue in self._queues.values())
+
+    def __getitem__(self, name: str) -> FairQueue:
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = FairQueue(self._limits, self._clock)
+        return queue
+
+    def enter(self, stream: Stream) -> FairQueue:
+        """The stream's queue. See FairQueue.enter."""
+        queue = self[stream.ticket.queue]
+        queue.enter(stream)
+        if stream.state is State.WAITING:
+            self._deadlines.add(stream, self.waiting)
+        return queue
+
+    def set_capacity(self, name: str, streams: int | None, source: object) -> None:
+        """The newest value counts. source: who says it; see `forget`."""
+        values = self._capacities.setdefault(name, OrderedDict())
+        values[source] = streams
+        values.move_to_end(source)
+        self[name].set_capacity(streams)
+
+    def forget(self, source: object) -> None:
+        """The values of the others count from now on, the newest first. The last one stays."""
+        for name, values in self._capacities.items():
+            if source in values and len(values) > 1:
+                del values[source]
+                self[name].set_capacity(next(reversed(values.values())))
+
+    def deadline(self) -> float | None:
+        """When `expire` has something to do; None while nobody waits."""
+        return self._deadlines.next()
+
+    def expire(self) -> None:
+        """Refuses streams whose patience is over, a bounded number of them at once."""
+        now = self._clock()
+        for _ in range(EXPIRED_AT_ONCE):
+            deadline = self._deadlines.next()
+            if deadline is None or deadline > now:
+                return
+            stream = self._deadlines.pop()
+            self[stream.ticket.queue].expire(stream)
+
+    def standings(self) -> Iterator[None]:
+        """Tells the streams of all queues their positions, one for each step."""
+        for queue in list(self._queues.values()):
+            yield from queue.standings()

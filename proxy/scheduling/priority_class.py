@@ -1,0 +1,213 @@
+"""The fair order of one class: virtual token counters (Sheng et al., OSDI 2024).
+
+The tenant with the least counter goes first. A tenant with nothing waiting is idle; when it comes
+back, its counter is lifted to the least of those that wait, so that nobody saves up service.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import OrderedDict
+from itertools import count
+
+from triton_openai.proxy.scheduling.stream import Stream
+
+REBASE_AT = 1e12  # far below 2**53, above which a float loses single tokens
+SPARE_ENTRIES = 64
+
+Entry = tuple[float, int, "Share"]
+
+
+class Share:
+    """One tenant's. counter: its service by its weight. credit: of service that was charged in
+    vain, and is taken from the next charges: a counter never falls.
+
+    entry: its valid one in the order; None where it has nothing waiting.
+    """
+
+    __slots__ = ("counter", "credit", "entry", "is_remembered", "running", "waiting", "weight")
+
+    def __init__(self, counter: float, weight: float) -> None:
+        self.counter = counter
+        self.credit = 0.0
+        self.weight = weight
+        self.waiting: OrderedDict[Stream, None] = OrderedDict()
+        self.running = 0
+        self.entry: Entry | None = None
+        self.is_remembered = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.running or self.waiting)
+
+    @property
+    def first(self) -> Stream:
+        return next(iter(self.waiting))
+
+    def charge(self, cost: float) -> None:
+        """cost: of service, by weight; below zero it is given back."""
+        cost -= self.credit
+        self.credit = max(-cost, 0.0)
+        self.counter += max(cost, 0.0)
+
+
+class PriorityClass:
+    """waiting, running: streams. weight: of all tenants with streams that wait.
+
+    `order` is a heap. An entry is valid if its share has it; its key is never greater than the
+    true one, so that the first entry with a true key is the least.
+    """
+
+    def __init__(self) -> None:
+        self.shares: dict[str, Share] = {}
+        self.order: list[Entry] = []
+        self.waiting = 0
+        self.running = 0
+        self.tenants = 0  # with streams that wait
+        self.weight = 0.0
+        self._floor = 0.0  # the counter of the tenant that was served last
+        self._remembered: list[tuple[float, int, str, Share]] = []  # idle ones that still owe
+        self._numbers = count()
+        self._waited_until = -math.inf
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.running or self.waiting)
+
+    def has_waited_since(self, time: float) -> bool:
+        return self.waiting > 0 or self._waited_until > time
+
+    def enter(self, stream: Stream) -> None:
+        share = self._share(stream)
+        share.waiting[stream] = None
+        if stream.ticket.has_begun:
+            share.waiting.move_to_end(stream, last=False)
+        if share.entry is None:
+            share.counter = max(share.counter, self.least())
+            self.tenants += 1
+            self.weight += share.weight
+        self.waiting += 1
+        if share.entry is None or stream.ticket.has_begun:
+            self._list(share)
+
+    def leave(self, stream: Stream, now: float) -> None:
+        share = self.shares[stream.ticket.tenant]
+        del share.waiting[stream]
+        self._waits_less(share, now)
+        self._forget_idle(stream.ticket.tenant, share)
+
+    def take_first(self, now: float) -> Stream:
+        """The stream whose turn it is. It runs from now on, and its prompt is charged."""
+        share = self._least_share()
+        assert share is not None, "nobody waits"
+        self._floor = max(self._floor, share.counter)
+        stream, _ = share.waiting.popitem(last=False)
+        self._waits_less(share, now)
+        self.begin(stream)
+        stream.prompt_charged = stream.ticket.prompt_tokens
+        self.charge(stream, stream.prompt_charged)
+        if self._remembered:
+            self._forget_remembered()
+        if self._floor > REBASE_AT:
+            self._rebase()
+        return stream
+
+    def begin(self, stream: Stream) -> None:
+        self._share(stream).running += 1
+        self.running += 1
+
+    def end(self, stream: Stream) -> None:
+        share = self.shares[stream.ticket.tenant]
+        share.running -= 1
+        self.running -= 1
+        self._forget_idle(stream.ticket.tenant, share)
+
+    def charge(self, stream: Stream, cost: float) -> None:
+        """cost: in tokens of a prompt; below zero it is given back."""
+        self.shares[stream.ticket.tenant].charge(cost / stream.ticket.weight)
+
+    def least(self) -> float:
+        """The counter of the tenant whose turn it is."""
+        share = self._least_share()
+        return self._floor if share is None else share.counter
+
+    def valid_entries(self) -> list[Entry]:
+        """A copy of the order, without what is no longer valid. It is a heap."""
+        if len(self.order) == self.tenants:
+            return self.order.copy()
+        valid = [entry for entry in self.order if entry[2].entry is entry]
+        heapq.heapify(valid)
+        return valid
+
+    def _share(self, stream: Stream) -> Share:
+        ticket = stream.ticket
+        share = self.shares.get(ticket.tenant)
+        if share is None:
+            share = self.shares[ticket.tenant] = Share(self.least(), ticket.weight)
+        elif not share.waiting:
+            share.weight = ticket.weight
+        return share
+
+    def _least_share(self) -> Share | None:
+        order = self.order
+        while order:
+            entry = order[0]
+            share = entry[2]
+            if share.entry is not entry:
+                heapq.heappop(order)
+            elif entry[0] == share.counter and entry[1] == share.first.number:
+                return share
+            else:
+                share.entry = (share.counter, share.first.number, share)
+                heapq.heapreplace(order, share.entry)
+        return None
+
+    def _list(self, share: Share) -> None:
+        share.entry = (share.counter, share.first.number, share)
+        heapq.heappush(self.order, share.entry)
+        if len(self.order) > 2 * self.tenants + SPARE_ENTRIES:
+            self.order = self.valid_entries()
+
+    def _waits_less(self, share: Share, now: float) -> None:
+        self.waiting -= 1
+        self._waited_until = now
+        if not share.waiting:
+            share.entry = None
+            self.tenants -= 1
+            self.weight = self.weight - share.weight if self.tenants else 0.0
+            if not self.waiting:
+                self._floor = max(self._floor, share.counter)
+
+    def _forget_idle(self, tenant: str, share: Share) -> None:
+        """Remembers it only while its counter is above that of a new tenant."""
+        if not share.is_idle or share.is_remembered:
+            return
+        if share.counter <= self.least():
+            del self.shares[tenant]
+        else:
+            share.is_remembered = True
+            entry = (share.counter, next(self._numbers), tenant, share)
+            heapq.heappush(self._remembered, entry)
+
+    def _forget_remembered(self) -> None:
+        while self._remembered and self._remembered[0][0] <= self._floor:
+            _, _, tenant, share = heapq.heappop(self._remembered)
+            share.is_remembered = False
+            self._forget_idle(tenant, share)
+
+    def _rebase(self) -> None:
+        """Takes the floor from all counters: only their differences count."""
+        base, self._floor = self._floor, 0.0
+        for share in self.shares.values():
+            share.counter = max(share.counter - base, 0.0)
+        self._remembered = [
+            (share.counter, number, tenant, share) for _, number, tenant, share in self._remembered
+        ]
+        self.order = []
+        for share in self.shares.values():
+            if share.waiting:
+                share.entry = (share.counter, share.first.number, share)
+                self.order.append(share.entry)
+        heapq.heapify(self.order)
+        heapq.heapify(self._remembered)

@@ -1,0 +1,77 @@
+"""The errors of streams that are refused, and when their callers should come back."""
+
+from __future__ import annotations
+
+from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
+from triton_openai.proxy.domain.scheduling import Ticket
+from triton_openai.proxy.scheduling.classes import Classes
+from triton_openai.proxy.scheduling.limits import QueueLimits
+from triton_openai.proxy.scheduling.places import Places
+from triton_openai.proxy.scheduling.service_rate import ServiceRate
+
+
+class Refusals:
+    """Of one queue. capacity: of the queue at the time; None without bound."""
+
+    def __init__(
+        self, limits: QueueLimits, classes: Classes, places: Places, rate: ServiceRate
+    ) -> None:
+        self._limits = limits
+        self._classes = classes
+        self._places = places
+        self._rate = rate
+
+    def full(self, ticket: Ticket, capacity: int | None, now: float) -> RateLimited:
+        """There is no place for it."""
+        limits = self._limits
+        if self._places.is_tenant_full(ticket.tenant):
+            most = f"{limits.waiting_per_tenant} requests of your organization wait"
+        else:
+            most = f"{limits.waiting} requests wait"
+        return _refusal(
+            f"The queue of this model is full: {most}.", self._place_s(ticket, capacity, now)
+        )
+
+    def displaced(self, ticket: Ticket, capacity: int | None, now: float) -> RateLimited:
+        """It waited, and had to give its place to another one."""
+        return _refusal(
+            "The queue of this model is full, and this request gave its place to one of a tenant "
+            "with fewer requests in it, or of a higher priority.",
+            self._place_s(ticket, capacity, now),
+        )
+
+    def impatient(self, ticket: Ticket, capacity: int | None, now: float) -> RateLimited:
+        """It could not run within the time that it may wait: it may run at once when those that
+        wait now, and one more, have ended.
+        """
+        wait_s = self._rate.surely_s(self._classes.waiting + 1, capacity or 1, now)
+        if ticket.patience_s is not None and ticket.patience_s <= 0:
+            return _refusal("No row of this model is free, and the request may not wait.", wait_s)
+        return _refusal("The request waited for a row of this model as long as it may.", wait_s)
+
+    def _place_s(self, ticket: Ticket, capacity: int | None, now: float) -> float:
+        """Until the tenant has a place again, after those that were promised already.
+
+        A place is free when one of the tenant's streams begins to run. A tenant without any gets
+        the first place that anybody leaves.
+        """
+        places = self._places.of(ticket.tenant)
+        if places is None:
+            return self._rate.surely_s(1, capacity or 1, now)
+        promised = places.promised
+        while promised and promised[0] <= now:
+            promised.popleft()
+        nth = min(len(promised) + 1, places.taken)
+        served = self._classes.place_of(ticket, nth)
+        at = now + self._rate.surely_s(served, capacity or 1, now)
+        if len(promised) < places.taken:
+            promised.append(max(at, promised[-1]) if promised else at)
+        return promised[-1] - now
+
+
+def _refusal(message: str, retry_after_s: float) -> RateLimited:
+    return RateLimited(
+        f"{message} Try again in {max(retry_after_s, 1):.0f} s.",
+        retry_after_s=retry_after_s,
+        code=ErrorCode.QUEUE_FULL,
+    )
