@@ -22,6 +22,9 @@ from triton_openai.proxy.scheduling.worker_scheduler import WorkerScheduler
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.telemetry.queue_metrics import QueueMetrics
 
+WAITING_A_STREAM = 16
+MOST_WAITING = 100_000
+
 
 @dataclass(slots=True)
 class Queues:
@@ -58,7 +61,9 @@ def queues(
     if settings.scheduling == "none":
         return Queues(FreeScheduler())
     own = limits(settings)
-    inner = InProcessScheduler(own) if shared is None else WorkerScheduler(shared / SOCKET)
+    inner: Scheduler = InProcessScheduler(own)
+    if shared is not None:
+        inner = WorkerScheduler(shared / SOCKET)
     scheduler = ObservedScheduler(inner, metrics, longest_wait_s=own.longest_wait_s)
     if pools is None:
         return Queues(scheduler)
@@ -68,9 +73,11 @@ def queues(
 
 def limits(settings: Settings) -> QueueLimits:
     """Of each queue."""
+    waiting, per_tenant = settings.queue_length, settings.queue_length_per_tenant
     return QueueLimits(
-        waiting=settings.queue_length,
-        waiting_per_tenant=settings.queue_length_per_tenant,
+        waiting=MOST_WAITING if waiting is None else waiting,
+        waiting_a_stream=WAITING_A_STREAM if waiting is None else None,
+        waiting_per_tenant=MOST_WAITING if per_tenant is None else per_tenant,
         longest_wait_s=settings.queue_timeout_s,
     )
 

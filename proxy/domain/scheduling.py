@@ -17,7 +17,8 @@ class Ticket:
     tenant's share. priority: its class; a higher one goes first. prompt_tokens: those that are
     probably not cached. patience_s: how long it waits at most, 0 not at all; None for the queue's
     own limit. has_begun: it lost its engine or its row after its first token: it goes to the front
-    of its tenant's queue, no bound refuses it, and its patience does not count. may_yield: it can be stopped for a higher class.
+    of its tenant's queue, no bound refuses it, and its patience does not count. may_yield: it can
+    be stopped for a higher class.
     """
 
     queue: str

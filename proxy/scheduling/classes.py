@@ -6,7 +6,7 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from triton_openai.proxy.domain.scheduling import Ticket
+from triton_openai.proxy.domain.scheduling import TenantState, Ticket
 from triton_openai.proxy.scheduling.priority_class import Entry, PriorityClass, Share
 from triton_openai.proxy.scheduling.stream import Stream
 
@@ -69,6 +69,21 @@ class Classes:
         if share is not None and share.waiting:
             others, weight = others - len(share.waiting), weight - share.weight
         return place + nth + int(min(others, nth * weight / ticket.weight))
+
+    def tenants(self) -> dict[str, TenantState]:
+        """Those that run or wait, over all classes."""
+        found: dict[str, TenantState] = {}
+        for one in self._classes.values():
+            for name, share in one.shares.items():
+                if not share.is_idle:
+                    seen = found.get(name)
+                    found[name] = TenantState(
+                        tenant=name,
+                        weight=share.weight,
+                        running=share.running + (seen.running if seen else 0),
+                        waiting=len(share.waiting) + (seen.waiting if seen else 0),
+                    )
+        return found
 
     def served_order(self, stream_cost: float) -> Iterator[Stream]:
         """The streams that wait, in the order in which they would be served now.

@@ -27,7 +27,7 @@ class TenantPlaces:
 
 
 class Places:
-    """Streams that have begun take no place.
+    """Streams that have begun take no place. most: how many there are.
 
     `_sizes` has the tenants by how many places they have, so that the one with the most is found
     at once.
@@ -38,6 +38,7 @@ class Places:
         self._tenants: dict[str, TenantPlaces] = {}
         self._sizes: dict[int, OrderedDict[str, None]] = {}
         self._most = 0
+        self.most = limits.waiting
         self.taken = 0
 
     def of(self, tenant: str) -> TenantPlaces | None:
@@ -52,7 +53,7 @@ class Places:
         return self.taken_by(tenant) >= self._limits.waiting_per_tenant
 
     def has_room(self, tenant: str) -> bool:
-        return self.taken < self._limits.waiting and not self.is_tenant_full(tenant)
+        return self.taken < self.most and not self.is_tenant_full(tenant)
 
     def displaced_by(self, ticket: Ticket) -> Stream | None:
         """The stream that gives its place to this one; None where it must be refused.

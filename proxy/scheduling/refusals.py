@@ -27,7 +27,7 @@ class Refusals:
         if self._places.is_tenant_full(ticket.tenant):
             most = f"{limits.waiting_per_tenant} requests of your organization wait"
         else:
-            most = f"{limits.waiting} requests wait"
+            most = f"{self._places.most} requests wait"
         return _refusal(
             f"The queue of this model is full: {most}.", self._place_s(ticket, capacity, now)
         )

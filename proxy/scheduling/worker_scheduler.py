@@ -9,7 +9,7 @@ from pathlib import Path
 from typing_extensions import Self
 
 from triton_openai.proxy.domain.errors import LimitsUnavailable
-from triton_openai.proxy.domain.scheduling import Standing, Ticket
+from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
 from triton_openai.proxy.scheduling import tickets
 from triton_openai.proxy.scheduling.host_share import Share, whole
 from triton_openai.proxy.scheduling.worker_connection import WorkerConnection
@@ -61,3 +61,9 @@ class WorkerScheduler:
         if self._connection is not None:
             part = None if streams is None else self._share(streams)
             self._connection.set_capacity(queue, part)
+
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+        """Raises LimitsUnavailable: the parent is gone."""
+        if self._connection is None:
+            raise LimitsUnavailable("The queue of requests is not connected. Try again later.")
+        return await self._connection.states(tenants)
