@@ -121,8 +121,9 @@ def _order_of(one: PriorityClass, stream_cost: float) -> Iterator[Stream]:
         if share not in streams:
             streams[share] = iter(list(share.waiting))
             tags[share] = share.counter
-            if share.counter > tag:
-                heapq.heapreplace(order, (share.counter, number, share))
+            true_key = (share.counter, share.first.number if share.waiting else number)
+            if true_key != (tag, number):
+                heapq.heapreplace(order, (*true_key, share))
                 continue
         stream = next(streams[share], None)
         if stream is None:

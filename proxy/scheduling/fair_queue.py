@@ -103,7 +103,7 @@ class FairQueue:
 
     def set_capacity(self, streams: int | None) -> None:
         self.capacity = streams
-        self._places.most = self._limits.places(streams)
+        self._places.set_most(self._limits.places(streams))
         self._fill(self._clock())
 
     def state(self, name: str, tenants: int) -> QueueState:
@@ -148,8 +148,8 @@ class FairQueue:
             stream.deadline = now + self._patience_s(ticket)
             if stream.deadline <= now:
                 raise self._refusals.impatient(ticket, self.capacity, now)
-            self._make_room(stream, now)
-            self._places.add(stream)
+            self._make_room(ticket, now)
+            self._places.add(stream, now)
         stream.state = State.WAITING
         nth = 1 if ticket.has_begun else self._places.taken_by(ticket.tenant)
         self._classes.enter(stream)
@@ -160,13 +160,14 @@ class FairQueue:
         longest_s = self._limits.longest_wait_s
         return longest_s if ticket.patience_s is None else min(ticket.patience_s, longest_s)
 
-    def _make_room(self, stream: Stream, now: float) -> None:
-        if self._places.has_room(stream.ticket.tenant):
+    def _make_room(self, ticket: Ticket, now: float) -> None:
+        full = self._places.full(ticket.tenant, now)
+        if full is None:
             return
-        displaced = self._places.displaced_by(stream.ticket)
+        displaced = self._places.displaced_by(ticket, full)
         if displaced is None:
-            raise self._refusals.full(stream.ticket, self.capacity, now)
-        error = self._refusals.displaced(displaced.ticket, self.capacity, now)
+            raise self._refusals.full(ticket, full, self.capacity, now)
+        error = self._refusals.displaced(displaced.ticket, full, self.capacity, now)
         self._stop_waiting(displaced)
         displaced.refused(error)
 

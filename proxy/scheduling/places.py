@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
+from enum import Enum, auto
 
 from triton_openai.proxy.domain.scheduling import Ticket
 from triton_openai.proxy.scheduling.limits import QueueLimits
+from triton_openai.proxy.scheduling.promises import Promises
 from triton_openai.proxy.scheduling.stream import Stream
 
 
 class TenantPlaces:
-    """streams: by priority, in the order in which they came. promised: times at which places will
-    be free of which refused callers were told.
-    """
+    """streams: by priority, in the order in which they came."""
 
-    __slots__ = ("promised", "streams", "taken")
+    __slots__ = ("promises", "streams", "taken")
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
         self.streams: dict[int, OrderedDict[Stream, None]] = {}
         self.taken = 0
-        self.promised: deque[float] = deque()
+        self.promises = Promises(limit)
 
     def newest(self) -> Stream:
         """Of the lowest class."""
         return next(reversed(self.streams[min(self.streams)]))
 
 
+class Full(Enum):
+    TENANT = auto()
+    ALL = auto()
+
+
 class Places:
-    """Streams that have begun take no place. most: how many there are.
+    """Streams that have begun take no place. taken: by all tenants.
 
     `_sizes` has the tenants by how many places they have, so that the one with the most is found
     at once.
@@ -38,43 +43,69 @@ class Places:
         self._tenants: dict[str, TenantPlaces] = {}
         self._sizes: dict[int, OrderedDict[str, None]] = {}
         self._most = 0
-        self.most = limits.waiting
+        self._promises = Promises(limits.waiting)
         self.taken = 0
 
-    def of(self, tenant: str) -> TenantPlaces | None:
-        """None where the tenant has none."""
-        return self._tenants.get(tenant)
+    @property
+    def most(self) -> int:
+        return self._promises.limit
+
+    def set_most(self, most: int) -> None:
+        """How many places there are from now on. Streams that wait keep theirs."""
+        self._promises.limit = most
 
     def taken_by(self, tenant: str) -> int:
         places = self._tenants.get(tenant)
         return 0 if places is None else places.taken
 
-    def is_tenant_full(self, tenant: str) -> bool:
-        return self.taken_by(tenant) >= self._limits.waiting_per_tenant
+    def full(self, tenant: str, now: float) -> Full | None:
+        """Whose places are all taken, or kept for others; None where there is one."""
+        places = self._tenants.get(tenant)
+        if places is None:
+            if not self._limits.waiting_per_tenant:
+                return Full.TENANT
+        elif not places.promises.has_place(places.taken, now):
+            return Full.TENANT
+        if self._has_fewer(tenant) and self.taken < self.most:
+            return None
+        return None if self._promises.has_place(self.taken, now) else Full.ALL
 
-    def has_room(self, tenant: str) -> bool:
-        return self.taken < self.most and not self.is_tenant_full(tenant)
-
-    def displaced_by(self, ticket: Ticket) -> Stream | None:
+    def displaced_by(self, ticket: Ticket, full: Full) -> Stream | None:
         """The stream that gives its place to this one; None where it must be refused.
 
         The tenant with the most places gives one to a tenant that then still has no more than it.
         Else a stream takes the place of one of a lower class of its own tenant.
         """
-        own = self._tenants.get(ticket.tenant)
-        has_fewer = (own.taken if own is not None else 0) + 1 < self._most
-        if has_fewer and not self.is_tenant_full(ticket.tenant):
+        if full is Full.ALL and self._has_fewer(ticket.tenant):
             return self._tenants[next(reversed(self._sizes[self._most]))].newest()
+        own = self._tenants.get(ticket.tenant)
         if own is not None and min(own.streams) < ticket.priority:
             return own.newest()
         return None
 
-    def add(self, stream: Stream) -> None:
+    def missing(self, tenant: str, full: Full) -> int:
+        """How many places must become free, until there is one for a caller that is refused now."""
+        places = self._tenants.get(tenant)
+        if full is Full.ALL:
+            return self._promises.missing(self.taken)
+        return 1 if places is None else places.promises.missing(places.taken)
+
+    def promise(self, tenant: str, full: Full, time: float) -> float:
+        """When it shall return."""
+        places = self._tenants.get(tenant)
+        if full is Full.ALL:
+            return self._promises.promise(time)
+        return time if places is None else places.promises.promise(time)
+
+    def add(self, stream: Stream, now: float) -> None:
         ticket = stream.ticket
         places = self._tenants.get(ticket.tenant)
         if places is None:
-            places = self._tenants[ticket.tenant] = TenantPlaces()
+            places = TenantPlaces(self._limits.waiting_per_tenant)
+            self._tenants[ticket.tenant] = places
         places.streams.setdefault(ticket.priority, OrderedDict())[stream] = None
+        places.promises.keep(now)
+        self._promises.keep(now)
         self._resize(ticket.tenant, places, 1)
 
     def remove(self, stream: Stream) -> None:
@@ -87,6 +118,10 @@ class Places:
         self._resize(ticket.tenant, places, -1)
         if not places.taken:
             del self._tenants[ticket.tenant]
+
+    def _has_fewer(self, tenant: str) -> bool:
+        """Than the one with the most, with one more."""
+        return self.taken_by(tenant) + 1 < self._most
 
     def _resize(self, tenant: str, places: TenantPlaces, by: int) -> None:
         if places.taken:

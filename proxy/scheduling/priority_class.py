@@ -1,7 +1,9 @@
 """The fair order of one class: virtual token counters (Sheng et al., OSDI 2024).
 
-The tenant with the least counter goes first. A tenant with nothing waiting is idle; when it comes
-back, its counter is lifted to the least of those that wait, so that nobody saves up service.
+The tenant with the least counter goes first. The counter of a tenant that comes back from idling
+is lifted to the least of those that wait, so that nobody saves up service. One whose streams run
+while none of them waits keeps a bounded credit: without it, a tenant with few streams loses a part
+of its share whenever all of them run.
 """
 
 from __future__ import annotations
@@ -15,22 +17,21 @@ from triton_openai.proxy.scheduling.stream import Stream
 
 REBASE_AT = 1e12  # far below 2**53, above which a float loses single tokens
 SPARE_ENTRIES = 64
+CREDIT = 16_384  # tokens of a prompt, by weight
 
 Entry = tuple[float, int, "Share"]
 
 
 class Share:
-    """One tenant's. counter: its service by its weight. credit: of service that was charged in
-    vain, and is taken from the next charges: a counter never falls.
+    """One tenant's. counter: its service, divided by its weight.
 
     entry: its valid one in the order; None where it has nothing waiting.
     """
 
-    __slots__ = ("counter", "credit", "entry", "is_remembered", "running", "waiting", "weight")
+    __slots__ = ("counter", "entry", "is_remembered", "running", "waiting", "weight")
 
     def __init__(self, counter: float, weight: float) -> None:
         self.counter = counter
-        self.credit = 0.0
         self.weight = weight
         self.waiting: OrderedDict[Stream, None] = OrderedDict()
         self.running = 0
@@ -44,12 +45,6 @@ class Share:
     @property
     def first(self) -> Stream:
         return next(iter(self.waiting))
-
-    def charge(self, cost: float) -> None:
-        """cost: of service, by weight; below zero it is given back."""
-        cost -= self.credit
-        self.credit = max(-cost, 0.0)
-        self.counter += max(cost, 0.0)
 
 
 class PriorityClass:
@@ -84,7 +79,8 @@ class PriorityClass:
         if stream.ticket.has_begun:
             share.waiting.move_to_end(stream, last=False)
         if share.entry is None:
-            share.counter = max(share.counter, self.least())
+            credit = CREDIT / stream.ticket.weight if share.running else 0.0
+            share.counter = max(share.counter, self.least() - credit)
             self.tenants += 1
             self.weight += share.weight
         self.waiting += 1
@@ -125,7 +121,10 @@ class PriorityClass:
 
     def charge(self, stream: Stream, cost: float) -> None:
         """cost: in tokens of a prompt; below zero it is given back."""
-        self.shares[stream.ticket.tenant].charge(cost / stream.ticket.weight)
+        share = self.shares[stream.ticket.tenant]
+        share.counter += cost / stream.ticket.weight
+        if cost < 0 and share.entry is not None:
+            self._list(share)
 
     def least(self) -> float:
         """The counter of the tenant whose turn it is."""
@@ -191,8 +190,10 @@ class PriorityClass:
             heapq.heappush(self._remembered, entry)
 
     def _forget_remembered(self) -> None:
+        due = []
         while self._remembered and self._remembered[0][0] <= self._floor:
-            _, _, tenant, share = heapq.heappop(self._remembered)
+            due.append(heapq.heappop(self._remembered))
+        for _, _, tenant, share in due:
             share.is_remembered = False
             self._forget_idle(tenant, share)
 

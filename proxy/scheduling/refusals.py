@@ -6,7 +6,7 @@ from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
 from triton_openai.proxy.domain.scheduling import Ticket
 from triton_openai.proxy.scheduling.classes import Classes
 from triton_openai.proxy.scheduling.limits import QueueLimits
-from triton_openai.proxy.scheduling.places import Places
+from triton_openai.proxy.scheduling.places import Full, Places
 from triton_openai.proxy.scheduling.service_rate import ServiceRate
 
 
@@ -21,23 +21,26 @@ class Refusals:
         self._places = places
         self._rate = rate
 
-    def full(self, ticket: Ticket, capacity: int | None, now: float) -> RateLimited:
+    def full(self, ticket: Ticket, full: Full, capacity: int | None, now: float) -> RateLimited:
         """There is no place for it."""
         limits = self._limits
-        if self._places.is_tenant_full(ticket.tenant):
-            most = f"{limits.waiting_per_tenant} requests of your organization wait"
+        if full is Full.TENANT:
+            most = f"{limits.waiting_per_tenant} requests of your organization"
         else:
-            most = f"{self._places.most} requests wait"
+            most = f"{self._places.most} requests"
         return _refusal(
-            f"The queue of this model is full: {most}.", self._place_s(ticket, capacity, now)
+            f"The queue of this model has room for {most}, and all places are taken.",
+            self._place_s(ticket, full, capacity, now),
         )
 
-    def displaced(self, ticket: Ticket, capacity: int | None, now: float) -> RateLimited:
+    def displaced(
+        self, ticket: Ticket, full: Full, capacity: int | None, now: float
+    ) -> RateLimited:
         """It waited, and had to give its place to another one."""
         return _refusal(
             "The queue of this model is full, and this request gave its place to one of a tenant "
             "with fewer requests in it, or of a higher priority.",
-            self._place_s(ticket, capacity, now),
+            self._place_s(ticket, full, capacity, now),
         )
 
     def impatient(self, ticket: Ticket, capacity: int | None, now: float) -> RateLimited:
@@ -49,24 +52,17 @@ class Refusals:
             return _refusal("No row of this model is free, and the request may not wait.", wait_s)
         return _refusal("The request waited for a row of this model as long as it may.", wait_s)
 
-    def _place_s(self, ticket: Ticket, capacity: int | None, now: float) -> float:
-        """Until the tenant has a place again, after those that were promised already.
+    def _place_s(self, ticket: Ticket, full: Full, capacity: int | None, now: float) -> float:
+        """Until there is a place for it, after those that were promised already.
 
-        A place is free when one of the tenant's streams begins to run. A tenant without any gets
-        the first place that anybody leaves.
+        A place of a tenant becomes free when one of its streams begins to run, and a place of all
+        when any does.
         """
-        places = self._places.of(ticket.tenant)
-        if places is None:
-            return self._rate.surely_s(1, capacity or 1, now)
-        promised = places.promised
-        while promised and promised[0] <= now:
-            promised.popleft()
-        nth = min(len(promised) + 1, places.taken)
-        served = self._classes.place_of(ticket, nth)
-        at = now + self._rate.surely_s(served, capacity or 1, now)
-        if len(promised) < places.taken:
-            promised.append(max(at, promised[-1]) if promised else at)
-        return promised[-1] - now
+        ended = self._places.missing(ticket.tenant, full)
+        if full is Full.TENANT:
+            ended = self._classes.place_of(ticket, ended)
+        wait_s = self._rate.surely_s(ended, capacity or 1, now)
+        return self._places.promise(ticket.tenant, full, now + wait_s) - now
 
 
 def _refusal(message: str, retry_after_s: float) -> RateLimited:

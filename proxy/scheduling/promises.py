@@ -1,0 +1,52 @@
+"""Keeps places for callers that were refused, for the time at which they were told to return.
+
+Without it, callers that never waited would take the places of those that return on time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+GRACE_S = 3.0  # `Retry-After` is rounded up to a second, and a connection takes its time
+EARLY_S = 0.05  # clients round, too
+
+
+class Promises:
+    """limit: of places. Half of them are kept for callers that return, at most: callers that do not
+    return cannot empty the queue.
+    """
+
+    __slots__ = ("_times", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._times: deque[float] = deque()
+
+    def has_place(self, taken: int, now: float) -> bool:
+        """Whether there is a place for a stream that comes now."""
+        times = self._times
+        while times and times[0] + GRACE_S < now:
+            times.popleft()
+        free = self.limit - taken
+        return free > 0 and (self._is_due(now) or free > min(len(times), self.limit // 2))
+
+    def keep(self, now: float) -> None:
+        """A stream has taken a place; if one was promised for this time, it is that one."""
+        if self._is_due(now):
+            self._times.popleft()
+
+    def missing(self, taken: int) -> int:
+        """How many places must become free, until there is one for which nobody was told."""
+        return max(len(self._times) + 1 - (self.limit - taken), 1)
+
+    def promise(self, time: float) -> float:
+        """When the caller shall return: not before the others, and bounded."""
+        times = self._times
+        if times:
+            time = max(time, times[-1])
+        if len(times) < self.limit:
+            times.append(time)
+        return time
+
+    def _is_due(self, now: float) -> bool:
+        return bool(self._times) and self._times[0] <= now + EARLY_S

@@ -1,0 +1,333 @@
+"""What a caller sees of the queue, in one process and over the parent's socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.fixtures.schedulers import (
+    QUEUE,
+    Caller,
+    Make,
+    in_process,
+    over_socket,
+    settled,
+    ticket,
+)
+from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
+from triton_openai.proxy.domain.scheduling import Scheduler
+from triton_openai.proxy.scheduling.limits import QueueLimits
+
+all_schedulers = pytest.mark.parametrize("make", [in_process, over_socket])
+Test = Callable[[Scheduler], Awaitable[None]]
+
+
+def run(make: Make, test: Test, *, capacity: int | None = 1, **limits: float) -> None:
+    async def main() -> None:
+        async with make(QueueLimits(**limits)) as scheduler:
+            scheduler.set_capacity(QUEUE, capacity)
+            await test(scheduler)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await settled()
+
+    asyncio.run(main())
+
+
+@all_schedulers
+def test_streams_of_one_tenant_run_in_their_order(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        callers = [Caller(scheduler, ticket()) for _ in range(4)]
+        await settled()
+        for number, caller in enumerate(callers):
+            assert [each.runs for each in callers] == [n <= number for n in range(4)]
+            caller.release()
+            caller.release()  # a second time does nothing
+            await settled()
+
+    run(make, test)
+
+
+@all_schedulers
+def test_tenants_take_turns_and_a_higher_class_goes_first(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        first = Caller(scheduler, ticket())
+        many = [Caller(scheduler, ticket("a", prompt_tokens=10)) for _ in range(3)]
+        few = [Caller(scheduler, ticket("b", prompt_tokens=10)) for _ in range(2)]
+        high = Caller(scheduler, ticket("a", priority=1))
+        await settled()
+        running = first
+        for caller in (high, many[0], few[0], many[1], few[1], many[2]):
+            assert not caller.runs
+            running.release()
+            await settled()
+            assert caller.runs
+            running = caller
+
+    run(make, test)
+
+
+@all_schedulers
+def test_without_a_bound_nobody_waits(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        callers = [Caller(scheduler, ticket(patience_s=0)) for _ in range(50)]
+        await settled(200)
+        assert all(caller.runs for caller in callers)
+        scheduler.set_capacity(QUEUE, 50)  # nothing is stopped
+        last = Caller(scheduler, ticket())
+        await settled()
+        assert not last.runs
+        scheduler.set_capacity(QUEUE, None)
+        await settled()
+        assert last.runs
+
+    run(make, test, capacity=None)
+
+
+@all_schedulers
+def test_a_full_queue_refuses_with_a_retry_after(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        callers = [Caller(scheduler, ticket()) for _ in range(4)]
+        await settled()
+        error = callers[3].error
+        assert isinstance(error, RateLimited)
+        assert error.code is ErrorCode.QUEUE_FULL
+        assert 0 < error.retry_after_s < 1_000
+        assert "room for 2 requests of your organization" in error.message
+        callers[0].release()
+        await settled()
+        assert callers[1].runs  # the refused one has left nothing behind
+
+    run(make, test, waiting_per_tenant=2)
+
+
+@all_schedulers
+def test_a_tenant_with_fewer_streams_takes_a_place_of_the_one_with_most(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        callers = [Caller(scheduler, ticket("a")) for _ in range(5)]
+        await settled()
+        other = Caller(scheduler, ticket("b"))
+        await settled()
+        assert isinstance(callers[4].error, RateLimited)
+        assert [caller.error for caller in callers[:4]] == [None] * 4
+        again = Caller(scheduler, ticket("a"))
+        await settled()
+        assert isinstance(again.error, RateLimited)
+        assert other.error is None
+
+    run(make, test, waiting=4)
+
+
+@all_schedulers
+def test_streams_that_have_begun_go_first_and_are_never_refused(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        first = Caller(scheduler, ticket())
+        new = Caller(scheduler, ticket())
+        begun = [Caller(scheduler, ticket(has_begun=True, patience_s=0)) for _ in range(3)]
+        await settled()
+        assert new.error is None
+        running = first
+        for caller in (*begun[::-1], new):  # the last one to come goes to the front
+            running.release()
+            await settled()
+            assert caller.runs
+            running = caller
+
+    run(make, test, waiting=1)
+
+
+@all_schedulers
+def test_no_patience_fails_fast_and_a_short_one_ends(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        first = Caller(scheduler, ticket())
+        await settled()
+        none = Caller(scheduler, ticket(patience_s=0))
+        short = Caller(scheduler, ticket(patience_s=0.01))
+        await settled()
+        assert isinstance(none.error, RateLimited)
+        assert not none.standings
+        with pytest.raises(RateLimited, match="as long as it may"):
+            await short.task
+        assert first.runs
+
+    run(make, test)
+
+
+@all_schedulers
+def test_those_that_wait_learn_their_position(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        callers = [Caller(scheduler, ticket()) for _ in range(3)]
+        await settled()
+        assert [[each.position for each in one.standings] for one in callers] == [[], [1], [2]]
+        assert all(0 < one.standings[0].wait_s < 100 for one in callers[1:])
+        callers[0].release()
+        await asyncio.sleep(1.0)
+        await settled()
+        assert callers[2].standings[1].position == 1
+        assert len(callers[1].standings) == 1
+
+    run(make, test)
+
+
+@all_schedulers
+def test_a_higher_class_runs_at_once_and_the_newest_of_the_lowest_yields(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        low = [Caller(scheduler, ticket("a", may_yield=True)) for _ in range(2)]
+        middle = Caller(scheduler, ticket("b", priority=1, may_yield=True))
+        waits = Caller(scheduler, ticket("c"))
+        await settled()
+        high = [Caller(scheduler, ticket("d", priority=2, patience_s=0)) for _ in range(4)]
+        await settled()
+        assert [caller.runs for caller in high] == [True, True, True, False]
+        assert [each.preempted for each in (*low, middle)] == [1, 1, 1]
+        assert isinstance(high[3].error, RateLimited)
+        for caller in (*low, middle):  # their rows are taken already
+            caller.release()
+        await settled()
+        assert not waits.runs
+        high[0].release()
+        await settled()
+        assert waits.runs
+
+    run(make, test, capacity=3)
+
+
+@all_schedulers
+def test_only_lower_classes_that_may_yield_do(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        fixed = Caller(scheduler, ticket())
+        same = Caller(scheduler, ticket(priority=1, may_yield=True))
+        await settled()
+        high = Caller(scheduler, ticket(priority=1))
+        await settled()
+        assert not high.runs
+        assert not fixed.preempted
+        assert not same.preempted
+
+    run(make, test, capacity=2)
+
+
+@all_schedulers
+@pytest.mark.parametrize("turns", range(12))
+def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing_behind(make: Make, turns: int):
+    async def test(scheduler: Scheduler) -> None:
+        first = Caller(scheduler, ticket())
+        await settled()
+        gone = Caller(scheduler, ticket("b", prompt_tokens=1_000))
+        next_one = Caller(scheduler, ticket("c", prompt_tokens=1))
+        for _ in range(turns // 2):
+            await asyncio.sleep(0)
+        if turns % 2:
+            first.release()
+        gone.task.cancel()
+        await settled()
+        if gone.runs:
+            gone.release()
+        if not turns % 2:
+            first.release()
+        await settled()
+        assert next_one.runs
+        next_one.release()
+        await settled()
+        assert not scheduler_is_busy(scheduler)
+
+    def scheduler_is_busy(scheduler: Scheduler) -> bool:
+        queues = getattr(scheduler, "_queues", None)
+        return queues is not None and bool(queues[QUEUE].running or queues[QUEUE].waiting)
+
+    run(make, test)
+
+
+@all_schedulers
+def test_a_cancelled_stream_costs_its_tenant_nothing(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        first = Caller(scheduler, ticket("z"))
+        await settled()
+        gone = Caller(scheduler, ticket("a", prompt_tokens=100_000))
+        spare = Caller(scheduler, ticket("a", prompt_tokens=1))
+        other = [Caller(scheduler, ticket("b", prompt_tokens=100)) for _ in range(2)]
+        await settled()
+        first.release()  # grants it, in the same turn in which it is cancelled
+        gone.task.cancel()
+        await settled()
+        running = [each for each in (gone, spare, *other) if each.runs]
+        assert len(running) == 1
+        running[0].release()
+        await settled()
+        assert spare.runs
+
+    run(make, test)
+
+
+@all_schedulers
+def test_tokens_are_charged_while_they_stream(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        first = Caller(scheduler, ticket("a"))
+        own = [Caller(scheduler, ticket("a")) for _ in range(2)]
+        others = [Caller(scheduler, ticket("b")) for _ in range(2)]
+        await settled()
+        first.tokens = 10
+        await asyncio.sleep(0.3)
+        scheduler.set_capacity(QUEUE, 2)
+        await settled()
+        assert others[0].runs
+        assert not own[0].runs
+
+    run(make, test)
+
+
+@all_schedulers
+def test_a_resumed_stream_pays_its_tokens_once(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        first = Caller(scheduler, ticket("z"))
+        own = [Caller(scheduler, ticket("a", has_begun=True)), Caller(scheduler, ticket("a"))]
+        own[0].tokens = 1_000_000  # generated with an earlier permit
+        others = [Caller(scheduler, ticket("b", prompt_tokens=10)) for _ in range(2)]
+        await settled()
+        for running, following in ((first, own[0]), (own[0], own[1]), (own[1], others[0])):
+            running.release()
+            await settled()
+            assert following.runs, following
+
+    run(make, test)
+
+
+@all_schedulers
+def test_a_cached_prompt_costs_what_the_engine_says(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        first = Caller(scheduler, ticket("z"))
+        own = [Caller(scheduler, ticket("a", prompt_tokens=5_000)) for _ in range(2)]
+        others = [Caller(scheduler, ticket("b", prompt_tokens=10)) for _ in range(3)]
+        await settled()
+        first.release()
+        await settled()
+        assert own[0].runs
+        own[0].task.result().see_prompt(uncached_tokens=5)
+        own[0].release()
+        await settled()
+        assert others[0].runs
+        others[0].release()
+        await settled()
+        assert own[1].runs
+
+    run(make, test)
+
+
+@all_schedulers
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
+def test_a_weight_that_is_no_weight_is_refused(make: Make, weight: float):
+    async def test(scheduler: Scheduler) -> None:
+        with pytest.raises(ValueError, match="the weight of tenant 'a'"):
+            await Caller(scheduler, ticket(weight=weight)).task
+
+    run(make, test)
+
+
+@pytest.fixture(autouse=True)
+def no_errors_of_the_event_loop(caplog: pytest.LogCaptureFixture):
+    """Such as an exception in a callback, or one that nobody has looked at."""
+    yield
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
