@@ -18,6 +18,8 @@ ALTERNATIVES = frozenset(
 )
 LORA = frozenset({"lora_name"})
 QUEUE_TIME = frozenset({"queue_time_us"})  # the LLM API does not report when prefill begins
+# It would start a guide, a seed and the counts of penalties and min_tokens anew.
+RESUME = frozenset({"resume_from"})
 GUIDES = frozenset({"guided_decoding_guide_type", "guided_decoding_guide"})
 EVERY_KIND = ("json", "json_schema", "regex", "ebnf_grammar", "structural_tag")
 MOST_ALTERNATIVES = 20  # TOP_LOG_PROBS_AT_MOST of the engine
@@ -70,7 +72,9 @@ class TrtllmEngine:
     def _always_missing(self) -> set[str]:
         if self.backend == "cpp":  # tensorrt_llm/ensemble.pbtxt has none of the others
             return set()
-        found = set(QUEUE_TIME) if self.has_adapters else set(QUEUE_TIME | LORA)
+        found = set(QUEUE_TIME | RESUME)
+        if not self.has_adapters:
+            found |= LORA
         if self.version < HAS_CACHE_SALT:
             found.add("cache_salt")
         if self.version < HAS_PRIORITY:

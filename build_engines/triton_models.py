@@ -15,7 +15,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "model_repository"
 ROLES = ("tokenizer", "engine", "detokenizer")
-CONTRACT_VERSION = "2"
+CONTRACT_VERSION = "3"
 MAX_QUEUE = "max_queue"  # the version of an engine whose queue Triton manages
 # What fills the engine's role: our Python model, or NVIDIA's C++ backend.
 EngineModel = Literal["engine", "tensorrt_llm"]

@@ -215,6 +215,8 @@ class Parts:
             *(sandbox, self.gate, self._recovery),
             limits=configured_limits.time_limits(settings),
             max_resends=settings.max_resends,
+            scheduler=queues.scheduler,
+            continuing=configured_limits.continuation_limits(settings),
             decisions=None if operations is None else operations.decisions,
             shadows=self._shadows,
         )

@@ -18,6 +18,7 @@ from triton_openai.proxy.domain.request_limits import RequestLimits
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.domain.usage import UsageStore
 from triton_openai.proxy.generation.composition import Access
+from triton_openai.proxy.generation.failover import ContinuationLimits
 from triton_openai.proxy.generation.time_limits import TimeLimits
 from triton_openai.proxy.ledger.choice import ledger_of
 from triton_openai.proxy.ledger.port import Ledger
@@ -71,7 +72,19 @@ def request_limits(settings: Settings) -> RequestLimits:
 
 
 def time_limits(settings: Settings) -> TimeLimits:
-    return TimeLimits(silence_s=settings.stall_timeout_s, whole_s=settings.request_timeout_s)
+    return TimeLimits(
+        silence_s=settings.stall_timeout_s,
+        whole_s=settings.request_timeout_s,
+        short_silence_s=settings.continue_after_silence_s,
+    )
+
+
+def continuation_limits(settings: Settings) -> ContinuationLimits:
+    return ContinuationLimits(
+        most=settings.max_continuations,
+        most_yields=settings.max_preemptions,
+        allows_inexact=settings.inexact_continuation == "continue",
+    )
 
 
 def sandbox_limits(settings: Settings) -> SandboxLimits:

@@ -14,6 +14,7 @@ from pydantic import model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from triton_openai.proxy.setting_groups.callers import Callers, Identities
+from triton_openai.proxy.setting_groups.continuation import Continuation
 from triton_openai.proxy.setting_groups.listening import Listening, Tls
 from triton_openai.proxy.setting_groups.requests import (
     Answers,
@@ -50,6 +51,7 @@ class Settings(
     Scheduling,
     CallersLimits,
     Times,
+    Continuation,
     RequestSize,
     SchemaSize,
     Storage,

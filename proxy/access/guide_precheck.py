@@ -63,6 +63,7 @@ def _guide_alone(request: EngineRequest) -> EngineRequest:
         request,
         text="a",
         token_ids=None,
+        generated=(),
         max_tokens=1,
         sampling=Sampling(),
         prompt_limit=None,

@@ -11,7 +11,7 @@ from triton_openai.proxy.api.rate_limit_headers import EXPOSED
 EXPOSED_HEADERS = (
     *EXPOSED,
     *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
-    *("x-attempts", "x-resends", "x-unenforced-keywords", "x-fallback-from"),
+    *("x-attempts", "x-resends", "x-continued", "x-unenforced-keywords", "x-fallback-from"),
     *queue_headers.NAMES,
     *lifecycle_headers.NAMES,
 )

@@ -21,7 +21,9 @@ class EngineRequest:
     `add_special_tokens`: the tokenizer adds its own BOS and EOS (chat templates write theirs).
     `wants_log_prob_ids`: log-probabilities have the ids of their tokens. `plain_spans`: where
     `text` spells control tokens that are plain text, see domain.plain_spans. `token_cap`,
-    `prompt_cap`: see GenerationRequest.
+    `prompt_cap`: see GenerationRequest. `keeps_ids`: deltas have ids where the model can report
+    them, so that another engine can continue the answer; unlike `wants_token_ids`, a model that
+    cannot report them still takes the request.
     """
 
     id: str
@@ -36,6 +38,7 @@ class EngineRequest:
     prompt_limit: PromptLimit | None = None
     echoes_prompt: bool = False  # its tokens come first, with log-probabilities as the others
     wants_token_ids: bool = False
+    keeps_ids: bool = False
     wants_log_prob_ids: bool = False
     priority: int | None = None  # a higher one goes first
     cache_salt: str | None = None

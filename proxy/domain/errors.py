@@ -16,6 +16,8 @@ ProxyError
     ├── AuthenticationUnavailable 503: the credential cannot be checked at present
     ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
     │   ├── GuidePending     503: the request's guide is still being compiled
+    │   ├── EndpointDrains   503: its endpoint drains, and the stream continues elsewhere
+    │   ├── Preempted        503: a higher class needs its row, and the stream continues later
     │   └── ShuttingDown     503: this server stops, and its time to drain is over
     ├── LimitsUnavailable    503: the ledger of the callers' limits cannot be reached
     ├── DeadlineExceeded     504: the request took longer than its time limit
@@ -225,6 +227,14 @@ class ModelUnavailable(ServiceError):
 
 
 class GuidePending(ModelUnavailable):
+    pass
+
+
+class EndpointDrains(ModelUnavailable):
+    pass
+
+
+class Preempted(ModelUnavailable):
     pass
 
 

@@ -42,6 +42,8 @@ class Report:
     queued: where the request stands in the fair queue, None where it does not wait; queued_since:
     from when, by the event loop's clock. queue_s: the longest wait of one of its streams there,
     None if none waited. capped_priority: the key's ceiling, where the caller asked for more.
+    notes: what a streamed answer says in comments with its next part; whoever sends them takes them
+    away.
     """
 
     unenforced: tuple[str, ...] = ()
@@ -58,6 +60,7 @@ class Report:
     queued_since: float | None = None
     queue_s: float | None = None
     capped_priority: int | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def usage(self) -> Usage | None:

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
+
+
+class Cause(str, Enum):
+    """Why an engine stream ended before its answer did.
+
+    LOST: its endpoint died. STALLED: its endpoint sent nothing for too long. DRAINED: its endpoint
+    gets no more streams. PREEMPTED: a higher class needed its row.
+    """
+
+    LOST = "lost"
+    STALLED = "stalled"
+    DRAINED = "drained"
+    PREEMPTED = "preempted"
 
 
 class Interrupt:
     """Whoever reads the stream gets `error` in place of the next delta. The first error counts.
 
-    The reader listens; an error that came before is told at once.
+    The reader listens; an error that came before is told at once. endpoint: where the stream runs,
+    written by whoever chose it; None while nobody has.
     """
 
-    __slots__ = ("_listener", "error")
+    __slots__ = ("_listener", "endpoint", "error")
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        self._listener: Callable[[], None] | None = None
+        self.endpoint: str | None = None
+        self._listener: Callable[[Exception], None] | None = None
 
     def fire(self, error: Exception) -> None:
         if self.error is None:
             self.error = error
             if self._listener is not None:
-                self._listener()
+                self._listener(error)
 
-    def listen(self, listener: Callable[[], None] | None) -> None:
+    def listen(self, listener: Callable[[Exception], None] | None) -> None:
         """None: nobody listens any more."""
         self._listener = listener
         if listener is not None and self.error is not None:
-            listener()
+            listener(self.error)

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.interrupt import Cause
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest
@@ -38,4 +39,15 @@ class Watcher(Protocol):
 
     def resent(self, card: ModelCard) -> None:
         """A stream of the running request is sent to the engine again."""
+        ...
+
+    def continued(self, card: ModelCard, cause: Cause, pause_s: float) -> None:
+        """A stream of the running request has the next token of another engine stream.
+
+        pause_s: since the one before ended.
+        """
+        ...
+
+    def not_continued(self, card: ModelCard, cause: Cause) -> None:
+        """A stream of the running request that had begun ends with an error."""
         ...

@@ -26,11 +26,11 @@ from triton_openai.proxy.domain.watcher import RequestWatch
 from triton_openai.proxy.generation.attempts import Attempts
 from triton_openai.proxy.generation.candidates import best, interleaved
 from triton_openai.proxy.generation.choice.choice import Choice
+from triton_openai.proxy.generation.engine_stream import Deltas, EngineStream
+from triton_openai.proxy.generation.failover import StreamMeans
 from triton_openai.proxy.generation.plan import Part, Plan
 from triton_openai.proxy.generation.planner import Planner
-from triton_openai.proxy.generation.resending import Deltas, Resending, ResentStream
 from triton_openai.proxy.generation.shadow_deployments import ShadowDeployments
-from triton_openai.proxy.generation.time_limits import TimeLimits, limited
 from triton_openai.proxy.server_tools.tool_loop import run_tool_loop
 from triton_openai.proxy.structured.checker import Checker
 from triton_openai.proxy.structured.constraint_errors import MappedConstraintErrors
@@ -47,8 +47,7 @@ class Means:
     tools: ToolRunner
     checker: Checker
     gate: StartGate
-    limits: TimeLimits
-    resending: Resending
+    streams: StreamMeans
     guide_precheck: GuidePrecheck
     shadows: ShadowDeployments
     counts_cached: bool
@@ -165,7 +164,7 @@ class AnswerStreams:
                     for event in events:
                         yield event
                 stream = self._watch.stream(request)
-                async with aclosing(self._deltas(request)) as deltas:
+                async with aclosing(self._deltas(part, request, choice)) as deltas:
                     async for delta in deltas:
                         stream.see(delta)
                         if delta.prompt_tokens is not None:
@@ -188,14 +187,22 @@ class AnswerStreams:
                 part.engine_request.id, delta, counts_prompt=part.counts_prompt
             )
 
-    def _deltas(self, request: EngineRequest) -> ResentStream:
-        return ResentStream(
-            self._means.resending, self._send, self._try_guide, request, self._report
-        )
+    def _deltas(self, part: Part, request: EngineRequest, choice: Choice) -> Deltas:
+        return EngineStream(
+            part.request,
+            request,
+            self._means.streams,
+            self._report,
+            send=self._send,
+            try_guide=self._try_guide,
+            tokens=lambda: choice.tokens,
+            has_begun=choice.tokens > 0 or part.plan is not self._plan,
+        ).deltas()
 
-    def _send(self, request: EngineRequest, since: float) -> Deltas:
-        deltas = self._means.shadows.mirrored(request, self._means.engine.generate(request))
-        return limited(deltas, self._means.limits, since=since)
+    def _send(self, request: EngineRequest, is_whole: bool) -> Deltas:
+        """Shadows are compared with whole answers."""
+        deltas = self._means.engine.generate(request)
+        return self._means.shadows.mirrored(request, deltas) if is_whole else deltas
 
     async def _try_guide(self, request: EngineRequest) -> None:
         await self._means.guide_precheck.check(request, self._plan.request.caller)

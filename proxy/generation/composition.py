@@ -13,9 +13,11 @@ from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.endpoints import Decisions
 from triton_openai.proxy.domain.engine import Engine
 from triton_openai.proxy.domain.sandbox import Sandbox
+from triton_openai.proxy.domain.scheduling import FreeScheduler, Scheduler
 from triton_openai.proxy.domain.server_tools import ToolRunner
 from triton_openai.proxy.domain.watcher import Watcher
 from triton_openai.proxy.generation.answer_streams import Means
+from triton_openai.proxy.generation.failover import ContinuationLimits, StreamMeans
 from triton_openai.proxy.generation.planner import Planner
 from triton_openai.proxy.generation.resending import Resending
 from triton_openai.proxy.generation.service import Service
@@ -57,22 +59,30 @@ def composed(
     *,
     limits: TimeLimits,
     max_resends: int,
+    continuing: ContinuationLimits | None = None,
+    scheduler: Scheduler | None = None,
     decisions: Decisions | None = None,
     shadows: ShadowDeployments,
 ) -> Service:
     """max_resends: how often one stream is sent again that Triton lost before its first token.
 
-    decisions: operators'; None: what models.yaml says holds.
+    scheduler: entered and left by the caller; None: nobody waits for a row. decisions: operators';
+    None: what models.yaml says holds.
     """
-    resending = _resending(registry, recovery_queue, engine, watcher, limits, max_resends)
+    streams = StreamMeans(
+        resending=_resending(registry, recovery_queue, engine, watcher, limits, max_resends),
+        limits=limits,
+        counter=watcher,
+        continuing=continuing or ContinuationLimits(),
+        scheduler=scheduler or FreeScheduler(),
+    )
     means = Means(
         planner=_planner(sandbox, gate, access, limits),
         engine=engine,
         tools=tools,
         checker=Checker(sandbox),
         gate=gate,
-        limits=limits,
-        resending=resending,
+        streams=streams,
         guide_precheck=access.guide_precheck,
         shadows=shadows,
         counts_cached=not access.hides_cached_tokens,

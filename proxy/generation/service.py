@@ -134,7 +134,7 @@ class Service:
 
         since = asyncio.get_running_loop().time()
         with MappedConstraintErrors(plan.request.constraint):
-            await self._means.resending.retried(try_once, request, report, since=since)
+            await self._means.streams.resending.retried(try_once, request, report, since=since)
 
 
 NOT_HELD: AbstractContextManager[None] = nullcontext()

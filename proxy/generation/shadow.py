@@ -180,7 +180,9 @@ def copy_of(request: EngineRequest) -> EngineRequest:
         priority=LOWEST_PRIORITY if has_priority else None,
         sampling=replace(request.sampling, top_log_probs=None),
         wants_token_ids=False,
+        keeps_ids=False,
         wants_log_prob_ids=False,
+        interrupt=None,
     )
 
 

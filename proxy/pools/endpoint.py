@@ -13,7 +13,8 @@ from triton_openai.proxy.domain.endpoints import (
     EndpointStatus,
 )
 from triton_openai.proxy.domain.engine import NotReady
-from triton_openai.proxy.domain.model import LoadedModel
+from triton_openai.proxy.domain.interrupt import Interrupt
+from triton_openai.proxy.domain.model import LoadedModel, ModelFacts
 from triton_openai.proxy.pools.breaker import BreakerPolicy, CircuitBreaker
 from triton_openai.proxy.pools.candidate import Candidate
 from triton_openai.proxy.pools.connection import Connection
@@ -51,7 +52,8 @@ class Endpoint:
 
     served: by Triton's name of the model; kept while the endpoint is not ready. ready_names: of all
     that is ready there, other projects' models, too. is_leaving: its source no longer names it.
-    is_drained: an operator decided so. checked: set after each check.
+    is_drained: an operator decided so. checked: set after each check. movable: streams that another
+    endpoint of their build can continue.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Endpoint:
         self.is_suspect = False
         self.checked = asyncio.Event()
         self.look_now = asyncio.Event()
+        self.movable: dict[Interrupt, ModelFacts] = {}
         self.was_loaded = False  # since the last check: a model, perhaps under the same version
         self._clock = clock
         self._changed = changed

@@ -13,7 +13,7 @@ import structlog
 from triton_openai.proxy import background
 from triton_openai.proxy.domain.endpoints import Decisions, EndpointAddress, EndpointSource
 from triton_openai.proxy.domain.model import LoadedModel, ModelFacts
-from triton_openai.proxy.pools import ejections
+from triton_openai.proxy.pools import ejections, moves
 from triton_openai.proxy.pools.breaker import BreakerPolicy
 from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser
 from triton_openai.proxy.pools.connection import Connect
@@ -33,6 +33,7 @@ class PoolOptions:
     """connect: to an endpoint. most_ejected: the share of endpoints that may be ejected at once.
 
     metrics_port: of endpoints whose address names none; None: their load is not read.
+    moves_streams: those of an endpoint that drains are continued at others, if they can be.
     """
 
     name: str
@@ -42,6 +43,7 @@ class PoolOptions:
     choice: ChoicePolicy = field(default_factory=ChoicePolicy)
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     most_ejected: float = ejections.MOST_SHARE
+    moves_streams: bool = True
 
 
 class Pool:
@@ -75,7 +77,7 @@ class Pool:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follows the source and the operators' decisions. The body begins after first checks."""
-        following = [asyncio.create_task(self._follow()), asyncio.create_task(self._obey())]
+        following = [asyncio.create_task(self._follow()), asyncio.create_task(self._look_after())]
         try:
             await self._first_checks()
             yield
@@ -216,11 +218,15 @@ class Pool:
         """False when it has left: its name and its bit may be another endpoint's now."""
         return self.endpoints.get(endpoint.name) is endpoint
 
-    async def _obey(self) -> None:
-        if self._decisions is None:
-            return
+    async def _look_after(self) -> None:
+        """Obeys operators' decisions, and moves the streams of endpoints that drain."""
         while True:
-            drained = self._decisions.drained
-            for endpoint in self.endpoints.values():
-                endpoint.set_drained(endpoint.name in drained)
+            if self._decisions is not None:
+                drained = self._decisions.drained
+                for endpoint in self.endpoints.values():
+                    endpoint.set_drained(endpoint.name in drained)
+            if self._options.moves_streams:
+                for endpoint in list(self.endpoints.values()):
+                    if endpoint.is_drained or endpoint.is_leaving:
+                        await moves.move(endpoint, self.variant)
             await asyncio.sleep(LOOK_EVERY_S)

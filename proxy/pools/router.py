@@ -25,11 +25,11 @@ MOST_MODELS = 1024  # whose lengths are remembered
 class Route:
     """One stream on one endpoint. matched: the share of its prompt that is probably cached there.
 
-    Call `end` once the stream is closed.
+    interrupt: of a stream that can be moved. Call `end` once the stream is closed.
     """
 
     __slots__ = (
-        *("_attempt", "_endpoint", "_estimates", "_pool", "_prompt_tokens", "_work"),
+        *("_attempt", "_endpoint", "_estimates", "_interrupt", "_pool", "_prompt_tokens", "_work"),
         *("engine", "matched", "place"),
     )
 
@@ -41,6 +41,7 @@ class Route:
         work: Work,
         attempt: Attempt,
         estimates: TokenEstimates,
+        request: EngineRequest,
     ) -> None:
         self.engine: TokenSource = endpoint.connection.engine
         self.place = Place(endpoint.pool, endpoint.name)
@@ -51,6 +52,10 @@ class Route:
         self._attempt = attempt
         self._estimates = estimates
         self._prompt_tokens = 0
+        self._interrupt = interrupt = request.interrupt
+        if interrupt is not None:
+            interrupt.endpoint = endpoint.name
+            endpoint.movable[interrupt] = request.model.facts
 
     def began(self, prompt_tokens: int, cached_tokens: int) -> None:
         """The first token came. cached_tokens: of the prompt, which cost the engine nothing."""
@@ -72,6 +77,8 @@ class Route:
     def end(self) -> None:
         self._attempt.abandoned()
         self._work.release()
+        if self._interrupt is not None:
+            self._endpoint.movable.pop(self._interrupt, None)
 
     def observe(self, request: EngineRequest, tokens: int) -> None:
         """The stream ended by itself after so many tokens."""
@@ -114,7 +121,7 @@ class Router:
             prompt_tokens=round(routed.prompt_tokens * (1.0 - choice.matched)),
             output_tokens=estimates.output_tokens(request.max_tokens),
         )
-        return Route(pool, endpoint, choice.matched, work, attempt, estimates)
+        return Route(pool, endpoint, choice.matched, work, attempt, estimates, request)
 
     def _estimates_of(self, card: ModelCard) -> TokenEstimates:
         found = self._estimates.get(card.triton_model)

@@ -59,6 +59,12 @@ class Metrics:
             "Streams that failed before their first token and were sent to Triton again",
             "model",
         )
+        self.continued = self._counter(
+            "proxy_streams_continued",
+            "Streams that lost their engine after their first token, by what ended it (`lost`, "
+            "`stalled`, `drained`, `preempted`) and whether another engine stream `continued` them",
+            *("model", "cause", "result"),
+        )
         self.active = Gauge(
             "proxy_requests_active",
             "Generation requests in progress",
@@ -136,6 +142,11 @@ class Metrics:
         self.queue = self._histogram(
             "proxy_queue_time_seconds",
             "Time that a stream waited for a row of the engine, if the engine reports it",
+            QUEUE_BUCKETS_S,
+        )
+        self.continuation_pause = self._histogram(
+            "proxy_continuation_pause_seconds",
+            "From the end of an engine stream to the first response of the one that continues it",
             QUEUE_BUCKETS_S,
         )
         self.gaps = self._histogram(

@@ -13,6 +13,7 @@ from typing_extensions import Self
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import ErrorCode, ProxyError
 from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.interrupt import Cause
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import Usage
 from triton_openai.proxy.domain.request import GenerationRequest
@@ -40,6 +41,15 @@ class TelemetryWatcher:
         """Counts a stream that generation.resending sends again."""
         self._metrics.resent.labels(card.name).inc()
         request_log.count("resent")
+
+    def continued(self, card: ModelCard, cause: Cause, pause_s: float) -> None:
+        """Counts a stream that generation.failover has continued."""
+        self._metrics.continued.labels(card.name, cause.value, "continued").inc()
+        self._metrics.continuation_pause.labels(card.name).observe(pause_s)
+        request_log.count("continued")
+
+    def not_continued(self, card: ModelCard, cause: Cause) -> None:
+        self._metrics.continued.labels(card.name, cause.value, "failed").inc()
 
 
 class TelemetryWatch:

@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from tritonclient.grpc import service_pb2
 
 from triton_openai.proxy.triton.tensors import (
-    CONTRACT_VERSION,
     LEASE_INPUTS,
+    SUPPORTED_VERSIONS,
     InputTensor,
     OutputTensor,
 )
 
 
 def version_differences(parameters: Mapping[str, str]) -> list[str]:
-    """Empty if the model was built for this proxy's version of the contract."""
+    """Empty if the model was built for a version of the contract that this proxy supports."""
     found = parameters["contract_version"]
-    if found == CONTRACT_VERSION:
+    if found in SUPPORTED_VERSIONS:
         return []
     return [
-        f"it was built for tensor contract {found}, this proxy speaks {CONTRACT_VERSION}: "
-        "build it again with the proxy's version"
+        f"it was built for tensor contract {found}, this proxy supports "
+        f"{' and '.join(SUPPORTED_VERSIONS)}: build it again with the proxy's version"
     ]
 
 

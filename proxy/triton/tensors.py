@@ -15,7 +15,9 @@ from typing import Literal
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.model import ModelCard, ModelFacts
 
-CONTRACT_VERSION = "2"
+CONTRACT_VERSION = "3"
+# Models of contract 2 lack the input resume_from, and so the capability `resume`.
+SUPPORTED_VERSIONS = ("2", CONTRACT_VERSION)
 CPP_RUNTIME = "tensorrtllm"  # as Triton calls the backend
 
 Datatype = Literal["BYTES", "INT32", "UINT64", "FP32", "BOOL"]
@@ -58,6 +60,13 @@ def _bias(request: EngineRequest, index: int) -> Sequence[float] | None:
     return [pair[index] for pair in pairs] if pairs else None
 
 
+def _input_ids(request: EngineRequest) -> Sequence[int] | None:
+    """The prompt's ids, then those of the answer that were generated before."""
+    if not request.generated:
+        return request.token_ids
+    return (*(request.token_ids or ()), *request.generated)
+
+
 def _prompt_limit(request: EngineRequest) -> int | None:
     limit = request.prompt_limit
     return None if limit is None else limit.tokens or -1
@@ -90,6 +99,8 @@ def is_cpp(facts: ModelFacts) -> bool:
 
 def _wants_ids(request: EngineRequest) -> bool:
     """Also where the last id determines the finish reason, see finish_reason."""
+    if request.keeps_ids and "token_ids" in request.model.capabilities:
+        return True
     return request.wants_token_ids or is_cpp(request.model.facts)
 
 
@@ -124,7 +135,8 @@ TOP_TEXT = OutputTensor("top_log_prob_text", "BYTES", _wants_alternatives, "top_
 INPUTS = (
     InputTensor("text_input", "BYTES", attrgetter("text")),
     InputTensor("plain_spans", "INT32", lambda r: r.plain_spans or None, "plain_spans"),
-    InputTensor("input_ids", "INT32", attrgetter("token_ids")),
+    InputTensor("input_ids", "INT32", _input_ids),
+    InputTensor("resume_from", "INT32", lambda r: len(r.generated) or None, "resume"),
     InputTensor("add_special_tokens", "BOOL", attrgetter("add_special_tokens")),
     InputTensor("max_tokens", "INT32", attrgetter("max_tokens")),
     InputTensor("echo_prompt", "BOOL", lambda r: r.echoes_prompt or None, "echo_prompt"),
@@ -176,7 +188,7 @@ _NOT_IN_CPP = (NUM_CACHED_TOKENS, QUEUE_TIME, FINISH_REASON)
 
 # The inputs of the tokenizer model, which is called directly when nothing is generated.
 _TEXT = ("text_input", "plain_spans", "add_special_tokens")
-_PROMPT = (*_TEXT, "input_ids", "max_tokens", "bad_words")
+_PROMPT = (*_TEXT, "input_ids", "resume_from", "max_tokens", "bad_words")
 _LIMIT = (
     *("echo_prompt", "truncate_prompt_tokens", "truncate_keeps_start"),
     *("default_max_tokens", "max_prompt_tokens"),

@@ -15,7 +15,7 @@ ROLES = ("ensemble", *triton_models.ROLES)
 ENGINES = ("engine", "tensorrt_llm")
 CPP_LACKS = {
     *("min_p", "num_top_log_probs", "echo_prompt", "priority", "cache_salt", "lora_name"),
-    *("timeout_ms", "finish_reason", "num_cached_tokens", "queue_time_us"),
+    *("timeout_ms", "resume_from", "finish_reason", "num_cached_tokens", "queue_time_us"),
     *("top_log_probs", "top_log_prob_ids", "top_log_prob_text"),
 }
 # What reads an input tensor by its name, in the Python models.

@@ -1,29 +1,47 @@
-"""Doubles of domain.scheduling's port."""
+"""A scheduler whose grants and preemptions the test decides on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import asyncio
+from collections.abc import Callable
 
-from triton_openai.proxy.domain.scheduling import (
-    FREE_PERMIT,
-    FreeScheduler,
-    Permit,
-    QueueState,
-    Standing,
-    Ticket,
-)
+from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
 
 
-class CapacityRecorder:
-    """Keeps the capacities that it is given. running: own streams by queue, as a test sets them."""
+class GivenPermit:
+    def __init__(self, ticket: Ticket, preempted: Callable[[], None]) -> None:
+        self.ticket = ticket
+        self.preempt = preempted
+        self.uncached: list[int] = []
+        self.releases = 0
+        self._tokens: Callable[[], int] = lambda: 0
+
+    @property
+    def tokens(self) -> int:
+        return self._tokens()
+
+    def see_prompt(self, uncached_tokens: int) -> None:
+        self.uncached.append(uncached_tokens)
+
+    def meter(self, tokens: Callable[[], int]) -> None:
+        self._tokens = tokens
+
+    def release(self) -> None:
+        self.releases += 1
+
+
+class GivenScheduler:
+    """Grants at once, unless `is_open` is cleared. moved: of those that wait, by their order."""
 
     def __init__(self) -> None:
-        self.capacities: dict[str, int | None] = {}
-        self.changes = 0
-        self.running: dict[str, int] = {}
+        self.permits: list[GivenPermit] = []
+        self.waiting: list[Callable[[Standing], None]] = []
+        self.tickets: list[Ticket] = []
+        self.refusal: Exception | None = None
+        self.is_open = asyncio.Event()
+        self.is_open.set()
 
-    async def __aenter__(self) -> CapacityRecorder:
+    async def __aenter__(self) -> GivenScheduler:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -35,29 +53,24 @@ class CapacityRecorder:
         *,
         moved: Callable[[Standing], None],
         preempted: Callable[[], None],
-    ) -> Permit:
-        return FREE_PERMIT
+    ) -> GivenPermit:
+        self.tickets.append(ticket)
+        if self.refusal is not None and not ticket.has_begun:
+            raise self.refusal
+        self.waiting.append(moved)
+        try:
+            await self.is_open.wait()
+        finally:
+            self.waiting.remove(moved)
+        self.permits.append(GivenPermit(ticket, preempted))
+        return self.permits[-1]
 
     def set_capacity(self, queue: str, streams: int | None) -> None:
-        self.changes += 1
-        self.capacities[queue] = streams
+        pass
 
     async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
-        return states(self.running)
+        return ()
 
-
-class FixedQueues(FreeScheduler):
-    """Nobody waits in it, whatever its queues show."""
-
-    def __init__(self, *queues: QueueState) -> None:
-        self._queues = queues
-
-    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
-        return tuple(replace(one, tenants=one.tenants[:tenants]) for one in self._queues)
-
-
-def states(running: Mapping[str, int]) -> tuple[QueueState, ...]:
-    return tuple(
-        QueueState(queue=queue, capacity=None, running=count, waiting=0)
-        for queue, count in running.items()
-    )
+    @property
+    def held(self) -> int:
+        return sum(not one.releases for one in self.permits)

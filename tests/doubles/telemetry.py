@@ -1,9 +1,10 @@
-"""Telemetry that keeps nothing but which models had a stream sent again."""
+"""Telemetry that keeps nothing but which streams were sent again, or continued."""
 
 from __future__ import annotations
 
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.interrupt import Cause
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest
@@ -14,6 +15,8 @@ class Unwatched:
 
     def __init__(self) -> None:
         self.resent_models: list[str] = []
+        self.causes: list[Cause] = []  # of continuations
+        self.failed_causes: list[Cause] = []
 
     def begin(self, request: GenerationRequest, card: ModelCard, report: Report) -> Unwatched:
         return self
@@ -32,3 +35,9 @@ class Unwatched:
 
     def resent(self, card: ModelCard) -> None:
         self.resent_models.append(card.name)
+
+    def continued(self, card: ModelCard, cause: Cause, pause_s: float) -> None:
+        self.causes.append(cause)
+
+    def not_continued(self, card: ModelCard, cause: Cause) -> None:
+        self.failed_causes.append(cause)

@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.fixtures.engine_streams import limited
 from tests.fixtures.stack import SECRET
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import DeadlineExceeded, InvalidRequest, ModelUnavailable
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 from triton_openai.proxy.domain.request import Sampling
-from triton_openai.proxy.generation.time_limits import TimeLimits, limited
+from triton_openai.proxy.generation.time_limits import TimeLimits
 from triton_openai.proxy.triton.catalog import TritonCatalog
 from triton_openai.proxy.triton.client import TritonClient
 from triton_openai.proxy.triton.target import Target

@@ -25,6 +25,7 @@ TOP_LOG_PROBS_AT_MOST = 20
 # Codes of refusals; the proxy turns them into API errors.
 INVALID_PARAMETER, GUIDE_TOO_SLOW, QUEUE_FULL = "invalid_parameter", "guide_too_slow", "queue_full"
 DEADLINE_EXCEEDED = "deadline_exceeded"
+RESUME_PARAM = "resume_from"  # the tensor with the number of generated_ids
 
 
 class BadParameter(ValueError):
@@ -109,6 +110,9 @@ class GenerationInput:
     priority: the highest goes first, and takes the row of a lower one if all rows are taken.
     cache_salt: requests share cached keys and values only if their salts are equal.
     lora_name: the LoRA adapter to use; empty for the model without an adapter.
+    generated_ids: the beginning of the answer, if an engine has generated it before. The job
+    continues after them as if it had generated them itself, and reports only later tokens.
+    max_tokens counts them; `echoes_prompt` is False then.
     """
 
     prompt_ids: list[int]
@@ -119,6 +123,7 @@ class GenerationInput:
     cache_salt: str = ""
     lora_name: str = ""
     echoes_prompt: bool = False
+    generated_ids: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
-from port import BadParameter, GenerationInput, Guide, SamplingParams
+from port import RESUME_PARAM, BadParameter, GenerationInput, Guide, SamplingParams
 
 # Field of SamplingParams -> tensor, for parameters whose value is the tensor's one element.
 SCALARS = {
@@ -31,20 +31,23 @@ def generation_input(request: Any) -> GenerationInput:
     kind, guide = _text(request, "guided_decoding_guide_type"), None
     if kind:
         guide = Guide.of(kind, _text(request, "guided_decoding_guide"))
+    prompt_ids, generated_ids = _split_ids(request)
     return GenerationInput(
-        prompt_ids=_elements(request, "input_ids").tolist(),
+        prompt_ids=prompt_ids,
+        generated_ids=generated_ids,
         max_tokens=int(scalar(request, "request_output_len")),
         sampling=_sampling(request),
         guide=guide,
         priority=int(scalar(request, "priority") or 0),
         cache_salt=_text(request, "cache_salt"),
         lora_name=_text(request, "lora_name"),
-        echoes_prompt=bool(scalar(request, "echo_prompt")),
+        echoes_prompt=bool(scalar(request, "echo_prompt")) and not generated_ids,
     )
 
 
 def prompt_tokens(request: Any) -> int:
-    return int(_elements(request, "input_ids").size)
+    """Without the generated ones; at least 0, also where resume_from is wrong."""
+    return max(0, _elements(request, "input_ids").size - _resumed(request))
 
 
 def timeout_s(request: Any) -> float | None:
@@ -71,6 +74,23 @@ def scalar(request: Any, name: str) -> Any:
     """The one element of a tensor as a Python value; None if the request lacks the tensor."""
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return None if tensor is None else tensor.as_numpy().ravel()[0].item()
+
+
+def _resumed(request: Any) -> int:
+    return int(scalar(request, "resume_from") or 0)
+
+
+def _split_ids(request: Any) -> tuple[list[int], list[int]]:
+    """The prompt's ids, and the generated ones after them."""
+    ids, resumed = _elements(request, "input_ids").tolist(), _resumed(request)
+    prompt = len(ids) - resumed
+    if resumed and not 0 < prompt < len(ids):
+        raise BadParameter(
+            RESUME_PARAM,
+            f"resume_from is {resumed}, must be from 0 to {len(ids) - 1}: input_ids has "
+            f"{len(ids)} tokens, and at least one of them is the prompt's",
+        )
+    return ids[:prompt], ids[prompt:]
 
 
 def _sampling(request: Any) -> SamplingParams:

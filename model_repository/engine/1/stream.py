@@ -60,7 +60,8 @@ class Stream:
     # called by the runtime's thread
 
     def started(self, cached_tokens: int, *, is_late: bool = False) -> None:
-        self._first["num_cached_tokens"] = cached_tokens
+        # the cache may also have tokens of an answer that continues
+        self._first["num_cached_tokens"] = min(cached_tokens, self._first["num_input_tokens"])
         if not is_late:
             waited_us = (time.monotonic() - self._opened_at) * 1_000_000
             self._first["queue_time_us"] = min(round(waited_us), INT32_MOST)

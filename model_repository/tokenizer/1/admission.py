@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from refusal import CONTEXT_LENGTH_EXCEEDED, INVALID_PARAMETER, Refusal
 
+RESUME_PARAM = "resume_from"
 CUT_MARGIN_TOKENS = 64
 
 
@@ -32,16 +33,28 @@ class Admission:
     vocab_size: int
     default_max_tokens: int | None = None
 
-    def check_ids(self, ids: list[int]) -> None:
+    def check_ids(self, ids: list[int], param: str = "prompt") -> None:
         """Refuses ids outside the vocabulary, and names the first one."""
         for position, token in enumerate(ids):
             if not 0 <= token < self.vocab_size:
                 raise Refusal(
                     INVALID_PARAMETER,
-                    "prompt",
+                    param,
                     f"token id {token} at position {position} is outside the vocabulary "
                     f"of {self.vocab_size} tokens",
                 )
+
+    def check_generated(self, ids: list[int], prompt_tokens: int) -> None:
+        """Refuses generated ids that this model cannot have generated after the prompt."""
+        if prompt_tokens + len(ids) > self.context_length:
+            raise Refusal(
+                INVALID_PARAMETER,
+                RESUME_PARAM,
+                f"resume_from is {len(ids)}, but after a prompt of {prompt_tokens} tokens this "
+                f"model generates at most {self.context_length - prompt_tokens}: its maximum "
+                f"context length is {self.context_length} tokens",
+            )
+        self.check_ids(ids, RESUME_PARAM)
 
     def longest_prompt(self, limits: OperatorLimits) -> int:
         return _smaller(self.context_length, limits.prompt_tokens)

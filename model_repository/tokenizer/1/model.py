@@ -68,11 +68,14 @@ class TritonPythonModel:
         """The tensors of the response. Raises Refusal."""
         self._check_guide(request)
         limits = request.limits
-        ids = self._encoder.prompt_ids(request, limits)
-        self._admission.check_prompt(len(ids), limits)
+        given, generated = request.split_ids()
+        prompt = self._encoder.prompt_ids(request, given, limits)
+        self._admission.check_prompt(len(prompt), limits)
         new_tokens = self._admission.new_tokens(
-            len(ids), request.max_tokens, limits, may_be_none=request.echoes_prompt
+            len(prompt), request.max_tokens, limits, may_be_none=request.echoes_prompt
         )
+        self._admission.check_generated(generated, len(prompt))
+        ids = prompt + generated
         bad_words = bad_words_list(request.bad_words, self._encoder.word_ids)
         outputs = [
             pb_utils.Tensor("input_ids", np.array([ids], dtype=np.int32)),

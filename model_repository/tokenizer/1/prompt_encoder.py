@@ -21,10 +21,12 @@ class PromptEncoder:
         self._admission = admission
         self._plain_spans = PlainSpans(tokenizer)
 
-    def prompt_ids(self, request: Request, limits: OperatorLimits) -> list[int]:
-        """The tokens of text_input, then input_ids. Raises Refusal."""
+    def prompt_ids(
+        self, request: Request, given: list[int] | None, limits: OperatorLimits
+    ) -> list[int]:
+        """The tokens of text_input, then the `given` ones. Raises Refusal."""
         truncation = self._truncation(request, limits)
-        text, given = request.text, request.input_ids
+        text = request.text
         if truncation is not None and text is not None and given is not None:
             raise Refusal(
                 INVALID_PARAMETER, TRUNCATION_PARAM, "cannot truncate text and ids together"

@@ -7,7 +7,7 @@ from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
-from admission import OperatorLimits
+from admission import RESUME_PARAM, OperatorLimits
 from guide_check.check import KIND_PARAM, TEXT_PARAM
 from refusal import INVALID_PARAMETER, Refusal
 
@@ -25,9 +25,19 @@ class Request:
         text = self._scalar("text_input")
         return None if text is None else _decoded(text, "prompt")
 
-    @property
-    def input_ids(self) -> list[int] | None:
-        return self._optional_elements("input_ids")
+    def split_ids(self) -> tuple[list[int] | None, list[int]]:
+        """input_ids: the prompt's, None if it has none, and the generated ones after them."""
+        ids, resumed = self._optional_elements("input_ids"), self._integer("resume_from") or 0
+        given = 0 if ids is None else len(ids)
+        if not 0 <= resumed <= given:
+            raise Refusal(
+                INVALID_PARAMETER,
+                RESUME_PARAM,
+                f"resume_from is {resumed}, must be from 0 to {given}, the number of input_ids",
+            )
+        if ids is None or not resumed:
+            return ids, []
+        return ids[:-resumed] or None, ids[-resumed:]
 
     @property
     def plain_spans(self) -> list[int] | None:

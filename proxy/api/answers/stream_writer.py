@@ -61,10 +61,18 @@ class StreamWriter:
     async def send(self, part: bytes, *, is_last: bool = False) -> None:
         if not self._is_head_out:
             await self._send_head()
+        if self._report.notes:
+            part = self._taken_notes() + part
         self._is_sending = True
         await self._send(_part(part, is_last=is_last))
         self._is_sending = False
         self._sent_at = self._loop.time()
+
+    def _taken_notes(self) -> bytes:
+        """As comments, in a format that has them."""
+        notes, self._report.notes = self._report.notes, []
+        comment = self._format.comment
+        return b"" if comment is None else b"".join(comment(note.encode()) for note in notes)
 
     async def _send_head(self) -> None:
         """Sends the head once, before all parts; two tasks may call it, as a comment is a part."""
@@ -118,6 +126,8 @@ def headers_of(report: Report, now_s: float) -> dict[str, str]:
         headers["x-attempts"] = str(report.attempts)
     if report.resends:
         headers["x-resends"] = str(report.resends)
+    if report.continued:
+        headers["x-continued"] = str(report.continued)
     if report.unenforced:
         headers["x-unenforced-keywords"] = ", ".join(report.unenforced)
     if report.fallback_from is not None:

@@ -76,6 +76,10 @@ HEADERS: Json = {
         "description": "Seconds that the request has waited in its model's queue so far.",
         "schema": {"type": "number", "minimum": 0},
     },
+    "x-continued": {
+        "description": "How often streams lost their engine, and another one continued them.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
     "x-unenforced-keywords": {
         "description": "Keywords of the caller's schema that were not enforced on the answer.",
         "schema": {"type": "string"},

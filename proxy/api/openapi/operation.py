@@ -21,7 +21,7 @@ ANY_ROUTE = (404, 405, 414, 421, 431, 500)
 BODY = (400, 408, 413, 415, 429, 503)
 GENERATION = (*BODY, 422, 504)
 GENERATION_HEADERS = (
-    *("x-resends", "x-queue-position", "x-queue-wait"),
+    *("x-resends", "x-continued", "x-queue-position", "x-queue-wait"),
     *("x-fallback-from", "deprecation", "sunset", "link"),
 )
 GENERATION_TAKES = ("x-queue-timeout-ms",)

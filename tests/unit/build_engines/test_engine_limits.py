@@ -12,6 +12,7 @@ from triton_openai.build_engines.engine_limits import (
     LORA,
     PENALTIES,
     QUEUE_TIME,
+    RESUME,
     TrtllmEngine,
 )
 
@@ -45,7 +46,7 @@ def missing(version=(1, 2), backend="pytorch", **fields) -> frozenset[str]:
 )
 def test_what_is_missing(fields, names):
     is_cpp = fields.get("backend") == "cpp"
-    assert missing(**fields) == names | (set() if is_cpp else QUEUE_TIME)
+    assert missing(**fields) == names | (set() if is_cpp else QUEUE_TIME | RESUME)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+from tests.fixtures.engine_streams import limited
 from triton_openai.proxy.domain.errors import DeadlineExceeded, EngineStalled
-from triton_openai.proxy.generation.time_limits import TimeLimits, limited
+from triton_openai.proxy.domain.output import TokenDelta
+from triton_openai.proxy.generation.time_limits import TimeLimits
 
 SHORT_S = 0.05
 ONLY_SILENCE = TimeLimits(silence_s=SHORT_S, whole_s=60)
@@ -16,7 +18,9 @@ ONLY_WHOLE = TimeLimits(silence_s=60, whole_s=SHORT_S)
 
 
 class Items:
-    """Yields each number after that many seconds, then hangs for ever where told to."""
+    """Yields a delta after each of these pauses, with the pause as its one token, then hangs for
+    ever where told to.
+    """
 
     def __init__(self, *pauses_s: float, hangs: bool = False) -> None:
         self.pauses_s, self.hangs = pauses_s, hangs
@@ -26,7 +30,7 @@ class Items:
         try:
             for pause_s in self.pauses_s:
                 await asyncio.sleep(pause_s)
-                yield pause_s
+                yield TokenDelta((pause_s,))
             if self.hangs:
                 await asyncio.Event().wait()
         finally:
@@ -37,8 +41,8 @@ async def collected(
     items: Items, rest_s: float = 0.0, limits: TimeLimits = ONLY_SILENCE
 ) -> list[float]:
     got = []
-    async for item in limited(items.run(), limits):
-        got.append(item)
+    async for delta in limited(items.run(), limits):
+        got += delta.token_bytes
         await asyncio.sleep(rest_s)
     return got
 
@@ -84,16 +88,16 @@ def test_a_request_that_takes_too_long_is_an_error_and_closes_the_items(pauses_s
 
 def test_after_that_time_a_late_consumer_still_gets_what_is_there_already():
     async def items():
-        yield 0
-        yield 1
+        yield TokenDelta((b"0",))
+        yield TokenDelta((b"1",))
         await asyncio.sleep(0.01)
-        yield 2
+        yield TokenDelta((b"2",))
 
     async def run() -> None:
         got = limited(items(), ONLY_WHOLE)
-        assert await anext(got) == 0
+        assert (await anext(got)).token_bytes == (b"0",)
         await asyncio.sleep(2 * SHORT_S)
-        assert await anext(got) == 1
+        assert (await anext(got)).token_bytes == (b"1",)
         with pytest.raises(DeadlineExceeded):
             await anext(got)
 

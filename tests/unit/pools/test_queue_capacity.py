@@ -10,7 +10,7 @@ import pytest
 
 from tests.doubles import clock
 from tests.doubles.engine import FACTS, ScriptedEngine
-from tests.doubles.scheduler import CapacityRecorder
+from tests.doubles.queues import CapacityRecorder
 from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, checked
 from triton_openai.proxy.domain.endpoints import EngineLoad
 from triton_openai.proxy.domain.errors import ModelUnavailable

@@ -208,3 +208,30 @@ def test_a_stop_of_the_cpp_backend_has_all_that_it_requires():
         "input_lengths": [0],
         "stop": [True],
     }
+
+
+def test_ids_are_kept_where_the_model_reports_them_and_the_others_still_take_the_request():
+    kept = request(text="hi", keeps_ids=True)
+    silent = replace(kept, model=replace(CARD, capabilities=CARD.capabilities - {"token_ids"}))
+    assert "output_ids" in [output.name for output in codec.encode(kept).outputs]
+    assert "output_ids" not in [output.name for output in codec.encode(silent).outputs]
+    assert not kept.needed_capabilities
+
+
+@pytest.mark.parametrize(
+    ("fields", "ids"),
+    [({"text": "hi"}, [7, 8]), ({"token_ids": (1, 2)}, [1, 2, 7, 8])],
+)
+def test_a_continued_answer_has_its_ids_behind_the_prompts(fields, ids):
+    continued = request(generated=(7, 8), max_tokens=9, **fields)
+    assert continued.needed_capabilities == {"resume"}
+    for message in (codec.encode(continued), codec.encode_admission(continued)):
+        sent = tensors(message)
+        assert (sent["input_ids"], sent["resume_from"], sent["max_tokens"]) == (ids, [2], [9])
+        assert sent.get("text_input") == ([b"hi"] if "text" in fields else None)
+
+
+def test_an_answer_that_begins_here_has_no_resume_from():
+    sent = tensors(codec.encode(request(token_ids=(1, 2))))
+    assert sent["input_ids"] == [1, 2]
+    assert "resume_from" not in sent

@@ -38,9 +38,17 @@ def test_missing_and_wrong_tensors_are_all_named():
 
 
 def test_another_contract_version_is_named():
-    assert contract.version_differences({"contract_version": tensors.CONTRACT_VERSION}) == []
-    (told,) = contract.version_differences({"contract_version": "0"})
-    assert "contract 0" in told
+    for supported in ("2", "3"):
+        assert contract.version_differences({"contract_version": supported}) == []
+    for other in ("1", "4"):
+        (told,) = contract.version_differences({"contract_version": other})
+        assert f"contract {other}, this proxy supports 2 and 3" in told
+
+
+def test_a_model_of_contract_2_serves_all_but_continued_answers():
+    older = metadata(without={"resume_from"})
+    assert differences(older) == []
+    assert capabilities(older) == CAPABILITIES - {"resume"}
 
 
 def capabilities(message) -> frozenset[str]:

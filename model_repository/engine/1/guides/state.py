@@ -7,12 +7,14 @@ does both next to the decode loop, and charges the CPU time to the state.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from guides.compiler import CompiledGuide
+from port import RESUME_PARAM, BadParameter
 
 BITS = 32
 # The CPU time that a guide may take: once, and for each token. Sound guides take a tenth of a
@@ -20,10 +22,17 @@ BITS = 32
 BURST_S, TOKEN_S = 0.5, 0.005
 # How long all steps together may wait for the guide's masks; see GuideMask.
 PATIENCE_S, PATIENCE_A_TOKEN_S = 0.1, 0.001
+# A replay of 256 tokens takes a quarter of a millisecond, in which xgrammar holds the GIL. Then a
+# pause lets the decode loop have it.
+REPLAY_AT_ONCE, REPLAY_PAUSE_S = 256, 0.0001
 
 
 class GuideBroken(Exception):
     """A sampled token is not allowed by the guide: a fault of the server."""
+
+
+class GuideTooSlow(Exception):
+    """A replay has taken more CPU time than the guide may."""
 
 
 class GuideState:
@@ -79,6 +88,26 @@ class GuideState:
         self._next_token, self.is_ready = token_id, False
         self._tokens += 1
 
+    def replay(self, token_ids: Sequence[int], is_over: Callable[[], bool]) -> None:
+        """Follows the tokens of an answer that was begun before. Call it before all others.
+
+        It may take long, so call it in a thread of its own. Ends early once `is_over`.
+
+        Raises:
+            BadParameter: the guide does not allow a token.
+            GuideTooSlow: following the tokens has taken too much CPU time.
+        """
+        self._start()
+        for start in range(0, len(token_ids), REPLAY_AT_ONCE):
+            if is_over():
+                return
+            began = time.thread_time()
+            self._replay_some(token_ids[start : start + REPLAY_AT_ONCE])
+            self.spent_s += time.thread_time() - began
+            if self.is_too_slow():
+                raise GuideTooSlow
+            time.sleep(REPLAY_PAUSE_S)
+
     def work(self) -> None:
         """Follows the token that was taken, fills `mask`, and stores any error in `error`."""
         began = time.thread_time()
@@ -92,12 +121,26 @@ class GuideState:
         self.is_ready = True  # first, so that it is never due in between
         self.is_running = False
 
-    def _follow(self) -> None:
+    def _start(self) -> None:
         if self._matcher is None:
             from xgrammar import GrammarMatcher
 
             self._matcher = GrammarMatcher(self._compiled.grammar)
             self._stop_ids = frozenset(self._matcher.stop_token_ids)
+
+    def _replay_some(self, token_ids: Sequence[int]) -> None:
+        for token in token_ids:
+            if not self._matcher.accept_token(token):
+                raise BadParameter(
+                    RESUME_PARAM,
+                    f"the generated token {token} at position {self._tokens} does not follow "
+                    "the guide",
+                )
+            self._tokens += 1
+        self.is_terminated = token_ids[-1] in self._stop_ids
+
+    def _follow(self) -> None:
+        self._start()
         token, self._next_token = self._next_token, None
         if token is not None and not self._matcher.accept_token(token):
             raise GuideBroken(f"token {token} does not follow the guide")

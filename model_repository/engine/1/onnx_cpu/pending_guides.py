@@ -1,9 +1,10 @@
-"""Sequences whose guides are being compiled."""
+"""Sequences whose guides are being compiled, or follow what was generated before."""
 
 from __future__ import annotations
 
+import contextlib
 import queue
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
@@ -11,6 +12,9 @@ from guides.compiler import CompiledGuide
 from guides.state import GuideState
 from onnx_cpu.sequence import Sequence
 from port import Guide
+
+# Not the threads that compile: a guide that is slow to follow must not delay those.
+REPLAY_THREADS = 2
 
 
 class Compiler(Protocol):
@@ -20,33 +24,55 @@ class Compiler(Protocol):
 
 
 class PendingGuides:
-    """The compiling threads queue their results, so that a step need not look at every sequence."""
+    """Other threads queue their results, so that a step need not look at every sequence."""
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
-        self._done: queue.SimpleQueue[tuple[Sequence, Future[CompiledGuide]]] = queue.SimpleQueue()
+        self._replays = ThreadPoolExecutor(REPLAY_THREADS, thread_name_prefix="guide-replay")
+        self._done: queue.SimpleQueue[tuple[Sequence, GuideState | Exception]] = queue.SimpleQueue()
 
     def add(self, sequence: Sequence) -> None:
         """Starts to compile the sequence's guide, if it has one."""
         if (guide := sequence.job.input.guide) is not None:
-            self._compiler.compile(guide).add_done_callback(partial(self._finished, sequence))
+            self._compiler.compile(guide).add_done_callback(partial(self._compiled, sequence))
 
     def take(self) -> list[tuple[Sequence, Exception | None]]:
-        """The sequences whose compiles have ended since the last call, each with its error.
+        """The sequences whose guides became ready or failed since the last call, with the error.
 
         Sets the guide of a sequence without an error. Skips sequences that have ended meanwhile.
         """
         found: list[tuple[Sequence, Exception | None]] = []
         while not self._done.empty():
-            sequence, compiled = self._done.get()
+            sequence, outcome = self._done.get()
             if sequence.is_gone:
                 continue
-            try:
-                sequence.guide = GuideState(compiled.result())
+            if isinstance(outcome, Exception):
+                found.append((sequence, outcome))
+            else:
+                sequence.guide = outcome
                 found.append((sequence, None))
-            except Exception as error:
-                found.append((sequence, error))
         return found
 
-    def _finished(self, sequence: Sequence, compiled: Future[CompiledGuide]) -> None:
-        self._done.put((sequence, compiled))
+    def close(self) -> None:
+        self._replays.shutdown(wait=False, cancel_futures=True)
+
+    def _compiled(self, sequence: Sequence, compiled: Future[CompiledGuide]) -> None:
+        """In the compiling thread, or in the scheduler's if the guide was compiled before."""
+        try:
+            state = GuideState(compiled.result())
+        except Exception as error:
+            self._done.put((sequence, error))
+            return
+        if not sequence.job.input.generated_ids:
+            self._done.put((sequence, state))
+            return
+        with contextlib.suppress(RuntimeError):  # closed: every sequence has ended
+            self._replays.submit(self._replay, sequence, state)
+
+    def _replay(self, sequence: Sequence, state: GuideState) -> None:
+        try:
+            state.replay(sequence.job.input.generated_ids, lambda: sequence.is_gone)
+        except Exception as error:
+            self._done.put((sequence, error))
+        else:
+            self._done.put((sequence, state))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from guides.slow_guides import SlowGuides, refusal
+from guides.state import GuideTooSlow
 from onnx_cpu.decoder_port import Decoder
 from onnx_cpu.pending_guides import Compiler, PendingGuides
 from onnx_cpu.prefill import Prefill, PrefillBudget
@@ -92,7 +93,11 @@ class Scheduler:
             return
         try:
             sampler = SamplerState(
-                wanted.sampling, wanted.prompt_ids, self._end_ids, self._decoder.vocab_size
+                wanted.sampling,
+                wanted.prompt_ids,
+                self._end_ids,
+                self._decoder.vocab_size,
+                wanted.generated_ids,
             )
         except BadParameter as error:
             self._refuse(job, error.param, str(error))
@@ -100,6 +105,8 @@ class Scheduler:
         sequence = Sequence(job, self._arrivals, sampler)
         self._pending_guides.add(sequence)
         self._allocator.waiting.add(sequence)
+        if not sequence.needs_guide:
+            self._output.end_complete(sequence)
 
     def step(self) -> bool:
         """One step of everything; False if all sequences wait for their guides to compile."""
@@ -117,6 +124,7 @@ class Scheduler:
         for sequence in list(self._allocator):
             self._output.cancel(sequence)
         self._output.close()
+        self._pending_guides.close()
 
     def fail_all(self, error: Exception) -> None:
         """Ends every running job with an error."""
@@ -142,11 +150,15 @@ class Scheduler:
     def _take_guides(self) -> None:
         """Readies sequences whose guides are compiled; ends those whose guides are wrong."""
         for sequence, error in self._pending_guides.take():
-            if error is None:
+            if isinstance(error, GuideTooSlow):
+                self._output.refuse_slow_guide(sequence)
+            elif isinstance(error, BadParameter):
+                self._output.refuse(sequence, error.param, str(error))
+            elif error is not None:
+                self._output.refuse(sequence, GUIDE_PARAM, str(error))
+            elif not self._output.end_complete(sequence):
                 self._output.prepare_masks([sequence])
                 self._allocator.waiting.guide_arrived(sequence)
-            else:
-                self._output.refuse(sequence, GUIDE_PARAM, str(error))
 
     def _decode(self) -> None:
         self._allocator.make_room_for_growth()

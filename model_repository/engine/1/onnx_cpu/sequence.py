@@ -17,7 +17,7 @@ class Sequence:
         self.arrival = arrival
         self.sampler = sampler
         self.guide: GuideState | None = None
-        self.tokens = list(job.input.prompt_ids)
+        self.tokens = [*job.input.prompt_ids, *job.input.generated_ids]
         self.computed = 0
         self.row: int | None = None
         self.has_started = False
@@ -57,13 +57,21 @@ class Sequence:
 
     def append(self, token_id: int) -> FinishReason | None:
         """Adds a generated token; returns a finish reason if it is the last one."""
-        is_end = self.sampler.ends_with(token_id)
         self.sampler.append(token_id)
         self.tokens.append(token_id)
         if self.guide is not None:
             self.guide.take(token_id)
-            is_end = is_end or self.guide.is_terminated
-        if is_end:
+        return self._finish_after(token_id)
+
+    @property
+    def finish_before(self) -> FinishReason | None:
+        """The finish reason if the tokens that were generated before are the whole answer."""
+        generated = self.job.input.generated_ids
+        return self._finish_after(generated[-1]) if generated else None
+
+    def _finish_after(self, token_id: int) -> FinishReason | None:
+        guide_is_over = self.guide is not None and self.guide.is_terminated
+        if guide_is_over or self.sampler.ends_with(token_id):
             return "stop"
         return "length" if self.sampler.generated >= self.job.input.max_tokens else None
 

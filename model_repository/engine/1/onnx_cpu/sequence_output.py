@@ -62,6 +62,16 @@ class SequenceOutput:
             self._allocator.end(sequence)
         return is_all
 
+    def end_complete(self, sequence: Sequence) -> bool:
+        """Ends a sequence whose answer was complete before; returns whether it was."""
+        finish = sequence.finish_before
+        if finish is None:
+            return False
+        self._allocator.end(sequence)
+        sequence.job.sink.started(0)
+        sequence.job.sink.finished(finish)
+        return True
+
     def cancel(self, sequence: Sequence) -> None:
         self._allocator.end(sequence)
         sequence.job.sink.cancelled()
@@ -71,6 +81,13 @@ class SequenceOutput:
     ) -> None:
         self._allocator.end(sequence)
         sequence.job.sink.refuse(param, message, code=code)
+
+    def refuse_slow_guide(self, sequence: Sequence) -> None:
+        guide = sequence.job.input.guide
+        if guide is None:
+            raise ValueError("the sequence has no guide")
+        self._slow_guides.add(guide)
+        self.refuse(sequence, GUIDE_PARAM, refusal(guide), code=GUIDE_TOO_SLOW)
 
     def fail(self, sequence: Sequence, error: Exception) -> None:
         logger.error("generation failed", exc_info=error)
@@ -91,15 +108,8 @@ class SequenceOutput:
             if state is not None and state.error is not None:
                 self.fail(sequence, state.error)
             elif state is not None and self._guide_mask.is_too_slow(state):
-                self._refuse_slow_guide(sequence)
+                self.refuse_slow_guide(sequence)
         return [one for row, one in enumerate(sequences) if row in late and not one.is_gone]
-
-    def _refuse_slow_guide(self, sequence: Sequence) -> None:
-        guide = sequence.job.input.guide
-        if guide is None:
-            raise ValueError("the sequence has no guide")
-        self._slow_guides.add(guide)
-        self.refuse(sequence, GUIDE_PARAM, refusal(guide), code=GUIDE_TOO_SLOW)
 
     def _write(self, sequence: Sequence, token: Token | SamplingFailed) -> None:
         if isinstance(token, SamplingFailed):

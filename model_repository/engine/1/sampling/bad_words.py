@@ -25,9 +25,12 @@ class BadWords:
     """
 
     def __init__(
-        self, words: Sequence[tuple[int, ...]], prompt_ids: Sequence[int], vocab_size: int
+        self, words: Sequence[tuple[int, ...]], last_ids: Sequence[int], vocab_size: int
     ) -> None:
-        """Ignores words that end in a token outside the vocabulary: they cannot be completed."""
+        """`last_ids`: of the sequence so far, as many as the longest word has.
+
+        Ignores words that end in a token outside the vocabulary: they cannot be completed.
+        """
         possible = [word for word in words if word and 0 <= word[-1] < vocab_size]
         self._single = as_array(word[0] for word in possible if len(word) == 1)
         self._endings: Endings = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
@@ -35,7 +38,7 @@ class BadWords:
             if len(word) > 1:
                 self._endings[word[-2]][len(word) - 1][word[:-1]].append(word[-1])
         longest = max((len(word) for word in possible), default=0)
-        self._tail = deque(prompt_ids[-longest:], maxlen=max(longest - 1, 0))
+        self._tail = deque(last_ids, maxlen=max(longest - 1, 0))
 
     def apply(self, row: Logits) -> None:
         ban(row, self.banned())

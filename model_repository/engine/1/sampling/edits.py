@@ -33,24 +33,30 @@ class LogitEdit(Protocol):
 
 
 def edits_of(
-    params: SamplingParams, prompt_ids: Sequence[int], ending_ids: TokenIds, vocab_size: int
+    params: SamplingParams,
+    prompt_ids: Sequence[int],
+    generated_ids: Sequence[int],
+    ending_ids: TokenIds,
+    vocab_size: int,
 ) -> list[LogitEdit]:
     """The edits of one sequence, in order; a new parameter is a file and a row here.
 
-    ending_ids: the tokens that end the sequence. Raises BadParameter for a token outside the
-    vocabulary.
+    generated_ids: the beginning of its answer. ending_ids: the tokens that end the sequence.
+    Raises BadParameter for a token outside the vocabulary.
     """
     found: list[LogitEdit] = []
     if params.allowed_token_ids is not None:
         found.append(AllowedTokens(params.allowed_token_ids, vocab_size))
     if any(params.bad_words):
-        found.append(BadWords(params.bad_words, prompt_ids, vocab_size))
-    if params.min_tokens:
+        longest = max(map(len, params.bad_words))
+        last_ids = [*prompt_ids[-longest:], *generated_ids[-longest:]]
+        found.append(BadWords(params.bad_words, last_ids, vocab_size))
+    if params.min_tokens > len(generated_ids):
         found.append(MinTokens(ending_ids))
     if params.logit_bias:
         found.append(LogitBias(params.logit_bias, vocab_size))
     if params.repetition_penalty != 1 or params.presence_penalty or params.frequency_penalty:
-        found.append(Penalties(params, prompt_ids, vocab_size))
+        found.append(Penalties(params, prompt_ids, generated_ids, vocab_size))
     return found
 
 

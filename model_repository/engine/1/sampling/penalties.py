@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +20,20 @@ class Penalties:
     multiplied. frequency and presence: of tokens in the output only, by OpenAI's formula.
     """
 
-    def __init__(self, params: SamplingParams, prompt_ids: Sequence[int], vocab_size: int) -> None:
+    def __init__(
+        self,
+        params: SamplingParams,
+        prompt_ids: Sequence[int],
+        generated_ids: Sequence[int],
+        vocab_size: int,
+    ) -> None:
         self._repetition = params.repetition_penalty
         self._frequency = params.frequency_penalty
         self._presence = params.presence_penalty
         counts_prompt = self._repetition != 1
         self._seen = SeenTokens(
-            token for token in (prompt_ids if counts_prompt else ()) if 0 <= token < vocab_size
+            (token for token in (prompt_ids if counts_prompt else ()) if 0 <= token < vocab_size),
+            generated_ids,
         )
 
     def apply(self, row: Logits) -> None:
@@ -45,12 +54,15 @@ class SeenTokens:
     It grows by one token at constant cost: two parallel arrays without gaps.
     """
 
-    def __init__(self, prompt_ids: Iterable[int]) -> None:
-        unique = list(dict.fromkeys(prompt_ids))
+    def __init__(self, prompt_ids: Iterable[int], generated_ids: Iterable[int] = ()) -> None:
+        counts = Counter(generated_ids)
+        unique = list(dict.fromkeys(chain(prompt_ids, counts)))
         self._slots = {token_id: slot for slot, token_id in enumerate(unique)}
         self._ids = np.zeros(2 * len(unique) + 64, np.int64)
         self._ids[: len(unique)] = unique
         self._counts = np.zeros(len(self._ids), np.float32)
+        if counts:
+            self._counts[: len(unique)] = [counts[token_id] for token_id in unique]
 
     def append(self, token_id: int) -> None:
         slot = self._slots.setdefault(token_id, len(self._slots))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from port import SamplingParams
+from port import RESUME_PARAM, BadParameter, SamplingParams
 from sampling.edits import edits_of
 from sampling.min_tokens import MinTokens
 from sampling.seed import RandomNumbers
@@ -16,7 +16,10 @@ class SamplerState:
 
     vocab_size: ids from there on are padding of the logits and are never drawn; all states of a
     batch have the same. end_ids: tokens that end the sequence unless `ignore_eos` is set.
-    Raises BadParameter for a token that does not exist, except for end tokens of the model.
+    generated_ids: the tokens that were generated before; the state is the one after an `append`
+    of each, at a small part of the cost.
+    Raises BadParameter for a token that does not exist, except for end tokens of the model, and
+    for generated tokens after the end of an answer.
     """
 
     def __init__(
@@ -25,15 +28,17 @@ class SamplerState:
         prompt_ids: Sequence[int],
         end_ids: frozenset[int],
         vocab_size: int,
+        generated_ids: Sequence[int] = (),
     ) -> None:
         self.params = params
         self.vocab_size = vocab_size
-        self._generated = 0
+        self._generated = len(generated_ids)
         self._numbers = RandomNumbers(params.seed)
         known("stop_token_ids", params.stop_token_ids - end_ids, vocab_size)
         self._ending = params.stop_token_ids | (frozenset() if params.ignore_eos else end_ids)
         ending_ids = as_array(token for token in self._ending if 0 <= token < vocab_size)
-        self.edits = edits_of(params, prompt_ids, ending_ids, vocab_size)
+        self._check(generated_ids)
+        self.edits = edits_of(params, prompt_ids, generated_ids, ending_ids, vocab_size)
         # With only one possible token no distribution is needed.
         self.is_greedy = params.temperature == 0 or params.top_k == 1 or params.top_p <= 0
         self.is_truncated = 0 < params.top_k < vocab_size or params.top_p < 1 or params.min_p > 0
@@ -69,3 +74,15 @@ class SamplerState:
         min_tokens does not matter here: an earlier end token was the only one that a guide allowed.
         """
         return token_id in self._ending
+
+    def _check(self, generated_ids: Sequence[int]) -> None:
+        """Refuses what this sequence cannot have generated."""
+        known(RESUME_PARAM, generated_ids, self.vocab_size)
+        before_last = generated_ids[:-1]
+        for token_id in self._ending.intersection(before_last):
+            position = before_last.index(token_id)
+            raise BadParameter(
+                RESUME_PARAM,
+                f"the generated token {token_id} at position {position} ends the answer, but "
+                f"resume_from is {len(generated_ids)}",
+            )

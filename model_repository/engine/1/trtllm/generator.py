@@ -11,7 +11,7 @@ from port import BadParameter, Job, Token
 from stats import Stats
 from trtllm import results
 from trtllm.library import is_alive
-from trtllm.sampling_params import SamplingTranslator, check_echo
+from trtllm.sampling_params import SamplingTranslator, check_echo, check_resume
 
 TOO_LONG = "should not exceed"  # part of the message of LLM._check_arguments
 
@@ -32,6 +32,7 @@ class Generator:
             BadParameter: TensorRT-LLM does not support a value of the request.
             Exception: generation failed; TensorRT-LLM's errors have no common type.
         """
+        check_resume(job.input)
         check_echo(job.input)
         extras = self.translator.extras(job.input)
         if job.input.max_tokens == 0:  # an echo of the prompt alone does not need the GPU

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grammars.compilation import rewrite
-from port import BadParameter, GenerationInput, Guide, SamplingParams
+from port import RESUME_PARAM, BadParameter, GenerationInput, Guide, SamplingParams
 from trtllm.library import PYTORCH, Library
 from trtllm.lora_adapters import LoraAdapters
 
@@ -140,6 +140,16 @@ class SamplingTranslator:
         if not is_needed or "prompt_ignore_length" not in self.library.sampling_arguments:
             return {}
         return {"prompt_ignore_length": len(generation.prompt_ids)}
+
+
+def check_resume(generation: GenerationInput) -> None:
+    """Raises BadParameter for an answer that another engine has begun."""
+    if generation.generated_ids:
+        raise BadParameter(
+            RESUME_PARAM,
+            "TensorRT-LLM cannot continue an answer: it would count the generated tokens as the "
+            "prompt's",
+        )
 
 
 def check_echo(generation: GenerationInput) -> None:

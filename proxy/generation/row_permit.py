@@ -1,0 +1,111 @@
+"""One engine stream's place among those that want the model's rows. Used by engine_stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.identity import current_caller
+from triton_openai.proxy.domain.output import TokenDelta
+from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.domain.scheduling import FREE_PERMIT, Permit, Scheduler, Standing, Ticket
+
+CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
+LEAST_WAIT_S = 0.001  # less is no wait
+
+
+class RowPermit:
+    """preempted: called when a higher class needs the row; `must_yield` is set then.
+
+    tokens: how many the stream has generated. most_yields: after so many it keeps its row.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        ticket: Ticket,
+        report: Report,
+        *,
+        tokens: Callable[[], int],
+        preempted: Callable[[], None],
+        most_yields: int,
+    ) -> None:
+        self.must_yield = False
+        self._scheduler = scheduler
+        self._ticket = ticket
+        self._report = report
+        self._tokens = tokens
+        self._preempted = preempted
+        self._yields_left = most_yields if ticket.may_yield else 0
+        self._permit: Permit = FREE_PERMIT
+
+    def acquire(self) -> Awaitable[None]:
+        """Raises as Scheduler.acquire."""
+        ticket = self._ticket
+        return self._acquire(ticket if self._yields_left else replace(ticket, may_yield=False))
+
+    async def acquire_again(self) -> None:
+        """For a stream that yielded: it is the first of its tenant, and nothing refuses it."""
+        self._yields_left -= 1
+        self.must_yield = False
+        may_yield = self._yields_left > 0
+        await self._acquire(
+            replace(self._ticket, has_begun=True, may_yield=may_yield, prompt_tokens=0)
+        )
+
+    async def _acquire(self, ticket: Ticket) -> None:
+        loop, report = asyncio.get_running_loop(), self._report
+        began = loop.time()
+        try:
+            self._permit = await self._scheduler.acquire(
+                ticket, moved=self._moved, preempted=self._yield
+            )
+        finally:
+            report.queued = report.queued_since = None
+        waited_s = loop.time() - began
+        if waited_s >= LEAST_WAIT_S:
+            report.queue_s = max(report.queue_s or 0.0, waited_s)
+        before = self._tokens()
+        self._permit.meter(lambda: self._tokens() - before)
+
+    def see_first(self, delta: TokenDelta) -> None:
+        """The first delta of the whole stream: its prompt is charged once."""
+        self._permit.see_prompt((delta.prompt_tokens or 0) - (delta.cached_tokens or 0))
+
+    def release(self) -> None:
+        self._permit.release()
+
+    def _moved(self, standing: Standing) -> None:
+        if self._report.queued_since is None:
+            self._report.queued_since = asyncio.get_running_loop().time()
+        self._report.queued = standing
+
+    def _yield(self) -> None:
+        self.must_yield = True
+        self._preempted()
+
+
+def ticket_of(
+    asked: GenerationRequest, request: EngineRequest, *, may_yield: bool, has_begun: bool
+) -> Ticket:
+    """For a stream of the running request, `asked`. Who has no key is known by an address."""
+    who, card = current_caller.get(), request.model
+    return Ticket(
+        queue=f"{card.pool}/{card.triton_model}",
+        tenant=asked.caller if who.is_shared else who.tenant,
+        weight=who.weight,
+        priority=asked.priority or 0,
+        prompt_tokens=_estimated_tokens(request),
+        patience_s=asked.queue_patience_s,
+        has_begun=has_begun,
+        may_yield=may_yield,
+    )
+
+
+def _estimated_tokens(request: EngineRequest) -> int:
+    text, ids = request.text or "", request.token_ids or ()
+    size = len(text) if text.isascii() else len(text.encode())
+    return size // CHARACTERS_A_TOKEN + len(ids)

@@ -1,0 +1,206 @@
+"""A continued answer is, token for token, the rest of the one that would have come.
+
+Every request is generated once without a break, then continued after each of its tokens, by a
+scheduler that knows nothing of the first run.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from guides.compiler import GuideCompiler
+from port import GenerationInput, Guide, Job, SamplingParams
+from tests.doubles.sink import KeptTokens
+from tests.fixtures.examples import examples
+from tests.fixtures.stepped_scheduler import Bench, prompt
+
+# Prefill and decode differ in the last bits of a logit.
+LOG_PROB_NOISE = 1e-4
+GUIDES = (
+    Guide("json", ""),
+    Guide("regex", r"[a-z ]{3,40}(, [0-9]+)*"),
+    Guide("json_schema", json.dumps({"type": "array", "items": {"type": "integer"}})),
+)
+low_ids = st.integers(3, 60)
+samplings = st.fixed_dictionaries(
+    {},
+    optional={
+        "temperature": st.sampled_from([0.0, 0.3, 1.0, 1.7]),
+        "top_k": st.sampled_from([0, 1, 5, 50]),
+        "top_p": st.sampled_from([0.5, 0.9, 1.0]),
+        "min_p": st.sampled_from([0.0, 0.05]),
+        "repetition_penalty": st.sampled_from([0.8, 1.3]),
+        "presence_penalty": st.sampled_from([-1.0, 0.7]),
+        "frequency_penalty": st.sampled_from([-0.5, 0.5]),
+        "logit_bias": st.lists(st.tuples(low_ids, st.floats(-5, 5)), max_size=4).map(tuple),
+        "allowed_token_ids": st.just(tuple(range(64))),
+        "min_tokens": st.integers(0, 12),
+        "ignore_eos": st.booleans(),
+        "stop_token_ids": st.frozensets(low_ids, max_size=8),
+        "log_probs": st.integers(0, 3),
+    },
+)
+requests = st.builds(
+    GenerationInput,
+    prompt_ids=st.builds(prompt, st.integers(1, 70), st.integers(0, 3)),
+    max_tokens=st.integers(1, 30),
+    sampling=st.builds(lambda params, seed: SamplingParams(seed=seed, **params), samplings,
+                       st.integers(0, 2**64 - 1)),
+    echoes_prompt=st.booleans(),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compilers(artifacts):
+    """compilers(family) -> the compiler of its guides."""
+    made: dict[str, GuideCompiler] = {}
+
+    def of(family: str) -> GuideCompiler:
+        if family not in made:
+            info = artifacts / family / "guide.json"
+            made[family] = GuideCompiler(info, cache_bytes=10_000_000, threads=1)
+        return made[family]
+
+    yield of
+    for compiler in made.values():
+        compiler.close()
+
+
+def generated(bench: Bench, *wanted: GenerationInput) -> list[KeptTokens]:
+    """Each request's answer; all of them run together."""
+    jobs = [Job(f"r{number}", one, KeptTokens()) for number, one in enumerate(wanted)]
+    for job in jobs:
+        bench.scheduler.add(job)
+    while bench.scheduler.has_work:
+        bench.scheduler.step()
+    return [job.sink for job in jobs]
+
+
+def continued(wanted: GenerationInput, ids: list[int]) -> GenerationInput:
+    return replace(wanted, generated_ids=ids, echoes_prompt=False)
+
+
+def assert_every_cut_continues(make_bench, wanted: GenerationInput) -> KeptTokens:
+    (whole,) = generated(make_bench(), wanted)
+    assert whole.end in ("stop", "length"), whole.message
+    count = len(whole.ids)
+    rests = [continued(wanted, whole.ids[:cut]) for cut in range(1, count + 1)]
+    for cut, rest in enumerate(generated(make_bench(), *rests), 1):
+        assert (rest.ids, rest.end) == (whole.ids[cut:], whole.end), f"cut at {cut}"
+        assert rest.echoed is None
+        assert_same_log_probs(rest.tokens, whole.tokens[cut:])
+    return whole
+
+
+def assert_same_log_probs(found, right) -> None:
+    for mine, theirs in zip(found, right, strict=True):
+        assert (mine.log_probs is None) == (theirs.log_probs is None)
+        if mine.log_probs is not None:
+            assert mine.log_probs.sampled == pytest.approx(
+                theirs.log_probs.sampled, abs=LOG_PROB_NOISE
+            )
+            mine_values = [value for _, value in mine.log_probs.top]
+            assert mine_values == pytest.approx(
+                [value for _, value in theirs.log_probs.top], abs=LOG_PROB_NOISE
+            )
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@given(wanted=requests, kv_tokens=st.sampled_from([300, 10_000]))
+def test_an_answer_that_is_cut_anywhere_continues_as_it_would_have(
+    artifacts, family, wanted, kv_tokens
+):
+    def bench() -> Bench:
+        return Bench(artifacts / family, kv_tokens=kv_tokens)
+
+    assert_every_cut_continues(bench, wanted)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
+@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
+@given(wanted=requests, guide=st.sampled_from(GUIDES))
+def test_a_guide_continues_where_it_was(artifacts, family, compilers, wanted, guide):
+    wanted = replace(wanted, guide=guide)
+
+    def bench() -> Bench:
+        return Bench(artifacts / family, guides=compilers(family))
+
+    assert_every_cut_continues(bench, wanted)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
+@settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
+@given(wanted=requests, at=st.integers(0, 20), length=st.integers(2, 5))
+def test_a_bad_word_that_begins_before_the_cut_is_not_completed(
+    artifacts, family, wanted, at, length
+):
+    """The bad word is taken from the free answer, so it would come again."""
+    (free,) = generated(Bench(artifacts / family), wanted)
+    at = min(at, max(0, len(free.ids) - length))
+    word = tuple(free.ids[at : at + length])
+    wanted = replace(wanted, sampling=replace(wanted.sampling, bad_words=(word,)))
+    assert_every_cut_continues(lambda: Bench(artifacts / family), wanted)
+
+
+def test_the_prompts_own_cache_is_used_and_counts_the_whole_continued_sequence(artifacts):
+    bench = Bench(artifacts / "llama")
+    wanted = GenerationInput(prompt_ids=prompt(40), max_tokens=60, sampling=SamplingParams(seed=1))
+    (whole,) = generated(bench, wanted)
+    (rest,) = generated(bench, continued(wanted, whole.ids[:50]))
+    assert rest.ids == whole.ids[50:]
+    assert rest.cached_tokens == 80, "of 90 tokens, in whole blocks of 16"
+
+
+@pytest.mark.parametrize(
+    ("sampling", "generated_ids", "end"),
+    [
+        ({"stop_token_ids": frozenset({9})}, [5, 9], "stop"),
+        ({}, [5] * 20, "length"),
+        ({}, [5] * 21, "length"),
+        ({"stop_token_ids": frozenset({9})}, [5] * 19 + [9], "stop"),
+    ],
+)
+def test_an_answer_that_was_complete_ends_at_once(artifacts, sampling, generated_ids, end):
+    bench = Bench(artifacts / "llama")
+    job = bench.add([5], 20, SamplingParams(**sampling), generated_ids=generated_ids)
+    assert (job.sink.ids, job.sink.end) == ([], end)
+    assert bench.ended == [job]
+    assert not bench.scheduler.has_work
+
+
+@pytest.mark.parametrize(
+    ("sampling", "generated_ids", "message"),
+    [
+        ({"stop_token_ids": frozenset({9})}, [5, 9, 6], "token 9 at position 1 ends the answer"),
+        ({}, [5, 70_000], "resume_from names token 70000"),
+        ({}, [-1], "resume_from names token -1"),
+    ],
+)
+def test_ids_that_it_cannot_have_generated_are_refused(artifacts, sampling, generated_ids, message):
+    bench = Bench(artifacts / "llama")
+    job = bench.add([5], 20, SamplingParams(**sampling), generated_ids=generated_ids)
+    assert job.sink.end == "refused"
+    assert message in job.sink.message
+    assert job.sink.message.startswith("resume_from: ")
+    assert bench.ended == [job]
+
+
+def test_a_generated_id_that_the_guide_refuses_is_named(artifacts, compilers):
+    bench = Bench(artifacts / "llama", guides=compilers("llama"))
+    wanted = GenerationInput(
+        prompt_ids=[5], max_tokens=20, sampling=SamplingParams(seed=1), guide=GUIDES[2]
+    )
+    (whole,) = generated(bench, wanted)
+    (free,) = generated(bench, replace(wanted, guide=Guide("regex", "[x-z]+")))
+    broken = [*whole.ids[:2], free.ids[0]]
+    (refused,) = generated(bench, continued(wanted, broken))
+    assert refused.end == "refused"
+    assert refused.message == (
+        f"resume_from: the generated token {free.ids[0]} at position 2 does not follow the guide"
+    )

@@ -1,0 +1,285 @@
+"""Streams that are cut in the middle over a pool: where and when they are continued."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import replace
+
+import pytest
+
+from tests.doubles.dying_engine import DyingEngine
+from tests.doubles.engine import CAPABILITIES
+from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, checked
+from tests.unit.generation.test_other_endpoints import PooledStand, with_pool
+from triton_openai.proxy.domain.completion import fold
+from triton_openai.proxy.domain.errors import (
+    DeadlineExceeded,
+    EngineStalled,
+    ErrorCode,
+    ModelUnavailable,
+    RateLimited,
+)
+from triton_openai.proxy.domain.interrupt import Cause
+from triton_openai.proxy.domain.request import Sampling
+
+SEEDED = Sampling(seed=5)
+TEXT = "It goes on and on."
+
+
+class Held(DyingEngine):
+    """Stops after so many deltas until it is let go on."""
+
+    def __init__(self, after: int, **fields: object) -> None:
+        super().__init__(TEXT, **fields)
+        self.after = after
+        self.may_go_on = asyncio.Event()
+        self.is_held = asyncio.Event()
+
+    async def generate(self, request):
+        async with aclosing(super().generate(request)) as deltas:
+            number = 0
+            async for delta in deltas:
+                if number == self.after:
+                    self.is_held.set()
+                    await self.may_go_on.wait()
+                number += 1
+                yield delta
+
+
+def triton(engine: DyingEngine, **fields: object) -> ScriptedTriton:
+    found = ScriptedTriton(replace(DEMO, **fields))
+    found.engine = engine
+    return found
+
+
+def pool(*engines: DyingEngine, **fields: object) -> dict[str, ScriptedTriton]:
+    return {f"{name}:1": triton(one, **fields) for name, one in zip("abc", engines, strict=False)}
+
+
+Body = Callable[[PoolStand, PooledStand], Coroutine]
+
+
+async def begun_at(engines: list[Held], stand: PooledStand, **fields: object):
+    """A task that waits in the middle of its answer, the engine it waits at, and the others."""
+    task = stand.begin(**fields)
+    waiting = {asyncio.create_task(one.is_held.wait()): one for one in engines}
+    done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for one in rest:
+        one.cancel()
+    first = waiting[done.pop()]
+    others = [one for one in engines if one is not first]
+    for one in others:
+        one.may_go_on.set()
+    return task, first, others
+
+
+def name_of(stand: PoolStand, engine: DyingEngine) -> str:
+    return next(name for name, one in stand.tritons.items() if one.engine is engine)
+
+
+def test_another_endpoint_continues_at_once_and_the_lost_one_is_avoided():
+    engines = DyingEngine(TEXT, cut=3), DyingEngine(TEXT, cut=3)
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        began = asyncio.get_running_loop().time()
+        assert fold(await stand.begin()).text == TEXT
+        assert asyncio.get_running_loop().time() == began
+        (first,), (second,) = (one.requests for one in engines)
+        if first.generated:
+            first, second = second, first
+        assert (first.id, second.id) == ("r1", "r1-continued1")
+        assert second.generated == (1000, 1001, 1002)
+        assert len(second.avoids) == 1
+        assert second.timeout_s <= first.timeout_s
+        assert stand.telemetry.causes == [Cause.LOST]
+
+    with_pool(pool(*engines), body)
+
+
+def test_where_there_is_no_other_it_waits_until_the_endpoint_is_back():
+    engine = DyingEngine(TEXT, cut=3)
+    tritons = pool(engine)
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        tritons["a:1"].reason = "it died"
+        answer = asyncio.create_task(stand.answer())
+        await asyncio.sleep(5)
+        assert len(engine.requests) == 1
+        tritons["a:1"].reason = None
+        assert fold(await answer).text == TEXT
+        assert len(engine.requests) == 2
+
+    with_pool(tritons, body)
+
+
+def test_a_triton_that_stays_away_ends_the_stream_within_its_time():
+    engine = DyingEngine(TEXT, cut=3)
+    tritons = pool(engine)
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        tritons["a:1"].reason = "it died"
+        with pytest.raises(ModelUnavailable, match="in the middle of this answer"):
+            await stand.answer()
+        assert stand.telemetry.failed_causes == [Cause.LOST]
+
+    with_pool(tritons, body, whole_s=20)
+
+
+def test_a_silent_stream_moves_after_the_short_time_and_only_where_it_can():
+    async def alone(pools: PoolStand, stand: PooledStand) -> None:
+        with pytest.raises(EngineStalled, match="for 60 seconds"):
+            await stand.begin()
+
+    with_pool(pool(Held(3)), alone, short_silence_s=4, whole_s=600)
+
+    async def with_others(pools: PoolStand, stand: PooledStand) -> None:
+        began = asyncio.get_running_loop().time()
+        task, first, (other,) = await begun_at(engines, stand)
+        assert fold(await task).text == TEXT
+        assert 4 <= asyncio.get_running_loop().time() - began < 5
+        assert other.requests[0].avoids == {name_of(pools, first)}
+        assert stand.telemetry.causes == [Cause.STALLED]
+        assert first.running == 0
+
+    engines = [Held(3), Held(3)]
+    with_pool(pool(*engines), with_others, short_silence_s=4, whole_s=600)
+
+
+def test_a_stream_without_a_first_token_is_not_silent_so_soon():
+    engines = [Held(0), Held(0)]
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        task, first, _ = await begun_at(engines, stand)
+        await asyncio.sleep(30)
+        first.may_go_on.set()
+        assert fold(await task).text == TEXT
+        assert not stand.telemetry.causes
+
+    with_pool(pool(*engines), body, short_silence_s=4, whole_s=600)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_drain_moves_the_streams_that_can_be_continued(leaves):
+    engines = [Held(3), Held(3)]
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        task, first, (other,) = await begun_at(engines, stand)
+        name = name_of(pools, first)
+        if leaves:
+            pools.source.name(name_of(pools, other))
+        else:
+            await pools.decisions.drain(name, actor="test")
+        await checked()
+        assert fold(await task).text == TEXT
+        assert first.running == 0
+        assert other.requests[0].id == "r1-continued1"
+        assert stand.telemetry.causes == [Cause.DRAINED]
+
+    with_pool(pool(*engines), body)
+
+
+def test_a_drain_lets_other_streams_end():
+    engines = [Held(3), Held(3)]
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        task, first, _ = await begun_at(engines, stand, sampling=SEEDED)
+        await pools.decisions.drain(name_of(pools, first), actor="test")
+        await checked(3)
+        assert first.running == 1
+        first.may_go_on.set()
+        assert fold(await task).text == TEXT
+        assert not stand.telemetry.causes
+
+    with_pool(pool(*engines, capabilities=CAPABILITIES - {"resume"}), body)
+
+
+def test_without_another_endpoint_a_drained_stream_ends_where_it_is_or_moves_when_one_comes():
+    engines = [Held(3), Held(3)]
+    tritons = pool(*engines)
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        tritons["b:1"].reason = "it starts"
+        await checked()
+        task = stand.begin()
+        await engines[0].is_held.wait()
+        await pools.decisions.drain("a:1", actor="test")
+        await checked(3)
+        assert engines[0].running == 1
+        tritons["b:1"].reason = None
+        engines[1].may_go_on.set()
+        assert fold(await task).text == TEXT
+        assert engines[0].running == 0
+
+    with_pool(tritons, body)
+
+
+def test_a_client_that_disconnects_in_the_pause_leaves_nothing_behind():
+    engine = DyingEngine(TEXT, cut=3)
+    tritons = pool(engine)
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        tritons["a:1"].reason = "it died"
+        task = stand.begin()
+        await checked(2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not stand.recovery_queue.waiting()
+
+    with_pool(tritons, body)
+
+
+def test_an_interrupt_and_a_disconnect_at_once_are_a_disconnect():
+    engines = [Held(3), Held(3)]
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        for is_first in (True, False):
+            for one in engines:
+                one.is_held.clear()
+                one.may_go_on.clear()
+            task, first, others = await begun_at(engines, stand)
+            sent = len(others[0].requests)
+            (interrupt,) = pools.endpoint(name_of(pools, first)).movable
+            if is_first:
+                task.cancel()
+            interrupt.fire(ModelUnavailable("away"))
+            if not is_first:
+                task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert len(others[0].requests) == sent
+
+    with_pool(pool(*engines), body)
+
+
+def test_the_time_of_the_request_counts_through_all_parts():
+    engines = [DyingEngine(TEXT, cut=3), Held(3), Held(3)]
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        with pytest.raises(DeadlineExceeded, match="longer than 50 seconds"):
+            await stand.begin()
+
+    with_pool(pool(*engines), body, whole_s=50)
+
+
+def test_an_engine_whose_queue_is_full_is_asked_again():
+    full = [RateLimited("full", code=ErrorCode.QUEUE_FULL, retry_after_s=2)] * 3
+
+    class Full(DyingEngine):
+        async def generate(self, request):
+            if self.requests and full:
+                raise full.pop()
+            async for delta in super().generate(request):
+                yield delta
+
+    engine = Full(TEXT, cut=3)
+    engine_of_both = pool(engine, engine)
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        began = asyncio.get_running_loop().time()
+        assert fold(await stand.begin()).text == TEXT
+        assert asyncio.get_running_loop().time() - began == 6
+
+    with_pool(engine_of_both, body)
