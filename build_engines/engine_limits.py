@@ -2,7 +2,8 @@
 
 TensorRT-LLM silently accepts most parameters that it ignores, so they must not be declared.
 Sources: its docs/source/features/sampling.md, sampler.py (min_tokens counts the prompt's, too), and
-issue 9442 (penalties ignored).
+issue 9442 (penalties ignored). The C++ backend's utils.cc (at 1929081) never passes a priority to
+its executor::Request.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ TORCH_SAMPLER_HAS_ALTERNATIVES = (1, 2)  # by pull request 7756; before, 6097: o
 class TrtllmEngine:
     """One model on TensorRT-LLM.
 
-    version: the package's, as (major, minor). backend: "pytorch" and "tensorrt" (engine plans) are
-    the LLM API's, "cpp" is Triton's C++ backend. sampler: only "pytorch" uses it.
+    version: the package's, as (major, minor). is_prerelease: it is a release candidate of that
+    version. backend: "pytorch" and "tensorrt" (engine plans) are the LLM API's, "cpp" is Triton's
+    C++ backend. sampler: only "pytorch" uses it.
     """
 
     version: tuple[int, int]
+    is_prerelease: bool = False
     backend: Literal["pytorch", "tensorrt", "cpp"]
     sampler: Sampler = "TRTLLMSampler"
     end_tokens: int = 1
@@ -77,7 +80,7 @@ class TrtllmEngine:
             found |= LORA
         if self.version < HAS_CACHE_SALT:
             found.add("cache_salt")
-        if self.version < HAS_PRIORITY:
+        if (self.version, not self.is_prerelease) < (HAS_PRIORITY, True):
             found.add("priority")
         if (
             self.backend == "tensorrt"

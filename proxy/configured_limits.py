@@ -57,6 +57,7 @@ def limiter(
         source=usage,
         output_tokens=settings.reserved_output_tokens,
         cached_weight=settings.cached_token_weight,
+        max_priority=settings.max_priority,
         on_refusal=metrics.count_limit_refusal,
     )
 
@@ -118,7 +119,6 @@ def field_limits(settings: Settings) -> FieldLimits:
         choices=settings.max_choices,
         tools=settings.max_tools,
         tools_bytes=settings.max_tools_bytes,
-        priority=settings.max_priority,
     )
 
 

@@ -27,6 +27,9 @@ SAMPLERS: dict[str, Sampler] = {"trtllm": "TRTLLMSampler", "torch": "TorchSample
 SAMPLER_HAS_TYPE_SINCE = Version("1.1.0")
 # Before that, CUDA graphs change the answers of adapters (its pull requests 5480 and 8279).
 LORA_HAS_GRAPHS_SINCE = Version("1.3.0")
+# By default its queue ignores priorities (pull request 12362, and WaitingQueuePolicy in llm_args.py
+# at 0004396). It is not known which release candidate of 1.3 had them first.
+QUEUE_HAS_PRIORITIES_SINCE = Version("1.3.0")
 LORA = "lora/"  # prefix of an adapter's name among the folders beside an engine
 PLAN_LIMITS = ("max_batch_size", "max_num_tokens")
 
@@ -59,6 +62,7 @@ def of(
     if options.speculative is not None:
         found["speculative_config"] = _speculation(options.speculative, folders)
     if options.engine == "pytorch":
+        found["scheduler_config"] |= _queue(version)
         return found | _pytorch(options, version, lora_modules)
     # BaseLlmArgs' defaults would replace the plan's own limits
     return found | {name: plan[name] for name in PLAN_LIMITS if plan is not None}
@@ -84,6 +88,12 @@ def _pytorch(
     if options.speculative is None:  # speculative decoding has its own sampler
         found |= _sampler(options, version)
     return found
+
+
+def _queue(version: Version) -> dict[str, str]:
+    if version < QUEUE_HAS_PRIORITIES_SINCE:
+        return {}
+    return {"waiting_queue_policy": "priority"}
 
 
 def _cuda_graphs(options: GpuOptions, version: Version) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from triton_openai.build_engines.models_file import GpuEntry
 def of(entry: GpuEntry, facts: Facts, version: Version) -> TrtllmEngine:
     return TrtllmEngine(
         version=(version.major, version.minor),
+        is_prerelease=version.is_prerelease,
         backend=_backend(entry),
         sampler=SAMPLERS[entry.gpu.sampler],
         end_tokens=len(facts.end_ids),

@@ -13,6 +13,7 @@ EXPOSED_HEADERS = (
     *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
     *("x-attempts", "x-resends", "x-continued", "x-unenforced-keywords", "x-fallback-from"),
     *queue_headers.NAMES,
+    "x-priority-capped",
     *lifecycle_headers.NAMES,
 )
 

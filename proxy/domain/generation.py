@@ -41,7 +41,7 @@ class Report:
     engine stream after its first token, of these preempted: because a higher class needed its row.
     queued: where the request stands in the fair queue, None where it does not wait; queued_since:
     from when, by the event loop's clock. queue_s: the longest wait of one of its streams there,
-    None if none waited. capped_priority: the key's ceiling, where the caller asked for more.
+    None if none waited. capped_priority: the caller's ceiling, where it asked for more.
     notes: what a streamed answer says in comments with its next part; whoever sends them takes them
     away.
     """

@@ -62,14 +62,19 @@ class Limits:
 NO_LIMITS = Limits()
 
 
+def lowest_ceiling(*ceilings: int | None) -> int | None:
+    """Of priorities: the lowest of those that are set; None if none is."""
+    return min((one for one in ceilings if one is not None), default=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """One authenticated caller.
 
     key_id: the public part of a key, or how else the caller is known (`jwt:<subject>`,
     `mtls:<name>`). of_models: limits of the tenant's use of single models, by public name.
-    weight: of the tenant's share where callers compete for rows. max_priority: the highest that the
-    key may ask for; None for the operator's setting.
+    weight: of the tenant's share where tenants compete for rows. max_priority: the highest that the
+    caller may ask for; None for the operator's setting.
     is_shared: callers who have nothing to do with each other have this identity; only their
     addresses tell them apart.
     """

@@ -18,6 +18,7 @@ class KeyRecord:
 
     id: the public part. name: what people call it. digest: HMAC-SHA256 of the whole key, with the
     pepper as its key. overlap_digest: the digest before a rotation, accepted until overlap_until.
+    max_priority: the highest that it may ask for; None for no ceiling of its own.
     """
 
     id: str
@@ -27,6 +28,7 @@ class KeyRecord:
     scopes: frozenset[Scope]
     models: ModelPatterns
     limits: Limits
+    max_priority: int | None = None
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -36,11 +38,16 @@ class KeyRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantRecord:
-    """of_models: limits of the tenant's use of single models, by public name."""
+    """of_models: limits of the tenant's use of single models, by public name. weight: of its share
+    where tenants compete for rows. max_priority: the highest that its callers may ask for; None for
+    no ceiling of its own.
+    """
 
     name: str
     limits: Limits
     of_models: dict[str, Limits]
+    weight: float = 1.0
+    max_priority: int | None = None
     is_active: bool
     created_at: datetime
 

@@ -137,7 +137,8 @@ class GenerationRequest:
     logs_token_ids: log-probabilities have the ids of their tokens.
     calls_in_parallel: an answer may have more than one call. constraint: what the caller wants
     the text to conform to. thinking_budget: tokens of reasoning, at most. offers_server_tools: None
-    to offer those that the model has. priority: a higher one goes first. caller: the name that
+    to offer those that the model has. priority: a higher one goes first, and 0 is the default.
+    has_assigned_priority: the caller gave none, and its ceiling is below 0. caller: the name that
     limits for each caller count by; empty where it is not known.
     fallback_from: the model that the caller named, where `model` answers in its place.
     token_cap: new tokens at most where max_tokens is None, whatever the default. prompt_cap: a
@@ -169,6 +170,7 @@ class GenerationRequest:
     offers_server_tools: bool | None = None
     reports_server_calls: bool = False
     priority: int | None = None
+    has_assigned_priority: bool = False
     cache_salt: str | None = None
     user: str | None = None
     safety_identifier: str | None = None

@@ -8,10 +8,11 @@ from typing import Protocol
 
 
 class ShadowOutcome(str, Enum):
-    """COMPARED: both answers ended. DROPPED: never sent, since too many copies were running.
+    """COMPARED: both answers ended. DROPPED: never sent, since too many copies were running, or no
+    row was free.
 
     FAILED: the copy raised an error. ABANDONED: the caller's answer ended early: its client
-    disconnected, a stop string was complete, or it failed.
+    disconnected, a stop string was complete, or it failed; or another stream got the copy's row.
     """
 
     COMPARED = "compared"

@@ -35,7 +35,8 @@ class Access:
     """What bounds the requests of all callers together, and of each.
 
     isolates_caches: callers share no cached prefix. hides_cached_tokens: usage does not say how
-    much of a prompt was cached, which would show what others have sent.
+    much of a prompt was cached, which would show what others have sent. queues_by_priority: the
+    scheduler orders requests, so that no engine needs to.
     """
 
     concurrency: ModelConcurrency
@@ -45,6 +46,7 @@ class Access:
     request_size: RequestSizeLimits = field(default_factory=RequestSizeLimits)
     isolates_caches: bool = False
     hides_cached_tokens: bool = False
+    queues_by_priority: bool = False
 
 
 def composed(
@@ -100,6 +102,7 @@ def _planner(sandbox: Sandbox, gate: StartGate, access: Access, limits: TimeLimi
         access.request_size,
         timeout_s=limits.whole_s,
         isolates_caches=access.isolates_caches,
+        queues_by_priority=access.queues_by_priority,
     )
 
 

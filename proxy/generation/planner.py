@@ -27,6 +27,8 @@ class Planner:
     Args:
         timeout_s: of a whole request.
         isolates_caches: tenants share no cached prefix, where the engine can keep them apart.
+        queues_by_priority: the proxy's own queue orders requests, also those for engines that take
+            no priority.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Planner:
         *,
         timeout_s: float,
         isolates_caches: bool,
+        queues_by_priority: bool = False,
     ) -> None:
         self._formats = AnswerFormats(sandbox)
         self._prompts = PromptWriter(sandbox)
@@ -44,6 +47,7 @@ class Planner:
         self._products = products
         self._timeout_s = timeout_s
         self._isolates_caches = isolates_caches
+        self._queues_by_priority = queues_by_priority
 
     async def plan(
         self, request: GenerationRequest, card: ModelCard, *, is_held: bool = False
@@ -110,13 +114,18 @@ class Planner:
             echoes_prompt=request.echoes_tokens,
             wants_token_ids=_wants_token_ids(request, card),
             wants_log_prob_ids=request.logs_token_ids,
-            priority=request.priority,
+            priority=self._engine_priority(request, card),
             cache_salt=self._cache_salt(request, card),
             token_cap=request.token_cap,
             prompt_cap=request.prompt_cap,
         )
         _check_capabilities(engine_request, card)
         return engine_request
+
+    def _engine_priority(self, request: GenerationRequest, card: ModelCard) -> int | None:
+        """None for an engine that takes no priority, where the request needs none from it."""
+        is_needed = not (self._queues_by_priority or request.has_assigned_priority)
+        return request.priority if is_needed or "priority" in card.capabilities else None
 
     def _cache_salt(self, request: GenerationRequest, card: ModelCard) -> str | None:
         """Begins with the owner's name, so that nobody can name another's cache."""

@@ -87,7 +87,7 @@ class Service:
         stopwatch, caller = Stopwatch(report), current_caller.get()
         is_held = delivery is Delivery.HELD or request.constraint is not None
         with self._watcher.begin(request, card, report) as watch:
-            request = self._limiter.capped(request, card, caller)
+            request = self._limiter.capped(request, card, caller, report)
             plan = await self._planned(request, card, is_held=is_held)
             card = plan.card
             reserving = self._limiter.reservation(

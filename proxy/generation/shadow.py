@@ -20,6 +20,7 @@ from typing_extensions import Self
 
 from triton_openai.proxy import background
 from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import RateLimited
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 from triton_openai.proxy.domain.shadow import ShadowCounter, ShadowOutcome, ShadowResult
 from triton_openai.proxy.models.deployments import Shadow
@@ -137,6 +138,8 @@ class ShadowTraffic:
                 async for delta in deltas:
                     own.add(delta)
             await ended.wait()
+        except RateLimited:  # no row is free, and copies do not wait
+            return ShadowOutcome.DROPPED, ()
         except Exception as error:  # whatever it is, it is not the caller's
             logger.debug("shadow request failed", deployment=shadow.deployment, error=repr(error))
             return ShadowOutcome.FAILED, ()
@@ -171,13 +174,12 @@ class ShadowTraffic:
 def copy_of(request: EngineRequest) -> EngineRequest:
     """The request with an id of its own, without log-probabilities, and with the lowest priority.
 
-    Models that take no priority get none. Its sender puts the deployment's card into it.
+    Its sender puts the deployment's card into it, and removes the priority if the card has none.
     """
-    has_priority = "priority" in request.model.capabilities
     return replace(
         request,
         id=f"{request.id}-shadow",
-        priority=LOWEST_PRIORITY if has_priority else None,
+        priority=LOWEST_PRIORITY,
         sampling=replace(request.sampling, top_log_probs=None),
         wants_token_ids=False,
         keeps_ids=False,

@@ -8,17 +8,32 @@ from typing_extensions import Self
 
 from triton_openai.proxy.domain.engine import Engine, EngineRequest
 from triton_openai.proxy.domain.errors import ModelUnavailable
+from triton_openai.proxy.domain.scheduling import FreeScheduler, Scheduler
 from triton_openai.proxy.domain.shadow import ShadowCounter
 from triton_openai.proxy.generation.shadow import Deltas, ShadowTraffic
+from triton_openai.proxy.generation.shadow_permit import permitted
 from triton_openai.proxy.models.registry import Registry
+
+NO_SCHEDULER = FreeScheduler()
 
 
 class ShadowDeployments:
-    """Enter it before the first request: leaving it ends the copies that run."""
+    """Enter it before the first request: leaving it ends the copies that run.
 
-    def __init__(self, registry: Registry, engine: Engine, counter: ShadowCounter) -> None:
+    scheduler: copies have its lowest class. They do not wait, and give their rows back to any other
+    class. Whoever made it enters it.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        engine: Engine,
+        counter: ShadowCounter,
+        scheduler: Scheduler = NO_SCHEDULER,
+    ) -> None:
         self._registry = registry
         self._engine = engine
+        self._scheduler = scheduler
         self._traffic = ShadowTraffic(self._open, counter)
 
     async def __aenter__(self) -> Self:
@@ -41,5 +56,6 @@ class ShadowDeployments:
         for card in self._registry.variants(request.model.name):
             if card.deployment == deployment and self._registry.is_available(card):
                 priority = request.priority if "priority" in card.capabilities else None
-                return self._engine.generate(replace(request, model=card, priority=priority))
+                request = replace(request, model=card, priority=priority)
+                return permitted(request, self._engine, self._scheduler)
         raise ModelUnavailable(f"The deployment {deployment!r} has no endpoint that is ready.")

@@ -87,6 +87,9 @@ class Identities(Group):
     """The claim that names the tenant. A dot leads into an object: `app.tenant`."""
     jwt_scope_claim: str = "scope"
     """The claim with the scopes: words in one string, or a list. `admin` is one of them."""
+    jwt_priority_claim: str | None = None
+    """The claim with the highest priority that a token's requests get, an integer; higher numbers
+    go first. In a token without it the ceiling is the tenant's, or else `MAX_PRIORITY`."""
     jwt_leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0
     """How far the issuer's clock may differ from ours."""
     jwt_max_bytes: Annotated[int, Field(ge=256, le=16_384)] = 8192

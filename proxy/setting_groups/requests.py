@@ -120,7 +120,8 @@ class RequestSize(Group):
     max_allowed_token_ids: AtMost = 16_384
     """Entries of `allowed_token_ids`."""
     max_priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
-    """The highest priority that a caller may ask for."""
+    """The highest priority that a request gets, of a caller without a ceiling of its own. Higher
+    numbers go first."""
     max_copied_mb: Annotated[float, Field(gt=0, le=4096)] = 16.0
     """Prompt and guide, times the number of choices."""
     max_log_probs: AtMost = 250_000

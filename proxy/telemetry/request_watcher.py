@@ -101,6 +101,7 @@ class TelemetryWatch:
             ttft_ms=ttft_s and round(ttft_s * 1000, 1),
             queue_ms=None if queue_s is None else round(queue_s * 1000, 1),
             inference_ms=round((duration_s - (queue_s or 0.0)) * 1000, 1),
+            capped_priority=self._report.capped_priority,
             user=request.user,
             safety_identifier=request.safety_identifier,
             metadata=dict(request.metadata) or None,

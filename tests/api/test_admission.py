@@ -141,21 +141,6 @@ def test_the_log_probs_of_a_whole_answer_are_those_of_its_stream(serve):
     assert text["text_offset"] == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        ({"priority": -1}, "priority"),
-        ({"nvext": {"agent_hints": {"priority": 1}}}, "nvext.agent_hints.priority"),
-    ],
-)
-def test_nobody_goes_before_others_without_leave(serve, given, field):
-    engine = ScriptedEngine(deltas("a"))
-    response = serve(engine).post(CHAT, json={**BODY, **given})
-    assert (response.status_code, error_of(response)["param"]) == (400, field)
-    assert not engine.requests
-    assert serve(engine).post(CHAT, json={**BODY, "priority": 5}).status_code == 200
-
-
 def test_cached_tokens_can_be_kept_to_the_server(serve):
     def cached(**settings) -> int:
         usage = serve(ScriptedEngine(deltas("a")), **settings).post(CHAT, json=BODY).json()["usage"]

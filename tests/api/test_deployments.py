@@ -12,6 +12,7 @@ import yaml
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.model import CAPABILITIES, LoadedModel, ModelCard
+from triton_openai.proxy.generation.shadow import LOWEST_PRIORITY
 
 HI = {"model": "chat", "messages": [{"role": "user", "content": "hi"}], "temperature": 0}
 BLUE, GREEN = {"name": "blue", "model": "v1"}, {"name": "green", "model": "v2"}
@@ -119,6 +120,18 @@ def test_a_shadow_gets_copies_and_the_caller_sees_none_of_it(chat):
     assert [(one.model.triton_model, one.model.deployment) for one in copies] == [("v2", "green")]
     assert len(counted) == 1
     assert 'outcome="compared"' in counted[0]
+
+
+def test_a_copy_has_the_lowest_priority_where_its_engine_takes_one(chat):
+    for main, shadow, priority in ((BLUE, GREEN, LOWEST_PRIORITY), (GREEN, BLUE, None)):
+        entry = {"deployments": [main, {**shadow, "weight": 0}]}
+        entry["shadow"] = {"deployment": shadow["name"]}
+        client, engine = chat(entry, TwoVersions(without=["priority"]))
+        asked(client, engine)
+        while "proxy_shadow_requests_total{" not in client.get("/metrics").text:
+            pass  # the caller does not wait for the copy
+        (copy,) = (one for one in engine.requests if one.id.endswith("-shadow"))
+        assert (copy.model.triton_model, copy.priority) == (shadow["model"], priority)
 
 
 def test_a_version_that_triton_does_not_have_is_not_served(chat):

@@ -35,10 +35,11 @@ class KeysInMemory:
         self.delay_s = 0.0
         self.add_tenant("acme")
 
-    def add_tenant(self, name: str, *, is_active: bool = True, limits: Limits = Limits()) -> None:  # noqa: B008
-        self.tenants[name] = TenantRecord(
-            name=name, limits=limits, of_models={}, is_active=is_active, created_at=BEGAN
+    def add_tenant(self, name: str, *, limits: Limits = Limits(), **fields: object) -> None:  # noqa: B008
+        record = TenantRecord(
+            name=name, limits=limits, of_models={}, is_active=True, created_at=BEGAN
         )
+        self.tenants[name] = replace(record, **fields)
         self.changes += 1
 
     def add(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from triton_openai.proxy.domain.errors import (
     ErrorCode,
 )
 from triton_openai.proxy.domain.health import Concern
-from triton_openai.proxy.domain.identity import Caller, Scope
+from triton_openai.proxy.domain.identity import Caller, Scope, lowest_ceiling
 from triton_openai.proxy.domain.key_records import KeysUnavailable
 
 if TYPE_CHECKING:  # they need PyJWT and cryptography, which take a tenth of a second to import
@@ -70,7 +70,9 @@ class Authenticator:
             if (front := self._sources.front) is not None:
                 name = front.identity(headers, peer)
                 if name is not None:
-                    return await self._of_tenant(name, f"mtls:{name}", self._sources.front_scopes)
+                    scopes = self._sources.front_scopes
+                    known = Caller(tenant=name, key_id=f"mtls:{name}", scopes=scopes)
+                    return await self._of_tenant(known)
         except KeysUnavailable:
             if self._refuses_in_outage:
                 raise AuthenticationFailed(OUTAGE) from None
@@ -120,20 +122,26 @@ class Authenticator:
             return await self._sources.keys.caller(given)
         if (tokens := self._sources.tokens) is not None and tokens.has_form(given):
             claims = await tokens.claims(given)
-            return await self._of_tenant(claims.tenant, f"jwt:{claims.subject}", claims.scopes)
+            known = Caller(
+                tenant=claims.tenant,
+                key_id=f"jwt:{claims.subject}",
+                scopes=claims.scopes,
+                max_priority=claims.max_priority,
+            )
+            return await self._of_tenant(known)
         raise unaccepted()
 
-    async def _of_tenant(self, tenant: str, key_id: str, scopes: frozenset[Scope]) -> Caller:
-        """A caller without a key of ours, with the tenant's limits if there is a store."""
+    async def _of_tenant(self, caller: Caller) -> Caller:
+        """The caller, who has no key of ours, with what a store has of the tenant."""
         if self._sources.keys is None:
-            return Caller(tenant=tenant, key_id=key_id, scopes=scopes)
-        record = await self._sources.keys.tenant(tenant)
-        return Caller(
-            tenant=tenant,
-            key_id=key_id,
-            scopes=scopes,
+            return caller
+        record = await self._sources.keys.tenant(caller.tenant)
+        return replace(
+            caller,
             tenant_limits=record.limits,
             of_models=record.of_models,
+            weight=record.weight,
+            max_priority=lowest_ceiling(caller.max_priority, record.max_priority),
         )
 
 

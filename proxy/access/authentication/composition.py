@@ -83,6 +83,7 @@ def _tokens(settings: Settings, issuer: str, metrics: Metrics) -> tuple[SigningK
         algorithms=settings.jwt_algorithms,
         tenant_claim=settings.jwt_tenant_claim,
         scope_claim=settings.jwt_scope_claim,
+        priority_claim=settings.jwt_priority_claim,
         leeway_s=settings.jwt_leeway_s,
         most_bytes=settings.jwt_max_bytes,
     )

@@ -17,7 +17,7 @@ from triton_openai.proxy.domain.errors import (
     Forbidden,
     echoed,
 )
-from triton_openai.proxy.domain.identity import Caller
+from triton_openai.proxy.domain.identity import Caller, lowest_ceiling
 from triton_openai.proxy.domain.key_records import (
     KeyRecord,
     KeySource,
@@ -116,6 +116,8 @@ def _known(record: KeyRecord, tenant: TenantRecord) -> KnownKey:
         tenant_limits=tenant.limits,
         key_limits=record.limits,
         of_models=tenant.of_models,
+        weight=tenant.weight,
+        max_priority=lowest_ceiling(record.max_priority, tenant.max_priority),
     )
     return KnownKey(
         caller=caller,

@@ -18,6 +18,7 @@ from triton_openai.proxy.domain.identity import Scope
 
 MOST_REMEMBERED = 10_000
 LONGEST_NAME = 200  # of a tenant or subject, in characters
+MOST_PRIORITY = 2**31 - 1
 _FORM = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 logger = structlog.get_logger(__name__)
@@ -29,6 +30,7 @@ class TokenRules:
 
     tenant_claim, scope_claim: names of claims; a dot leads into an object, as `realm.roles`.
     Scopes are a list or words in one string; words that are no Scope are ignored.
+    priority_claim: of the highest priority that its requests get, an integer; None to read none.
     """
 
     issuer: str
@@ -36,17 +38,19 @@ class TokenRules:
     algorithms: tuple[str, ...]
     tenant_claim: str
     scope_claim: str
+    priority_claim: str | None = None
     leeway_s: float
     most_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """expires_at: seconds since the epoch."""
+    """max_priority: None if the token has none. expires_at: seconds since the epoch."""
 
     tenant: str
     subject: str
     scopes: frozenset[Scope]
+    max_priority: int | None
     expires_at: float
 
 
@@ -100,6 +104,7 @@ class Tokens:
             tenant=_name(payload, self._rules.tenant_claim),
             subject=_name(payload, "sub"),
             scopes=frozenset(scope for scope in Scope if scope.value in scopes),
+            max_priority=_priority(payload, self._rules.priority_claim),
             expires_at=_seconds(payload["exp"]),
         )
 
@@ -162,6 +167,15 @@ def _name(payload: Mapping[str, Any], claim: str) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
         raise _refusal(f"its claim {claim!r} is not a name")
     return name
+
+
+def _priority(payload: Mapping[str, Any], claim: str | None) -> int | None:
+    found = None if claim is None else _claim(payload, claim)
+    if found is None:
+        return None
+    if not isinstance(found, int) or isinstance(found, bool) or abs(found) > MOST_PRIORITY:
+        raise _refusal(f"its claim {claim!r} is not an integer of 32 bits")
+    return found
 
 
 def _seconds(expiry: object) -> float:

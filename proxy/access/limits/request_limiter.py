@@ -10,6 +10,7 @@ from types import TracebackType
 from triton_openai.proxy.access.limits.caller_meters import NOTHING, has_limits
 from triton_openai.proxy.access.limits.counted_request import CountedRequest
 from triton_openai.proxy.access.limits.metered_callers import MeteredCallers
+from triton_openai.proxy.access.limits.priority_ceiling import under_ceiling
 from triton_openai.proxy.access.limits.request_usage import RequestUsage
 from triton_openai.proxy.access.limits.reservation import Means, Reservation
 from triton_openai.proxy.access.limits.standing import Standings
@@ -35,6 +36,7 @@ class RequestLimiter:
         output_tokens: the most for a choice without `max_tokens`, of a caller whose output is
             limited: so much must be reserved.
         cached_weight: what a cached prompt token counts in limits on tokens, from 0 to 1.
+        max_priority: of a caller without a ceiling of its own; higher numbers go first.
         source: what was used before the ledger began to count.
         on_refusal: called with the name of the limit that refuses a request.
     """
@@ -48,10 +50,12 @@ class RequestLimiter:
         source: SpentSource | None = None,
         output_tokens: int = DEFAULT_OUTPUT_TOKENS,
         cached_weight: float = 1.0,
+        max_priority: int = 0,
         on_refusal: Callable[[str], None] = lambda limit: None,
     ) -> None:
         self._sink = sink
         self._output_tokens = output_tokens
+        self._max_priority = max_priority
         self._means = Means(
             ledger=ledger,
             callers=MeteredCallers(source or NothingSpent()),
@@ -61,9 +65,12 @@ class RequestLimiter:
         )
 
     def capped(
-        self, request: GenerationRequest, card: ModelCard, caller: Caller
+        self, request: GenerationRequest, card: ModelCard, caller: Caller, report: Report
     ) -> GenerationRequest:
-        """With a bound on the output, where the request has none and the caller's is limited."""
+        """With a priority that the caller may have, and with a bound on the output, where the
+        request has none and the caller's is limited.
+        """
+        request = under_ceiling(request, caller, self._max_priority, report)
         is_bounded = request.max_tokens is not None or not has_limits(caller)
         if is_bounded or "limits" not in card.capabilities:
             return request

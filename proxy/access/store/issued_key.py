@@ -26,6 +26,7 @@ class KeyOrder:
     scopes: frozenset[Scope]
     models: ModelPatterns = EVERY_MODEL
     limits: Limits = NO_LIMITS
+    max_priority: int | None = None
     expires_at: datetime | None = None
 
 
@@ -53,6 +54,7 @@ def issued(order: KeyOrder, at: datetime, pepper: bytes) -> IssuedKey:
         scopes=order.scopes,
         models=order.models,
         limits=order.limits,
+        max_priority=order.max_priority,
         created_at=at,
         expires_at=order.expires_at,
         revoked_at=None,

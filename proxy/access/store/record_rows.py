@@ -12,6 +12,8 @@ from triton_openai.proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns
 from triton_openai.proxy.domain.key_records import KeyRecord, TenantRecord
 
 NONE = asdict(NO_LIMITS)
+SHOWN = ("id", "tenant", "name", "scopes", "models", "limits", "max_priority")
+TIMES = ("created_at", "expires_at", "revoked_at", "overlap_until")
 
 
 def key_row(key: KeyRecord) -> dict[str, Any]:
@@ -28,6 +30,7 @@ def key_row(key: KeyRecord) -> dict[str, Any]:
         "revoked_at": key.revoked_at,
         "overlap_digest": key.overlap_digest,
         "overlap_until": key.overlap_until,
+        "max_priority": key.max_priority,
     }
 
 
@@ -40,6 +43,7 @@ def key_of(row: Row[Any]) -> KeyRecord:
         scopes=frozenset(Scope(scope) for scope in row.scopes),
         models=ModelPatterns(patterns=tuple(row.models)),
         limits=Limits(**row.limits),
+        max_priority=row.max_priority,
         created_at=row.created_at,
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,
@@ -53,6 +57,8 @@ def tenant_row(tenant: TenantRecord) -> dict[str, Any]:
         "name": tenant.name,
         "limits": limits_view(tenant.limits),
         "of_models": _limits_of_models(tenant),
+        "weight": tenant.weight,
+        "max_priority": tenant.max_priority,
         "is_active": tenant.is_active,
         "created_at": tenant.created_at,
     }
@@ -63,6 +69,8 @@ def tenant_of(row: Row[Any]) -> TenantRecord:
         name=row.name,
         limits=Limits(**row.limits),
         of_models={model: Limits(**limits) for model, limits in row.of_models.items()},
+        weight=row.weight,
+        max_priority=row.max_priority,
         is_active=row.is_active,
         created_at=row.created_at,
     )
@@ -70,12 +78,8 @@ def tenant_of(row: Row[Any]) -> TenantRecord:
 
 def key_view(key: KeyRecord) -> dict[str, Any]:
     """The key without its digests, for answers and the audit log. Values are JSON's."""
-    times = ("created_at", "expires_at", "revoked_at", "overlap_until")
     row = key_row(key)
-    return {
-        **{name: row[name] for name in ("id", "tenant", "name", "scopes", "models", "limits")},
-        **{name: _iso(row[name]) for name in times},
-    }
+    return {**{name: row[name] for name in SHOWN}, **{name: _iso(row[name]) for name in TIMES}}
 
 
 def tenant_view(tenant: TenantRecord) -> dict[str, Any]:

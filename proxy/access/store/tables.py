@@ -59,6 +59,8 @@ TENANTS = Table(
     Column("of_models", JSON, nullable=False),
     Column("is_active", Boolean, nullable=False),
     Column("created_at", UtcTime, nullable=False),
+    Column("weight", Double, nullable=False, server_default="1"),
+    Column("max_priority", Integer),
 )
 KEYS = Table(
     "keys",
@@ -75,6 +77,7 @@ KEYS = Table(
     Column("revoked_at", UtcTime),
     Column("overlap_digest", LargeBinary),
     Column("overlap_until", UtcTime),
+    Column("max_priority", Integer),
     Index(None, "tenant"),
 )
 # No foreign keys: usage outlives tenants and keys, and callers with JWTs have no row in `keys`.

@@ -33,6 +33,8 @@ class TenantAdministration:
         *,
         limits: Limits = NO_LIMITS,
         of_models: Mapping[str, Limits] | None = None,
+        weight: float = 1.0,
+        max_priority: int | None = None,
     ) -> TenantRecord:
         """Raises Conflict: there is a tenant of this name."""
         async with self._changes.change(actor) as change:
@@ -46,6 +48,8 @@ class TenantAdministration:
                 name=name,
                 limits=limits,
                 of_models=dict(of_models or {}),
+                weight=weight,
+                max_priority=max_priority,
                 is_active=True,
                 created_at=change.at,
             )

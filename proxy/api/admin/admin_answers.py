@@ -24,6 +24,10 @@ class TenantAnswer(Answer):
     name: str
     limits: LimitsBody = Field(description="Those that are set.")
     of_models: dict[str, LimitsBody]
+    weight: float = Field(description="Of its share where tenants compete for a model.")
+    max_priority: int | None = Field(
+        description="The highest priority that its requests get; null: no ceiling of its own."
+    )
     is_active: bool
     created_at: datetime
 
@@ -37,6 +41,9 @@ class KeyAnswer(Answer):
     scopes: list[Scope]
     models: list[str]
     limits: LimitsBody = Field(description="Those that are set.")
+    max_priority: int | None = Field(
+        description="The highest priority that its requests get; null: no ceiling of its own."
+    )
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from triton_openai.proxy.access.store.issued_key import KeyOrder
-from triton_openai.proxy.api.openai.requests.field_types import whole
+from triton_openai.proxy.api.openai.requests.field_types import INT32_MAX, whole
 from triton_openai.proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
 from triton_openai.proxy.domain.key_records import KeyRecord, TenantRecord
 
@@ -26,12 +26,25 @@ TENANT = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
 PLAIN = r"^[^\x00-\x1f\x7f]+$"  # no control characters; pydantic refuses lone surrogates
 MOST = 10**15
 LONGEST_OVERLAP_S = 90 * 86_400
+LEAST_WEIGHT, MOST_WEIGHT = 0.01, 1000.0
 
 TenantName = Annotated[str, StringConstraints(pattern=TENANT)]
 PlainText = Annotated[str, StringConstraints(pattern=PLAIN, max_length=128)]
 Rate = Annotated[float, Field(gt=0, le=1_000_000)]
 Count = Annotated[int, Field(ge=1, le=MOST), BeforeValidator(whole)]
 Money = Annotated[float, Field(gt=0, le=1e12)]
+Share = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
+Weight = Annotated[
+    Share | None, Field(description="Of its share where tenants compete for a model; default 1.")
+]
+Priority = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX), BeforeValidator(whole)]
+MaxPriority = Annotated[
+    Priority | None,
+    Field(
+        description="The highest priority that its requests get; higher numbers go first. Null: no "
+        "ceiling of its own."
+    ),
+]
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
 Patterns = Annotated[list[PlainText], Field(max_length=100)]
 
@@ -85,12 +98,19 @@ class TenantBody(AdminBody):
     of_models: OfModels = Field(
         default_factory=dict, description="Limits of its use of single models, by public name."
     )
+    weight: Weight = None
+    max_priority: MaxPriority = None
 
     @property
     def options(self) -> dict[str, Any]:
         """Arguments of TenantAdministration.create, besides actor and name."""
         of_models = {name: body.applied(NO_LIMITS) for name, body in self.of_models.items()}
-        return {"limits": self.limits.applied(NO_LIMITS), "of_models": of_models}
+        return {
+            "limits": self.limits.applied(NO_LIMITS),
+            "of_models": of_models,
+            "weight": _weight(self.weight),
+            "max_priority": self.max_priority,
+        }
 
 
 class TenantChanges(AdminBody):
@@ -102,6 +122,8 @@ class TenantChanges(AdminBody):
     is_active: bool | None = Field(
         default=None, description="Keys of a tenant that is not active are refused."
     )
+    weight: Weight = None
+    max_priority: MaxPriority = None
 
     def applied(self, tenant: TenantRecord) -> TenantRecord:
         if "limits" in self.model_fields_set:
@@ -110,6 +132,10 @@ class TenantChanges(AdminBody):
             tenant = replace(tenant, of_models=_of_models(self.of_models, tenant.of_models))
         if self.is_active is not None:
             tenant = replace(tenant, is_active=self.is_active)
+        if "weight" in self.model_fields_set:
+            tenant = replace(tenant, weight=_weight(self.weight))
+        if "max_priority" in self.model_fields_set:
+            tenant = replace(tenant, max_priority=self.max_priority)
         return tenant
 
 
@@ -124,6 +150,7 @@ class KeyBody(AdminBody):
         description="Names of models that it may use, with `*` and `?` as in a shell; empty: all.",
     )
     limits: LimitsBody = LimitsBody()
+    max_priority: MaxPriority = None
     expires_at: AwareDatetime | None = Field(None, description="Null: never.")
 
     @field_validator("expires_at")
@@ -140,6 +167,7 @@ class KeyBody(AdminBody):
             scopes=frozenset(self.scopes),
             models=ModelPatterns(patterns=tuple(self.models)),
             limits=self.limits.applied(NO_LIMITS),
+            max_priority=self.max_priority,
             expires_at=self.expires_at,
         )
 
@@ -149,6 +177,7 @@ class KeyChanges(AdminBody):
     scopes: Scopes | None = None
     models: Patterns | None = Field(None, description="Null or empty: all models.")
     limits: LimitsBody | None = Field(None, description="Null removes all limits.")
+    max_priority: MaxPriority = None
     expires_at: AwareDatetime | None = Field(
         default=None, description="Null: never. A time in the past ends the key now."
     )
@@ -168,6 +197,8 @@ class KeyChanges(AdminBody):
             key = replace(key, models=ModelPatterns(patterns=tuple(self.models or ())))
         if "limits" in given:
             key = replace(key, limits=_applied(self.limits, key.limits))
+        if "max_priority" in given:
+            key = replace(key, max_priority=self.max_priority)
         return replace(key, expires_at=self.expires_at) if "expires_at" in given else key
 
 
@@ -179,6 +210,10 @@ class Rotation(AdminBody):
     @property
     def overlap(self) -> timedelta:
         return timedelta(seconds=self.overlap_s)
+
+
+def _weight(given: float | None) -> float:
+    return 1.0 if given is None else given
 
 
 def _applied(body: LimitsBody | None, limits: Limits) -> Limits:

@@ -19,6 +19,8 @@ TENANT: dict[str, Any] = {
     "name": "acme",
     "limits": LIMITS,
     "of_models": {"demo": {"concurrent_requests": 4}},
+    "weight": 3.0,
+    "max_priority": 1,
     "is_active": True,
     "created_at": AT,
 }
@@ -29,6 +31,7 @@ KEY: dict[str, Any] = {
     "scopes": ["chat", "models"],
     "models": ["llama-*"],
     "limits": {},
+    "max_priority": -1,
     "created_at": AT,
     "expires_at": None,
     "revoked_at": None,
@@ -111,7 +114,8 @@ def _usage(query: type[BaseModel], tag: str, columns: tuple[str, ...]) -> Operat
     )
 
 
-TENANT_BODY = {name: TENANT[name] for name in ("name", "limits", "of_models")}
+TENANT_FIELDS = ("name", "limits", "of_models", "weight", "max_priority")
+TENANT_BODY = {name: TENANT[name] for name in TENANT_FIELDS}
 CREATE_TENANT = _change(bodies.TenantBody, TENANT_BODY, answers.TenantAnswer, TENANT, (409,))
 LIST_TENANTS = _page(answers.TenantList, TENANT, queries.TenantsQuery)
 SHOW_TENANT = _named(answers.TenantAnswer, TENANT)
@@ -120,7 +124,8 @@ UPDATE_TENANT = _change(
 )
 DELETE_TENANT = _named(answers.TenantAnswer, TENANT, 409)
 
-KEY_BODY = {name: KEY[name] for name in ("tenant", "name", "scopes", "models", "limits")}
+KEY_FIELDS = ("tenant", "name", "scopes", "models", "limits", "max_priority")
+KEY_BODY = {name: KEY[name] for name in KEY_FIELDS}
 CREATE_KEY = _change(bodies.KeyBody, KEY_BODY, answers.IssuedKeyAnswer, ISSUED, ())
 LIST_KEYS = _page(answers.KeyList, KEY, queries.KeysQuery)
 SHOW_KEY = _named(answers.KeyAnswer, KEY)

@@ -130,6 +130,8 @@ def headers_of(report: Report, now_s: float) -> dict[str, str]:
         headers["x-continued"] = str(report.continued)
     if report.unenforced:
         headers["x-unenforced-keywords"] = ", ".join(report.unenforced)
+    if report.capped_priority is not None:  # the sign of the body's `priority`
+        headers["x-priority-capped"] = str(-report.capped_priority)
     if report.fallback_from is not None:
         headers["x-fallback-from"] = report.fallback_from
     if report.lifecycle is not NO_END:

@@ -14,7 +14,7 @@ from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
 from triton_openai.proxy.api.openai.answers.completion_renderer import CompletionRenderer
 from triton_openai.proxy.api.openai.answers.nvext_renderer import NvExtRenderer
 from triton_openai.proxy.api.openai.answers.response_head import system_fingerprint
-from triton_openai.proxy.api.openai.requests import nvext
+from triton_openai.proxy.api.openai.requests import nvext, priority_fields
 from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
@@ -50,7 +50,7 @@ class RequestBuilder:
     async def chat(self, body: ChatCompletionBody, caller: str) -> Exchange:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt_token_ids")
-        self._limits.check_priority(body)
+        body = priority_fields.merged(body)
         body, served = self._served(body)
         card = served.card
         body.check_choice([tool.name for tool in card.server_tools.tools])
@@ -66,7 +66,7 @@ class RequestBuilder:
     async def completion(self, body: CompletionBody, caller: str) -> Exchange:
         self._limits.check(body)
         body = nvext.merged(body, ids_field="prompt")
-        self._limits.check_priority(body)
+        body = priority_fields.merged(body)
         body, served = self._served(body)
         card = served.card
         request = await self._constrained(completion_request.to_domain(body, card, caller), body)

@@ -84,6 +84,11 @@ HEADERS: Json = {
         "description": "Keywords of the caller's schema that were not enforced on the answer.",
         "schema": {"type": "string"},
     },
+    "x-priority-capped": {
+        "description": "The caller's ceiling, with the sign of `priority`: it asked to go before "
+        "others further than it may.",
+        "schema": {"type": "integer"},
+    },
     "x-fallback-from": {
         "description": "The model that the request names, which the model in the body replaced.",
         "schema": {"type": "string"},

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from triton_openai.proxy.launch.administration import limit_options
+from triton_openai.proxy.launch.administration import limit_options, priority_options
 from triton_openai.proxy.launch.administration.limit_options import LimitOptions
+from triton_openai.proxy.launch.administration.priority_options import MaxPriority
 
 app = typer.Typer(no_args_is_help=True, help="API keys: who may do what, on whose account.")
 NEVER = "never"
@@ -43,6 +44,7 @@ def create(
     scope: Scopes = None,
     model: Models = None,
     limit: LimitOptions = None,
+    max_priority: MaxPriority = None,
     expires: Expires = None,
 ) -> None:
     """Create a key. The key itself is printed only this once."""
@@ -57,7 +59,8 @@ def create(
         models=model,
         limits=limit_options.limits(limit or ()),
     )
-    body = session.filled(KeyBody, {**fields, **_expiry(expires)})
+    more = {**_expiry(expires), **priority_options.fields(max_priority=max_priority)}
+    body = session.filled(KeyBody, {**fields, **more})
     made = session.use(lambda admin: admin.keys.create(session.actor(), body.to_domain()))
     session.show({**key_view(made.record), "key": made.key})
 
@@ -93,6 +96,7 @@ def update(
         bool, typer.Option("--all-models", help="Let it use every model.")
     ] = False,
     limit: LimitOptions = None,
+    max_priority: MaxPriority = None,
     expires: Expires = None,
 ) -> None:
     """Change what is given, within a second in every proxy."""
@@ -109,7 +113,8 @@ def update(
         models=[] if all_models else model,
         limits=None if limit is None else limit_options.limits(limit),
     )
-    body = session.filled(KeyChanges, {**fields, **_expiry(expires)})
+    more = {**_expiry(expires), **priority_options.fields(max_priority=max_priority)}
+    body = session.filled(KeyChanges, {**fields, **more})
     changed = session.use(lambda admin: admin.keys.update(session.actor(), key_id, body.applied))
     session.show(key_view(changed))
 

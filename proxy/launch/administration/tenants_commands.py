@@ -6,25 +6,34 @@ from typing import Annotated
 
 import typer
 
-from triton_openai.proxy.launch.administration import limit_options
+from triton_openai.proxy.launch.administration import limit_options, priority_options
 from triton_openai.proxy.launch.administration.limit_options import LimitOptions, ModelLimitOptions
+from triton_openai.proxy.launch.administration.priority_options import MaxPriority, Weight
 
 app = typer.Typer(no_args_is_help=True, help="Tenants: who shares limits and usage.")
 Name = Annotated[str, typer.Argument(help="The tenant's name.")]
 
 
 @app.command()
-def create(name: Name, limit: LimitOptions = None, model_limit: ModelLimitOptions = None) -> None:
+def create(
+    name: Name,
+    limit: LimitOptions = None,
+    model_limit: ModelLimitOptions = None,
+    weight: Weight = None,
+    max_priority: MaxPriority = None,
+) -> None:
     """Create a tenant. Its keys share its limits."""
     from triton_openai.proxy.access.store.record_rows import tenant_view
     from triton_openai.proxy.api.admin.admin_bodies import TenantBody
     from triton_openai.proxy.launch.administration import session
 
-    limits, of_models = (
-        limit_options.limits(limit or ()),
-        limit_options.of_models(model_limit or ()),
-    )
-    body = session.filled(TenantBody, {"name": name, "limits": limits, "of_models": of_models})
+    fields = {
+        "name": name,
+        "limits": limit_options.limits(limit or ()),
+        "of_models": limit_options.of_models(model_limit or ()),
+        **priority_options.fields(weight=weight, max_priority=max_priority),
+    }
+    body = session.filled(TenantBody, fields)
     made = session.use(
         lambda admin: admin.tenants.create(session.actor(), body.name, **body.options)
     )
@@ -59,6 +68,8 @@ def update(
         bool | None,
         typer.Option("--active/--inactive", help="Whether the tenant's keys are accepted."),
     ] = None,
+    weight: Weight = None,
+    max_priority: MaxPriority = None,
 ) -> None:
     """Change what is given, within a second in every proxy."""
     from triton_openai.proxy.access.store.record_rows import tenant_view
@@ -70,7 +81,8 @@ def update(
         of_models=None if model_limit is None else limit_options.of_models(model_limit),
         is_active=active,
     )
-    body = session.filled(TenantChanges, changes)
+    priorities = priority_options.fields(weight=weight, max_priority=max_priority)
+    body = session.filled(TenantChanges, {**changes, **priorities})
     changed = session.use(lambda admin: admin.tenants.update(session.actor(), name, body.applied))
     session.show(tenant_view(changed))
 

@@ -57,6 +57,28 @@ def test_a_tenant_from_its_creation_to_its_end(judged):
     assert (gone.status_code, gone.json()["error"]["code"]) == (404, "tenant_not_found")
 
 
+def test_weight_and_ceiling_are_set_changed_and_removed(judged, made):
+    path, one = f"{TENANTS}/acme", f"{TENANTS}/{{tenant}}"
+    created = judged("POST", TENANTS, json={"name": "acme"}).json()
+    assert (created["weight"], created["max_priority"]) == (1.0, None)
+    other = judged("POST", TENANTS, json={"name": "b", "weight": 3, "max_priority": -2.0}).json()
+    assert (other["weight"], other["max_priority"]) == (3.0, -2)
+    for changes, weight, ceiling in (
+        ({"weight": 0.01, "max_priority": 5}, 0.01, 5),
+        ({"limits": {"burst": 2}}, 0.01, 5),
+        ({"weight": None}, 1.0, 5),
+        ({"max_priority": None, "weight": 1000}, 1000.0, None),
+    ):
+        changed = judged("PATCH", path, documented=one, json=changes).json()
+        assert (changed["weight"], changed["max_priority"]) == (weight, ceiling)
+    key = made(max_priority=4)
+    assert key["max_priority"] == 4
+    path = f"{KEYS}/{key['id']}"
+    for changes, ceiling in (({"name": "n"}, 4), ({"max_priority": None}, None)):
+        changed = judged("PATCH", path, documented=f"{KEYS}/{{key}}", json=changes).json()
+        assert changed["max_priority"] == ceiling
+
+
 def test_a_key_from_its_creation_to_its_end(judged, proxy, made):
     one, issued = f"{KEYS}/{{key}}", made(scopes=["models"], limits={"requests_per_second": 3})
     path = f"{KEYS}/{issued['id']}"
@@ -200,6 +222,22 @@ def test_a_wrong_query_is_refused_by_name(proxy, path, query, param):
         ("POST", TENANTS, {"name": "a/b"}, "name"),
         ("POST", TENANTS, {"name": "a", "color": 1}, "color"),
         ("POST", TENANTS, {"name": "a", "limits": {"burst": 0}}, "limits.burst"),
+        *(
+            ("POST", TENANTS, {"name": "a", "weight": weight}, "weight")
+            for weight in (0, 0.0099, 1000.1, -1, "3", True)
+        ),
+        *(
+            (
+                "POST",
+                KEYS,
+                {"tenant": "administration", "name": "a", "max_priority": wrong},
+                "max_priority",
+            )
+            for wrong in (2**31, -(2**31), 0.5, "1", True)
+        ),
+        ("PATCH", f"{TENANTS}/administration", {"max_priority": 2**31}, "max_priority"),
+        ("PATCH", f"{TENANTS}/administration", {"weight": 0}, "weight"),
+        ("POST", KEYS, {"tenant": "administration", "name": "a", "weight": 2}, "weight"),
         ("POST", KEYS, {"tenant": "none", "name": "a"}, "tenant"),
         ("POST", KEYS, {"tenant": "administration", "name": "a\n"}, "name"),
         ("POST", KEYS, {"tenant": "administration", "name": "a", "scopes": ["x"]}, "scopes[0]"),

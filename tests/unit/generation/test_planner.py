@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from tests.unit.generation.test_service import service
 from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.constraint import Constraint, GuideKind
-from triton_openai.proxy.domain.errors import RequestError, SchemaViolation
+from triton_openai.proxy.domain.errors import InvalidRequest, RequestError, SchemaViolation
 from triton_openai.proxy.domain.generation import Delivery
 from triton_openai.proxy.domain.model import CAPABILITIES, ModelCard
 from triton_openai.proxy.domain.request import (
@@ -135,10 +136,12 @@ def test_a_refused_request_has_sent_nothing_to_the_engine(request, card, deliver
         assert len(sent) == len(set(sent)) >= request.generations
 
 
-def planned(request: GenerationRequest, card: ModelCard, sandbox: InProcess) -> Plan:
+def planned(
+    request: GenerationRequest, card: ModelCard, sandbox: InProcess, *, queues: bool = False
+) -> Plan:
     async def made() -> Plan:
-        limits = RequestSizeLimits()
-        planner = Planner(sandbox, StartGate(), limits, timeout_s=9, isolates_caches=False)
+        options = {"timeout_s": 9, "isolates_caches": False, "queues_by_priority": queues}
+        planner = Planner(sandbox, StartGate(), RequestSizeLimits(), **options)
         return await planner.plan(request, card)
 
     return asyncio.run(made())
@@ -166,6 +169,31 @@ def test_the_choices_of_a_chat_share_one_rendering_and_one_guide():
     assert [part.engine_request.sampling.seed for part in parts] == [3, 4, 5, 6, 7]
     assert {id(part.engine_request.text) for part in parts} == {id(plan.engine_requests[0].text)}
     assert [part.counts_prompt for part in parts] == [True, False, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("queues", "takes", "assigned", "sent"),
+    [
+        (False, True, False, -2),
+        (True, True, False, -2),
+        (True, False, False, None),
+        (False, False, True, None),
+        (False, True, True, -2),
+        (False, False, False, InvalidRequest),
+    ],
+)
+def test_a_priority_goes_to_engines_that_take_one_and_the_queue_has_it_in_any_case(
+    queues, takes, assigned, sent
+):
+    card = CARD if takes else replace(CARD, capabilities=CAPABILITIES - {"priority"})
+    request = chat(priority=-2, has_assigned_priority=assigned)
+    if sent is InvalidRequest:
+        with pytest.raises(InvalidRequest) as refused:
+            planned(request, card, InProcess(), queues=queues)
+        assert refused.value.param == "priority"
+        return
+    plan = planned(request, card, InProcess(), queues=queues)
+    assert (plan.request.priority, plan.engine_requests[0].priority) == (-2, sent)
 
 
 def test_each_prompt_of_a_batch_has_its_own_engine_request():

@@ -11,7 +11,7 @@ import pytest
 from tests.doubles.engine import FACTS, ScriptedEngine, deltas
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import ModelUnavailable
-from triton_openai.proxy.domain.model import CAPABILITIES, ModelCard
+from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.domain.shadow import ShadowOutcome, ShadowResult
@@ -118,10 +118,6 @@ def test_a_copy_has_its_own_id_and_the_lowest_priority_and_returns_nothing_but_t
     assert copy.sampling == Sampling(temperature=0.5, seed=3)
     assert not copy.wants_token_ids
     assert not copy.wants_log_prob_ids
-    plain = ModelCard(
-        name="m", triton_model="m", facts=FACTS, capabilities=CAPABILITIES - {"priority"}
-    )
-    assert copy_of(asked(model=plain)).priority is None
 
 
 async def test_an_error_of_the_copy_is_counted_and_not_the_callers():

@@ -12,6 +12,7 @@ from triton_openai.proxy.api.openai.answers.log_prob_renderer import (
 )
 from triton_openai.proxy.api.openai.answers.response_head import response_head
 from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
+from triton_openai.proxy.api.openai.requests import priority_fields
 from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
 from triton_openai.proxy.domain.completion import Answer, Completion
@@ -41,7 +42,12 @@ class ChatRenderer:
         reasoning_fields: tuple[str, ...] = (),
     ) -> None:
         limit = "max_completion_tokens" if body.max_tokens is None else "max_tokens"
-        self.field_names = {**FIELD_NAMES, "prompt": "messages", "max_tokens": limit}
+        self.field_names = {
+            **FIELD_NAMES,
+            "prompt": "messages",
+            "max_tokens": limit,
+            "priority": priority_fields.field_name(body),
+        }
         self._has_log_probs = bool(body.logprobs)
         self._log_probs = LogProbRenderer(by_id=bool(body.return_tokens_as_token_ids))
         self._kept = RenderedLogProbs(self._log_probs.of_chat)

@@ -10,6 +10,7 @@ from triton_openai.proxy.api.openai.answers.log_prob_renderer import (
 )
 from triton_openai.proxy.api.openai.answers.response_head import response_head
 from triton_openai.proxy.api.openai.answers.usage import StreamUsage, usage_body
+from triton_openai.proxy.api.openai.requests import priority_fields
 from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openai.requests.field_names import COMPLETION_NAMES
 from triton_openai.proxy.domain.completion import Answer, Completion
@@ -20,8 +21,6 @@ from triton_openai.proxy.domain.request import GenerationRequest
 class CompletionRenderer:
     """Implements answer.Renderer. A chunk has the same shape as the whole answer."""
 
-    field_names = COMPLETION_NAMES
-
     def __init__(
         self,
         body: CompletionBody,
@@ -29,6 +28,7 @@ class CompletionRenderer:
         *,
         fingerprint: str | None = None,
     ) -> None:
+        self.field_names = {**COMPLETION_NAMES, "priority": priority_fields.field_name(body)}
         self._has_log_probs = body.logprobs is not None
         self._log_probs = LogProbRenderer(by_id=bool(body.return_tokens_as_token_ids))
         self._kept = RenderedLogProbs(self._log_probs.of_completion)

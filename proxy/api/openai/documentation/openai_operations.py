@@ -25,7 +25,7 @@ from triton_openai.proxy.api.openapi.operation import (
     Operation,
 )
 
-HEADERS = ("x-attempts", "x-unenforced-keywords", *GENERATION_HEADERS)
+HEADERS = ("x-attempts", "x-unenforced-keywords", "x-priority-capped", *GENERATION_HEADERS)
 
 CHAT = Operation(
     tag="chat",

@@ -46,8 +46,6 @@ def bounds(limits: FieldLimits, sizes: ModelSizes | None) -> Callable[[Json], No
         for name in ("ChatCompletionBody", "CompletionBody"):
             _bound_generation(schemas[name]["properties"], limits)
         _bound_choices(schemas["CompletionBody"]["properties"], limits)
-        hint = schemas["AgentHints"]["properties"]["priority"]
-        _bound(hint, "integer", maximum=limits.priority)
         if sizes is not None:
             tokens = schemas["DetokenizeBody"]["properties"]["tokens"]
             _bound(tokens, "array", maxItems=sizes.context)
@@ -66,7 +64,6 @@ def _bound_generation(properties: Json, limits: FieldLimits) -> None:
         _bound(properties[name], "array", maxItems=most)
     _bound(properties["logit_bias"], "object", maxProperties=limits.logit_bias)
     _bound(properties["n"], "integer", maximum=limits.choices)
-    _bound(properties["priority"], "integer", minimum=-limits.priority)
 
 
 def _bound_choices(properties: Json, limits: FieldLimits) -> None:

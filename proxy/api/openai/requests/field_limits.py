@@ -1,4 +1,4 @@
-"""The settings' limits on fields of one request: numbers of elements, priority, choices."""
+"""The settings' limits on fields of one request: numbers of elements, choices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FieldLimits:
     """Numbers of elements, and (`_bytes`) bytes of UTF-8.
 
     stops: stop strings, and stop token ids. choices: prompts x candidates. logit_bias: also of
-    bad_words. priority: the highest that a caller may use; higher numbers go first.
+    bad_words.
     """
 
     stops: int = 16
@@ -27,10 +27,9 @@ class FieldLimits:
     choices: int = 128
     tools: int = 128
     tools_bytes: int = 256_000
-    priority: int = 0
 
     def check(self, body: ChatCompletionBody | CompletionBody) -> None:
-        """Checks all fields but `priority`. Raises InvalidRequest."""
+        """Raises InvalidRequest."""
         _check("stop", body.stops, self.stops)
         stop_bytes = sum(len(stop.encode()) for stop in body.stops)
         _check_count("stop", stop_bytes, self.stop_bytes, of="bytes ")
@@ -50,25 +49,6 @@ class FieldLimits:
         _check("tools", tools, self.tools)
         tools_bytes = sum(len(tool.model_dump_json().encode()) for tool in tools or ())
         _check_count("tools", tools_bytes, self.tools_bytes, of="bytes ")
-
-    def check_priority(self, body: ChatCompletionBody | CompletionBody) -> None:
-        """Checks `priority` of a body into which nvext is merged; its lower numbers go first.
-
-        Raises:
-            InvalidRequest: the priority is higher than a caller may use.
-        """
-        if body.priority is None or -body.priority <= self.priority:
-            return
-        hints = None if body.nvext is None else body.nvext.agent_hints
-        is_hint = hints is not None and hints.priority is not None
-        field = "nvext.agent_hints.priority" if is_hint else "priority"
-        most = f"at most {self.priority}" if is_hint else f"at least {-self.priority}"
-        given = -body.priority if is_hint else body.priority
-        raise InvalidRequest(
-            f"Invalid value for '{field}': {given}; this server lets callers ask for {most}.",
-            code=ErrorCode.INVALID_PARAMETER,
-            param=field,
-        )
 
     def _check_choices(self, body: CompletionBody) -> None:
         first = body.prompt[0] if body.prompt else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -117,6 +118,31 @@ def test_updates_change_only_what_they_name(url):
         )
         assert await store.keys.tenant("acme") == tenant
         assert (tenant.of_models, tenant.is_active) == (limits, False)
+
+    use(url, body)
+
+
+def test_weight_and_ceilings_are_kept_and_seen_in_the_audit_log(url):
+    async def body(store: Store) -> None:
+        admin = store.administration
+        first = await store.keys.tenant("acme")
+        assert (first.weight, first.max_priority) == (1.0, None)
+        made = await admin.tenants.create(ACTOR, "batch", weight=0.01, max_priority=-5)
+        assert await store.keys.tenant("batch") == made
+        assert (made.weight, made.max_priority) == (0.01, -5)
+        key = (await admin.keys.create(ACTOR, replace(ORDER, max_priority=7))).record
+        assert (await store.keys.key(key.id)).max_priority == 7
+        before = await store.keys.generation()
+        changed = await admin.tenants.update(
+            ACTOR, "batch", lambda each: replace(each, weight=1000.0, max_priority=None)
+        )
+        key = await admin.keys.update(ACTOR, key.id, lambda each: replace(each, max_priority=-1))
+        assert await store.keys.generation() == before + 2
+        assert await store.keys.tenant("batch") == changed
+        assert await store.keys.key(key.id) == key
+        views = [json.loads(entry.after) for entry in await admin.audit.list()][-2:]
+        assert (views[0]["weight"], views[0]["max_priority"]) == (1000.0, None)
+        assert views[1]["max_priority"] == -1
 
     use(url, body)
 

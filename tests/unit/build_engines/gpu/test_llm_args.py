@@ -63,6 +63,21 @@ def test_a_checkpoint_is_told_everything():
     }
 
 
+@pytest.mark.parametrize(
+    ("version", "given", "policy"),
+    [
+        ("1.2.1", {}, None),
+        ("1.3.0rc2", {}, None),
+        ("1.3.0", {}, "priority"),
+        ("1.4.0rc1", {}, "priority"),
+        ("1.3.0", {"engine": "plan"}, None),
+    ],
+)
+def test_the_engines_queue_follows_priorities_where_requests_can_have_them(version, given, policy):
+    found = arguments(version, **given)["scheduler_config"]
+    assert found.get("waiting_queue_policy") == policy
+
+
 def test_a_plan_is_not_told_what_it_has_inside():
     found = arguments(engine="plan", max_seq_len=4096)
     told = {"dtype", "max_seq_len", "enable_iter_perf_stats", "cuda_graph_config"}

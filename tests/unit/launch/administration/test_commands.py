@@ -92,6 +92,19 @@ def test_a_tenant_and_its_keys_from_creation_to_the_end(run, place):
     assert place.stat().st_mode & 0o777 == 0o600
 
 
+def test_weight_and_ceilings_as_options(run):
+    tenant = run("tenants", "create", "acme", "--weight", "2.5", "--max-priority", "3")
+    assert (tenant["weight"], tenant["max_priority"]) == (2.5, 3)
+    tenant = run("tenants", "update", "acme", "--max-priority", "-3")
+    assert (tenant["weight"], tenant["max_priority"]) == (2.5, -3)
+    tenant = run("tenants", "update", "acme", "--weight", "none", "--max-priority", "none")
+    assert (tenant["weight"], tenant["max_priority"]) == (1.0, None)
+    key = run("keys", "create", "--tenant", "acme", "--name", "ci", "--max-priority", "1")
+    assert key["max_priority"] == 1
+    assert run("keys", "update", key["id"], "--name", "cd")["max_priority"] == 1
+    assert run("keys", "update", key["id"], "--max-priority", "none")["max_priority"] is None
+
+
 def test_each_change_is_in_the_audit_log_under_the_users_name(run, place):
     run("tenants", "create", "acme")
     run("tenants", "delete", "acme")
@@ -153,6 +166,11 @@ def test_usage_as_json_and_csv(run, place, capfd):
         (("tenants", "create", "a", "--limit", "burst=many"), "'many' is no number"),
         (("tenants", "create", "a", "--limit", "burst=0"), "Invalid value for 'limits.burst'"),
         (("tenants", "create", "a", "--model-limit", "x"), "write MODEL:NAME=VALUE"),
+        (("tenants", "create", "a", "--weight", "nan"), "--weight nan: write a number"),
+        (("tenants", "create", "a", "--weight", "0"), "Invalid value for 'weight'"),
+        (("tenants", "update", "a", "--weight", "1001"), "Invalid value for 'weight'"),
+        (("tenants", "update", "a", "--max-priority", "high"), "write an integer"),
+        (("keys", "update", "k", "--max-priority", "9" * 11), "Invalid value for 'max_priority'"),
         (("tenants", "show", "none"), "There is no tenant 'none'"),
         (("keys", "create", "--tenant", "none", "--name", "a"), "There is no tenant 'none'"),
         (("keys", "show", "none"), "There is no key with the id 'none'"),
