@@ -207,7 +207,7 @@ class Parts:
         tools = HttpToolRunner(policy.secrets(entries, environment()))
         files = (settings, found, self.registry)
         self._watch = PolicyWatch(*files, (rereads_secrets(tools),), metrics.models_file_valid)
-        self._shadows = ShadowDeployments(self.registry, engine, metrics.shadow)
+        self._shadows = ShadowDeployments(self.registry, engine, metrics.shadow, queues.scheduler)
         self._service = composed(
             *(self.registry, engine, TelemetryWatcher(metrics)),
             configured_limits.access(settings, tokenizer, self.registry, limiter, shared),

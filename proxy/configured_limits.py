@@ -166,4 +166,5 @@ def access(
         ),
         isolates_caches=settings.isolate_prefix_caches,
         hides_cached_tokens=not settings.report_cached_tokens,
+        queues_by_priority=settings.scheduling == "fair",
     )

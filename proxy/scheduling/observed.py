@@ -8,14 +8,11 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Protocol
 
-import structlog
 from typing_extensions import Self
 
 from triton_openai.proxy import background
 from triton_openai.proxy.domain.errors import RateLimited
 from triton_openai.proxy.domain.scheduling import Permit, QueueState, Scheduler, Standing, Ticket
-
-logger = structlog.get_logger(__name__)
 
 COUNT_EVERY_S = 1.0
 
@@ -93,13 +90,6 @@ class ObservedScheduler:
             waited_s = self._clock() - began_s
             reason = self._reason(ticket, waited_s)
             self._counter.refused(ticket.queue, reason.value, waited_s)
-            logger.info(
-                "queue refuses",
-                queue=ticket.queue,
-                tenant=ticket.tenant,
-                reason=reason.value,
-                waited_s=round(waited_s, 3),
-            )
             raise
         self._counter.waited(ticket.queue, self._clock() - began_s)
         return permit
