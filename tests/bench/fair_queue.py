@@ -2,9 +2,10 @@
 
     .venv/bin/python -m tests.bench.fair_queue [SECONDS]
 
-Starts `serve` with four rows. Prints the shares of two tenants with 2 and with 200 streams, and of
-weights 1 and 3; then the throughput with the queue and with an unlimited engine queue, in runs that
-alternate.
+Starts `serve` with few rows. Prints the shares of two tenants with 2 and with 200 streams: with two
+rows the small one asks for more than half of the tokens, with four for what two rows give. Then the
+shares of weights 1 and 3, and the throughput with the queue and with an unlimited engine queue, in
+runs that alternate.
 """
 
 from __future__ import annotations
@@ -23,22 +24,24 @@ from tests.fixtures.stack import ROOT, Stack, free_port
 from tests.fixtures.tenant_load import PEPPER, LoadedTenant, loaded, store_tenants
 
 ARTIFACTS = ROOT / "artifacts" / "bench" / "fair"
-ROWS, WARM_UP_S, ROUNDS = 4, 3.0, 3
+WARM_UP_S, ROUNDS = 3.0, 3
 PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
-MODEL = {"weights": str(ROOT / "demo_model" / "shipped"), "onnx": {"threads": 1, "max_rows": ROWS}}
+WEIGHTS = str(ROOT / "demo_model" / "shipped")
 
 
 @contextmanager
-def stack(*tenants: LoadedTenant, **settings: str) -> Iterator[Stack]:
+def stack(rows: int, *tenants: LoadedTenant, **settings: str) -> Iterator[Stack]:
     """`serve` with keys for these tenants."""
-    ARTIFACTS.mkdir(parents=True, exist_ok=True)
-    file = ARTIFACTS / "models.yaml"
-    file.write_text(yaml.safe_dump({"models": {"demo": MODEL}}))
+    artifacts = ARTIFACTS / f"{rows}-rows"
+    artifacts.mkdir(parents=True, exist_ok=True)
+    model = {"weights": WEIGHTS, "onnx": {"threads": 1, "max_rows": rows}}
+    file = artifacts / "models.yaml"
+    file.write_text(yaml.safe_dump({"models": {"demo": model}}))
     with TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/store.db"
         asyncio.run(store_tenants(store, tenants))
         environment = {one: str(free_port()) for one in PORTS}
-        environment |= {"MODELS_FILE": str(file), "ARTIFACTS_DIR": str(ARTIFACTS)}
+        environment |= {"MODELS_FILE": str(file), "ARTIFACTS_DIR": str(artifacts)}
         environment |= {"KEY_PEPPER": PEPPER, "STORE_URL": store, "QUEUE_LENGTH": "1000"}
         started = Stack(["serve"], environment | settings, Path(folder) / "serve.log")
         try:
@@ -58,8 +61,8 @@ async def measure(running: Stack, seconds: float, *tenants: LoadedTenant) -> flo
         return sum(one.tokens for one in tenants) / seconds
 
 
-def shares(seconds: float, *tenants: LoadedTenant) -> None:
-    with stack(*tenants) as running:
+def shares(seconds: float, rows: int, *tenants: LoadedTenant) -> None:
+    with stack(rows, *tenants) as running:
         asyncio.run(measure(running, seconds, *tenants))
     total = sum(one.tokens for one in tenants)
     for one in tenants:
@@ -76,7 +79,7 @@ def throughput(seconds: float) -> None:
     for _ in range(ROUNDS):
         for name, rates in found.items():
             tenant = LoadedTenant(name="all", streams=32)
-            with stack(tenant, SCHEDULING=name, GENERATIONS_PER_ROW="1000") as running:
+            with stack(4, tenant, SCHEDULING=name, GENERATIONS_PER_ROW="1000") as running:
                 rates.append(asyncio.run(measure(running, seconds, tenant)))
     for name, rates in found.items():
         listed = ", ".join(f"{rate:.0f}" for rate in rates)
@@ -84,17 +87,14 @@ def throughput(seconds: float) -> None:
 
 
 def main(seconds: float) -> None:
-    sys.stdout.write("alone\n")
-    shares(seconds, LoadedTenant(name="small", streams=2))
-    sys.stdout.write("equal weights\n")
-    pair = LoadedTenant(name="small", streams=2), LoadedTenant(name="large", streams=200)
-    shares(seconds, *pair)
+    for rows in (4, 2):
+        sys.stdout.write(f"{rows} rows: the small tenant alone, and with the large one\n")
+        shares(seconds, rows, LoadedTenant(name="small", streams=2))
+        large = LoadedTenant(name="large", streams=200)
+        shares(seconds, rows, LoadedTenant(name="small", streams=2), large)
     sys.stdout.write("weights 1 and 3\n")
-    weighted = (
-        LoadedTenant(name="one", streams=40),
-        LoadedTenant(name="three", streams=40, weight=3.0),
-    )
-    shares(seconds, *weighted)
+    three = LoadedTenant(name="three", streams=40, weight=3.0)
+    shares(seconds, 4, LoadedTenant(name="one", streams=40), three)
     sys.stdout.write("throughput with the queue, and without\n")
     throughput(seconds)
 
