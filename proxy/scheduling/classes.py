@@ -54,9 +54,11 @@ class Classes:
         self._classes[priority].end(stream)
         self._forget(priority)
 
-    def place_of(self, ticket: Ticket, nth: int) -> int:
+    def place_of(self, ticket: Ticket, nth: int, *, others_return: bool = False) -> int:
         """About where the nth of the streams of its tenant that wait in its class is served: the
         others of the class get service by their weights meanwhile. 1 is next.
+
+        others_return: whether more of their streams come, so that all keep waiting.
         """
         priority = ticket.priority
         above = self._waiting[bisect_left(self._waiting, priority + 1) :]
@@ -68,7 +70,8 @@ class Classes:
         others, weight = one.waiting, one.weight
         if share is not None and share.waiting:
             others, weight = others - len(share.waiting), weight - share.weight
-        return place + nth + int(min(others, nth * weight / ticket.weight))
+        before = nth * weight / ticket.weight
+        return place + nth + int(before if others_return else min(others, before))
 
     def tenants(self) -> dict[str, TenantState]:
         """Those that run or wait, over all classes."""
@@ -85,11 +88,12 @@ class Classes:
                     )
         return found
 
-    def served_order(self, stream_cost: float) -> Iterator[Stream]:
+    def served_order(self, stream_cost: float) -> Iterator[Stream | None]:
         """The streams that wait, in the order in which they would be served now.
 
-        stream_cost: what a stream is expected to cost beyond its prompt. Streams may come and go
-        between two steps of the iterator: it takes a tenant's streams when it comes to the tenant.
+        stream_cost: what a stream is expected to cost beyond its prompt. Every step is short, and
+        some yield None. Streams may come and go between two steps: a tenant's are taken when it is
+        its turn for the first time.
         """
         for priority in self._waiting[::-1]:
             if (one := self._classes.get(priority)) is not None:
@@ -112,24 +116,23 @@ class Classes:
             del self._classes[priority]
 
 
-def _order_of(one: PriorityClass, stream_cost: float) -> Iterator[Stream]:
+def _order_of(one: PriorityClass, stream_cost: float) -> Iterator[Stream | None]:
     order: list[Entry] = one.valid_entries()
-    streams: dict[Share, Iterator[Stream]] = {}
-    tags: dict[Share, float] = {}
+    streams: dict[Share, list[Stream]] = {}  # the next is the last
     while order:
         tag, number, share = order[0]
         if share not in streams:
-            streams[share] = iter(list(share.waiting))
-            tags[share] = share.counter
+            streams[share] = list(reversed(share.waiting))
             true_key = (share.counter, share.first.number if share.waiting else number)
             if true_key != (tag, number):
                 heapq.heapreplace(order, (*true_key, share))
+                yield None
                 continue
-        stream = next(streams[share], None)
-        if stream is None:
+        left = streams[share]
+        stream = left.pop() if left else None
+        if left and stream is not None:
+            cost = (stream.ticket.prompt_tokens + stream_cost) / stream.ticket.weight
+            heapq.heapreplace(order, (tag + cost, stream.number, share))
+        else:
             heapq.heappop(order)
-            continue
         yield stream
-        cost = stream.ticket.prompt_tokens + stream_cost
-        tags[share] += cost / stream.ticket.weight
-        heapq.heapreplace(order, (tags[share], stream.number, share))

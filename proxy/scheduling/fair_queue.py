@@ -120,11 +120,11 @@ class FairQueue:
         )
 
     def standings(self) -> Iterator[None]:
-        """Tells each stream that waits if its position has changed; one for each step."""
+        """Tells each stream that waits if its position has changed; one for each step, at most."""
         cost = OUTPUT_COST * self._rate.stream_tokens()
         place = 0
         for stream in self._classes.served_order(cost):
-            if stream.state is State.WAITING:
+            if stream is not None and stream.state is State.WAITING:
                 place += 1
                 if stream.position != place:
                     stream.position = place

@@ -18,6 +18,6 @@ def host_share(streams: int, *, proxies: int, workers: int) -> int:
     Args:
         streams: that the pool can run for all hosts.
         proxies: processes that live on all hosts, as `RedisLink.proxies` counts them.
-        workers: those of this host, which share one queue.
+        workers: those of this host, which share one queue; 1 or more.
     """
-    return -(-streams * min(workers, proxies) // max(proxies, 1))
+    return -(-streams * workers // max(proxies, workers))

@@ -84,18 +84,23 @@ class Places:
         return None
 
     def missing(self, tenant: str, full: Full) -> int:
-        """How many places must become free, until there is one for a caller that is refused now."""
+        """How many of the tenant's streams must begin to run, until there is a place for one that
+        is refused now. Where the places of all are taken, others take what they leave.
+        """
         places = self._tenants.get(tenant)
-        if full is Full.ALL:
-            return self._promises.missing(self.taken)
-        return 1 if places is None else places.promises.missing(places.taken)
+        if places is None:
+            return 1
+        taken = places.promises.limit if full is Full.ALL else places.taken
+        return places.promises.missing(taken)
 
     def promise(self, tenant: str, full: Full, time: float) -> float:
-        """When it shall return."""
-        places = self._tenants.get(tenant)
+        """When it shall return: not before those that were refused earlier."""
+        if (places := self._tenants.get(tenant)) is not None:
+            time = max(time, places.promises.latest())
+            places.promises.add(time)
         if full is Full.ALL:
-            return self._promises.promise(time)
-        return time if places is None else places.promises.promise(time)
+            self._promises.add(time)
+        return time
 
     def add(self, stream: Stream, now: float) -> None:
         ticket = stream.ticket

@@ -55,12 +55,10 @@ class Refusals:
     def _place_s(self, ticket: Ticket, full: Full, capacity: int | None, now: float) -> float:
         """Until there is a place for it, after those that were promised already.
 
-        A place of a tenant becomes free when one of its streams begins to run, and a place of all
-        when any does.
+        A place becomes free when a stream of the tenant begins to run.
         """
-        ended = self._places.missing(ticket.tenant, full)
-        if full is Full.TENANT:
-            ended = self._classes.place_of(ticket, ended)
+        begun = self._places.missing(ticket.tenant, full)
+        ended = self._classes.place_of(ticket, begun, others_return=True)
         wait_s = self._rate.surely_s(ended, capacity or 1, now)
         return self._places.promise(ticket.tenant, full, now + wait_s) - now
 

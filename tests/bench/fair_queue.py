@@ -1,103 +1,127 @@
-"""Tenants that compete for the rows of the ONNX demo engine, in tokens.
+"""What the fair queue costs on the event loop.
 
-    .venv/bin/python -m tests.bench.fair_queue [SECONDS]
+    .venv/bin/python tests/bench/fair_queue.py
 
-Starts `serve` with few rows. Prints the shares of two tenants with 2 and with 200 streams: with two
-rows the small one asks for more than half of the tokens, with four for what two rows give. Then the
-shares of weights 1 and 3, and the throughput with the queue and with an unlimited engine queue, in
-runs that alternate.
+Prints the median and the 90th percentile of repeated runs, in microseconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import statistics
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+import time
+from collections.abc import Callable
+from itertools import count, islice
 
-import yaml
+from tests.doubles.queued_stream import QueuedStream
+from tests.fixtures.schedulers import QUEUE, in_process, over_socket, ticket
+from triton_openai.proxy.domain.scheduling import Scheduler, Standing
+from triton_openai.proxy.scheduling.fair_queue import FairQueue
+from triton_openai.proxy.scheduling.limits import QueueLimits
+from triton_openai.proxy.scheduling.timekeeper import STANDINGS_AT_ONCE
 
-from tests.fixtures.stack import ROOT, Stack, free_port
-from tests.fixtures.tenant_load import PEPPER, LoadedTenant, loaded, store_tenants
-
-ARTIFACTS = ROOT / "artifacts" / "bench" / "fair"
-WARM_UP_S, ROUNDS = 3.0, 3
-PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
-WEIGHTS = str(ROOT / "demo_model" / "shipped")
-
-
-@contextmanager
-def stack(rows: int, *tenants: LoadedTenant, **settings: str) -> Iterator[Stack]:
-    """`serve` with keys for these tenants."""
-    artifacts = ARTIFACTS / f"{rows}-rows"
-    artifacts.mkdir(parents=True, exist_ok=True)
-    model = {"weights": WEIGHTS, "onnx": {"threads": 1, "max_rows": rows}}
-    file = artifacts / "models.yaml"
-    file.write_text(yaml.safe_dump({"models": {"demo": model}}))
-    with TemporaryDirectory() as folder:
-        store = f"sqlite:///{folder}/store.db"
-        asyncio.run(store_tenants(store, tenants))
-        environment = {one: str(free_port()) for one in PORTS}
-        environment |= {"MODELS_FILE": str(file), "ARTIFACTS_DIR": str(artifacts)}
-        environment |= {"KEY_PEPPER": PEPPER, "STORE_URL": store, "QUEUE_LENGTH": "1000"}
-        started = Stack(["serve"], environment | settings, Path(folder) / "serve.log")
-        try:
-            started.wait_ready(within_s=120)
-            yield started
-        finally:
-            started.stop()
+WAITING = 10_000
+RUNS, CALLS = 100, 100
+LIMITS = QueueLimits(waiting=2 * WAITING, waiting_per_tenant=2 * WAITING)
+TICKET = ticket(prompt_tokens=100, may_yield=True)
 
 
-async def measure(running: Stack, seconds: float, *tenants: LoadedTenant) -> float:
-    """Fills in the tenants' tokens; returns tokens a second."""
-    async with loaded(running.url, "demo", tenants):
-        await asyncio.sleep(WARM_UP_S)
-        for one in tenants:
-            one.tokens, one.first_s = 0, []
-        await asyncio.sleep(seconds)
-        return sum(one.tokens for one in tenants) / seconds
+def ignore(standing: Standing) -> None:
+    pass
 
 
-def shares(seconds: float, rows: int, *tenants: LoadedTenant) -> None:
-    with stack(rows, *tenants) as running:
-        asyncio.run(measure(running, seconds, *tenants))
-    total = sum(one.tokens for one in tenants)
-    for one in tenants:
-        first = sorted(one.first_s) or [float("nan")]
-        sys.stdout.write(
-            f"  {one.name:6} {one.streams:4} streams, weight {one.weight:g}: "
-            f"{one.tokens / total:6.1%} of {total} tokens, first token p50 "
-            f"{statistics.median(first):.3f} s, p99 {first[int(0.99 * (len(first) - 1))]:.3f} s\n"
-        )
+def report(name: str, times_s: list[float]) -> None:
+    us = sorted(each * 1e6 for each in times_s)
+    p90 = statistics.quantiles(us, n=10)[-1]
+    print(f"{statistics.median(us):8.2f} {p90:8.2f}  {name}")  # noqa: T201  it is a report
 
 
-def throughput(seconds: float) -> None:
-    found: dict[str, list[float]] = {"fair": [], "none": []}
-    for _ in range(ROUNDS):
-        for name, rates in found.items():
-            tenant = LoadedTenant(name="all", streams=32)
-            with stack(4, tenant, SCHEDULING=name, GENERATIONS_PER_ROW="1000") as running:
-                rates.append(asyncio.run(measure(running, seconds, tenant)))
-    for name, rates in found.items():
-        listed = ", ".join(f"{rate:.0f}" for rate in rates)
-        sys.stdout.write(f"  {name}: {statistics.median(rates):.1f} tokens/s ({listed})\n")
+def timed(call: Callable[[], object], calls: int = CALLS, runs: int = RUNS) -> list[float]:
+    times = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        for _ in range(calls):
+            call()
+        times.append((time.perf_counter() - began) / calls)
+    return times
 
 
-def main(seconds: float) -> None:
-    for rows in (4, 2):
-        sys.stdout.write(f"{rows} rows: the small tenant alone, and with the large one\n")
-        shares(seconds, rows, LoadedTenant(name="small", streams=2))
-        large = LoadedTenant(name="large", streams=200)
-        shares(seconds, rows, LoadedTenant(name="small", streams=2), large)
-    sys.stdout.write("weights 1 and 3\n")
-    three = LoadedTenant(name="three", streams=40, weight=3.0)
-    shares(seconds, 4, LoadedTenant(name="one", streams=40), three)
-    sys.stdout.write("throughput with the queue, and without\n")
-    throughput(seconds)
+async def acquired(scheduler: Scheduler) -> list[float]:
+    """A free row, and nobody who waits."""
+    scheduler.set_capacity(QUEUE, 64)
+    times = []
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        for _ in range(CALLS):
+            permit = await scheduler.acquire(TICKET, moved=ignore, preempted=int)
+            permit.meter(int)
+            permit.release()
+        times.append((time.perf_counter() - began) / CALLS)
+    return times
+
+
+def full(tenants: int) -> FairQueue:
+    queue = FairQueue(LIMITS, time.monotonic)
+    queue.set_capacity(1)
+    for n in range(WAITING):
+        queue.enter(QueuedStream(ticket(f"t{n % tenants}", prompt_tokens=n % 1_000)))
+    return queue
+
+
+def decisions(tenants: int) -> None:
+    running: list[QueuedStream] = []
+
+    class Noted(QueuedStream):
+        __slots__ = ()
+
+        def granted(self) -> None:
+            running[:] = [self]
+
+    queue, numbers = FairQueue(LIMITS, time.monotonic), count()
+    queue.set_capacity(1)
+
+    def enter() -> QueuedStream:
+        stream = Noted(ticket(f"t{next(numbers) % tenants}", prompt_tokens=50))
+        queue.enter(stream)
+        return stream
+
+    def decide() -> None:
+        queue.release(running[0])
+        enter()
+
+    for _ in range(WAITING):
+        enter()
+    report(f"one ends, the next begins, one more waits: {tenants} tenants", timed(decide))
+    report(f"one enters and is cancelled: {tenants} tenants", timed(lambda: queue.leave(enter())))
+
+
+def standings(tenants: int) -> None:
+    """The longest part of a pass is what holds the event loop."""
+    queue, longest, whole = full(tenants), [], []
+    for _ in range(20):
+        parts = []
+        standings = queue.standings()
+        while True:
+            began = time.perf_counter()
+            steps = sum(1 for _ in islice(standings, STANDINGS_AT_ONCE))
+            parts.append(time.perf_counter() - began)
+            if steps < STANDINGS_AT_ONCE:
+                break
+        longest.append(max(parts))
+        whole.append(sum(parts))
+    report(f"the longest part of a pass over {WAITING}: {tenants} tenants", longest)
+    report(f"a whole pass over {WAITING}: {tenants} tenants", whole)
+
+
+async def main() -> None:
+    async with in_process(LIMITS) as scheduler:
+        report("acquire, meter and release in one process", await acquired(scheduler))
+    async with over_socket(LIMITS) as scheduler:
+        report("the same over the socket, both ends in one process", await acquired(scheduler))
+    for tenants in (1, 1_000, WAITING):
+        decisions(tenants)
+        standings(tenants)
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 20.0)
+    asyncio.run(main())

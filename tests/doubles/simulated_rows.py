@@ -49,7 +49,7 @@ class Seen:
     waits_s: list[float] = field(default_factory=list)
     ttfts_s: list[float] = field(default_factory=list)
     passed: list[int] = field(default_factory=list)
-    refused: int = 0
+    refused: int = 0  # or waited in vain
     returned: int = 0
     refused_again: int = 0
 
@@ -112,7 +112,6 @@ class SimulatedRows:
     def refuse(self, request: _Request, error: RateLimited) -> None:
         seen = self.seen[request.ticket.tenant]
         seen.refused += 1
-        seen.refused_again += request.has_returned
         self.refusals_s.append(error.retry_after_s)
         if request.callers.returns:
             again = self._made(request.callers, request.comes_again)
@@ -161,6 +160,7 @@ class SimulatedRows:
         try:
             self.queues.enter(request)
         except RateLimited as error:
+            self.seen[request.ticket.tenant].refused_again += request.has_returned
             self.refuse(request, error)
 
     def _end(self, request: _Request) -> None:

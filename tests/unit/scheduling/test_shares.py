@@ -1,0 +1,133 @@
+"""Who gets how much, how soon, on a simulated engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doubles.simulated_rows import Callers, Seen, SimulatedRows
+from triton_openai.proxy.scheduling.limits import QueueLimits
+
+HOUR_S = 3_600.0
+MANY = QueueLimits(waiting=5_000, waiting_per_tenant=1_000, longest_wait_s=HOUR_S)
+
+
+def simulated(
+    rows: int, *callers: Callers, limits: QueueLimits = MANY, until_s: float = HOUR_S
+) -> dict[str, Seen]:
+    simulation = SimulatedRows(rows, limits)
+    for each in callers:
+        simulation.add(each)
+    simulation.run(until_s)
+    return simulation.seen
+
+
+def p99(values: list[float]) -> float:
+    return sorted(values)[int(len(values) * 0.99)]
+
+
+SMALL, BIG = Callers("small", streams=2), Callers("big", streams=200)
+
+
+def test_two_streams_get_half_of_two_rows_from_two_hundred():
+    seen = simulated(2, SMALL, BIG)
+    whole = seen["small"].service + seen["big"].service
+    assert seen["small"].service / whole == pytest.approx(0.5, abs=0.025)
+
+
+def test_the_ttft_of_two_streams_among_two_hundred_is_within_twice_its_value_alone():
+    """64 rows that become free every 80 ms; prompts of 50 to 4,000 tokens."""
+    alone, among = simulated(64, SMALL), simulated(64, SMALL, BIG)
+    assert p99(among["small"].ttfts_s) <= 2 * p99(alone["small"].ttfts_s)
+    assert p99(among["big"].ttfts_s) > 10
+
+
+@pytest.mark.parametrize("rows", [8, 64])
+def test_a_tenant_below_its_share_gets_the_next_row(rows: int):
+    seen = simulated(rows, SMALL, BIG)["small"]
+    assert p99(seen.passed) == 0
+
+
+@pytest.mark.parametrize("rows", [4, 16, 64])
+def test_weights_of_one_to_three_give_one_to_three(rows: int):
+    seen = simulated(rows, Callers("one", streams=100), Callers("three", streams=100, weight=3))
+    assert seen["three"].service / seen["one"].service == pytest.approx(3, rel=0.05)
+
+
+def test_tenants_that_always_wait_differ_by_what_the_rows_can_hold():
+    """The bound of VTC: twice the service that runs at once, however long."""
+    most = 16 * (4_000 + 2 * 350)
+    simulation = SimulatedRows(16, MANY)
+    for number in range(10):
+        lengths = {"prompt": (1, 100), "output": (300, 350)} if number % 2 else {}
+        simulation.add(Callers(f"t{number}", streams=30, **lengths))
+    for minute in range(1, 61):
+        simulation.run(60.0 * minute)
+        service = [seen.service for seen in simulation.seen.values()]
+        assert max(service) - min(service) <= 2 * most
+    assert min(service) > 10 * most
+
+
+def test_a_thousand_tenants_over_a_day():
+    """Ten of them always want more, the others ask now and then: for four tenths of the rows."""
+    heavy = [Callers(f"h{n}", streams=20, weight=1 + n % 3, output=(800, 1_600)) for n in range(10)]
+    light = [Callers(f"l{n}", every_s=1_000, output=(500, 1_500)) for n in range(990)]
+    simulation = SimulatedRows(64, MANY, charge_s=5.0)
+    for each in (*heavy, *light):
+        simulation.add(each)
+    simulation.run(24 * HOUR_S)
+    seen = simulation.seen
+    assert sum(each.refused for each in seen.values()) == 0
+    by_weight = [seen[each.tenant].service / each.weight for each in heavy]
+    assert max(by_weight) / min(by_weight) < 1.05
+    waits = [wait for each in light for wait in seen[each.tenant].waits_s]
+    assert len(waits) > 80_000
+    assert p99(waits) < 5  # of streams that take half a minute
+    assert p99([wait for each in heavy for wait in seen[each.tenant].waits_s]) > 60
+    tenants = simulation.queue._classes[0].shares
+    assert len(tenants) < 200  # the others have been forgotten
+
+
+def test_a_thousand_tenants_that_always_wait_are_all_served():
+    callers = [Callers(f"t{number}", streams=2) for number in range(1_000)]
+    seen = simulated(64, *callers, until_s=2 * HOUR_S)
+    served = [len(seen[each.tenant].waits_s) for each in callers]
+    assert min(served) >= 0.5 * max(served)
+    assert min(served) > 40
+
+
+def test_a_higher_class_gets_all_that_it_asks_for():
+    seen = simulated(8, Callers("low", streams=50), Callers("high", streams=2, priority=1))
+    alone = simulated(8, Callers("high", streams=2, priority=1))
+    assert seen["high"].service > 0.8 * alone["high"].service
+    assert max(seen["high"].passed) <= 1  # its own other one
+
+
+def test_service_that_nobody_else_wanted_is_not_held_against_a_tenant():
+    simulation = SimulatedRows(8, MANY)
+    simulation.add(Callers("early", streams=8))
+    simulation.run(HOUR_S)
+    before = simulation.seen["early"].service
+    simulation.add(Callers("early", streams=30))
+    simulation.add(Callers("late", streams=30))
+    simulation.run(1.5 * HOUR_S)
+    early = simulation.seen["early"].service - before
+    assert early / simulation.seen["late"].service == pytest.approx(1, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("others", "admitted"),
+    [
+        ([], 0.9),
+        ([Callers("b", streams=15), Callers("c", every_s=5.0)], 0.8),
+        ([Callers("b", streams=10, weight=2), Callers("high", every_s=30.0, priority=1)], 0.8),
+    ],
+)
+def test_callers_that_return_when_they_are_told_are_admitted(
+    others: list[Callers], admitted: float
+):
+    """Twice as many callers as places, of which none gives up, and none comes early."""
+    limits = QueueLimits(waiting=200, waiting_per_tenant=20)
+    callers = Callers("a", streams=50, pause_s=1, returns=True)
+    seen = simulated(8, callers, *others, limits=limits)["a"]
+    assert seen.returned > 500
+    assert 1 - seen.refused_again / seen.returned >= admitted
