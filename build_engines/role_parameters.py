@@ -209,6 +209,7 @@ def _onnx(options: OnnxOptions, rows: int) -> Parameters:
         "prefill_stall_ms": str(
             options.prefill_stall_ms or 0
         ),  # 0: the engine adapts it at run time
+        "exact_resume_tokens": str(options.exact_resume_tokens),
     }
 
 

@@ -60,6 +60,7 @@ class EngineRequest:
             max_tokens=None if limit is None else max(limit - tokens, 1),
             token_cap=None if cap is None else max(cap - tokens, 1),
             prompt_cap=None,  # the caller's own prompt was let through
+            generated=(),  # `text` has them
             sampling=replace(
                 self.sampling, min_tokens=None if least is None else max(least - tokens, 0) or None
             ),

@@ -19,6 +19,7 @@ from triton_openai.proxy.triton.tensors import Datatype, InputTensor, Value
 
 UINT64_MASK = 2**64 - 1
 _FINAL = "triton_final_response"
+_ONE = {kind: struct.Struct(f"<{kind}") for kind in "if"}
 _FORMATS = {"INT32": "<%di", "UINT64": "<%dQ", "FP32": "<%df", "BOOL": "<%d?"}
 
 
@@ -129,7 +130,12 @@ def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
     # by index: iterating over protobuf's containers costs twice as much
     raw = {outputs[at].name: contents[at] for at in range(count)}
     texts = bytes_elements(raw.pop(tensors.TEXT_OUTPUT.name, b""))
-    return StreamMessage(_delta(texts, raw) if raw else TokenDelta(texts), is_final)
+    if not raw:
+        return StreamMessage(TokenDelta(texts), is_final)
+    ids = raw.get(tensors.OUTPUT_IDS.name)
+    if count == 2 and ids is not None and len(ids) == 4 * len(texts):
+        return StreamMessage(TokenDelta(texts, token_ids=_numbers("i", ids)), is_final)
+    return StreamMessage(_delta(texts, raw), is_final)
 
 
 def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
@@ -193,6 +199,8 @@ def _first_int(raw: bytes | None) -> int | None:
 def _numbers(kind: str, raw: bytes) -> tuple[Any, ...]:
     """Little-endian elements of four bytes; `kind` is a format character of `struct`."""
     try:
+        if len(raw) == 4:  # a single token, nearly always
+            return _ONE[kind].unpack(raw)
         return struct.unpack(f"<{len(raw) // 4}{kind}", raw)
     except struct.error as error:
         raise MalformedResponse(f"a tensor of {len(raw)} bytes ends inside an element") from error

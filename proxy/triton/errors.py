@@ -23,6 +23,8 @@ UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 NOT_LOADED = re.compile(
     r"unknown model|is not ready|is not healthy|no available versions|Server is stopping"
 )
+# our TensorRT-LLM runtime ends, and with it every stream: another engine can continue them
+ENGINE_DIED = re.compile(r"TensorRT-LLM('s executor has ended| hangs):")
 # from Triton's queue policy, and from TensorRT-LLM's executor behind the C++ backend
 QUEUE_FULL = re.compile(r"maximum queue size", re.IGNORECASE)
 LONGEST_REFUSAL = 2_000  # characters
@@ -51,7 +53,7 @@ def error_of_call(error: grpc.aio.AioRpcError) -> ProxyError:
 
 def error_of_message(message: str) -> ProxyError:
     """The error for a message in a stream: the tokenizer's refusal, which is JSON after a prefix, a
-    full queue, a model that is not loaded; otherwise EngineFailed.
+    full queue, a model that is not loaded, an engine that died; otherwise EngineFailed.
     """
     if refusal := _refusal(message):
         return refusal
@@ -60,7 +62,7 @@ def error_of_message(message: str) -> ProxyError:
             "The queue of this model is full. Send the request again later.",
             code=ErrorCode.QUEUE_FULL,
         )
-    if NOT_LOADED.search(message):
+    if NOT_LOADED.search(message) or ENGINE_DIED.search(message):
         return ModelUnavailable(UNAVAILABLE, detail=message)
     return EngineFailed(FAILED, detail=message)
 

@@ -102,6 +102,20 @@ def test_a_whole_answer_is_the_same_too(serve, path, body, texts):
         assert answer.headers.get("x-continued") == (str(continued) if continued else None)
 
 
+def test_an_answer_whose_reasoning_was_ended_is_continued_on_both_sides_of_that(serve):
+    client, engine = served(serve, "<think>I ponder</think>so it is")
+    body = {**HI, "thinking_token_budget": 4, "stream": True}
+    undisturbed = client.post(CHAT, json=body).text
+    assert [len(one.generated) for one in engine.requests] == [0, 0]
+    for cut in range(1, 14):
+        engine.requests.clear()
+        engine.cut = cut
+        assert plain(client.post(CHAT, json=body).text) == plain(undisturbed), cut
+        more = [one for one in engine.requests if "-more" in one.id]
+        assert [one.id.partition("-more")[2] for one in more] == ["", "-continued1"]
+        assert [len(one.generated) for one in more] == [0, cut]
+
+
 @pytest.mark.parametrize(
     "fields", [{"n": 3}, {"n": 2, "best_of": 3}, {"n": 3, "logprobs": 1, "echo": True}]
 )

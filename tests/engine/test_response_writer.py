@@ -175,3 +175,14 @@ def test_an_echoed_prompt_is_sent_in_pieces(writer):
     assert max(map(len, sender.ids)) <= 65
     counts = [tensors.get("num_input_tokens") is not None for _, tensors, _, _ in sender.sent]
     assert counts == [True, *[False] * (len(counts) - 1)]
+
+
+def test_cached_tokens_of_an_answer_are_none_of_the_prompts(writer):
+    """A continued answer finds its own tokens in the cache, too."""
+    sender = Sender()
+    stream = writer.open(sender, 3)
+    stream.started(16)
+    stream.token(Token(7), "stop")
+    assert sender.is_over.wait(10)
+    first = sender.sent[0][1]
+    assert (first["num_input_tokens"].item(), first["num_cached_tokens"].item()) == (3, 3)

@@ -21,6 +21,7 @@ from tests.fixtures.stepped_scheduler import Bench, prompt
 
 # Prefill and decode differ in the last bits of a logit.
 LOG_PROB_NOISE = 1e-4
+REPLAYS_ALL = 1000
 GUIDES = (
     Guide("json", ""),
     Guide("regex", r"[a-z ]{3,40}(, [0-9]+)*"),
@@ -85,7 +86,9 @@ def continued(wanted: GenerationInput, ids: list[int]) -> GenerationInput:
     return replace(wanted, generated_ids=ids, echoes_prompt=False)
 
 
-def assert_every_cut_continues(make_bench, wanted: GenerationInput) -> KeptTokens:
+def assert_every_cut_continues(
+    make_bench, wanted: GenerationInput, *, is_exact: bool = False
+) -> KeptTokens:
     (whole,) = generated(make_bench(), wanted)
     assert whole.end in ("stop", "length"), whole.message
     count = len(whole.ids)
@@ -93,6 +96,8 @@ def assert_every_cut_continues(make_bench, wanted: GenerationInput) -> KeptToken
     for cut, rest in enumerate(generated(make_bench(), *rests), 1):
         assert (rest.ids, rest.end) == (whole.ids[cut:], whole.end), f"cut at {cut}"
         assert rest.echoed is None
+        if is_exact:
+            assert rest.tokens == whole.tokens[cut:]
         assert_same_log_probs(rest.tokens, whole.tokens[cut:])
     return whole
 
@@ -112,14 +117,18 @@ def assert_same_log_probs(found, right) -> None:
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
 @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
-@given(wanted=requests, kv_tokens=st.sampled_from([300, 10_000]))
+@given(
+    wanted=requests,
+    kv_tokens=st.sampled_from([300, 10_000]),
+    most_replayed=st.sampled_from([0, 9, REPLAYS_ALL]),
+)
 def test_an_answer_that_is_cut_anywhere_continues_as_it_would_have(
-    artifacts, family, wanted, kv_tokens
+    artifacts, family, wanted, kv_tokens, most_replayed
 ):
     def bench() -> Bench:
-        return Bench(artifacts / family, kv_tokens=kv_tokens)
+        return Bench(artifacts / family, kv_tokens=kv_tokens, most_replayed=most_replayed)
 
-    assert_every_cut_continues(bench, wanted)
+    assert_every_cut_continues(bench, wanted, is_exact=most_replayed == REPLAYS_ALL)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
@@ -155,6 +164,24 @@ def test_the_prompts_own_cache_is_used_and_counts_the_whole_continued_sequence(a
     (rest,) = generated(bench, continued(wanted, whole.ids[:50]))
     assert rest.ids == whole.ids[50:]
     assert rest.cached_tokens == 80, "of 90 tokens, in whole blocks of 16"
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_replayed_answer_has_the_same_bits_and_takes_a_step_a_token(artifacts, cached):
+    """Prefill alone gives others, so the log-probabilities would differ in their last digits."""
+    wanted = GenerationInput(
+        prompt_ids=prompt(33), max_tokens=90, sampling=SamplingParams(seed=5, log_probs=2)
+    )
+    first = Bench(artifacts / "qwen2", most_replayed=60)
+    (whole,) = generated(first, wanted)
+    bench = first if cached else Bench(artifacts / "qwen2", most_replayed=60)
+    before = bench.scheduler.stats.decode_steps
+    (rest,) = generated(bench, continued(wanted, whole.ids[:60]))
+    assert rest.tokens == whole.tokens[60:]
+    replayed = 93 - rest.cached_tokens if cached else 60
+    assert bench.scheduler.stats.decode_steps - before == replayed + 30 - 1
+    (prefilled,) = generated(Bench(artifacts / "qwen2"), continued(wanted, whole.ids[:60]))
+    assert prefilled.tokens != whole.tokens[60:]
 
 
 @pytest.mark.parametrize(

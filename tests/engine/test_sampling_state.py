@@ -129,3 +129,31 @@ def test_what_can_never_be_drawn_needs_no_ban():
     own = SamplerState(params, [1, VOCAB + 5], end, VOCAB)
     rising = np.arange(VOCAB, dtype=np.float32)[None]
     assert sample(rising, [own])[0].id in range(VOCAB)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"repetition_penalty": 1.5, "frequency_penalty": 0.5},
+        {"presence_penalty": 0.5, "min_tokens": 40},
+        {"min_tokens": 60},
+        {"bad_words": ((3, 4), (5,), (7, 8, 9)), "repetition_penalty": 0.7},
+    ],
+)
+@pytest.mark.parametrize("cut", [1, 2, 39, 40, 41, 60])
+def test_a_state_that_begins_with_generated_tokens_is_the_one_that_was_fed_them(params, cut):
+    params = SamplingParams(seed=3, ignore_eos=False, **params)
+    tokens = [token % VOCAB for token in range(3, 3 + cut)]
+    fed = SamplerState(params, [1, 2], frozenset(), VOCAB)
+    for token in tokens:
+        fed.append(token)
+    begun = SamplerState(params, [1, 2], frozenset(), VOCAB, tokens)
+    assert (begun.generated, begun.uniform()) == (fed.generated, fed.uniform())
+    assert [type(edit) for edit in begun.edits] == [type(edit) for edit in fed.edits]
+    assert generate(begun, [1, 2, *tokens], 30) == generate(fed, [1, 2, *tokens], 30)
+
+
+def test_seen_tokens_counts_what_was_generated_before():
+    seen = SeenTokens([5, 6], [6, 7, 7])
+    seen.append(7)
+    assert dict(zip(seen.ids.tolist(), seen.counts.tolist(), strict=True)) == {5: 0, 6: 1, 7: 3}

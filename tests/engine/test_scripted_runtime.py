@@ -43,13 +43,16 @@ def play(tmp_path):
         runtime.close()
 
 
-def said(runtime: ScriptedRuntime, prompt=(5,), max_tokens=100, guide=None, **sampling):
+def said(
+    runtime: ScriptedRuntime, prompt=(5,), max_tokens=100, guide=None, generated_ids=(), **sampling
+):
     sink = KeptTokens()
     wanted = GenerationInput(
         prompt_ids=[*prompt],
         max_tokens=max_tokens,
         sampling=SamplingParams(**sampling),
         guide=guide,
+        generated_ids=[*generated_ids],
     )
     runtime.submit(Job("r", wanted, sink))
     assert sink.is_over.wait(5)
@@ -74,6 +77,37 @@ def test_it_says_its_script_and_ends(play):
 def test_what_a_request_asks_of_it_is_honoured(play, asked, ids, end):
     sink = said(play({"after": [7, 8], "ids": [4]}), **asked)
     assert (sink.ids, sink.end) == (ids, end)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"max_tokens": 3},
+        {"ignore_eos": True, "max_tokens": 9},
+        {"min_tokens": 6},
+        {"stop_token_ids": frozenset({3})},
+        {"log_probs": 2},
+        {"prompt": (7, 8)},
+    ],
+)
+def test_an_answer_that_is_cut_anywhere_continues_as_it_would_have(play, asked):
+    runtime = play({"after": [7, 8], "ids": [4, 5, 6]})
+    whole = said(runtime, **asked)
+    for cut in range(1, len(whole.ids) + 1):
+        rest = said(runtime, generated_ids=whole.ids[:cut], **asked)
+        assert (rest.tokens, rest.end) == (whole.tokens[cut:], whole.end)
+
+
+def test_it_continues_only_its_own_script(play):
+    sink = said(play(), generated_ids=[1, 3])
+    assert (sink.ids, sink.end) == ([], "refused")
+    assert sink.message == "resume_from: the 2 generated tokens are not those of the script"
+
+
+def test_a_script_that_fails_counts_its_own_tokens_of_a_continued_answer(play):
+    sink = said(play(fails_after=2), generated_ids=[1])
+    assert (sink.ids, sink.end) == ([2, 3], "failed")
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,13 @@ def test_a_prompt_is_told_again_before_the_answer_or_alone(runtime):
     assert len(sent()) == 1
 
 
+def test_an_answer_that_another_engine_began_is_refused_by_name(runtime):
+    sink = generate(runtime(), generated_ids=[5, 6])
+    assert (sink.ids, sink.end) == ([], "refused")
+    assert sink.message.startswith("resume_from: TensorRT-LLM cannot continue an answer")
+    assert not sent()
+
+
 def test_several_tokens_a_response_and_a_last_one_without_any(runtime):
     sink = generate(runtime({"tokens_a_response": 2, "empty_last": True}))
     assert (sink.ids, sink.end) == ([5, 6, 7, 5, 6], "length")

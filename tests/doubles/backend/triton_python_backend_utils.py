@@ -1,4 +1,4 @@
-"""The little of Triton's Python backend that the engine's sending thread uses."""
+"""The little of Triton's Python backend that responses and the reading of requests use."""
 
 from __future__ import annotations
 
@@ -25,3 +25,8 @@ class TritonError(Exception):
 class InferenceResponse:
     output_tensors: list[Tensor] = field(default_factory=list)
     error: TritonError | None = None
+
+
+def get_input_tensor_by_name(request: object, name: str) -> object | None:
+    """The tensor in a tests.doubles.tensor_request.TensorRequest."""
+    return request.tensor(name)

@@ -106,6 +106,7 @@ def generated(folder: Path, cases: list[dict]) -> dict[int, list[str]]:
             "max_rows": str(ROWS),
             "max_step_tokens": "64",
             "prefill_stall_ms": "0",
+            "exact_resume_tokens": "512",
             "kv_cache_bytes": str(20_000 * facts.kv_token_bytes),
         },
     )

@@ -14,7 +14,7 @@ from tests.fixtures.stack import Stack
 from tests.server.pools.conftest import address, are_ready, listed
 
 STREAMS, TOLERANCE = 128, 0.1
-FOREVER = 100_000  # tokens
+FOREVER, LONG = 100_000, 120  # tokens
 JOIN_S = 5.0  # until a new endpoint has its share
 
 
@@ -97,12 +97,13 @@ async def is_gone(callers: Callers, name: str) -> bool:
     return name not in await callers.endpoints()
 
 
-def test_streams_without_a_token_survive_kill_9_and_the_others_say_that_they_end(cluster):
+def test_all_streams_survive_kill_9_and_those_that_had_begun_are_the_same_token_for_token(cluster):
     victim = cluster.tritons[0]
 
     async def body(callers: Callers) -> None:
-        running = [asyncio.create_task(callers.stream(FOREVER)) for _ in range(12)]
-        await until(lambda: has_begun(callers, 12), "streams have begun")
+        before = await callers.continued()
+        running = [asyncio.create_task(callers.stream(LONG)) for _ in range(16)]
+        await until(lambda: has_begun(callers, 16), "streams have begun")
         there = (await callers.streams())[address(victim)]
         for process in victim.descendants("steady_engine/1/model.py"):
             process.suspend()
@@ -115,12 +116,9 @@ def test_streams_without_a_token_survive_kill_9_and_the_others_say_that_they_end
         assert resent
         assert {one.headers["x-resends"] for one in resent} == {"1"}
         assert len({one.json()["choices"][0]["text"] for one in answers}) == 1
-        await until(lambda: are_done(running, there), "those of the victim have ended")
-        for task in running:
-            if task.done():
-                assert task.result()[-1]["error"]["code"] == "model_unavailable"
-            task.cancel()
-        await asyncio.wait(running)
+        streams = await asyncio.gather(*running)
+        assert {streamed_text(one) for one in streams} == {streamed_text(streams[0])}
+        assert await callers.continued() - before == there > 0
         assert "tritonserver died" in victim.log.read_text()
         await callers.until_state(address(victim), "ready")
         began = (await callers.ended())[address(victim)]
@@ -134,8 +132,29 @@ async def waits_at(callers: Callers, victim: Stack, more_than: int) -> bool:
     return (await callers.streams())[address(victim)] >= more_than + 2
 
 
-async def are_done(tasks: list[asyncio.Task], count: int) -> bool:
-    return sum(task.done() for task in tasks) == count
+def streamed_text(events: list[dict]) -> str:
+    assert events[-1]["choices"][0]["finish_reason"] == "length", events[-1]
+    return "".join(event["choices"][0]["text"] for event in events)
+
+
+def test_a_drain_moves_running_streams_and_changes_none_of_them(cluster):
+    drained = address(cluster.tritons[1])
+
+    async def body(callers: Callers) -> None:
+        before = await callers.continued(cause="drained")
+        running = [asyncio.create_task(callers.stream(LONG)) for _ in range(16)]
+        await until(lambda: has_begun(callers, 16), "streams have begun")
+        there = (await callers.streams())[drained]
+        await callers.operate("endpoints/drain", address=drained)
+        await callers.until_state(drained, "drained")
+        assert not any(task.done() for task in running)
+        streams = await asyncio.gather(*running)
+        assert {streamed_text(one) for one in streams} == {streamed_text(streams[0])}
+        assert await callers.continued(cause="drained") - before == there > 0
+        await callers.operate("endpoints/undrain", address=drained)
+        await callers.until_state(drained, "ready")
+
+    cluster.run(body)
 
 
 def test_drain_and_undrain_under_load_cost_nobody_an_answer(cluster):

@@ -58,6 +58,10 @@ def test_the_rest_of_an_answer_has_the_rest_of_its_limit_and_no_limit_of_the_pro
     assert (rest.max_tokens, rest.token_cap, rest.prompt_cap) == (None, 5, None)
 
 
+def test_the_rest_of_an_answer_begins_with_its_text_alone():
+    assert request(text="hi", generated=(7, 8)).continued(" and more", 4, None).generated == ()
+
+
 def test_an_engine_without_deadlines_is_sent_none():
     older = replace(CARD, capabilities=CARD.capabilities - {"deadline"})
     assert "timeout_ms" not in tensors(codec.encode(replace(request(text="hi"), model=older)))

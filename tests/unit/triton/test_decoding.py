@@ -52,6 +52,25 @@ def test_first_and_last_response():
     )
 
 
+@given(st.lists(st.tuples(st.binary(), st.integers(0, 2**31 - 1))))
+def test_ids_stand_beside_the_texts_of_their_tokens(tokens):
+    ids = np.array([token for _, token in tokens], np.int32).tobytes()
+    texts = [text for text, _ in tokens]
+    message = codec.decode(response(text_output=packed(*texts), output_ids=ids))
+    assert message.delta == TokenDelta(tuple(texts), token_ids=tuple(t for _, t in tokens))
+
+
+@pytest.mark.parametrize("raw", [b"\0\0\0", b"\0" * 8])
+def test_ids_of_another_number_than_the_tokens_are_malformed(raw):
+    with pytest.raises(codec.MalformedResponse):
+        codec.decode(response(text_output=packed(b"a"), output_ids=raw))
+
+
+def test_an_end_without_a_token_keeps_its_reason():
+    message = codec.decode(response(text_output=b"", finish_reason=packed(b"stop")))
+    assert message.delta == TokenDelta((), finish=FinishReason.STOP)
+
+
 def floats(*values: float) -> bytes:
     return np.array(values, np.float32).tobytes()
 

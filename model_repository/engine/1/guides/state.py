@@ -24,7 +24,7 @@ BURST_S, TOKEN_S = 0.5, 0.005
 PATIENCE_S, PATIENCE_A_TOKEN_S = 0.1, 0.001
 # A replay of 256 tokens takes a quarter of a millisecond, in which xgrammar holds the GIL. Then a
 # pause lets the decode loop have it.
-REPLAY_AT_ONCE, REPLAY_PAUSE_S = 256, 0.0001
+REPLAY_AT_ONCE, REPLAY_PAUSE_S = 256, 0.001
 
 
 class GuideBroken(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from onnx_cpu.decoder_port import Decoder
+from onnx_cpu.decoder_port import Decoder, Logits
 from onnx_cpu.row_allocator import RowAllocator
 from onnx_cpu.sequence import Sequence
 from onnx_cpu.sequence_output import SequenceOutput
@@ -68,10 +68,13 @@ class Prefill:
         left = self._budget.tokens(is_decoding=bool(self._batch.decoding))
         while left > 0 and self._batch.prefilling:
             sequence = self._next()
-            ids = sequence.tokens[sequence.computed : sequence.computed + left]
-            left -= len(ids)
+            end = min(sequence.computed + left, sequence.prefill_end)
+            left -= end - sequence.computed
             try:
-                self._feed(sequence, ids)
+                if sequence.computed < end:
+                    self._feed(sequence, end)
+                else:  # the cache has more than the prompt
+                    self._batch.promote(sequence)
             except Exception as error:
                 self._output.fail(sequence, error)
 
@@ -81,19 +84,32 @@ class Prefill:
             return min(self._batch.prefilling, key=lambda sequence: sequence.missing)
         return min(self._batch.prefilling, key=lambda sequence: sequence.order)
 
-    def _feed(self, sequence: Sequence, ids: list[int]) -> None:
-        """Feeds one chunk. After the prompt's last token it samples the first new token."""
+    def _feed(self, sequence: Sequence, end: int) -> None:
+        """Feeds one chunk, up to the token `end`.
+
+        A chunk has two tokens at least, if necessary one that was fed before: a single token would
+        take the decode's kernels, and the last bits of the logits would depend on the chunks.
+        """
         if sequence.row is None:
             raise ValueError("the sequence has no row")
+        start = min(sequence.computed, max(0, end - 2))
+        ids = sequence.tokens[start:end]
         began = time.perf_counter()
-        logits = self._decoder.prefill(sequence.row, ids, sequence.computed)
+        logits = self._decoder.prefill(sequence.row, ids, start)
         if sequence.echo is not None:
-            sequence.echo.score(logits, sequence.computed)
+            sequence.echo.score(logits, start)
         seconds = time.perf_counter() - began
         self._budget.prefilled(len(ids), seconds)
-        self._stats.prefilled(len(ids), seconds)
-        sequence.computed += len(ids)
-        if not sequence.missing and not self._output.echo(sequence):
-            self._batch.promote(sequence)
-            self._output.sample([sequence], logits[-1:])
+        self._stats.prefilled(end - sequence.computed, seconds)
+        sequence.computed = end
+        if end == sequence.prefill_end:
+            self._end(sequence, logits[-1:])
         self._allocator.save_prefix(sequence)
+
+    def _end(self, sequence: Sequence, logits: Logits) -> None:
+        """Samples the next token, unless decode still has to compute the last ones."""
+        if sequence.missing:
+            self._batch.promote(sequence)
+        elif not self._output.echo(sequence):
+            self._batch.promote(sequence)
+            self._output.sample([sequence], logits)

@@ -21,16 +21,27 @@ GROWTH = 32  # tokens that each row may grow by before an admission turns out to
 
 
 class RowAllocator:
-    """`kv_tokens`: what rows and prefix cache may hold together. Calls `ended` with ended jobs."""
+    """`kv_tokens`: what rows and prefix cache may hold together. Calls `ended` with ended jobs.
+
+    most_replayed: see Sequence.start.
+    """
 
     def __init__(
-        self, kv: KvRows, stats: Stats, *, rows: int, kv_tokens: int, ended: Callable[[Job], None]
+        self,
+        kv: KvRows,
+        stats: Stats,
+        *,
+        rows: int,
+        kv_tokens: int,
+        most_replayed: int,
+        ended: Callable[[Job], None],
     ) -> None:
         self.batch = Batch(kv, rows)
         self.waiting = WaitingQueue()
         self.cache = PrefixCache(kv)
         self._stats = stats
         self._kv_tokens = kv_tokens
+        self._most_replayed = most_replayed
         self._token_bytes = kv.shape.token_bytes
         self._ended = ended
 
@@ -154,7 +165,7 @@ class RowAllocator:
         keys = keys[: self.cache.match(keys)]
         row = self.batch.place(sequence)
         self.cache.load(keys, row)
-        sequence.computed = len(keys) * BLOCK
+        sequence.start(len(keys) * BLOCK, self._most_replayed)
         self._limit_cache()
         if not sequence.has_started:
             sequence.has_started = True

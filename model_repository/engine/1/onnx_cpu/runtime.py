@@ -55,6 +55,7 @@ class OnnxRuntime:
             step_tokens=int(parameters["max_step_tokens"]),
             kv_bytes=int(parameters["kv_cache_bytes"]),
             stall_s=stall_ms / 1000 or None,
+            most_replayed=int(parameters["exact_resume_tokens"]),
         )
         compiler = GuideCompiler(
             artifacts / "guide.json", cache_bytes=GUIDE_CACHE_BYTES, threads=GUIDE_THREADS

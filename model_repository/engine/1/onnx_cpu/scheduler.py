@@ -14,7 +14,7 @@ import numpy as np
 
 from guides.slow_guides import SlowGuides, refusal
 from guides.state import GuideTooSlow
-from onnx_cpu.decoder_port import Decoder
+from onnx_cpu.decoder_port import Decoder, Logits
 from onnx_cpu.pending_guides import Compiler, PendingGuides
 from onnx_cpu.prefill import Prefill, PrefillBudget
 from onnx_cpu.prefix_cache import BLOCK
@@ -35,13 +35,14 @@ class SchedulerConfig:
     """rows: sequences that run at once. step_tokens: prompt tokens that one step may feed.
 
     kv_bytes: memory for the keys and values of the rows and of the prefix cache. stall_s: how long
-    a prefill may delay running streams, see PrefillBudget.
+    a prefill may delay running streams, see PrefillBudget. most_replayed: see Sequence.start.
     """
 
     rows: int
     step_tokens: int
     kv_bytes: int
     stall_s: float | None = None
+    most_replayed: int = 0
 
 
 class Scheduler:
@@ -69,7 +70,12 @@ class Scheduler:
             kv_blocks=kv_tokens // BLOCK,
         )
         self._allocator = RowAllocator(
-            decoder.kv, self.stats, rows=config.rows, kv_tokens=kv_tokens, ended=ended
+            decoder.kv,
+            self.stats,
+            rows=config.rows,
+            kv_tokens=kv_tokens,
+            most_replayed=config.most_replayed,
+            ended=ended,
         )
         self._batch = self._allocator.batch
         self._slow_guides = SlowGuides()
@@ -165,20 +171,27 @@ class Scheduler:
         rows = list(self._batch.decoding)
         if not rows:
             return
-        ids = np.array([sequence.tokens[-1] for sequence in rows], np.int64)
+        ids = np.array([sequence.tokens[sequence.computed] for sequence in rows], np.int64)
         past = np.array([sequence.computed for sequence in rows], np.int64)
         began = time.perf_counter()
         try:
             logits = self._decoder.decode(ids, past)
             for sequence in rows:
                 sequence.computed += 1
-            self._output.sample(rows, logits)
+            self._sample(rows, logits)
         except Exception as error:
             for sequence in set(rows) & set(self._batch.decoding):
                 self._output.fail(sequence, error)
         seconds = time.perf_counter() - began
         self._budget.decoded(seconds)
         self.stats.decoded(len(rows), seconds)
+
+    def _sample(self, rows: list[Sequence], logits: Logits) -> None:
+        """Samples the next token of every row that has computed all of its tokens."""
+        if any(sequence.missing for sequence in rows):
+            complete = [row for row, sequence in enumerate(rows) if not sequence.missing]
+            rows, logits = [rows[row] for row in complete], logits[complete]
+        self._output.sample(rows, logits)
 
     def _report(self, now: float) -> None:
         """Updates the stats 20 times a second, and when there is nothing left to do."""

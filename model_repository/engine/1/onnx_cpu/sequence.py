@@ -10,7 +10,10 @@ from sampling.state import SamplerState
 
 
 class Sequence:
-    """`tokens` are prompt and answer; the row holds keys and values of the first `computed`."""
+    """`tokens` are prompt and answer; the row holds keys and values of the first `computed`.
+
+    Prefill feeds the tokens before `prefill_end`, decode those from there on.
+    """
 
     def __init__(self, job: Job, arrival: int, sampler: SamplerState) -> None:
         self.job = job
@@ -19,6 +22,7 @@ class Sequence:
         self.guide: GuideState | None = None
         self.tokens = [*job.input.prompt_ids, *job.input.generated_ids]
         self.computed = 0
+        self.prefill_end = len(self.tokens)
         self.row: int | None = None
         self.has_started = False
         self.echo = self._echo_of(job)
@@ -34,6 +38,19 @@ class Sequence:
     def missing(self) -> int:
         """The tokens to feed before the next one can be sampled; 1 while decoding."""
         return len(self.tokens) - self.computed
+
+    def start(self, cached: int, most_replayed: int) -> None:
+        """Begins to compute tokens after the `cached` ones, which the row holds.
+
+        Decode computes those of an answer that another engine began once more, one a step, if they
+        are at most `most_replayed`: prefill is faster, but its results differ in their last bits.
+        """
+        self.computed = cached
+        self.prefill_end = len(self.tokens)
+        if self.job.input.generated_ids:
+            answer_start = max(cached, len(self.job.input.prompt_ids))
+            if self.prefill_end - answer_start <= most_replayed:
+                self.prefill_end = answer_start
 
     @property
     def needs_guide(self) -> bool:

@@ -1,0 +1,186 @@
+"""64 streams over three tritonservers of the ONNX engine, while one after the other is killed: each
+is complete, and byte for byte what it is without a loss.
+
+LOSSLESS_SECONDS of it, 60 by default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.fixtures.pool_load import KEY, Callers, until
+from tests.fixtures.running import ARTIFACTS, Start
+from tests.fixtures.stack import SECRET, Stack, eventually
+from tests.server.test_tools import TOOLS
+
+SECONDS = float(os.environ.get("LOSSLESS_SECONDS", "60"))
+STREAMS, TRITONS, KILL_EVERY_S = 64, 3, 10.0
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+OWN = re.compile(r'"(id|created)":("[^"]*"|\d+)')  # of each answer, and of each call
+COMMENTS = re.compile(r"^: .*\n\n", re.MULTILINE)
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 30, "maxLength": 60},
+        "numbers": {"type": "array", "items": {"type": "integer"}, "minItems": 12, "maxItems": 20},
+    },
+    "required": ["name", "numbers"],
+    "additionalProperties": False,
+}
+Request = tuple[str, dict[str, Any]]
+
+
+def said(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def requests() -> list[Request]:
+    """Of each kind some with a seed of their own, and streams that are long enough to be lost."""
+    found: list[Request] = []
+    for seed in range(4):
+        long = {"model": "endless", "seed": seed, "max_tokens": 400}
+        chat = {"model": "demo", "seed": seed, "temperature": 1.0}
+        form = {
+            "type": "json_schema",
+            "json_schema": {"name": "s", "strict": True, "schema": SCHEMA},
+        }
+        found += [
+            (TEXT, {**long, "prompt": f"Once {seed}", "temperature": 0.9, "top_p": 0.95}),
+            (TEXT, {**long, "prompt": "abc", "logprobs": 2, "echo": True, "max_tokens": 150}),
+            (TEXT, {**long, "prompt": "x", "presence_penalty": 0.6, "frequency_penalty": 0.3}),
+            (TEXT, {**long, "prompt": f"{seed}" * 9, "temperature": 0, "n": 2, "max_tokens": 200}),
+            (CHAT, {**chat, "messages": said("Tell me a long story about the sea.")}),
+            (CHAT, {**chat, "messages": said("What is the weather in Rome?"), "tools": TOOLS}),
+            (
+                CHAT,
+                {
+                    **chat,
+                    "messages": said("Call something."),
+                    "tools": TOOLS,
+                    "tool_choice": "required",
+                },
+            ),
+            (CHAT, {**chat, "messages": said("Make one up."), "response_format": form}),
+        ]
+    usage = {"stream": True, "stream_options": {"include_usage": True}}
+    return [(path, {**body, **usage}) for path, body in found]
+
+
+@dataclass
+class Cluster:
+    tritons: tuple[Stack, ...]
+    proxy: Stack
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"127.0.0.1:{one.triton_grpc_port}" for one in self.tritons]
+
+
+@pytest.fixture(scope="module")
+def cluster(start: Start, models_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    tritons = tuple(_tritons(start, models_file, tmp_path_factory.mktemp("tritons")))
+    for one in tritons:
+        eventually(
+            partial(lambda one: "tritonserver is ready after" in one.log.read_text(), one),
+            110,
+            f"ready: see {one.log}",
+        )
+    addresses = ",".join(f"grpc://127.0.0.1:{one.triton_grpc_port}" for one in tritons)
+    proxy = start(
+        "proxy", API_KEY=KEY, TRITON_URL=addresses, TRITON_SECRET=SECRET, MODELS_FILE=None
+    )
+    proxy.wait_ready()
+    return Cluster(tritons, proxy)
+
+
+def _tritons(start: Start, models_file: Path, folder: Path) -> Iterator[Stack]:
+    """Each has a folder of its own, as each start writes it; nothing is built again."""
+    for number in range(TRITONS):
+        own = folder / str(number)
+        shutil.copytree(ARTIFACTS, own, ignore=shutil.ignore_patterns("scripted", "pools"))
+        yield start("triton", ARTIFACTS_DIR=own, MODELS_FILE=models_file)
+
+
+@dataclass
+class Run:
+    """answers: how many were compared. kills: of a tritonserver."""
+
+    callers: Callers
+    expected: dict[int, str] = field(default_factory=dict)
+    answers: int = 0
+    kills: int = 0
+
+    async def text(self, number: int) -> str:
+        path, body = REQUESTS[number]
+        answer = await self.callers.client.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        text = OWN.sub(r'"\1":0', COMMENTS.sub("", answer.text))
+        assert text.endswith("data: [DONE]\n\n")
+        assert '"error"' not in text, text[-1000:]
+        return text
+
+    async def undisturbed(self) -> None:
+        texts = await asyncio.gather(*map(self.text, range(len(REQUESTS))))
+        self.expected = dict(enumerate(texts))
+
+    async def call(self, end: float, rng: Random) -> None:
+        while asyncio.get_running_loop().time() < end:
+            number = rng.randrange(len(REQUESTS))
+            assert await self.text(number) == self.expected[number], REQUESTS[number]
+            self.answers += 1
+
+    async def kill(self, cluster: Cluster, end: float) -> None:
+        """One after the other, each when all are ready, so that never all of them are away."""
+        loop = asyncio.get_running_loop()
+        for triton in itertools.cycle(cluster.tritons):
+            began = loop.time()
+            for address in cluster.addresses:
+                await self.callers.until_state(address, "ready")
+            if loop.time() >= end:
+                return
+            triton.tritonserver().kill()
+            self.kills += 1
+            await asyncio.sleep(max(KILL_EVERY_S - (loop.time() - began), 1.0))
+
+
+REQUESTS = requests()
+
+
+@pytest.mark.xdist_group("hostile")
+def test_streams_are_byte_identical_while_tritonservers_are_killed(cluster):
+    async def run() -> None:
+        one = Run(Callers(cluster.proxy, "demo"))
+        async with one.callers.client:
+            for address in cluster.addresses:
+                await one.callers.until_state(address, "ready")
+            await one.undisturbed()
+            end = asyncio.get_running_loop().time() + SECONDS
+            await asyncio.gather(
+                one.kill(cluster, end),
+                *(one.call(end, Random(number)) for number in range(STREAMS)),
+            )
+
+            async def is_idle() -> bool:
+                return not any((await one.callers.streams()).values())
+
+            await until(is_idle, "no stream is left")
+            continued = await one.callers.continued()
+            figures = f"{one.kills} kills, {one.answers} answers, {continued} continuations"
+            sys.stdout.write(f"{figures}\n")
+            assert one.kills, figures
+            assert continued, figures
+
+    asyncio.run(run())
