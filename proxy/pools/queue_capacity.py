@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing_extensions import Self
 
 from triton_openai.proxy import background
+from triton_openai.proxy.domain.errors import LimitsUnavailable
 from triton_openai.proxy.domain.scheduling import Scheduler
 from triton_openai.proxy.pools.endpoint import Clock, Served
 from triton_openai.proxy.pools.engine_room import EngineRoom, Spare, usual_spare
@@ -95,12 +96,14 @@ class QueueCapacities:
             self._scheduler.set_capacity(queue, None)
 
     async def _follow(self) -> None:
+        """Until the parent of this process is gone, which ends the process, too."""
         changed = self._pools.changed
-        while True:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(changed.wait(), EVERY_S)
-            changed.clear()
-            await self.update()
+        with contextlib.suppress(LimitsUnavailable):
+            while True:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(changed.wait(), EVERY_S)
+                changed.clear()
+                await self.update()
 
 
 class QueueRooms:
