@@ -28,10 +28,13 @@ class WorkerScheduler:
         self._path = path
         self._share = share
         self._connection: WorkerConnection | None = None
+        self._early: dict[str, int | None] = {}  # capacities, until it is connected
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         _, self._connection = await loop.create_unix_connection(WorkerConnection, str(self._path))
+        for queue, streams in self._early.items():
+            self._connection.set_capacity(queue, streams)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -58,8 +61,10 @@ class WorkerScheduler:
         return permit
 
     def set_capacity(self, queue: str, streams: int | None) -> None:
-        if self._connection is not None:
-            part = None if streams is None else self._share(streams)
+        part = None if streams is None else self._share(streams)
+        if self._connection is None:
+            self._early[queue] = part
+        else:
             self._connection.set_capacity(queue, part)
 
     async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:

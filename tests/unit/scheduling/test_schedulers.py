@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -14,27 +12,16 @@ from tests.fixtures.schedulers import (
     Make,
     in_process,
     over_socket,
+    run,
     settled,
     ticket,
 )
 from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
 from triton_openai.proxy.domain.scheduling import Scheduler
-from triton_openai.proxy.scheduling.limits import QueueLimits
 
 all_schedulers = pytest.mark.parametrize("make", [in_process, over_socket])
-Test = Callable[[Scheduler], Awaitable[None]]
 
-
-def run(make: Make, test: Test, *, capacity: int | None = 1, **limits: float) -> None:
-    async def main() -> None:
-        async with make(QueueLimits(**limits)) as scheduler:
-            scheduler.set_capacity(QUEUE, capacity)
-            await test(scheduler)
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                task.cancel()
-            await settled()
-
-    asyncio.run(main())
+all_schedulers = pytest.mark.parametrize("make", [in_process, over_socket])
 
 
 @all_schedulers
@@ -242,81 +229,6 @@ def test_a_caller_that_is_cancelled_at_any_moment_leaves_nothing_behind(make: Ma
 
 
 @all_schedulers
-def test_a_cancelled_stream_costs_its_tenant_nothing(make: Make):
-    async def test(scheduler: Scheduler) -> None:
-        first = Caller(scheduler, ticket("z"))
-        await settled()
-        gone = Caller(scheduler, ticket("a", prompt_tokens=100_000))
-        spare = Caller(scheduler, ticket("a", prompt_tokens=1))
-        other = [Caller(scheduler, ticket("b", prompt_tokens=100)) for _ in range(2)]
-        await settled()
-        first.release()  # grants it, in the same turn in which it is cancelled
-        gone.task.cancel()
-        await settled()
-        running = [each for each in (gone, spare, *other) if each.runs]
-        assert len(running) == 1
-        running[0].release()
-        await settled()
-        assert spare.runs
-
-    run(make, test)
-
-
-@all_schedulers
-def test_tokens_are_charged_while_they_stream(make: Make):
-    async def test(scheduler: Scheduler) -> None:
-        first = Caller(scheduler, ticket("a"))
-        own = [Caller(scheduler, ticket("a")) for _ in range(2)]
-        others = [Caller(scheduler, ticket("b")) for _ in range(2)]
-        await settled()
-        first.tokens = 10
-        await asyncio.sleep(0.3)
-        scheduler.set_capacity(QUEUE, 2)
-        await settled()
-        assert others[0].runs
-        assert not own[0].runs
-
-    run(make, test)
-
-
-@all_schedulers
-def test_a_resumed_stream_pays_its_tokens_once(make: Make):
-    async def test(scheduler: Scheduler) -> None:
-        first = Caller(scheduler, ticket("z"))
-        own = [Caller(scheduler, ticket("a", has_begun=True)), Caller(scheduler, ticket("a"))]
-        own[0].tokens = 1_000_000  # generated with an earlier permit
-        others = [Caller(scheduler, ticket("b", prompt_tokens=10)) for _ in range(2)]
-        await settled()
-        for running, following in ((first, own[0]), (own[0], own[1]), (own[1], others[0])):
-            running.release()
-            await settled()
-            assert following.runs, following
-
-    run(make, test)
-
-
-@all_schedulers
-def test_a_cached_prompt_costs_what_the_engine_says(make: Make):
-    async def test(scheduler: Scheduler) -> None:
-        first = Caller(scheduler, ticket("z"))
-        own = [Caller(scheduler, ticket("a", prompt_tokens=5_000)) for _ in range(2)]
-        others = [Caller(scheduler, ticket("b", prompt_tokens=10)) for _ in range(3)]
-        await settled()
-        first.release()
-        await settled()
-        assert own[0].runs
-        own[0].task.result().see_prompt(uncached_tokens=5)
-        own[0].release()
-        await settled()
-        assert others[0].runs
-        others[0].release()
-        await settled()
-        assert own[1].runs
-
-    run(make, test)
-
-
-@all_schedulers
 @pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
 def test_a_weight_that_is_no_weight_is_refused(make: Make, weight: float):
     async def test(scheduler: Scheduler) -> None:
@@ -326,8 +238,21 @@ def test_a_weight_that_is_no_weight_is_refused(make: Make, weight: float):
     run(make, test)
 
 
-@pytest.fixture(autouse=True)
-def no_errors_of_the_event_loop(caplog: pytest.LogCaptureFixture):
-    """Such as an exception in a callback, or one that nobody has looked at."""
-    yield
-    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+@all_schedulers
+def test_a_stream_that_yields_does_not_keep_its_row_from_others(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        low = Caller(scheduler, ticket(may_yield=True))
+        await settled()
+        high, waits = Caller(scheduler, ticket(priority=1)), Caller(scheduler, ticket("b"))
+        await settled()
+        assert high.runs
+        assert not waits.runs
+        high.release()  # before the other one has stopped
+        await settled()
+        assert waits.runs
+        low.release()
+        last = Caller(scheduler, ticket("b"))
+        await settled()
+        assert not last.runs
+
+    run(make, test)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -51,6 +53,43 @@ def test_workers_share_the_queue_and_a_dead_one_gives_back_its_rows(run: Callabl
             assert waits[2].runs
 
     run(main())
+
+
+def test_a_worker_that_is_killed_gives_back_its_rows():
+    async def main() -> None:
+        async with parent() as worker, worker() as scheduler:
+            scheduler.set_capacity(QUEUE, 2)
+            await settled()
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.fixtures.scheduler_worker"),
+                str(scheduler._path),
+                stdout=PIPE,
+            )
+            assert process.stdout is not None
+            assert await process.stdout.readline() == b"2 run\n"
+            waits = [Caller(scheduler, ticket()) for _ in range(2)]
+            await settled()
+            assert not any(each.runs for each in waits)
+            process.kill()
+            await asyncio.gather(process.wait(), *(each.task for each in waits))
+            assert all(each.runs for each in waits)
+
+    asyncio.run(main())
+
+
+def test_a_capacity_that_is_set_before_the_connection_is_sent_then():
+    async def main() -> None:
+        async with parent() as worker:
+            early = worker()
+            early.set_capacity(QUEUE, 1)
+            async with early:
+                callers = [Caller(early, ticket()) for _ in range(2)]
+                await settled()
+                assert [each.runs for each in callers] == [True, False]
+                callers[1].task.cancel()
+                await settled()
+
+    asyncio.run(main())
 
 
 def test_the_newest_capacity_counts_and_a_dead_workers_does_not():
