@@ -7,6 +7,7 @@ scheduler that knows nothing of the first run.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -14,13 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from guides.compiler import GuideCompiler
+from onnx_cpu.scheduler import Scheduler, SchedulerConfig
 from port import GenerationInput, Guide, Job, SamplingParams
+from tests.doubles.decoder import TableDecoder
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.examples import examples
-from tests.fixtures.stepped_scheduler import Bench, prompt
+from tests.fixtures.stepped_scheduler import ROWS, Bench, NoGuides, prompt
 
-# Prefill and decode differ in the last bits of a logit.
-LOG_PROB_NOISE = 1e-4
+# Prefill and decode differ in the last bits of a logit, which may change a token. So real models
+# compute every token again; a model without such noise is there for all other ways.
 REPLAYS_ALL = 1000
 GUIDES = (
     Guide("json", ""),
@@ -73,12 +76,16 @@ def compilers(artifacts):
 
 
 def generated(bench: Bench, *wanted: GenerationInput) -> list[KeptTokens]:
+    return answers(bench.scheduler, *wanted)
+
+
+def answers(scheduler: Scheduler, *wanted: GenerationInput) -> list[KeptTokens]:
     """Each request's answer; all of them run together."""
     jobs = [Job(f"r{number}", one, KeptTokens()) for number, one in enumerate(wanted)]
     for job in jobs:
-        bench.scheduler.add(job)
-    while bench.scheduler.has_work:
-        bench.scheduler.step()
+        scheduler.add(job)
+    while scheduler.has_work:
+        scheduler.step()
     return [job.sink for job in jobs]
 
 
@@ -87,48 +94,51 @@ def continued(wanted: GenerationInput, ids: list[int]) -> GenerationInput:
 
 
 def assert_every_cut_continues(
-    make_bench, wanted: GenerationInput, *, is_exact: bool = False
-) -> KeptTokens:
-    (whole,) = generated(make_bench(), wanted)
+    new_scheduler: Callable[[], Scheduler], wanted: GenerationInput
+) -> None:
+    """Bit for bit: tokens, log-probabilities and the end."""
+    (whole,) = answers(new_scheduler(), wanted)
     assert whole.end in ("stop", "length"), whole.message
     count = len(whole.ids)
     rests = [continued(wanted, whole.ids[:cut]) for cut in range(1, count + 1)]
-    for cut, rest in enumerate(generated(make_bench(), *rests), 1):
-        assert (rest.ids, rest.end) == (whole.ids[cut:], whole.end), f"cut at {cut}"
+    for cut, rest in enumerate(answers(new_scheduler(), *rests), 1):
+        assert (rest.tokens, rest.end) == (whole.tokens[cut:], whole.end), f"cut at {cut}"
         assert rest.echoed is None
-        if is_exact:
-            assert rest.tokens == whole.tokens[cut:]
-        assert_same_log_probs(rest.tokens, whole.tokens[cut:])
-    return whole
-
-
-def assert_same_log_probs(found, right) -> None:
-    for mine, theirs in zip(found, right, strict=True):
-        assert (mine.log_probs is None) == (theirs.log_probs is None)
-        if mine.log_probs is not None:
-            assert mine.log_probs.sampled == pytest.approx(
-                theirs.log_probs.sampled, abs=LOG_PROB_NOISE
-            )
-            mine_values = [value for _, value in mine.log_probs.top]
-            assert mine_values == pytest.approx(
-                [value for _, value in theirs.log_probs.top], abs=LOG_PROB_NOISE
-            )
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
 @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@given(wanted=requests, kv_tokens=st.sampled_from([300, 10_000]))
+def test_an_answer_that_is_cut_anywhere_continues_as_it_would_have(
+    artifacts, family, wanted, kv_tokens
+):
+    def scheduler() -> Scheduler:
+        folder = artifacts / family
+        return Bench(folder, kv_tokens=kv_tokens, most_replayed=REPLAYS_ALL).scheduler
+
+    assert_every_cut_continues(scheduler, wanted)
+
+
+@settings(max_examples=examples(100))
 @given(
     wanted=requests,
-    kv_tokens=st.sampled_from([300, 10_000]),
     most_replayed=st.sampled_from([0, 9, REPLAYS_ALL]),
+    kv_tokens=st.sampled_from([150, 10_000]),
+    step_tokens=st.sampled_from([1, 7, 64]),
 )
-def test_an_answer_that_is_cut_anywhere_continues_as_it_would_have(
-    artifacts, family, wanted, kv_tokens, most_replayed
-):
-    def bench() -> Bench:
-        return Bench(artifacts / family, kv_tokens=kv_tokens, most_replayed=most_replayed)
+def test_so_it_does_however_its_tokens_are_computed(wanted, most_replayed, kv_tokens, step_tokens):
+    def scheduler() -> Scheduler:
+        model = TableDecoder(300, rows=ROWS + 1)
+        config = SchedulerConfig(
+            rows=ROWS,
+            step_tokens=step_tokens,
+            kv_bytes=kv_tokens * model.kv.shape.token_bytes,
+            most_replayed=most_replayed,
+        )
+        ends = frozenset({2, 70})
+        return Scheduler(model, NoGuides(), config, end_ids=ends, ended=lambda job: None)
 
-    assert_every_cut_continues(bench, wanted, is_exact=most_replayed == REPLAYS_ALL)
+    assert_every_cut_continues(scheduler, wanted)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
@@ -137,10 +147,11 @@ def test_an_answer_that_is_cut_anywhere_continues_as_it_would_have(
 def test_a_guide_continues_where_it_was(artifacts, family, compilers, wanted, guide):
     wanted = replace(wanted, guide=guide)
 
-    def bench() -> Bench:
-        return Bench(artifacts / family, guides=compilers(family))
+    def scheduler() -> Scheduler:
+        guides = compilers(family)
+        return Bench(artifacts / family, guides=guides, most_replayed=REPLAYS_ALL).scheduler
 
-    assert_every_cut_continues(bench, wanted)
+    assert_every_cut_continues(scheduler, wanted)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "phi3"])
@@ -154,11 +165,15 @@ def test_a_bad_word_that_begins_before_the_cut_is_not_completed(
     at = min(at, max(0, len(free.ids) - length))
     word = tuple(free.ids[at : at + length])
     wanted = replace(wanted, sampling=replace(wanted.sampling, bad_words=(word,)))
-    assert_every_cut_continues(lambda: Bench(artifacts / family), wanted)
+
+    def scheduler() -> Scheduler:
+        return Bench(artifacts / family, most_replayed=REPLAYS_ALL).scheduler
+
+    assert_every_cut_continues(scheduler, wanted)
 
 
 def test_the_prompts_own_cache_is_used_and_counts_the_whole_continued_sequence(artifacts):
-    bench = Bench(artifacts / "llama")
+    bench = Bench(artifacts / "llama", most_replayed=REPLAYS_ALL)
     wanted = GenerationInput(prompt_ids=prompt(40), max_tokens=60, sampling=SamplingParams(seed=1))
     (whole,) = generated(bench, wanted)
     (rest,) = generated(bench, continued(wanted, whole.ids[:50]))

@@ -1,5 +1,5 @@
 """64 streams over three tritonservers of the ONNX engine, while one after the other is killed: each
-is complete, and byte for byte what it is without a loss.
+is complete, and says byte for byte what it says without a loss.
 
 LOSSLESS_SECONDS of it, 60 by default.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
-import re
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,8 +30,6 @@ from tests.server.test_tools import TOOLS
 SECONDS = float(os.environ.get("LOSSLESS_SECONDS", "60"))
 STREAMS, TRITONS, KILL_EVERY_S = 64, 3, 10.0
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
-OWN = re.compile(r'"(id|created)":("[^"]*"|\d+)')  # of each answer, and of each call
-COMMENTS = re.compile(r"^: .*\n\n", re.MULTILINE)
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -79,6 +78,37 @@ def requests() -> list[Request]:
     return [(path, {**body, **usage}) for path, body in found]
 
 
+def folded(answer: str) -> dict[str, Any]:
+    """All that a stream says, however its tokens were joined into events: by choice and field, and
+    its usage. Ids of calls are random, and what was cached is the engine's matter.
+    """
+    parts: defaultdict[str, Any] = defaultdict(str)
+    *lines, done = [line for line in answer.splitlines() if line.startswith("data: ")]
+    assert done == "data: [DONE]"
+    for event in (json.loads(line.removeprefix("data: ")) for line in lines):
+        assert "error" not in event, event
+        if event.get("usage"):
+            event["usage"]["prompt_tokens_details"] = None
+            parts["usage"] = event["usage"]
+        for choice in event["choices"]:
+            add(parts, str(choice.pop("index")), choice)
+    return dict(parts)
+
+
+def add(parts: defaultdict[str, Any], path: str, value: Any) -> None:
+    """Texts and lists grow by the values of each event."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            add(parts, f"{path}.{name}", one)
+    elif path.endswith("tool_calls"):
+        for call in value or ():
+            add(parts, f"{path}.{call.pop('index')}", {**call, "id": None})
+    elif isinstance(value, list):
+        parts[path] = [*(parts[path] or []), *value]
+    elif value is not None:
+        parts[path] += str(value)
+
+
 @dataclass
 class Cluster:
     tritons: tuple[Stack, ...]
@@ -119,41 +149,38 @@ class Run:
     """answers: how many were compared. kills: of a tritonserver."""
 
     callers: Callers
-    expected: dict[int, str] = field(default_factory=dict)
+    expected: dict[int, dict[str, Any]] = field(default_factory=dict)
     answers: int = 0
     kills: int = 0
 
-    async def text(self, number: int) -> str:
+    async def answer(self, number: int) -> dict[str, Any]:
         path, body = REQUESTS[number]
         answer = await self.callers.client.post(path, json=body)
         assert answer.status_code == 200, answer.text
-        text = OWN.sub(r'"\1":0', COMMENTS.sub("", answer.text))
-        assert text.endswith("data: [DONE]\n\n")
-        assert '"error"' not in text, text[-1000:]
-        return text
+        return folded(answer.text)
 
     async def undisturbed(self) -> None:
-        texts = await asyncio.gather(*map(self.text, range(len(REQUESTS))))
-        self.expected = dict(enumerate(texts))
+        answers = await asyncio.gather(*map(self.answer, range(len(REQUESTS))))
+        self.expected = dict(enumerate(answers))
 
     async def call(self, end: float, rng: Random) -> None:
         while asyncio.get_running_loop().time() < end:
             number = rng.randrange(len(REQUESTS))
-            assert await self.text(number) == self.expected[number], REQUESTS[number]
+            assert await self.answer(number) == self.expected[number], REQUESTS[number]
             self.answers += 1
 
     async def kill(self, cluster: Cluster, end: float) -> None:
         """One after the other, each when all are ready, so that never all of them are away."""
         loop = asyncio.get_running_loop()
         for triton in itertools.cycle(cluster.tritons):
-            began = loop.time()
+            due = loop.time() + KILL_EVERY_S
             for address in cluster.addresses:
                 await self.callers.until_state(address, "ready")
+            await asyncio.sleep(max(due - loop.time(), 1.0))
             if loop.time() >= end:
                 return
             triton.tritonserver().kill()
             self.kills += 1
-            await asyncio.sleep(max(KILL_EVERY_S - (loop.time() - began), 1.0))
 
 
 REQUESTS = requests()

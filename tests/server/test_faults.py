@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import httpx
@@ -27,13 +27,23 @@ def complete(stack: Stack, **fields) -> httpx.Response:
     return httpx.post(f"{stack.url}/v1/completions", json={**SHORT, **fields}, timeout=HANG_S)
 
 
-def begin_stream(client: httpx.Client, stack: Stack, **fields: int) -> Iterator[str]:
-    """Lines of a long stream, of which the first one was read."""
+def begin_stream(client: httpx.Client, stack: Stack, **fields: int) -> tuple[str, Iterator[str]]:
+    """The first line of a long stream, and all further ones."""
     asked = {**LONG, **fields}
     request = client.build_request("POST", f"{stack.url}/v1/completions", json=asked)
     lines = client.send(request, stream=True).iter_lines()
-    assert next(lines).startswith("data: {")
-    return lines
+    first = next(lines)
+    assert first.startswith("data: {")
+    return first, lines
+
+
+def text_of(lines: Iterable[str]) -> str:
+    """Of a whole stream."""
+    *events, done = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    assert done == "[DONE]"
+    choices = [json.loads(event)["choices"][0] for event in events]
+    assert choices[-1]["finish_reason"] == "length"
+    return "".join(choice["text"] for choice in choices)
 
 
 def assert_ends_with_error(lines: Iterator[str], code: str) -> None:
@@ -43,21 +53,26 @@ def assert_ends_with_error(lines: Iterator[str], code: str) -> None:
 
 
 @pytest.mark.parametrize("killed", ["tritonserver", "endless_engine", "demo_detokenizer"])
-def test_a_killed_process_is_told_restarted_and_recovered_from(victim, killed):
+def test_a_killed_process_is_told_restarted_and_recovered_from_and_its_stream_continues(
+    victim, killed
+):
+    expected = complete(victim, max_tokens=1000).json()["choices"][0]["text"]
     with httpx.Client(timeout=HANG_S) as client:
-        lines = begin_stream(client, victim)
+        first, lines = begin_stream(client, victim, max_tokens=1000)
         if killed == "tritonserver":
             victim.tritonserver().kill()
         else:
             for process in victim.descendants(f"{killed}/1/model.py"):
                 process.kill()
-        assert_ends_with_error(lines, "model_unavailable")
-    eventually(lambda: not victim.is_ready(), 10, "readiness says so")
-    away = complete(victim)
-    assert away.status_code == 503
-    assert away.json()["error"]["code"] == "model_unavailable"
-    assert away.headers["x-should-retry"] == "true"
-    assert httpx.get(f"{victim.url}/health/live").status_code == 200
+        eventually(lambda: not victim.is_ready(), 10, "readiness says so")
+        away = complete(victim)
+        assert away.status_code == 503
+        assert away.json()["error"]["code"] == "model_unavailable"
+        assert away.headers["x-should-retry"] == "true"
+        assert httpx.get(f"{victim.url}/health/live").status_code == 200
+        rest = [first, *lines]
+    assert ": continued 1 (endpoint lost)" in rest
+    assert text_of(rest) == expected
     eventually(victim.is_ready, 20, "recovered")
     assert complete(victim).status_code == 200
 
@@ -78,7 +93,7 @@ def test_a_stop_lets_running_streams_end(start):
     stack = start("serve")
     stack.wait_ready()
     with httpx.Client(timeout=HANG_S) as client:
-        lines = begin_stream(client, stack)
+        _, lines = begin_stream(client, stack)
         stack.process.send_signal(signal.SIGTERM)
         events = [line for line in lines if line]
     assert events[-1] == "data: [DONE]"
@@ -90,7 +105,7 @@ def test_streams_that_outlast_the_drain_are_told(start):
     stack = start("serve", DRAIN_TIMEOUT_S=1)
     stack.wait_ready()
     with httpx.Client(timeout=HANG_S) as client:
-        lines = begin_stream(client, stack, n=8)  # takes seconds
+        _, lines = begin_stream(client, stack, n=8)  # takes seconds
         stack.process.send_signal(signal.SIGTERM)
         assert_ends_with_error(lines, "model_unavailable")
     assert stack.stop() == 0

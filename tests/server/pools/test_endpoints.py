@@ -15,6 +15,7 @@ from tests.server.pools.conftest import address, are_ready, listed
 
 STREAMS, TOLERANCE = 128, 0.1
 FOREVER, LONG = 100_000, 120  # tokens
+STREAMS_KEPT = 15  # as many at each of three
 JOIN_S = 5.0  # until a new endpoint has its share
 
 
@@ -53,7 +54,8 @@ def cluster(new_triton, proxy_of, tmp_path_factory) -> Iterator[Cluster]:
     are_ready(*tritons)
     file = tmp_path_factory.mktemp("endpoints") / "endpoints"
     file.write_text("\n".join(map(listed, tritons)))
-    return Cluster(tritons, proxy_of(TRITON_URL=f"file+grpc://{file}"), file)
+    proxy = proxy_of(TRITON_URL=f"file+grpc://{file}", CONTINUE_AFTER_SILENCE_S=3600)
+    return Cluster(tritons, proxy, file)
 
 
 def assert_even(counts: dict[str, int], endpoints: int) -> None:
@@ -102,8 +104,8 @@ def test_all_streams_survive_kill_9_and_those_that_had_begun_are_the_same_token_
 
     async def body(callers: Callers) -> None:
         before = await callers.continued()
-        running = [asyncio.create_task(callers.stream(LONG)) for _ in range(16)]
-        await until(lambda: has_begun(callers, 16), "streams have begun")
+        running = [asyncio.create_task(callers.stream(LONG)) for _ in range(STREAMS_KEPT)]
+        await until(lambda: has_begun(callers, STREAMS_KEPT), "streams have begun")
         there = (await callers.streams())[address(victim)]
         for process in victim.descendants("steady_engine/1/model.py"):
             process.suspend()
@@ -142,8 +144,8 @@ def test_a_drain_moves_running_streams_and_changes_none_of_them(cluster):
 
     async def body(callers: Callers) -> None:
         before = await callers.continued(cause="drained")
-        running = [asyncio.create_task(callers.stream(LONG)) for _ in range(16)]
-        await until(lambda: has_begun(callers, 16), "streams have begun")
+        running = [asyncio.create_task(callers.stream(LONG)) for _ in range(STREAMS_KEPT)]
+        await until(lambda: has_begun(callers, STREAMS_KEPT), "streams have begun")
         there = (await callers.streams())[drained]
         await callers.operate("endpoints/drain", address=drained)
         await callers.until_state(drained, "drained")

@@ -53,8 +53,8 @@ def test_a_ticket_says_who_wants_which_rows():
 def test_callers_that_share_one_identity_are_tenants_by_their_address():
     async def run() -> None:
         stand, scheduler = await served(DyingEngine(TEXT))
-        await stand.begin(caller="1.2.3.4", priority=2)
-        assert (scheduler.tickets[0].tenant, scheduler.tickets[0].priority) == ("1.2.3.4", 2)
+        await stand.begin(caller="1.2.3.4", priority=-2)
+        assert (scheduler.tickets[0].tenant, scheduler.tickets[0].priority) == ("1.2.3.4", -2)
 
     asyncio.run(run())
 
