@@ -14,7 +14,7 @@ import asyncio
 import statistics
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,7 +24,7 @@ from tests.fixtures.stack import ROOT, Stack, free_port
 from tests.fixtures.tenant_load import PEPPER, LoadedTenant, loaded, store_tenants
 
 ARTIFACTS = ROOT / "artifacts" / "bench" / "fair"
-WARM_UP_S, ROUNDS = 3.0, 3
+WARM_UP_S, ROUNDS = 2.0, 5
 PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
 WEIGHTS = str(ROOT / "demo_model" / "shipped")
 
@@ -76,11 +76,17 @@ def shares(seconds: float, rows: int, *tenants: LoadedTenant) -> None:
 
 def throughput(seconds: float) -> None:
     found: dict[str, list[float]] = {"fair": [], "none": []}
-    for _ in range(ROUNDS):
-        for name, rates in found.items():
-            tenant = LoadedTenant(name="all", streams=32)
-            with stack(4, tenant, SCHEDULING=name, GENERATIONS_PER_ROW="1000") as running:
-                rates.append(asyncio.run(measure(running, seconds, tenant)))
+    tenants = {name: LoadedTenant(name="all", streams=32) for name in found}
+    with ExitStack() as running:
+        stacks = {
+            name: running.enter_context(
+                stack(4, tenant, SCHEDULING=name, GENERATIONS_PER_ROW="1000")
+            )
+            for name, tenant in tenants.items()
+        }
+        for _ in range(ROUNDS):
+            for name, rates in found.items():
+                rates.append(asyncio.run(measure(stacks[name], seconds, tenants[name])))
     for name, rates in found.items():
         listed = ", ".join(f"{rate:.0f}" for rate in rates)
         sys.stdout.write(f"  {name}: {statistics.median(rates):.1f} tokens/s ({listed})\n")
