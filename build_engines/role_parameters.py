@@ -30,8 +30,7 @@ from triton_openai.build_engines.onnx_options import OnnxOptions
 RESPONSES_A_CORE = {"onnx": 300, "scripted": 1000, "tensorrt_llm": 1000}
 GUIDE_TIMEOUT_S, GUIDE_MEMORY_MB = 5, 512
 QUEUE_A_ROW, QUEUE_AT_LEAST = 16, 256
-# The scripted engine has no rows: this many streams fit, and limits count this many rows.
-SCRIPTED_STREAMS, SCRIPTED_ROWS = 16_384, 64
+SCRIPTED_STREAMS = 16_384  # that fit into a scripted engine, which has no rows
 Parameters = dict[str, str]
 
 
@@ -138,7 +137,7 @@ def _by_role(
                 f"{role}_model": triton_models.role_name(name, role) for role in triton_models.ROLES
             },
             "runtime": entry.runtime,
-            "rows": str(_rows(entry)),
+            **_said_rows(entry),
             **({"lora_adapters": json.dumps(adapters)} if adapters else {}),
             **facts.as_parameters(),
         },
@@ -186,13 +185,16 @@ def _artifacts(name: str) -> Parameters:
     return {"artifacts_dir": f"../../{name}"}
 
 
-def _rows(entry: OnnxEntry | ScriptedEntry | GpuEntry) -> int:
+def _said_rows(entry: OnnxEntry | ScriptedEntry | GpuEntry) -> Parameters:
+    """The ensemble's parameter; a scripted engine decodes as many requests as come."""
+    return {} if isinstance(entry, ScriptedEntry) else {"rows": str(_rows(entry))}
+
+
+def _rows(entry: OnnxEntry | GpuEntry) -> int:
     """How many requests the engine decodes at once."""
     match entry:
         case OnnxEntry():  # with more than eight rows per core, a step takes longer in proportion
             return entry.onnx.max_rows or min(64, 8 * _cores())
-        case ScriptedEntry():
-            return SCRIPTED_ROWS
         case GpuEntry():
             return entry.gpu.max_batch_size
         case _:

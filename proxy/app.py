@@ -16,6 +16,7 @@ from triton_openai.proxy import (
     configured_limits,
     configured_pools,
     configured_routes,
+    configured_scheduling,
     configured_store,
 )
 from triton_openai.proxy.access.authentication import composition as authentication
@@ -29,14 +30,17 @@ from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.kserve import kserve_routes
 from triton_openai.proxy.api.pools import pools_routes
 from triton_openai.proxy.configured_pools import Operations
+from triton_openai.proxy.configured_scheduling import Queues
 from triton_openai.proxy.domain.engine import Catalog, Engine
 from triton_openai.proxy.domain.key_records import KeySource
 from triton_openai.proxy.domain.kserve import KserveBackend
 from triton_openai.proxy.domain.sandbox import Sandbox
+from triton_openai.proxy.domain.scheduling import Scheduler
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.domain.usage import UsageStore
 from triton_openai.proxy.generation.composition import composed
 from triton_openai.proxy.generation.shadow_deployments import ShadowDeployments
+from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.internal_models import internal_models
 from triton_openai.proxy.models.listed_deployments import ListedDeployments
@@ -108,16 +112,18 @@ def compose(
     metrics: Metrics | None = None,
     operations: Operations | None = None,
     found: ModelsFile | None = None,
+    scheduler: Scheduler | None = None,
 ) -> FastAPI:
-    """The proxy over any engine. keys, usage: others than the store's. found: models.yaml, if it
-    was read already.
+    """The proxy over any engine. keys, usage, scheduler: others than those of store and settings.
+    found: models.yaml, if it was read already.
     """
     metrics = Metrics(shared) if metrics is None else metrics
     keys, usage = _stored(store, keys, usage)
     callers = authentication.authenticator(settings, keys, metrics)
     ledger = configured_limits.ledger(settings, metrics, shared)
     limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
-    ports = (engine, catalog, tokenizer, sandbox, metrics, limiter, shared)
+    queues = _queues(scheduler, settings, ledger, metrics, shared, operations)
+    ports = (engine, catalog, tokenizer, sandbox, metrics, limiter, queues, shared)
     parts = Parts(settings, found or _models(settings), operations, *ports)
     routers = parts.adapters() + _administration(settings, store, operations, parts)
     denied = no_audit if store is None else store.denied_calls.add
@@ -128,12 +134,27 @@ def compose(
             None if operations is None else operations.kept,
             *(store, engine, ledger),
             None if callers is None else callers.running(),
+            queues,
         ),
     )
     parts.export(app)
     concerns = tuple if callers is None else callers.concerns
     watched = monitoring.routes(parts.registry, metrics, ledger, concerns)
     return _with_routes(app, (*routers, watched), settings, parts.registry)
+
+
+def _queues(
+    scheduler: Scheduler | None,
+    settings: Settings,
+    ledger: Ledger,
+    metrics: Metrics,
+    shared: Path | None,
+    operations: Operations | None,
+) -> Queues:
+    if scheduler is not None:
+        return Queues(scheduler)
+    pools = None if operations is None else operations.pools
+    return configured_scheduling.queues(settings, ledger, metrics.queues, shared, pools)
 
 
 def _stored(
@@ -169,6 +190,7 @@ class Parts:
         sandbox: Sandbox,
         metrics: Metrics,
         limiter: RequestLimiter,
+        queues: Queues,
         shared: Path | None,
     ) -> None:
         self.gate, entries = StartGate(), {} if found is None else found.models
@@ -180,11 +202,12 @@ class Parts:
             rows=catalog.rows,
         )
         self._settings, self._tokenizer, self._sandbox = settings, tokenizer, sandbox
+        self.queues = queues
         self._catalog, self._metrics, self._recovery = catalog, metrics, RecoveryQueue(self.gate)
         tools = HttpToolRunner(policy.secrets(entries, environment()))
         files = (settings, found, self.registry)
         self._watch = PolicyWatch(*files, (rereads_secrets(tools),), metrics.models_file_valid)
-        self._shadows = ShadowDeployments(self.registry, engine, metrics.shadow)
+        self._shadows = ShadowDeployments(self.registry, engine, metrics.shadow, queues.scheduler)
         self._service = composed(
             *(self.registry, engine, TelemetryWatcher(metrics)),
             configured_limits.access(settings, tokenizer, self.registry, limiter, shared),
@@ -192,6 +215,7 @@ class Parts:
             *(sandbox, self.gate, self._recovery),
             limits=configured_limits.time_limits(settings),
             max_resends=settings.max_resends,
+            scheduler=queues.scheduler,
             continuing=configured_limits.continuation_limits(settings),
             decisions=None if operations is None else operations.decisions,
             shadows=self._shadows,
@@ -260,6 +284,7 @@ def _operating(settings: Settings, operations: Operations, parts: Parts) -> tupl
         operations.decisions,
         ListedDeployments(parts.registry),
         operations.audit,
+        parts.queues.scheduler,
         bodies=parts.bodies,
         processes=settings.workers,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from triton_openai.proxy.access.guide_precheck import GuidePrecheck
@@ -12,6 +13,7 @@ from triton_openai.proxy.access.request_size import RequestSizeLimits
 from triton_openai.proxy.api.bodies.body_reader import BodyLimits
 from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
+from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request_limits import RequestLimits
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.domain.usage import UsageStore
@@ -135,6 +137,11 @@ def guide_limits(settings: Settings) -> GuideLimits:
     )
 
 
+def is_queued(settings: Settings, card: ModelCard) -> bool:
+    """Whether streams of this model wait in the fair queue, which has bounds of its own."""
+    return settings.scheduling == "fair" and card.facts.says_rows
+
+
 def access(
     settings: Settings,
     tokenizer: Tokenizer,
@@ -149,6 +156,7 @@ def access(
             per_row=settings.generations_per_row,
             shared=shared,
             rows=registry.rows,
+            is_queued=partial(is_queued, settings),
         ),
         guide_precheck=GuidePrecheck(tokenizer, epoch=lambda: registry.epoch),
         log_prob_budget=LogProbBudget(settings.max_held_log_probs),
@@ -158,4 +166,5 @@ def access(
         ),
         isolates_caches=settings.isolate_prefix_caches,
         hides_cached_tokens=not settings.report_cached_tokens,
+        queues_by_priority=settings.scheduling == "fair",
     )

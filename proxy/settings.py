@@ -23,6 +23,7 @@ from triton_openai.proxy.setting_groups.requests import (
     SchemaSize,
     Times,
 )
+from triton_openai.proxy.setting_groups.scheduling import Scheduling
 from triton_openai.proxy.setting_groups.state import CallersLimits, Logs, Storage
 from triton_openai.proxy.setting_groups.triton import ModelSource, Packages, TritonServer
 
@@ -47,6 +48,7 @@ class Settings(
     Packages,
     Answers,
     Concurrency,
+    Scheduling,
     CallersLimits,
     Times,
     Continuation,

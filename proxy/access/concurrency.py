@@ -52,6 +52,17 @@ class ConcurrencyLimit:
         """
         return Permits(self, count)
 
+    def check_possible(self, count: int) -> None:
+        """Raises InvalidRequest: `count` is more than the limit."""
+        if self._limit is not None and count > self._limit:
+            raise InvalidRequest(
+                f"This request is for {count} {self._what} at once (prompts x choices, which "
+                f"count for more with top_logprobs): {self._of} runs at most {self._limit}. Ask "
+                "for fewer.",
+                code=ErrorCode.INVALID_PARAMETER,
+                param="choices",
+            )
+
     def take(self, count: int) -> list[int]:
         """Takes `count` permits; `give_back` wants the returned slots. Raises as `permits`."""
         slots = self._take(count)
@@ -66,14 +77,7 @@ class ConcurrencyLimit:
     def _take(self, count: int) -> list[int]:
         if self._slots is None or self._limit is None:
             return []
-        if count > self._limit:
-            raise InvalidRequest(
-                f"This request is for {count} {self._what} at once (prompts x choices, which "
-                f"count for more with top_logprobs): {self._of} runs at most {self._limit}. Ask "
-                "for fewer.",
-                code=ErrorCode.INVALID_PARAMETER,
-                param="choices",
-            )
+        self.check_possible(count)
         taken: list[int] = []
         while len(taken) < count:
             slot = self._slots.take()

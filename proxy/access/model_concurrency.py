@@ -18,6 +18,8 @@ class ModelConcurrency:
             since it is there to stop floods: a model may have few rows and short requests.
         shared: a folder for files through which several processes share the limits.
         rows: of all engines of a card's build.
+        is_queued: whether the streams of a card wait in the fair queue, which has bounds of its
+            own. Then a model's limit is only the most that one request may ask for.
     """
 
     def __init__(
@@ -27,11 +29,13 @@ class ModelConcurrency:
         per_row: int = 16,
         shared: Path | None = None,
         rows: Callable[[ModelCard], int] = lambda card: card.facts.rows,
+        is_queued: Callable[[ModelCard], bool] = lambda card: False,
     ) -> None:
         self._all = ConcurrencyLimit(most, shared and shared / "permits")
         self._per_row = per_row
         self._shared = shared
         self._rows = rows
+        self._is_queued = is_queued
         self._models: dict[tuple[str, str, int], ConcurrencyLimit] = {}
 
     @property
@@ -44,7 +48,11 @@ class ModelConcurrency:
 
         Raises as ConcurrencyLimit.permits does.
         """
-        return BothPermits(self._model_limit(card), self._all, count)
+        limit = self._model_limit(card)
+        if self._is_queued(card):
+            limit.check_possible(count)
+            limit = UNLIMITED
+        return BothPermits(limit, self._all, count)
 
     def _model_limit(self, card: ModelCard) -> ConcurrencyLimit:
         """A LoRA adapter shares the limit of its model, because it shares the engine's rows."""
@@ -80,3 +88,6 @@ class BothPermits:
     def __exit__(self, *_: object) -> None:
         self._all.give_back(self._count, self._all_slots)
         self._model.give_back(self._count, self._model_slots)
+
+
+UNLIMITED = ConcurrencyLimit(None)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from triton_openai.proxy.api.answers import lifecycle_headers
+from triton_openai.proxy.api.answers import lifecycle_headers, queue_headers
 from triton_openai.proxy.api.rate_limit_headers import EXPOSED
 
 EXPOSED_HEADERS = (
     *EXPOSED,
     *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
     *("x-attempts", "x-resends", "x-continued", "x-unenforced-keywords", "x-fallback-from"),
+    *queue_headers.NAMES,
     "x-priority-capped",
     *lifecycle_headers.NAMES,
 )

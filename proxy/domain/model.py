@@ -50,7 +50,8 @@ class ModelFacts:
     infilling: special tokens before a prefix, before a suffix, and before what comes between.
     special_tokens: text by id of the tokens that the detokenizer has no bytes for.
     added_marks: further tokens that its tokenizer finds before all others, and look like marks.
-    adapters: names of its LoRA adapters. rows: requests that its engine decodes at once.
+    adapters: names of its LoRA adapters. rows: requests that its engine decodes at once; says_rows:
+    whether the engine said so, since `rows` has a usual value otherwise.
     has_leases: its engine ends the streams of a proxy that died, see triton.streams.leases.
     """
 
@@ -73,6 +74,7 @@ class ModelFacts:
     special_tokens: Mapping[int, bytes] = field(default_factory=dict, hash=False)
     adapters: tuple[str, ...] = ()
     rows: int = USUAL_ROWS
+    says_rows: bool = False
     added_marks: tuple[str, ...] = ()
     has_leases: bool = False
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+MOST_TENANTS_SHOWN = 50
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
@@ -35,6 +37,32 @@ class Standing:
 
     position: int
     wait_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantState:
+    """The streams of one tenant in one queue, in all its classes."""
+
+    tenant: str
+    weight: float
+    running: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueState:
+    """One queue as operators see it. capacity: None is no bound.
+
+    tenants: those with the most streams, as many as were asked for. tenants_in_all: those that run
+    or wait, where any were asked for.
+    """
+
+    queue: str
+    capacity: int | None
+    running: int
+    waiting: int
+    tenants: tuple[TenantState, ...] = ()
+    tenants_in_all: int = 0
 
 
 class Permit(Protocol):
@@ -88,6 +116,13 @@ class Scheduler(Protocol):
         """
         ...
 
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+        """Every queue that has a capacity or streams, of all processes of this proxy, by name.
+
+        tenants: how many of each queue to list; all of them are looked at.
+        """
+        ...
+
 
 class FreeScheduler:
     """Nobody waits: the scheduler where none is wanted."""
@@ -109,6 +144,9 @@ class FreeScheduler:
 
     def set_capacity(self, queue: str, streams: int | None) -> None:
         pass
+
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+        return ()
 
 
 class FreePermit:

@@ -27,8 +27,8 @@ class Planner:
     Args:
         timeout_s: of a whole request.
         isolates_caches: tenants share no cached prefix, where the engine can keep them apart.
-        queues_by_priority: the proxy's own queue orders requests, also those for engines that take
-            no priority.
+        queues_by_priority: the proxy's own queue orders requests for models that say their rows,
+            also those for engines that take no priority.
     """
 
     def __init__(
@@ -124,7 +124,8 @@ class Planner:
 
     def _engine_priority(self, request: GenerationRequest, card: ModelCard) -> int | None:
         """None for an engine that takes no priority, where the request needs none from it."""
-        is_needed = not (self._queues_by_priority or request.has_assigned_priority)
+        is_queued = self._queues_by_priority and card.facts.says_rows
+        is_needed = not (is_queued or request.has_assigned_priority)
         return request.priority if is_needed or "priority" in card.capabilities else None
 
     def _cache_salt(self, request: GenerationRequest, card: ModelCard) -> str | None:

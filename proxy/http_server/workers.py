@@ -1,8 +1,8 @@
 """Runs the proxy as several processes. Called by launch.run.
 
 `handover` distributes the connections. The workers share metrics and the concurrency limit
-through a folder, and the limits of callers through the ledger that this process owns. A worker
-that dies is restarted; a stop lets all of them drain.
+through a folder, and the limits of callers and the queues of models through the ledger and the
+scheduler that this process owns. A worker that dies is restarted; a stop lets all of them drain.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
 
+from triton_openai.proxy import configured_scheduling
 from triton_openai.proxy.http_server.handover import Handover
 from triton_openai.proxy.ledger import parent_ledger
 from triton_openai.proxy.ledger.in_process import InProcessLedger
@@ -29,6 +30,7 @@ from triton_openai.proxy.processes.errors import LaunchError, exit_reason
 from triton_openai.proxy.processes.hangup import on_hangup
 from triton_openai.proxy.processes.signals import Stop
 from triton_openai.proxy.processes.supervisor import Supervisor
+from triton_openai.proxy.scheduling import parent_queues
 from triton_openai.proxy.settings import Settings
 
 START_TIMEOUT_S = 60.0
@@ -52,7 +54,10 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
             Supervisor(server, name=f"worker {number}", say=say)
             for number, server in enumerate(servers, start=1)
         ]
-        async with parent_ledger.served(InProcessLedger(), Path(folder)):
+        async with (
+            parent_ledger.served(InProcessLedger(), Path(folder)),
+            parent_queues.served(configured_scheduling.limits(settings), Path(folder)),
+        ):
             with on_hangup(lambda: _hang_up(servers), stop):
                 await _supervise(supervisors, handover, settings, stop, say)
 

@@ -39,6 +39,7 @@ class InProcessLedger:
     """
 
     outage: str | None = None
+    proxies = 1
 
     def __init__(self, clock: Clock = steady_us, *, most: int = MOST_METERS) -> None:
         self._clock = clock

@@ -104,6 +104,11 @@ class Ledger(Protocol):
         """What is done while the shared state cannot be reached; None while it can."""
         ...
 
+    @property
+    def proxies(self) -> int:
+        """Processes that were last seen to share the state of several hosts; 1 without it."""
+        ...
+
     async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
         """Takes all amounts, or none. Amounts of zero only read.
 

@@ -62,6 +62,10 @@ class RedisLedger:
     def outage(self) -> str | None:
         return self._mode.value if self.link.is_away else None
 
+    @property
+    def proxies(self) -> int:
+        return self.link.proxies
+
     async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
         """The call is not cancelled with its caller: what it reserves must be given back."""
         link = self.link

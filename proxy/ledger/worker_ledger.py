@@ -21,6 +21,7 @@ class WorkerLedger:
     """
 
     outage: str | None = None
+    proxies = 1
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -11,7 +11,6 @@ from triton_openai.proxy.domain.endpoints import (
     EndpointAddress,
     EndpointState,
     EndpointStatus,
-    EngineLoad,
 )
 from triton_openai.proxy.domain.engine import NotReady
 from triton_openai.proxy.domain.interrupt import Interrupt
@@ -19,7 +18,7 @@ from triton_openai.proxy.domain.model import LoadedModel, ModelFacts
 from triton_openai.proxy.pools.breaker import BreakerPolicy, CircuitBreaker
 from triton_openai.proxy.pools.candidate import Candidate
 from triton_openai.proxy.pools.connection import Connection
-from triton_openai.proxy.pools.engine_load import LoadReader
+from triton_openai.proxy.pools.engine_load import UNKNOWN, LoadReader
 from triton_openai.proxy.pools.outstanding import OUTPUT_TOKENS, Outstanding
 
 logger = structlog.get_logger(__name__)
@@ -31,13 +30,14 @@ Clock = Callable[[], float]
 
 
 class Served:
-    """One model on one endpoint."""
+    """One model on one endpoint. load: what its engine reported last."""
 
-    __slots__ = ("candidate", "endpoint", "model")
+    __slots__ = ("candidate", "endpoint", "load", "model")
 
     def __init__(self, endpoint: Endpoint, model: LoadedModel) -> None:
         self.endpoint = endpoint
         self.model = model
+        self.load = UNKNOWN
         self.candidate = Candidate(
             endpoint.address.address, Outstanding(), bit=endpoint.bit, rows=model.facts.rows
         )
@@ -73,7 +73,7 @@ class Endpoint:
         self.connection = connection
         self.bit = bit
         self.breaker = CircuitBreaker(breaker, clock=clock, may_eject=lambda: may_eject(self))
-        self.load = EngineLoad(is_stale=False)
+        self.load = UNKNOWN
         self.served: Mapping[str, Served] = {}
         self._earlier: list[Served] = []  # builds that are gone, with streams that still run
         self.why_not_ready: NotReady | None = NOT_REACHED
@@ -101,6 +101,11 @@ class Endpoint:
     @property
     def gets_streams(self) -> bool:
         return self.why_not_ready is None and self.is_routable
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether an engine there says how many rows it has, so that its load matters to queues."""
+        return any(one.model.facts.says_rows for one in self.served.values())
 
     @property
     def streams(self) -> int:
@@ -179,8 +184,8 @@ class Endpoint:
         """Takes over what the reader has found of all models, and of each."""
         self.load = reader.load
         for one in self.served.values():
-            load = reader.load_of(one.model.facts.engine_model)
-            one.candidate.set_load(load, tokens_a_stream=TOKENS_A_STREAM)
+            one.load = reader.load_of(one.model.facts.engine_model)
+            one.candidate.set_load(one.load, tokens_a_stream=TOKENS_A_STREAM)
 
     @property
     def name(self) -> str:

@@ -22,8 +22,8 @@ LOOK_EVERY_S = 0.25
 class EndpointLife:
     """metrics_port: of an endpoint whose address names none; None: its load is not read.
 
-    has_choice: whether the pool has other endpoints: only then their load matters. gone: called
-    before the connection closes.
+    has_choice: whether the pool has other endpoints: only then, or where engines have rows, their
+    load matters. gone: called before the connection closes.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class EndpointLife:
         async with httpx.AsyncClient(trust_env=False) as client:
             reader = LoadReader(url, client, clock=self._clock)
             while True:
-                if self._has_choice():
+                if self._has_choice() or self._endpoint.has_rows:
                     await reader.read()
                     self._endpoint.set_load(reader)
                 await asyncio.sleep(EVERY_S)

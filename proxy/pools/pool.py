@@ -117,8 +117,10 @@ class Pool:
             self.ejected.discard(endpoint.name)
             logger.info("endpoint is no longer ejected", pool=self.name, endpoint=endpoint.name)
             self._begin_slowly(endpoint)
+            self._changed()
         elif not is_closed and endpoint.name not in self.ejected:
             self.ejected.add(endpoint.name)
+            self._changed()
             self._counter.ejected(Place(self.name, endpoint.name))
             logger.warning(
                 "endpoint is ejected",

@@ -29,7 +29,11 @@ MOST_MODELS_REMEMBERED = 4096  # builds; a cluster that is rebuilt all day must 
 
 
 class PoolSet:
-    """`async with` follows all sources and checks all endpoints until the body ends."""
+    """`async with` follows all sources and checks all endpoints until the body ends.
+
+    changed: set when endpoints, what they serve, or their breakers have changed; its reader clears
+    it.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class PoolSet:
         self._interned: dict[LoadedModel, LoadedModel] = {}
         self._running = AsyncExitStack()
         self._has_news = False
+        self.changed = asyncio.Event()
         self.pools = {
             one.name: Pool(
                 one,
@@ -136,6 +141,7 @@ class PoolSet:
 
     def _note_change(self) -> None:
         self._has_news = True
+        self.changed.set()
 
 
 async def _changed(

@@ -6,7 +6,7 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from triton_openai.proxy.domain.scheduling import Ticket
+from triton_openai.proxy.domain.scheduling import TenantState, Ticket
 from triton_openai.proxy.scheduling.priority_class import Entry, PriorityClass, Share
 from triton_openai.proxy.scheduling.stream import Stream
 
@@ -72,6 +72,21 @@ class Classes:
             others, weight = others - len(share.waiting), weight - share.weight
         before = nth * weight / ticket.weight
         return place + nth + int(before if others_return else min(others, before))
+
+    def tenants(self) -> dict[str, TenantState]:
+        """Those that run or wait, over all classes."""
+        found: dict[str, TenantState] = {}
+        for one in self._classes.values():
+            for name, share in one.shares.items():
+                if not share.is_idle:
+                    seen = found.get(name)
+                    found[name] = TenantState(
+                        tenant=name,
+                        weight=share.weight,
+                        running=share.running + (seen.running if seen else 0),
+                        waiting=len(share.waiting) + (seen.waiting if seen else 0),
+                    )
+        return found
 
     def served_order(self, stream_cost: float) -> Iterator[Stream | None]:
         """The streams that wait, in the order in which they would be served now.

@@ -5,10 +5,11 @@ Whenever a stream waits, no row is free, and none that runs can yield to it.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Iterator
 
-from triton_openai.proxy.domain.scheduling import Standing, Ticket
+from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
 from triton_openai.proxy.scheduling.classes import Classes
 from triton_openai.proxy.scheduling.limits import QueueLimits
 from triton_openai.proxy.scheduling.places import Places
@@ -102,7 +103,21 @@ class FairQueue:
 
     def set_capacity(self, streams: int | None) -> None:
         self.capacity = streams
+        self._places.set_most(self._limits.places(streams))
         self._fill(self._clock())
+
+    def state(self, name: str, tenants: int) -> QueueState:
+        """tenants: how many to list, those with the most streams; 0 looks at none."""
+        found = self._classes.tenants() if tenants else {}
+        shown = heapq.nlargest(tenants, found.values(), key=lambda one: one.running + one.waiting)
+        return QueueState(
+            queue=name,
+            capacity=self.capacity,
+            running=self.running,
+            waiting=self.waiting,
+            tenants=tuple(shown),
+            tenants_in_all=len(found),
+        )
 
     def standings(self) -> Iterator[None]:
         """Tells each stream that waits if its position has changed; one for each step, at most."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from triton_openai.proxy.domain.scheduling import QueueState
 from triton_openai.proxy.scheduling.deadlines import Deadlines
 from triton_openai.proxy.scheduling.fair_queue import Clock, FairQueue
 from triton_openai.proxy.scheduling.limits import QueueLimits
@@ -57,6 +58,14 @@ class FairQueues:
             if source in values and len(values) > 1:
                 del values[source]
                 self[name].set_capacity(next(reversed(values.values())))
+
+    def states(self, tenants: int) -> tuple[QueueState, ...]:
+        """Of the queues that have a capacity or streams, by name. See FairQueue.state."""
+        return tuple(
+            queue.state(name, tenants)
+            for name, queue in sorted(self._queues.items())
+            if queue.capacity is not None or queue.running or queue.waiting
+        )
 
     def deadline(self) -> float | None:
         """When `expire` has something to do; None while nobody waits."""

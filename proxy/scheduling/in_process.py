@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing_extensions import Self
 
 from triton_openai.proxy.domain.errors import RateLimited
-from triton_openai.proxy.domain.scheduling import Standing, Ticket
+from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
 from triton_openai.proxy.scheduling import tickets
 from triton_openai.proxy.scheduling.fair_queue import FairQueue
 from triton_openai.proxy.scheduling.fair_queues import FairQueues
@@ -66,6 +66,9 @@ class InProcessScheduler:
     def set_capacity(self, queue: str, streams: int | None) -> None:
         part = None if streams is None else self._share(streams)
         self._queues.set_capacity(queue, part, self)
+
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+        return self._queues.states(tenants)
 
 
 class LocalPermit(Stream):

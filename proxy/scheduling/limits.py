@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class QueueLimits:
     """Of each queue by itself. Streams that have begun are not counted and never refused.
 
-    waiting: of all tenants together. waiting_per_tenant: of one tenant, in all classes together.
+    waiting: of all tenants together. waiting_a_stream: in its place, so many for each stream that
+    the queue may run. waiting_per_tenant: of one tenant, in all classes together.
     longest_wait_s: of a stream without a `patience_s`, and the most that `patience_s` can ask for.
 
     Raises:
@@ -18,6 +19,7 @@ class QueueLimits:
     """
 
     waiting: int = 2_000
+    waiting_a_stream: int | None = None
     waiting_per_tenant: int = 500
     longest_wait_s: float = 60.0
 
@@ -27,3 +29,9 @@ class QueueLimits:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be 0 or more")
         if not 0 <= self.longest_wait_s < math.inf:
             raise ValueError(f"longest_wait_s is {self.longest_wait_s}: it must be finite, from 0")
+
+    def places(self, capacity: int | None) -> int:
+        """Of a queue that may run so many streams."""
+        if self.waiting_a_stream is None or capacity is None:
+            return self.waiting
+        return self.waiting_a_stream * capacity

@@ -8,6 +8,7 @@ A stream has a number that its worker gave it. Worker to parent:
                                            the length of their prompt once the engine has said it
     RELEASE number, tokens, prompt         it has ended
     CAPACITY queue, streams                null without bound
+    STATES number, tenants                 how its queues are; the number is of the question
 
 Parent to worker:
 
@@ -15,15 +16,16 @@ Parent to worker:
     REFUSED number, message, retry_after_s
     MOVED [[number, position, wait_s], ...]
     PREEMPTED number
+    STATE number, fields of a QueueState   one for each queue; at the end one without fields
 """
 
 from __future__ import annotations
 
-from triton_openai.proxy.domain.scheduling import Ticket
+from triton_openai.proxy.domain.scheduling import QueueState, TenantState, Ticket
 from triton_openai.proxy.ledger.wire import Message
 
-ENTER, LEAVE, CHARGE, RELEASE, CAPACITY = range(5)
-GRANTED, REFUSED, MOVED, PREEMPTED = range(4)
+ENTER, LEAVE, CHARGE, RELEASE, CAPACITY, STATES = range(6)
+GRANTED, REFUSED, MOVED, PREEMPTED, STATE = range(5)
 AT_ONCE = 500  # streams in one message
 
 
@@ -45,4 +47,28 @@ def ticket_of(values: Message) -> Ticket:
         patience_s=patience_s,
         has_begun=has_begun,
         may_yield=may_yield,
+    )
+
+
+def packed_state(state: QueueState) -> tuple[object, ...]:
+    tenants = [(one.tenant, one.weight, one.running, one.waiting) for one in state.tenants]
+    return (
+        *(state.queue, state.capacity, state.running, state.waiting),
+        *(tenants, state.tenants_in_all),
+    )
+
+
+def state_of(values: Message) -> QueueState:
+    queue, capacity, running, waiting, tenants, in_all = values
+    listed = [
+        TenantState(tenant=tenant, weight=weight, running=runs, waiting=waits)
+        for tenant, weight, runs, waits in tenants
+    ]
+    return QueueState(
+        queue=queue,
+        capacity=capacity,
+        running=running,
+        waiting=waiting,
+        tenants=tuple(listed),
+        tenants_in_all=in_all,
     )

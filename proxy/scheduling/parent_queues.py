@@ -78,6 +78,10 @@ class _Worker(wire.Framed):
                     stream.queue.leave(stream)
             case [messages.CAPACITY, queue, streams]:
                 self._parent.queues.set_capacity(queue, streams, self)
+            case [messages.STATES, number, tenants]:
+                for state in self._parent.queues.states(tenants):
+                    self.send((messages.STATE, number, *messages.packed_state(state)))
+                self.send((messages.STATE, number))
             case _:
                 raise ValueError(f"an unknown message: {message!r}")
 

@@ -46,6 +46,14 @@ class Places:
         self._promises = Promises(limits.waiting)
         self.taken = 0
 
+    @property
+    def most(self) -> int:
+        return self._promises.limit
+
+    def set_most(self, most: int) -> None:
+        """How many places there are from now on. Streams that wait keep theirs."""
+        self._promises.limit = most
+
     def taken_by(self, tenant: str) -> int:
         places = self._tenants.get(tenant)
         return 0 if places is None else places.taken
@@ -58,7 +66,7 @@ class Places:
                 return Full.TENANT
         elif not places.promises.has_place(places.taken, now):
             return Full.TENANT
-        if self._has_fewer(tenant) and self.taken < self._limits.waiting:
+        if self._has_fewer(tenant) and self.taken < self.most:
             return None
         return None if self._promises.has_place(self.taken, now) else Full.ALL
 

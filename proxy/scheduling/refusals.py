@@ -27,7 +27,7 @@ class Refusals:
         if full is Full.TENANT:
             most = f"{limits.waiting_per_tenant} requests of your organization"
         else:
-            most = f"{limits.waiting} requests"
+            most = f"{self._places.most} requests"
         return _refusal(
             f"The queue of this model has room for {most}, and all places are taken.",
             self._place_s(ticket, full, capacity, now),

@@ -9,13 +9,27 @@ from itertools import count
 import structlog
 
 from triton_openai.proxy.domain.errors import ErrorCode, LimitsUnavailable, RateLimited
-from triton_openai.proxy.domain.scheduling import Standing, Ticket
+from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
 from triton_openai.proxy.ledger import wire
 from triton_openai.proxy.scheduling import messages
 from triton_openai.proxy.scheduling.meters import Meters
 from triton_openai.proxy.scheduling.worker_permit import WorkerPermit
 
 logger = structlog.get_logger(__name__)
+
+
+class Question:
+    """How the queues are: one message for each."""
+
+    def __init__(self) -> None:
+        self.states: list[QueueState] = []
+        self.is_answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def take(self, state: wire.Message) -> None:
+        if state:
+            self.states.append(messages.state_of(state))
+        elif not self.is_answered.done():
+            self.is_answered.set_result(None)
 
 
 class WorkerConnection(wire.Framed):
@@ -26,6 +40,7 @@ class WorkerConnection(wire.Framed):
         self._numbers = count(1)
         self._permits: dict[int, WorkerPermit] = {}
         self._meters: Meters[WorkerPermit] = Meters(self._charge)
+        self._questions: dict[int, Question] = {}
         self._is_closing = False
 
     async def acquire(self, permit: WorkerPermit, ticket: Ticket) -> None:
@@ -53,6 +68,19 @@ class WorkerConnection(wire.Framed):
     def set_capacity(self, queue: str, streams: int | None) -> None:
         self.send((messages.CAPACITY, queue, streams))
 
+    async def states(self, tenants: int) -> tuple[QueueState, ...]:
+        """Raises LimitsUnavailable: the connection has ended."""
+        if not self.is_connected:
+            raise _unavailable()
+        number = next(self._numbers)
+        question = self._questions[number] = Question()
+        self.send((messages.STATES, number, tenants))
+        try:
+            await question.is_answered
+        finally:
+            self._questions.pop(number, None)
+        return tuple(question.states)
+
     def begin_charging(self, permit: WorkerPermit) -> None:
         self._meters.add(permit)
 
@@ -79,6 +107,9 @@ class WorkerConnection(wire.Framed):
                     self._soon(self._move, *move)
             case [messages.PREEMPTED, number]:
                 self._soon(self._preempt, number)
+            case [messages.STATE, number, *state]:
+                if (question := self._questions.get(number)) is not None:
+                    question.take(state)
             case _:
                 raise ValueError(f"an unknown message: {message!r}")
 
@@ -87,9 +118,10 @@ class WorkerConnection(wire.Framed):
         permits, self._permits = self._permits, {}
         if not self._is_closing:
             logger.error("queue: the parent of this worker is gone", streams=len(permits))
-        for permit in permits.values():
-            if not permit.turn.done():
-                permit.turn.set_exception(_unavailable())
+        waiting = [permit.turn for permit in permits.values()]
+        for turn in (*waiting, *(one.is_answered for one in self._questions.values())):
+            if not turn.done():
+                turn.set_exception(_unavailable())
 
     def _waiting(self, number: int) -> WorkerPermit | None:
         """None where it has left, or was answered."""

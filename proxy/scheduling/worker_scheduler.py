@@ -9,7 +9,7 @@ from pathlib import Path
 from typing_extensions import Self
 
 from triton_openai.proxy.domain.errors import LimitsUnavailable
-from triton_openai.proxy.domain.scheduling import Standing, Ticket
+from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
 from triton_openai.proxy.scheduling import tickets
 from triton_openai.proxy.scheduling.host_share import Share, whole
 from triton_openai.proxy.scheduling.worker_connection import WorkerConnection
@@ -66,3 +66,9 @@ class WorkerScheduler:
             self._early[queue] = part
         else:
             self._connection.set_capacity(queue, part)
+
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+        """Raises LimitsUnavailable: the parent is gone."""
+        if self._connection is None:
+            raise LimitsUnavailable("The queue of requests is not connected. Try again later.")
+        return await self._connection.states(tenants)

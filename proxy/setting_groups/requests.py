@@ -44,7 +44,8 @@ class Concurrency(Group):
     once. Without it: no limit, but 10 with `MODEL_PATH`."""
     generations_per_row: AtMost = 16
     """Generations at once of one model, for each row that its engine decodes at a time. A choice
-    with `top_logprobs` counts for up to six."""
+    with `top_logprobs` counts for up to six. Where streams wait in the fair queue, its bounds hold
+    instead, and this is the most that one request may ask for."""
     max_tokenizer_requests: AtMost = 32
     """Calls of `/tokenize`, `/detokenize`, `/render` and of nvext's annotations at once."""
     max_socket_requests: Annotated[int, Field(ge=1)] = 8

@@ -200,6 +200,7 @@ def _facts(model: str, parameters: Mapping[str, str]) -> ModelFacts:
             },
             adapters=tuple(json.loads(parameters.get("lora_adapters", "[]"))),
             rows=int(parameters.get("rows", USUAL_ROWS)),
+            says_rows="rows" in parameters,
             added_marks=tuple(json.loads(parameters.get("added_marks", "[]"))),
         )
     except (KeyError, ValueError) as error:

@@ -37,6 +37,7 @@ ORDER = [
     "proxy.configured_limits",
     "proxy.configured_store",
     "proxy.configured_pools",
+    "proxy.configured_scheduling",
     "proxy.configured_routes",
     "proxy.app",
     "proxy.http_server",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from triton_openai.proxy.domain.scheduling import Standing, Ticket
+from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
 
 
 class GivenPermit:
@@ -67,6 +67,9 @@ class GivenScheduler:
 
     def set_capacity(self, queue: str, streams: int | None) -> None:
         pass
+
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+        return ()
 
     @property
     def held(self) -> int:

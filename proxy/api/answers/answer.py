@@ -6,6 +6,7 @@ the engine's work.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 
 import orjson
@@ -55,7 +56,9 @@ class WholeAnswer(Response):
             async with CancelOnDisconnect(receive), aclosing(self._generation.events) as events:
                 completion = await self._folded(events)
         if completion is not None:
-            body, headers = self._renderer.full(completion), headers_of(self._generation.report)
+            now_s = asyncio.get_running_loop().time()
+            headers = headers_of(self._generation.report, now_s)
+            body = self._renderer.full(completion)
             response = Response(orjson.dumps(body), headers=headers, media_type="application/json")
             await response(scope, receive, send)
 

@@ -11,13 +11,19 @@ from starlette.types import Message, Send
 from typing_extensions import Self
 
 from triton_openai.proxy.api.answers.lifecycle_headers import lifecycle_headers
+from triton_openai.proxy.api.answers.queue_headers import queue_headers
 from triton_openai.proxy.api.answers.stream_format import StreamFormat
 from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.lifecycle import NO_END
 
+QUEUE_EVERY_S = 1.0
+
 
 class StreamWriter:
     """Sends the head with the first part, and a comment when nothing was sent for `keep_alive_s`.
+
+    Where the request still waits in the queue, the comment is its position; from then on each new
+    position is a comment, at most one in QUEUE_EVERY_S.
 
     Comments are sent only between `__aenter__` and `__aexit__`, in a format that has them, and not
     while the client is slow to take an earlier part. They cost one timer for each stream, and a
@@ -37,6 +43,7 @@ class StreamWriter:
         self._is_head_out = self._is_sending = False
         self._timer: asyncio.TimerHandle | None = None
         self._comment: asyncio.Task[None] | None = None
+        self._shown: int | None = None  # the position in the queue
         self.has_started = False
 
     async def __aenter__(self) -> Self:
@@ -73,7 +80,7 @@ class StreamWriter:
             if self._is_head_out:
                 return
             self.has_started = True
-            ours = headers_of(self._report)
+            ours = headers_of(self._report, self._loop.time())
             headers = [
                 *self._format.headers,
                 *((name.encode(), value.encode()) for name, value in ours.items()),
@@ -82,26 +89,39 @@ class StreamWriter:
             self._is_head_out = True
 
     def _check_in(self, seconds: float) -> None:
+        if self._position is not None:
+            seconds = min(seconds, QUEUE_EVERY_S)
         self._timer = self._loop.call_later(seconds, self._check)
 
     def _check(self) -> None:
-        silent_s = self._loop.time() - self._sent_at
-        if silent_s < self._keep_alive_s:
-            self._check_in(self._keep_alive_s - silent_s)
+        left_s = self._keep_alive_s - (self._loop.time() - self._sent_at)
+        if left_s > 0 and self._position in (None, self._shown):
+            self._check_in(left_s)
             return
         is_unsent = self._comment is not None and not self._comment.done()
         if not self._is_sending and not is_unsent:  # a slow client would not receive another
             self._comment = self._loop.create_task(self._send_comment())
         self._check_in(self._keep_alive_s)
 
+    @property
+    def _position(self) -> int | None:
+        """In the queue. None before the first comment: an error may still have its own status."""
+        queued = self._report.queued
+        return None if queued is None or self._comment is None else queued.position
+
     async def _send_comment(self) -> None:
+        self._shown = position = self._position
+        text = b"keep-alive" if position is None else b"queue %d" % position
         if self._format.comment is not None:
-            await self.send(self._format.comment(b"keep-alive"))
+            await self.send(self._format.comment(text))
 
 
-def headers_of(report: Report) -> dict[str, str]:
-    """Our own headers of an answer, with the values that are known when its head is sent."""
-    headers = {}
+def headers_of(report: Report, now_s: float) -> dict[str, str]:
+    """Our own headers of an answer, with the values that are known when its head is sent.
+
+    now_s: the event loop's.
+    """
+    headers = queue_headers(report, now_s)
     if report.attempts is not None:
         headers["x-attempts"] = str(report.attempts)
     if report.resends:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from triton_openai.proxy.api.answers.exchange import Exchange, Renderer
+from triton_openai.proxy.api.bodies.queue_patience import with_patience
 from triton_openai.proxy.api.errors import ProtocolNames
 from triton_openai.proxy.api.openai import chat_request, completion_request
 from triton_openai.proxy.api.openai.answers.annotations import Annotator
@@ -105,4 +106,4 @@ class RequestBuilder:
 def _exchange(request: GenerationRequest, served: ServedModel, renderer: Renderer) -> Exchange:
     if served.fallback_from is not None:
         request = replace(request, fallback_from=served.fallback_from)
-    return Exchange(request, served.card, renderer)
+    return Exchange(with_patience(request), served.card, renderer)

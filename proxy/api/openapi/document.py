@@ -23,6 +23,7 @@ from triton_openai.proxy.api.openapi.operation import (
     ErrorBody,
     Operation,
 )
+from triton_openai.proxy.api.openapi.request_headers import header_parameter
 from triton_openai.proxy.api.route_scopes import NEEDS, Open
 
 REF = "#/components/schemas/{model}"
@@ -66,6 +67,14 @@ HEADERS: Json = {
     "x-resends": {
         "description": "How many streams were sent again, because Triton was lost at first.",
         "schema": {"type": "integer", "minimum": 1},
+    },
+    "x-queue-position": {
+        "description": "Where the request stands in its model's queue: 1 is next, 0 has waited.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+    "x-queue-wait": {
+        "description": "Seconds that the request has waited in its model's queue so far.",
+        "schema": {"type": "number", "minimum": 0},
     },
     "x-continued": {
         "description": "How often streams lost their engine, and another one continued them.",
@@ -173,6 +182,7 @@ def _operation(route: APIRoute, needs_keys: bool) -> Json:
         made["security"] = [{name: []} for name in KEYS]
     names = [one.alias for one in route.dependant.path_params]
     parameters = [_parameter(name, spec.path_parameters[name]) for name in names]
+    parameters += map(header_parameter, spec.takes_headers)
     if spec.query is not None:
         parameters += _query_parameters(spec.query)
     if parameters:

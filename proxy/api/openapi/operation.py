@@ -21,9 +21,10 @@ ANY_ROUTE = (404, 405, 414, 421, 431, 500)
 BODY = (400, 408, 413, 415, 429, 503)
 GENERATION = (*BODY, 422, 504)
 GENERATION_HEADERS = (
-    *("x-resends", "x-continued", "x-fallback-from"),
-    *("deprecation", "sunset", "link"),
+    *("x-resends", "x-continued", "x-queue-position", "x-queue-wait"),
+    *("x-fallback-from", "deprecation", "sunset", "link"),
 )
+GENERATION_TAKES = ("x-queue-timeout-ms",)
 
 
 class ErrorDetail(BaseModel):
@@ -64,7 +65,8 @@ class Operation:
 
     gives: the successful answer in each media type. takes: the model of the body. requests:
     examples of bodies by name. errors: statuses besides ANY_ROUTE. headers: names of the answer's
-    headers. path_parameters: what they are, by name. query: the model of the query parameters.
+    headers. takes_headers: of the request, from request_headers. path_parameters: what they are, by
+    name. query: the model of the query parameters.
     """
 
     tag: str
@@ -73,6 +75,7 @@ class Operation:
     requests: Mapping[str, Any] = field(default_factory=dict)
     errors: tuple[int, ...] = ()
     headers: tuple[str, ...] = ()
+    takes_headers: tuple[str, ...] = ()
     path_parameters: Mapping[str, str] = field(
         default_factory=lambda: {
             "model": "A model's public name, or an alias, as `/v1/models` lists it."

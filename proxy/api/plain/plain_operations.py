@@ -11,6 +11,7 @@ from triton_openai.proxy.api.openapi.operation import (
     EVENTS,
     GENERATION,
     GENERATION_HEADERS,
+    GENERATION_TAKES,
     JSON,
     Content,
     Operation,
@@ -83,6 +84,7 @@ def _operation(media: str, content: Content) -> Operation:
         gives={media: content},
         errors=GENERATION,
         headers=GENERATION_HEADERS,
+        takes_headers=GENERATION_TAKES,
     )
 
 

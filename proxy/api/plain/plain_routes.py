@@ -10,6 +10,7 @@ from triton_openai.proxy.api.answers.exchange import Exchange
 from triton_openai.proxy.api.answers.stream_format import JSON_LINES, SSE_NAMED_ERRORS
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.caller_name import caller_name
+from triton_openai.proxy.api.bodies.queue_patience import with_patience
 from triton_openai.proxy.api.openai.requests.field_limits import FieldLimits
 from triton_openai.proxy.api.plain import plain_chat, plain_operations
 from triton_openai.proxy.api.plain.plain_chat import PlainChatBody, PlainRenderer
@@ -25,7 +26,7 @@ def routes(
         body = await bodies.read(http, PlainChatBody)
         limits.check_chat(body.messages, None)
         served = models.serving(body.model)
-        request = plain_chat.to_domain(body, served, caller_name(http.scope))
+        request = with_patience(plain_chat.to_domain(body, served, caller_name(http.scope)))
         return Exchange(request, served.card, PlainRenderer(request, sends_done=sends_done))
 
     @router.post("/json", openapi_extra=plain_operations.WHOLE.extra)

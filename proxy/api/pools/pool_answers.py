@@ -86,6 +86,28 @@ class DeploymentList(Answer):
     data: list[DeploymentAnswer]
 
 
+class TenantAnswer(Answer):
+    tenant: str = Field(description="Its id; without keys, the address of the caller.")
+    weight: float
+    running: int
+    waiting: int
+    share: float = Field(description="Of the streams that run.")
+
+
+class QueueAnswer(Answer):
+    queue: str = Field(description="Pool and Triton model.")
+    capacity: int | None = Field(description="Streams that may run at once; null: no bound.")
+    running: int
+    waiting: int
+    tenants: list[TenantAnswer] = Field(description="Those with the most streams, 50 at most.")
+    tenants_in_all: int = Field(description="How many run or wait.")
+
+
+class QueueList(Answer):
+    object: Literal["list"]
+    data: list[QueueAnswer]
+
+
 def endpoint_body(status: EndpointStatus, drained: frozenset[str]) -> dict[str, Any]:
     return {
         **asdict(status),

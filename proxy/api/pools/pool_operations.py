@@ -42,6 +42,15 @@ DEPLOYMENT: dict[str, Any] = {
     "configured_weight": 0.9,
 }
 DEPLOYMENTS = {"object": "list", "data": [DEPLOYMENT]}
+TENANT = {"tenant": "acme", "weight": 1.0, "running": 20, "waiting": 5, "share": 0.833333}
+QUEUE = {
+    "queue": "default/demo",
+    "capacity": 24,
+    "running": 24,
+    "waiting": 5,
+    "tenants": [TENANT],
+    "tenants_in_all": 2,
+}
 RESULT = {"pool": "default", "address": "10.0.0.7:8001", "error": None}
 NAMES = {"model": "The model's name."}
 ADDRESS = {"address": "10.0.0.7:8001"}
@@ -67,6 +76,7 @@ def _list(gives: type[BaseModel], example: Any) -> Operation:
 LIST_ENDPOINTS = _list(answers.EndpointList, ENDPOINTS)
 DRAIN = _change(bodies.EndpointBody, ADDRESS, answers.EndpointList, ENDPOINTS, 409)
 UNDRAIN = _change(bodies.EndpointBody, ADDRESS, answers.EndpointList, ENDPOINTS)
+LIST_QUEUES = _list(answers.QueueList, {"object": "list", "data": [QUEUE]})
 LOAD = _change(
     bodies.LoadBody,
     {"pools": ["default"]},

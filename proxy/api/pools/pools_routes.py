@@ -10,10 +10,16 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
-from triton_openai.proxy.api.pools import deployments_routes, endpoints_routes, loading_routes
+from triton_openai.proxy.api.pools import (
+    deployments_routes,
+    endpoints_routes,
+    loading_routes,
+    queues_routes,
+)
 from triton_openai.proxy.domain.audit_trail import AuditTrail
 from triton_openai.proxy.domain.configured_deployments import ConfiguredDeployments
 from triton_openai.proxy.domain.endpoints import Decisions, Pools
+from triton_openai.proxy.domain.scheduling import Scheduler
 
 
 def routes(
@@ -21,6 +27,7 @@ def routes(
     decisions: Decisions,
     deployments: ConfiguredDeployments,
     audit: AuditTrail,
+    scheduler: Scheduler,
     *,
     bodies: BodyReader,
     processes: int = 1,
@@ -30,4 +37,5 @@ def routes(
         endpoints_routes.routes(pools, decisions, bodies=bodies, processes=processes),
         loading_routes.routes(pools, audit, bodies=bodies),
         deployments_routes.routes(deployments, decisions, bodies=bodies),
+        queues_routes.routes(scheduler),
     )

@@ -58,6 +58,23 @@ def show_deployments(answer: Body) -> None:
     _print(table)
 
 
+def show_queues(answer: Body) -> None:
+    """A line for each queue, and one for each of its tenants."""
+    table = Table(*("queue", "tenant", "weight", "running", "waiting", "share"), box=None)
+    for each in answer["data"]:
+        bound = "" if each["capacity"] is None else f" of {each['capacity']}"
+        running = f"{each['running']}{bound}"
+        table.add_row(escape(each["queue"]), "", "", running, str(each["waiting"]), "")
+        for one in each["tenants"]:
+            table.add_row(
+                *("", escape(one["tenant"]), f"{one['weight']:g}"),
+                *(str(one["running"]), str(one["waiting"]), _share(one["share"])),
+            )
+        if (others := each["tenants_in_all"] - len(each["tenants"])) > 0:
+            table.add_row("", f"and {others} more", "", "", "", "")
+    _print(table)
+
+
 def show_results(answer: Body) -> None:
     table = Table("pool", "address", "result", box=None)
     for each in answer["data"]:

@@ -17,6 +17,7 @@ ENDPOINTS, MODELS, DEPLOYMENTS = (
     *("/admin/v1/endpoints", "/admin/v1/models"),
     "/admin/v1/deployments",
 )
+QUEUES = "/admin/v1/queues"
 ROUTES = [
     ("GET", ENDPOINTS, None),
     ("POST", f"{ENDPOINTS}/drain", {"address": ONE}),
@@ -24,6 +25,7 @@ ROUTES = [
     ("POST", f"{MODELS}/demo/load", {}),
     ("POST", f"{MODELS}/demo/unload", {}),
     ("GET", DEPLOYMENTS, None),
+    ("GET", QUEUES, None),
     ("PUT", f"{DEPLOYMENTS}/demo/weights", {"weights": {"blue": 1}}),
     ("POST", f"{DEPLOYMENTS}/demo/switch", {"deployment": "green"}),
     ("POST", f"{DEPLOYMENTS}/demo/rollback", {}),
@@ -209,3 +211,13 @@ def test_all_routes_are_these(operated):
     paths = json.loads(operated.document())["paths"]
     found = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     assert found == {(method, path.replace("/demo/", "/{model}/")) for method, path, _ in ROUTES}
+
+
+def test_queues_are_listed_with_their_largest_tenants_and_their_shares(judged):
+    (queue,) = judged("GET", QUEUES).json()["data"]
+    assert (queue["queue"], queue["capacity"]) == ("default/demo", 9)
+    assert (queue["running"], queue["waiting"], queue["tenants_in_all"]) == (8, 31, 3)
+    assert [(one["tenant"], one["share"]) for one in queue["tenants"]] == [
+        ("large", 0.75),
+        ("small[1]", 0.25),
+    ]

@@ -186,6 +186,7 @@ def test_a_priority_goes_to_engines_that_take_one_and_the_queue_has_it_in_any_ca
     queues, takes, assigned, sent
 ):
     card = CARD if takes else replace(CARD, capabilities=CAPABILITIES - {"priority"})
+    card = replace(card, facts=replace(card.facts, says_rows=True))
     request = chat(priority=-2, has_assigned_priority=assigned)
     if sent is InvalidRequest:
         with pytest.raises(InvalidRequest) as refused:
@@ -194,6 +195,12 @@ def test_a_priority_goes_to_engines_that_take_one_and_the_queue_has_it_in_any_ca
         return
     plan = planned(request, card, InProcess(), queues=queues)
     assert (plan.request.priority, plan.engine_requests[0].priority) == (-2, sent)
+
+
+def test_a_model_that_does_not_say_its_rows_has_no_queue_that_could_honor_a_priority():
+    card = replace(CARD, capabilities=CAPABILITIES - {"priority"})
+    with pytest.raises(InvalidRequest):
+        planned(chat(priority=-2), card, InProcess(), queues=True)
 
 
 def test_each_prompt_of_a_batch_has_its_own_engine_request():

@@ -19,6 +19,7 @@ from triton_openai.proxy.api.openapi.operation import (
     EVENTS,
     GENERATION,
     GENERATION_HEADERS,
+    GENERATION_TAKES,
     JSON,
     Content,
     Operation,
@@ -36,6 +37,7 @@ CHAT = Operation(
     },
     errors=GENERATION,
     headers=HEADERS,
+    takes_headers=GENERATION_TAKES,
 )
 COMPLETION = Operation(
     tag="completions",
@@ -47,6 +49,7 @@ COMPLETION = Operation(
     },
     errors=GENERATION,
     headers=HEADERS,
+    takes_headers=GENERATION_TAKES,
 )
 RENDER = Operation(
     tag="chat",

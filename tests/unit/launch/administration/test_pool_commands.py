@@ -117,6 +117,18 @@ def test_a_wait_that_takes_too_long_fails_and_says_what_holds(run, proxy):
     assert proxy.decisions.drained == {ONE}
 
 
+def test_queues_are_a_table_or_json(run):
+    table, _ = run("queue")
+    assert [line.split() for line in table.splitlines()] == [
+        ["queue", "tenant", "weight", "running", "waiting", "share"],
+        ["default/demo", "8", "of", "9", "31"],
+        ["large", "1", "6", "30", "75.0%"],
+        ["small[1]", "0.5", "2", "0", "25.0%"],
+        ["and", "1", "more"],
+    ]
+    assert as_json(run("queue", "--json"))["data"][0]["capacity"] == 9
+
+
 def test_weights_are_set_switched_and_rolled_back(run):
     assert "75.0%" in run("deployments")[0]
     switched = as_json(run("deployments", "switch", "demo", "green", "--json"))

@@ -1,0 +1,19 @@
+"""The headers and comments that show a client where its request stands in the fair queue."""
+
+from __future__ import annotations
+
+from triton_openai.proxy.domain.generation import Report
+
+NAMES = ("x-queue-position", "x-queue-wait")
+
+
+def queue_headers(report: Report, now_s: float) -> dict[str, str]:
+    """Of an answer that waits, or has waited: then its position is 0. now_s: the event loop's."""
+    if report.queued is not None:
+        since_s = now_s if report.queued_since is None else report.queued_since
+        position, waited_s = report.queued.position, max(report.queue_s or 0.0, now_s - since_s)
+    elif report.queue_s is not None:
+        position, waited_s = 0, report.queue_s
+    else:
+        return {}
+    return dict(zip(NAMES, (str(position), f"{waited_s:.3f}"), strict=True))

@@ -1,0 +1,92 @@
+"""Settings -> the fair queue, and what keeps its capacities up to date. Called by `app`."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from typing_extensions import Self
+
+from triton_openai.proxy.domain.scheduling import FreeScheduler, Scheduler
+from triton_openai.proxy.ledger.port import Ledger
+from triton_openai.proxy.pools.engine_room import Spare, usual_spare
+from triton_openai.proxy.pools.pool_set import PoolSet
+from triton_openai.proxy.pools.queue_capacity import QueueCapacities, Share
+from triton_openai.proxy.scheduling.host_share import host_share
+from triton_openai.proxy.scheduling.in_process import InProcessScheduler
+from triton_openai.proxy.scheduling.limits import QueueLimits
+from triton_openai.proxy.scheduling.observed import ObservedScheduler
+from triton_openai.proxy.scheduling.parent_queues import SOCKET
+from triton_openai.proxy.scheduling.worker_scheduler import WorkerScheduler
+from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry.queue_metrics import QueueMetrics
+
+WAITING_A_STREAM = 16
+MOST_WAITING = 100_000
+
+
+@dataclass(slots=True)
+class Queues:
+    """The scheduler of all streams. `async with` runs it, and sets its queues' capacities.
+
+    capacities: None where nothing has rows that are known.
+    """
+
+    scheduler: Scheduler
+    capacities: QueueCapacities | None = None
+    _running: AsyncExitStack | None = None
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as entered:
+            await entered.enter_async_context(self.scheduler)
+            if self.capacities is not None:
+                await entered.enter_async_context(self.capacities)
+            self._running = entered.pop_all()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if self._running is not None:
+            await self._running.aclose()
+
+
+def queues(
+    settings: Settings,
+    ledger: Ledger,
+    metrics: QueueMetrics,
+    shared: Path | None,
+    pools: PoolSet | None,
+) -> Queues:
+    """shared: the folder of several processes; None for one. pools: None where there are none."""
+    if settings.scheduling == "none":
+        return Queues(FreeScheduler())
+    own = limits(settings)
+    inner: Scheduler = InProcessScheduler(own)
+    if shared is not None:
+        inner = WorkerScheduler(shared / SOCKET)
+    scheduler = ObservedScheduler(inner, metrics, longest_wait_s=own.longest_wait_s)
+    if pools is None:
+        return Queues(scheduler)
+    share = _share(settings, ledger)
+    return Queues(scheduler, QueueCapacities(pools, scheduler, spare=_spare(settings), share=share))
+
+
+def limits(settings: Settings) -> QueueLimits:
+    """Of each queue."""
+    waiting, per_tenant = settings.queue_length, settings.queue_length_per_tenant
+    return QueueLimits(
+        waiting=MOST_WAITING if waiting is None else waiting,
+        waiting_a_stream=WAITING_A_STREAM if waiting is None else None,
+        waiting_per_tenant=MOST_WAITING if per_tenant is None else per_tenant,
+        longest_wait_s=settings.queue_timeout_s,
+    )
+
+
+def _share(settings: Settings, ledger: Ledger) -> Share:
+    """Each host gets a part: the ledger knows how many there are."""
+    return lambda streams: host_share(streams, proxies=ledger.proxies, workers=settings.workers)
+
+
+def _spare(settings: Settings) -> Spare:
+    streams = settings.spare_streams
+    return usual_spare if streams is None else lambda rows: streams

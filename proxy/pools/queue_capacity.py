@@ -1,0 +1,172 @@
+"""Sets the capacity of each queue `pool/Triton model`: how many streams its endpoints run at once.
+
+Run with the application; see docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from typing_extensions import Self
+
+from triton_openai.proxy import background
+from triton_openai.proxy.domain.errors import LimitsUnavailable
+from triton_openai.proxy.domain.scheduling import Scheduler
+from triton_openai.proxy.pools.endpoint import Clock, Served
+from triton_openai.proxy.pools.engine_room import EngineRoom, Spare, usual_spare
+from triton_openai.proxy.pools.pool import Pool
+from triton_openai.proxy.pools.pool_set import PoolSet
+
+EVERY_S = 1.0  # as often as loads are read
+Share = Callable[[int], int]
+LOOKS = 3  # streams of others count if each of so many looks finds them
+
+
+def whole(streams: int) -> int:
+    """The share of the only proxy."""
+    return streams
+
+
+class QueueCapacities:
+    """`async with` keeps them up to date: when endpoints or their models change, and once a second
+    for what the engines report.
+
+    spare: streams beyond its rows that an engine gets. share: of the streams that engines run for
+    all proxies, those of this one.
+    """
+
+    def __init__(
+        self,
+        pools: PoolSet,
+        scheduler: Scheduler,
+        *,
+        spare: Spare = usual_spare,
+        share: Share = whole,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._pools = pools
+        self._scheduler = scheduler
+        self._spare = spare
+        self._share = share
+        self._queues: dict[str, QueueRooms] = {}
+        self._told: dict[str, int | None] = {}
+        self._clock = clock
+        self._looked_at = float("-inf")
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        await self.update()
+        self._tasks = [asyncio.create_task(self._follow())]
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await background.end(self._tasks)
+
+    async def update(self) -> None:
+        """Sees what has changed. A queue without a ready endpoint keeps the capacity it had."""
+        is_due = self._clock() - self._looked_at >= EVERY_S
+        running: dict[str, int] = {}
+        if is_due:
+            self._looked_at = self._clock()
+            running = {one.queue: one.running for one in await self._scheduler.states()}
+        for pool in self._pools.pools.values():
+            for queue, served in served_by_queue(pool).items():
+                rooms = self._queues.setdefault(queue, QueueRooms())
+                rooms.keep(served, self._spare)
+                if is_due:
+                    rooms.look(running.get(queue, 0))
+                self._tell(queue, rooms.capacity(self._share))
+            await asyncio.sleep(0)  # other tasks run between two pools: each has up to 1,000
+        self._forget_gone()
+
+    def _tell(self, queue: str, streams: int | None) -> None:
+        if queue not in self._told or self._told[queue] != streams:
+            self._told[queue] = streams
+            self._scheduler.set_capacity(queue, streams)
+
+    def _forget_gone(self) -> None:
+        """Queues of models that no endpoint has any more."""
+        known = {name for pool in self._pools.pools.values() for name in queues_of(pool)}
+        for queue in self._queues.keys() - known:
+            del self._queues[queue], self._told[queue]
+            self._scheduler.set_capacity(queue, None)
+
+    async def _follow(self) -> None:
+        """Until the parent of this process is gone, which ends the process, too."""
+        changed = self._pools.changed
+        with contextlib.suppress(LimitsUnavailable):
+            while True:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(changed.wait(), EVERY_S)
+                changed.clear()
+                await self.update()
+
+
+class QueueRooms:
+    """The engines behind one queue that get streams now."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[Served, EngineRoom] = {}
+        self._others: deque[int] = deque(maxlen=LOOKS)
+
+    def keep(self, served: Iterable[Served], spare: Spare) -> None:
+        kept = self._rooms
+        self._rooms = {one: kept.get(one) or _room(one, spare) for one in served}
+
+    def look(self, running: int) -> None:
+        """Takes over what the engines reported last. running: this proxy's own streams.
+
+        Both numbers are counted at different times, so that a single look may find streams of
+        others where there are none.
+        """
+        for served, room in self._rooms.items():
+            room.see(served.load)
+        in_engines = sum(room.in_engine or 0 for room in self._fresh())
+        self._others.append(max(0, in_engines - running))
+
+    def capacity(self, share_of: Share = whole) -> int | None:
+        """Streams that this proxy may run, at least one; None where no engine says its rows.
+
+        An engine whose load is stale counts nothing, unless all are: then it is probably the way
+        to the metrics that is broken, and rows are all that is known. What others run beyond
+        their shares is taken off.
+        """
+        if not any(one.model.facts.says_rows for one in self._rooms):
+            return None
+        total = sum(room.streams for room in self._fresh())
+        share = share_of(total)
+        others = min(self._others) if len(self._others) == LOOKS else 0
+        return max(1, share - max(0, others - (total - share)))
+
+    def _fresh(self) -> Collection[EngineRoom]:
+        rooms = self._rooms.values()
+        return [room for room in rooms if not room.is_stale] or rooms
+
+
+def _room(served: Served, spare: Spare) -> EngineRoom:
+    rows = served.model.facts.rows
+    return EngineRoom(rows, spare(rows))
+
+
+def queues_of(pool: Pool) -> set[str]:
+    """Of all models that an endpoint has, also of those that are not ready now."""
+    endpoints = pool.endpoints.values()
+    return {f"{pool.name}/{name}" for endpoint in endpoints for name in endpoint.served}
+
+
+def served_by_queue(pool: Pool) -> Mapping[str, list[Served]]:
+    """By queue, what the endpoints serve that get streams; ejected ones only if all are."""
+    queues: dict[str, list[Served]] = {}
+    for endpoint in pool.endpoints.values():
+        if endpoint.gets_streams:
+            for name, one in endpoint.served.items():
+                queues.setdefault(f"{pool.name}/{name}", []).append(one)
+    if pool.ejected:
+        for queue, served in queues.items():
+            admitted = [one for one in served if one.endpoint.name not in pool.ejected]
+            queues[queue] = admitted or served
+    return queues

@@ -1,0 +1,32 @@
+"""When streams begin: the fair queue of each model's rows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from triton_openai.proxy.setting_groups.group import Group
+
+Streams = Annotated[int, Field(ge=0, le=100_000)]
+WaitSeconds = Annotated[float, Field(ge=0, le=3600)]
+
+
+class Scheduling(Group):
+    """The fair queue"""
+
+    scheduling: Literal["fair", "none"] = "fair"
+    """`fair`: streams wait in the proxy for a row of their model, and tenants take turns by the
+    tokens they use. `none`: all of them go to the engine at once, and queue there."""
+    queue_length: Streams | None = None
+    """Streams of one model that may wait; one more gets 429 `queue_full`. Without it: 16 for each
+    stream that the model can run."""
+    queue_length_per_tenant: Streams | None = None
+    """Those of one tenant. Without it: as many as may wait in all; whoever has most of them makes
+    room for others."""
+    queue_timeout_s: WaitSeconds = 120.0
+    """How long a stream may wait for its first row; then 429 `queue_full`. A request may ask for
+    less with `x-queue-timeout-ms`."""
+    spare_streams: Annotated[int, Field(ge=0, le=1024)] | None = None
+    """Streams beyond its rows that an engine gets, so that no row is idle between two. Without it:
+    one for each eight rows."""

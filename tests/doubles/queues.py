@@ -1,0 +1,63 @@
+"""Schedulers in which nobody waits: for capacities, and for what operators see of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from triton_openai.proxy.domain.scheduling import (
+    FREE_PERMIT,
+    FreeScheduler,
+    Permit,
+    QueueState,
+    Standing,
+    Ticket,
+)
+
+
+class CapacityRecorder:
+    """Keeps the capacities that it is given. running: own streams by queue, as a test sets them."""
+
+    def __init__(self) -> None:
+        self.capacities: dict[str, int | None] = {}
+        self.changes = 0
+        self.running: dict[str, int] = {}
+
+    async def __aenter__(self) -> CapacityRecorder:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def acquire(
+        self,
+        ticket: Ticket,
+        *,
+        moved: Callable[[Standing], None],
+        preempted: Callable[[], None],
+    ) -> Permit:
+        return FREE_PERMIT
+
+    def set_capacity(self, queue: str, streams: int | None) -> None:
+        self.changes += 1
+        self.capacities[queue] = streams
+
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+        return states(self.running)
+
+
+class FixedQueues(FreeScheduler):
+    """Nobody waits in it, whatever its queues show."""
+
+    def __init__(self, *queues: QueueState) -> None:
+        self._queues = queues
+
+    async def states(self, *, tenants: int = 0) -> tuple[QueueState, ...]:
+        return tuple(replace(one, tenants=one.tenants[:tenants]) for one in self._queues)
+
+
+def states(running: Mapping[str, int]) -> tuple[QueueState, ...]:
+    return tuple(
+        QueueState(queue=queue, capacity=None, running=count, waiting=0)
+        for queue, count in running.items()
+    )

@@ -1,0 +1,65 @@
+"""The fair queue in front of the real tritonserver and the ONNX engine, in tokens.
+
+tests/bench/tenant_shares.py measures the same for longer, and what the queue costs in throughput.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from tests.bench.tenant_shares import measure, stack
+from tests.fixtures.stack import HANG_S, eventually
+from tests.fixtures.tenant_load import LoadedTenant, loaded
+
+SECONDS = 4.0
+ROWS = 2
+
+
+def shared(*tenants: LoadedTenant, **settings: str) -> None:
+    with stack(ROWS, *tenants, **settings) as running:
+        asyncio.run(measure(running, SECONDS, *tenants))
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_tenant_with_two_streams_gets_half_beside_one_with_fifty(workers):
+    small = LoadedTenant(name="small", streams=2)
+    large = LoadedTenant(name="large", streams=50)
+    shared(small, large, WORKERS=workers)
+    share = small.tokens / (small.tokens + large.tokens)
+    assert 0.35 < share < 0.65, (small.tokens, large.tokens)
+    assert not small.refusals
+
+
+def test_weights_of_one_and_three_share_the_tokens_so():
+    one, three = LoadedTenant(name="one", streams=8), LoadedTenant(name="three", streams=8)
+    three.weight = 3.0
+    shared(one, three)
+    share = one.tokens / (one.tokens + three.tokens)
+    assert 0.15 < share < 0.35, (one.tokens, three.tokens)
+
+
+def test_requests_wait_in_the_proxy_and_the_engines_own_queue_stays_short():
+    tenant = LoadedTenant(name="all", streams=30)
+
+    async def run(running) -> None:
+        async with loaded(running.url, "demo", [tenant]):
+            depths: list[float] = []
+
+            def look() -> bool:
+                depths.append(running.engine("demo")["requests_waiting"])
+                return len(depths) >= 20
+
+            await asyncio.to_thread(eventually, look, 30, "twenty looks")
+            assert max(depths[5:]) <= 1
+            async with httpx.AsyncClient(timeout=HANG_S) as client:
+                page = (await client.get(f"{running.url}/metrics", headers=headers)).text
+            waiting = 'proxy_fair_queue_waiting{queue="default/demo"}'
+            (line,) = (one for one in page.splitlines() if one.startswith(waiting))
+            assert float(line.rpartition(" ")[2]) >= 20
+
+    with stack(ROWS, tenant) as running:
+        headers = {"Authorization": f"Bearer {tenant.key}"}
+        asyncio.run(run(running))

@@ -1,0 +1,110 @@
+"""What a streamed answer shows of its place in the queue, before its first part and after."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.doubles import clock
+from triton_openai.proxy.api.answers.queue_headers import queue_headers
+from triton_openai.proxy.api.answers.stream_format import SSE
+from triton_openai.proxy.api.answers.stream_writer import StreamWriter
+from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.scheduling import Standing
+
+KEEP_ALIVE_S = 15.0
+
+
+class Client:
+    """What it has received, and when."""
+
+    def __init__(self) -> None:
+        self.head: dict[str, str] | None = None
+        self.parts: list[tuple[float, bytes]] = []
+
+    async def send(self, message: dict) -> None:
+        if message["type"] == "http.response.start":
+            self.head = {name.decode(): value.decode() for name, value in message["headers"]}
+        else:
+            now = asyncio.get_running_loop().time()
+            self.parts.append((round(now, 1), message["body"]))
+
+
+def writer(client: Client, report: Report) -> StreamWriter:
+    return StreamWriter(client.send, SSE, report, keep_alive_s=KEEP_ALIVE_S)
+
+
+def wait_at(report: Report, position: int) -> None:
+    report.queued = Standing(position, 1.0)
+    if report.queued_since is None:
+        report.queued_since = asyncio.get_running_loop().time()
+
+
+def begin(report: Report) -> None:
+    now = asyncio.get_running_loop().time()
+    report.queue_s, report.queued, report.queued_since = now - report.queued_since, None, None
+
+
+def test_an_answer_that_never_waited_says_nothing_of_a_queue():
+    assert queue_headers(Report(), 5.0) == {}
+
+
+def test_an_answer_that_has_waited_says_how_long():
+    headers = queue_headers(Report(queue_s=1.23456), 5.0)
+    assert headers == {"x-queue-position": "0", "x-queue-wait": "1.235"}
+
+
+def test_one_that_waits_again_says_its_longest_wait():
+    report = Report(queue_s=2.0, queued=Standing(3, None), queued_since=10.0)
+    assert queue_headers(report, 11.5) == {"x-queue-position": "3", "x-queue-wait": "2.000"}
+    assert queue_headers(report, 12.5) == {"x-queue-position": "3", "x-queue-wait": "2.500"}
+
+
+def test_the_head_leaves_with_the_keep_alive_and_each_new_position_is_a_comment():
+    async def run() -> None:
+        client, report = Client(), Report()
+        start = asyncio.get_running_loop().time()
+        async with writer(client, report) as out:
+            wait_at(report, 9)
+            await asyncio.sleep(10)
+            wait_at(report, 7)
+            assert client.head is None, "an error could still have its own status"
+            await asyncio.sleep(6)
+            assert client.head["x-queue-position"] == "7"
+            assert client.head["x-queue-wait"] == "15.000"
+            wait_at(report, 6)
+            await asyncio.sleep(1.1)
+            wait_at(report, 5)
+            wait_at(report, 4)
+            await asyncio.sleep(1.1)
+            begin(report)
+            await out.send(b"data: hi\n\n")
+        texts = [text for _, text in client.parts]
+        assert texts == [b": queue 7\n\n", b": queue 6\n\n", b": queue 4\n\n", b"data: hi\n\n"]
+        assert client.parts[0][0] == round(start + KEEP_ALIVE_S, 1)
+
+    clock.run(run())
+
+
+def test_a_position_that_stays_is_a_comment_with_each_keep_alive():
+    async def run() -> None:
+        client, report = Client(), Report()
+        async with writer(client, report):
+            wait_at(report, 2)
+            await asyncio.sleep(2 * KEEP_ALIVE_S + 1)
+        assert [text for _, text in client.parts] == [b": queue 2\n\n"] * 2
+
+    clock.run(run())
+
+
+def test_after_the_wait_comments_are_signs_of_life_again():
+    async def run() -> None:
+        client, report = Client(), Report()
+        async with writer(client, report):
+            wait_at(report, 2)
+            await asyncio.sleep(KEEP_ALIVE_S + 0.1)
+            begin(report)
+            await asyncio.sleep(1.5 * KEEP_ALIVE_S)
+        texts = [text for _, text in client.parts]
+        assert texts == [b": queue 2\n\n", b": keep-alive\n\n"]
+
+    clock.run(run())
