@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI
 from triton_openai.build_engines.models_file import ModelsFile
 from triton_openai.proxy import (
     background,
+    configured_idempotency,
     configured_limits,
     configured_pools,
     configured_routes,
@@ -121,12 +122,14 @@ def compose(
     parts = Parts(settings, found or _models(settings), operations, *ports)
     routers = parts.adapters() + _administration(settings, store, operations, parts)
     denied = no_audit if store is None else store.denied_calls.add
-    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied)
+    relay = configured_idempotency.relay(settings, metrics, shared)
+    keyed = configured_idempotency.layer_parts(settings, relay, parts.bodies, limiter, metrics)
+    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed)
     app = application(
         configured_routes.layers(*layers),
         lambda _: parts.running(
             None if operations is None else operations.kept,
-            *(store, engine, ledger),
+            *(store, engine, ledger, relay),
             None if callers is None else callers.running(),
         ),
     )

@@ -22,7 +22,7 @@ from triton_openai.proxy.setting_groups.requests import (
     SchemaSize,
     Times,
 )
-from triton_openai.proxy.setting_groups.state import CallersLimits, Logs, Storage
+from triton_openai.proxy.setting_groups.state import CallersLimits, Idempotency, Logs, Storage
 from triton_openai.proxy.setting_groups.triton import ModelSource, Packages, TritonServer
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
@@ -50,6 +50,7 @@ class Settings(
     Times,
     RequestSize,
     SchemaSize,
+    Idempotency,
     Storage,
     Logs,
     BaseSettings,

@@ -6,6 +6,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from triton_openai.proxy.api.answers import lifecycle_headers
+from triton_openai.proxy.api.idempotency import layer
 from triton_openai.proxy.api.rate_limit_headers import EXPOSED
 
 EXPOSED_HEADERS = (
@@ -13,6 +14,7 @@ EXPOSED_HEADERS = (
     *("x-request-id", "retry-after", "retry-after-ms", "x-should-retry"),
     *("x-attempts", "x-resends", "x-unenforced-keywords", "x-fallback-from"),
     *lifecycle_headers.NAMES,
+    *layer.EXPOSED,
 )
 
 

@@ -1,0 +1,203 @@
+"""An answer that grows while it is generated, with any number of readers. Used by `relay`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from itertools import islice
+
+from triton_openai.proxy.idempotency.answer import (
+    AnswerLost,
+    Head,
+    JoinRefused,
+    Notice,
+    Reason,
+    check_resumption,
+)
+
+JOINED_PARTS = 64  # the most that a reader gets at once
+
+
+class MemoryBudget:
+    """The bytes of all recordings of one process."""
+
+    def __init__(self, most: int) -> None:
+        self.bytes = 0
+        self.most = most
+
+
+class Reader:
+    """at: the number of parts that it has taken, or that its client had already."""
+
+    __slots__ = ("at", "is_cut")
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.is_cut = False
+
+
+class Recording:
+    """Each part is kept once. Where one answer, or all together, have no more room, the parts that
+    every reader has are dropped; then the slowest readers are cut off, but never the fastest: the
+    generation waits for it. An answer without its beginning can be joined by nobody, and is not
+    kept.
+
+    on_readers: called with the number of readers when it changes.
+    """
+
+    def __init__(
+        self, budget: MemoryBudget, most_bytes: int, on_readers: Callable[[int], None]
+    ) -> None:
+        self.head: Head | None = None
+        self.is_complete = self.is_lost = False
+        self._is_full = False
+        self.bytes = 0
+        self._budget = budget
+        self._most_bytes = most_bytes
+        self._on_readers = on_readers
+        self._parts: deque[bytes] = deque()
+        self._dropped = 0  # parts
+        self._notice = Notice(b"")
+        self._readers: set[Reader] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def count(self) -> int:
+        """How many parts there were so far."""
+        return self._dropped + len(self._parts)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it still has its beginning."""
+        return not self._dropped
+
+    @property
+    def readers(self) -> int:
+        return len(self._readers)
+
+    def enter(self, after: int) -> Reader:
+        """
+        Raises:
+            JoinRefused: the parts that the reader wants are gone, or there were never so many.
+        """
+        if self.head is not None:
+            check_resumption(after, self.head, self.count)
+        if after < self._dropped:
+            raise JoinRefused(Reason.NOT_KEPT if after else Reason.TOO_LARGE)
+        reader = Reader(after)
+        self._readers.add(reader)
+        self._on_readers(len(self._readers))
+        self._change()
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        if reader in self._readers:
+            self._readers.remove(reader)
+            self._on_readers(len(self._readers))
+            self._change()
+
+    def begin(self, head: Head) -> None:
+        self.head = head
+        self._change()
+
+    async def append(self, part: bytes) -> None:
+        """Waits while there is no room, and the fastest reader still needs what is there."""
+        while not self._has_room(len(part)):
+            if not self._drop_oldest():
+                self._is_full = True
+                await self._changed.wait()
+        self._is_full = False
+        self._parts.append(part)
+        self._count(len(part))
+        self._change()
+
+    def notice(self, data: bytes) -> None:
+        """Shows a comment to the readers that have all parts."""
+        self._notice = Notice(data)
+        self._change()
+
+    def complete(self) -> None:
+        self.is_complete = True
+        self._change()
+
+    def lose(self) -> None:
+        """The generation has ended without the end of the answer."""
+        self.is_lost = True
+        self._change()
+
+    def clear(self) -> None:
+        """Gives its memory back. Readers that still need it are cut off."""
+        for reader in self._readers:
+            reader.is_cut = reader.at < self.count
+        self._dropped = self.count
+        self._parts.clear()
+        self._count(-self.bytes)
+        self._change()
+
+    async def began(self) -> Head:
+        """Raises AnswerLost."""
+        while self.head is None:
+            if self.is_lost:
+                raise AnswerLost
+            await self._changed.wait()
+        return self.head
+
+    async def parts(self, reader: Reader) -> AsyncGenerator[bytes | Notice, None]:
+        """Raises AnswerLost. A reader has taken a part when it asks for the next one."""
+        notice = self._notice
+        while True:
+            if reader.is_cut or reader.at < self._dropped:
+                raise AnswerLost
+            if reader.at < self.count:
+                taken = self._next(reader.at)
+                yield b"".join(taken) if len(taken) > 1 else taken[0]
+                reader.at += len(taken)
+                if self._is_full:
+                    self._change()
+            elif self.is_complete:
+                return
+            elif self.is_lost:
+                raise AnswerLost
+            elif notice is not self._notice:
+                notice = self._notice
+                yield notice
+            else:
+                await self._changed.wait()
+
+    def kept(self) -> list[bytes]:
+        """All parts."""
+        return list(self._parts)
+
+    def _next(self, at: int) -> list[bytes]:
+        begin = at - self._dropped
+        if begin == len(self._parts) - 1:
+            return [self._parts[-1]]
+        return list(islice(self._parts, begin, begin + JOINED_PARTS))
+
+    def _has_room(self, more: int) -> bool:
+        if not self.bytes:
+            return True  # one part always fits, whatever the other recordings hold
+        fits = self.bytes + more < self._most_bytes
+        return fits and self._budget.bytes + more < self._budget.most
+
+    def _drop_oldest(self) -> bool:
+        """Drops one part; False if that would cut the fastest reader, or nobody reads."""
+        if not self._readers:
+            return False
+        if min(reader.at for reader in self._readers) <= self._dropped:
+            if max(reader.at for reader in self._readers) < self.count:
+                return False
+            for reader in self._readers:
+                reader.is_cut = reader.is_cut or reader.at <= self._dropped
+        self._dropped += 1
+        self._count(-len(self._parts.popleft()))
+        return True
+
+    def _count(self, more: int) -> None:
+        self.bytes += more
+        self._budget.bytes += more
+
+    def _change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
