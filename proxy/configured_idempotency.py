@@ -48,4 +48,13 @@ def _records(settings: Settings, shared: Path | None) -> Records:
         bytes=int(settings.max_kept_mb * MB),
         answers=settings.max_kept_answers,
     )
+    if settings.ledger_url_value is not None:
+        from triton_openai.proxy.idempotency.redis_records import RedisRecords  # imports slowly
+
+        return RedisRecords(
+            settings.ledger_url_value,
+            quotas,
+            answer_bytes=int(settings.max_kept_answer_mb * MB),
+            timeout_s=settings.ledger_timeout_ms / 1000,
+        )
     return FileRecords(settings.idempotency_dir, shared, quotas)

@@ -28,12 +28,17 @@ class MemoryBudget:
 
 
 class Reader:
-    """at: the number of parts that it has taken, or that its client had already."""
+    """at: the number of parts that it has taken, or that its client had already. taking: how many
+    it was given since. is_counted: whether it keeps the generation running; one that only copies
+    the answer does not.
+    """
 
-    __slots__ = ("at", "is_cut")
+    __slots__ = ("at", "is_counted", "is_cut", "taking")
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, *, is_counted: bool = True) -> None:
         self.at = at
+        self.taking = 0
+        self.is_counted = is_counted
         self.is_cut = False
 
 
@@ -74,9 +79,9 @@ class Recording:
 
     @property
     def readers(self) -> int:
-        return len(self._readers)
+        return sum(reader.is_counted for reader in self._readers)
 
-    def enter(self, after: int) -> Reader:
+    def enter(self, after: int, *, is_counted: bool = True) -> Reader:
         """
         Raises:
             JoinRefused: the parts that the reader wants are gone, or there were never so many.
@@ -85,16 +90,22 @@ class Recording:
             check_resumption(after, self.head, self.count)
         if after < self._dropped:
             raise JoinRefused(Reason.NOT_KEPT if after else Reason.TOO_LARGE)
-        reader = Reader(after)
+        reader = Reader(after, is_counted=is_counted)
         self._readers.add(reader)
-        self._on_readers(len(self._readers))
+        self._on_readers(self.readers)
         self._change()
         return reader
+
+    def count_in(self, reader: Reader, is_counted: bool) -> None:
+        """Lets a reader that copies the answer stand for those who read the copy, or no longer."""
+        if reader.is_counted is not is_counted:
+            reader.is_counted = is_counted
+            self._on_readers(self.readers)
 
     def leave(self, reader: Reader) -> None:
         if reader in self._readers:
             self._readers.remove(reader)
-            self._on_readers(len(self._readers))
+            self._on_readers(self.readers)
             self._change()
 
     def begin(self, head: Head) -> None:
@@ -127,13 +138,12 @@ class Recording:
         self._change()
 
     def clear(self) -> None:
-        """Gives its memory back. Readers that still need it are cut off."""
-        for reader in self._readers:
-            reader.is_cut = reader.at < self.count
+        """Gives its memory back, unless somebody still reads it."""
+        if self._readers:
+            return
         self._dropped = self.count
         self._parts.clear()
         self._count(-self.bytes)
-        self._change()
 
     async def began(self) -> Head:
         """Raises AnswerLost."""
@@ -151,8 +161,9 @@ class Recording:
                 raise AnswerLost
             if reader.at < self.count:
                 taken = self._next(reader.at)
+                reader.taking = len(taken)
                 yield b"".join(taken) if len(taken) > 1 else taken[0]
-                reader.at += len(taken)
+                reader.at += reader.taking
                 if self._is_full:
                     self._change()
             elif self.is_complete:

@@ -54,7 +54,7 @@ ONLY_IN = {
     "fastapi": ("proxy.api", "proxy.configured_store", "proxy.configured_routes", "proxy.app"),
     "starlette": ("proxy.api", "proxy.configured_routes"),
     "grpc": ("proxy.triton",),
-    "redis": ("proxy.ledger",),
+    "redis": ("proxy.ledger", "proxy.idempotency.redis_records", "proxy.idempotency.redis_stream"),
     "hpack": ("proxy.triton.http2",),
     "tritonclient": ("proxy.triton", "build_engines.triton_models"),
     "sqlalchemy": ("proxy.access.store",),
