@@ -38,7 +38,7 @@ from triton_openai.proxy.idempotency.request import KeyedRequest
 logger = structlog.get_logger(__name__)
 
 Result = TypeVar("Result")
-FILE = "idempotency.db"
+FILE = "idempotency.sqlite"  # prometheus_client reads every *.db of the shared folder
 
 
 class FileRecords:
@@ -64,7 +64,7 @@ class FileRecords:
         self._quotas = quotas
         self._clock = clock
         self._tables: KeptTables | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="idempotency")
+        self._thread: ThreadPoolExecutor | None = None
         self._server: PeerServer | None = None
 
     async def serve(self, answers: LocalAnswers) -> None:
@@ -83,7 +83,9 @@ class FileRecords:
             await self._server.stop()
         with contextlib.suppress(RecordsUnavailable):
             await self._call(self._close)
-        self._thread.shutdown()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown()
 
     async def claim(self, request: KeyedRequest, token: str, dead: str | None) -> Found:
         owner, now = str(self._socket or ""), self._clock()
@@ -127,12 +129,15 @@ class FileRecords:
         return self._tables
 
     def _close(self) -> None:
-        if self._tables is not None:
-            self._tables.close()
+        tables, self._tables = self._tables, None
+        if tables is not None:
+            tables.close()
 
     async def _call(self, work: Callable[[], Result]) -> Result:
         """Raises RecordsUnavailable, and what the work itself raises."""
         loop = asyncio.get_running_loop()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="idempotency")
         try:
             return await loop.run_in_executor(self._thread, work)
         except (sqlite3.Error, OSError) as error:

@@ -172,6 +172,7 @@ class Relay:
 
     def _forget(self, running: RunningAnswer) -> None:
         """Nobody may join it any more."""
+        self._metrics.held_bytes.set(self.budget.bytes)
         if self._running.get(running.request.id) is running:
             del self._running[running.request.id]
             self._release(running.request, running.token)

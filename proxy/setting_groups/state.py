@@ -55,7 +55,7 @@ class Idempotency(Group):
     """How long an answer is kept for later requests with the same key. 0: running answers can be
     joined, and finished ones are not kept."""
     idempotency_dir: Path | None = None
-    """Folder of the file with these answers, `idempotency.db`, which only the proxy's user may
+    """Folder of the file with these answers, `idempotency.sqlite`, which only the proxy's user may
     read. Without it they are lost when the proxy stops. `LEDGER_URL` takes its place."""
     idempotency_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """How long a generation whose readers have all disconnected runs on, for a retry."""

@@ -149,7 +149,7 @@ def test_with_store_false_a_stream_can_be_resumed_within_the_grace(serve: Serve,
     assert whole.endswith(rest)
     assert rest.startswith("id: 3\n")
     assert len(engine.requests) == 1
-    file = (tmp_path / "kept" / "idempotency.db").read_bytes()
+    file = (tmp_path / "kept" / "idempotency.sqlite").read_bytes()
     assert b"chat.completion" not in file
 
 
@@ -161,7 +161,7 @@ def test_answers_in_a_folder_outlive_the_proxy_and_only_its_user_may_read_them(
     second = chat(serve(other := ScriptedEngine(deltas("xyz")), idempotency_dir=folder))
     assert second.content == first.content
     assert not other.requests
-    assert (folder / "idempotency.db").stat().st_mode & 0o777 == 0o600
+    assert (folder / "idempotency.sqlite").stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
