@@ -56,11 +56,11 @@ class PeerServer:
         self._tasks.add(task)
         try:
             await self._serve(reader, writer)
-        except ENDED:
+        except (*ENDED, ValueError):
             pass  # the other worker, or its client, has gone
         finally:
             self._tasks.discard(task)
-            writer.close()
+            await _close(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         _, asked = await frames.read(reader)
@@ -134,7 +134,7 @@ class PeerAnswer:
         return False
 
     async def aclose(self) -> None:
-        self._writer.close()
+        await _close(self._writer)
 
     async def _frame(self) -> tuple[Kind, bytes]:
         try:
@@ -170,6 +170,12 @@ async def join(owner: str, request: KeyedRequest, token: str) -> PeerAnswer:
         await answer.aclose()
         raise
     return answer
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
 
 
 def _asked(request: KeyedRequest, token: str) -> bytes:

@@ -50,7 +50,8 @@ def test_the_claims_of_a_killed_worker_are_taken_over(start, scripted_stack):
                 async with client.stream("POST", url, json=body, headers=key) as response:
                     port = response.extensions["network_stream"].get_extra_info("client_addr")[1]
                     joined = [asyncio.create_task(join(url, body, key)) for _ in range(8)]
-                    await anext(response.aiter_lines())
+                    lines = response.aiter_lines()  # the stream ends with its iterator
+                    await anext(lines)
                     await asyncio.sleep(0.3)
                     worker_of(proxy, port).kill()
                     outcomes = await asyncio.gather(*joined)
