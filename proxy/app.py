@@ -121,22 +121,20 @@ def compose(
     ports = (engine, catalog, tokenizer, sandbox, metrics, limiter, shared)
     parts = Parts(settings, found or _models(settings), operations, *ports)
     routers = parts.adapters() + _administration(settings, store, operations, parts)
+    keyed = configured_idempotency.layer_parts(settings, parts.bodies, limiter, metrics, shared)
     denied = no_audit if store is None else store.denied_calls.add
-    relay = configured_idempotency.relay(settings, metrics, shared)
-    keyed = configured_idempotency.layer_parts(settings, relay, parts.bodies, limiter, metrics)
     layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed)
     app = application(
         configured_routes.layers(*layers),
         lambda _: parts.running(
             None if operations is None else operations.kept,
-            *(store, engine, ledger, relay),
+            *(store, engine, ledger, keyed.relay),
             None if callers is None else callers.running(),
         ),
     )
     parts.export(app)
-    concerns = tuple if callers is None else callers.concerns
-    watched = monitoring.routes(parts.registry, metrics, ledger, concerns)
-    return _with_routes(app, (*routers, watched), settings, parts.registry)
+    concerns = (parts.registry, metrics, ledger, tuple if callers is None else callers.concerns)
+    return _with_routes(app, (*routers, monitoring.routes(*concerns)), settings, parts.registry)
 
 
 def _stored(

@@ -17,8 +17,7 @@ from triton_openai.proxy.telemetry.metrics import Metrics
 MB = 1_000_000
 
 
-def relay(settings: Settings, metrics: Metrics, shared: Path | None) -> Relay:
-    """shared: the folder of several processes; None for one."""
+def _relay(settings: Settings, metrics: Metrics, shared: Path | None) -> Relay:
     limits = RelayLimits(
         grace_s=settings.idempotency_grace_s,
         resume_grace_s=settings.resume_grace_s,
@@ -31,10 +30,15 @@ def relay(settings: Settings, metrics: Metrics, shared: Path | None) -> Relay:
 
 
 def layer_parts(
-    settings: Settings, relay: Relay, bodies: BodyReader, limiter: RequestLimiter, metrics: Metrics
+    settings: Settings,
+    bodies: BodyReader,
+    limiter: RequestLimiter,
+    metrics: Metrics,
+    shared: Path | None,
 ) -> LayerParts:
+    """shared: the folder of several processes; None for one."""
     return LayerParts(
-        relay=relay,
+        relay=_relay(settings, metrics, shared),
         bodies=bodies,
         limiter=limiter,
         metrics=metrics.idempotency,

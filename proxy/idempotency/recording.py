@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from itertools import islice
 
 from triton_openai.proxy.idempotency.answer import (
     AnswerLost,
@@ -15,16 +13,7 @@ from triton_openai.proxy.idempotency.answer import (
     Reason,
     check_resumption,
 )
-
-JOINED_PARTS = 64  # the most that a reader gets at once
-
-
-class MemoryBudget:
-    """The bytes of all recordings of one process."""
-
-    def __init__(self, most: int) -> None:
-        self.bytes = 0
-        self.most = most
+from triton_openai.proxy.idempotency.part_window import MemoryBudget, PartWindow
 
 
 class Reader:
@@ -57,12 +46,8 @@ class Recording:
         self.head: Head | None = None
         self.is_complete = self.is_lost = False
         self._is_full = False
-        self.bytes = 0
-        self._budget = budget
-        self._most_bytes = most_bytes
+        self._window = PartWindow(budget, most_bytes)
         self._on_readers = on_readers
-        self._parts: deque[bytes] = deque()
-        self._dropped = 0  # parts
         self._notice = Notice(b"")
         self._readers: set[Reader] = set()
         self._changed = asyncio.Event()
@@ -70,12 +55,17 @@ class Recording:
     @property
     def count(self) -> int:
         """How many parts there were so far."""
-        return self._dropped + len(self._parts)
+        return self._window.end
+
+    @property
+    def held_bytes(self) -> int:
+        """In memory."""
+        return self._window.bytes
 
     @property
     def is_whole(self) -> bool:
         """Whether it still has its beginning."""
-        return not self._dropped
+        return not self._window.begin
 
     @property
     def readers(self) -> int:
@@ -88,7 +78,7 @@ class Recording:
         """
         if self.head is not None:
             check_resumption(after, self.head, self.count)
-        if after < self._dropped:
+        if after < self._window.begin:
             raise JoinRefused(Reason.NOT_KEPT if after else Reason.TOO_LARGE)
         reader = Reader(after, is_counted=is_counted)
         self._readers.add(reader)
@@ -114,13 +104,12 @@ class Recording:
 
     async def append(self, part: bytes) -> None:
         """Waits while there is no room, and the fastest reader still needs what is there."""
-        while not self._has_room(len(part)):
+        while not self._window.has_room(len(part)):
             if not self._drop_oldest():
                 self._is_full = True
                 await self._changed.wait()
         self._is_full = False
-        self._parts.append(part)
-        self._count(len(part))
+        self._window.append(part)
         self._change()
 
     def notice(self, data: bytes) -> None:
@@ -139,11 +128,8 @@ class Recording:
 
     def clear(self) -> None:
         """Gives its memory back, unless somebody still reads it."""
-        if self._readers:
-            return
-        self._dropped = self.count
-        self._parts.clear()
-        self._count(-self.bytes)
+        if not self._readers:
+            self._window.clear()
 
     async def began(self) -> Head:
         """Raises AnswerLost."""
@@ -157,10 +143,10 @@ class Recording:
         """Raises AnswerLost. A reader has taken a part when it asks for the next one."""
         notice = self._notice
         while True:
-            if reader.is_cut or reader.at < self._dropped:
+            if reader.is_cut or reader.at < self._window.begin:
                 raise AnswerLost
             if reader.at < self.count:
-                taken = self._next(reader.at)
+                taken = self._window.after(reader.at)
                 reader.taking = len(taken)
                 yield b"".join(taken) if len(taken) > 1 else taken[0]
                 reader.at += reader.taking
@@ -178,36 +164,19 @@ class Recording:
 
     def kept(self) -> list[bytes]:
         """All parts."""
-        return list(self._parts)
-
-    def _next(self, at: int) -> list[bytes]:
-        begin = at - self._dropped
-        if begin == len(self._parts) - 1:
-            return [self._parts[-1]]
-        return list(islice(self._parts, begin, begin + JOINED_PARTS))
-
-    def _has_room(self, more: int) -> bool:
-        if not self.bytes:
-            return True  # one part always fits, whatever the other recordings hold
-        fits = self.bytes + more < self._most_bytes
-        return fits and self._budget.bytes + more < self._budget.most
+        return self._window.all()
 
     def _drop_oldest(self) -> bool:
         """Drops one part; False if that would cut the fastest reader, or nobody reads."""
         if not self._readers:
             return False
-        if min(reader.at for reader in self._readers) <= self._dropped:
+        if min(reader.at for reader in self._readers) <= self._window.begin:
             if max(reader.at for reader in self._readers) < self.count:
                 return False
             for reader in self._readers:
-                reader.is_cut = reader.is_cut or reader.at <= self._dropped
-        self._dropped += 1
-        self._count(-len(self._parts.popleft()))
+                reader.is_cut = reader.is_cut or reader.at <= self._window.begin
+        self._window.drop_first()
         return True
-
-    def _count(self, more: int) -> None:
-        self.bytes += more
-        self._budget.bytes += more
 
     def _change(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

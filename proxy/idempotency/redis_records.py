@@ -117,7 +117,7 @@ class RedisRecords:
             await self._end_copy(token)
             raise RecordsUnavailable("the copy of the answer in Redis is not complete")
         keys, now_ms = _keys(request, token), int(time.time() * 1000)
-        size = OVERHEAD_BYTES + recording.bytes
+        size = OVERHEAD_BYTES + recording.held_bytes
         quotas = self._quotas
         args = (
             *(PREFIX, request.id.hex(), token, request.tenant.hex(), head.as_json()),

@@ -24,8 +24,8 @@ from triton_openai.proxy.idempotency.answer import (
     Reason,
     RecordsUnavailable,
 )
+from triton_openai.proxy.idempotency.part_window import MemoryBudget
 from triton_openai.proxy.idempotency.port import Elsewhere, Kept, Mine, Records
-from triton_openai.proxy.idempotency.recording import MemoryBudget
 from triton_openai.proxy.idempotency.request import KeyedRequest
 from triton_openai.proxy.idempotency.running import LocalAnswer, RunningAnswer
 from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
@@ -171,7 +171,7 @@ class Relay:
         return True
 
     def _forget(self, running: RunningAnswer) -> None:
-        """Nobody may join it any more."""
+        """Nobody may join it any more; also called when its memory was given back."""
         self._metrics.held_bytes.set(self.budget.bytes)
         if self._running.get(running.request.id) is running:
             del self._running[running.request.id]

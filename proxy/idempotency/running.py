@@ -12,7 +12,8 @@ from triton_openai.proxy.idempotency.answer import (
     Outcome,
     check_resumption,
 )
-from triton_openai.proxy.idempotency.recording import MemoryBudget, Recording
+from triton_openai.proxy.idempotency.part_window import MemoryBudget
+from triton_openai.proxy.idempotency.recording import Recording
 from triton_openai.proxy.idempotency.request import KeyedRequest
 
 LONGEST_ERROR_STATUS = 400
@@ -38,7 +39,7 @@ class RunningAnswer:
     """abandoned: set when its readers have left, and nobody came back in time. has_failed: the
     stream ended with an error. is_private: nothing of it may be kept on a disk.
 
-    forget: called when nobody may join it any more.
+    forget: called when nobody may join it any more, and when its memory was given back.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class RunningAnswer:
             return
         if self._is_closed:
             self.recording.clear()
+            self._forget(self)
             return
         end = self.close if self._is_over else self.abandoned.set
         self._timer = asyncio.get_running_loop().call_later(self._grace_s, end)

@@ -223,3 +223,36 @@ def test_every_reader_of_a_failing_stream_gets_the_error():
             assert first.body == second.body
 
     asyncio.run(run())
+
+
+def test_a_server_that_stops_ends_every_reader_s_stream_with_the_error():
+    """It cancels the requests that still run when its time to drain is over."""
+
+    async def run() -> None:
+        async with front() as served:
+            calls = [served.call(), served.call()]
+            served.engine.step(2)
+            for call in calls:
+                await call.until(lambda call: len(call.events) >= 2)
+            for call in calls:
+                call.task.cancel()
+            for call in calls:
+                await call.done()
+                assert b"The server is shutting down." in call.body
+                assert call.body.endswith(b"data: [DONE]\n\n")
+            assert served.engine.closed_early == 1
+
+    asyncio.run(run())
+
+
+def test_a_thousand_requests_with_one_key_cost_one_generation():
+    async def run() -> None:
+        async with front(max_answer_readers=2_000) as served:
+            calls = [served.call(BODY) for _ in range(1_000)]
+            served.engine.finish()
+            await asyncio.gather(*(call.done() for call in calls))
+            assert {call.status for call in calls} == {200}
+            assert len({call.body for call in calls}) == 1
+            assert len(served.engine.requests) == 1
+
+    asyncio.run(run())

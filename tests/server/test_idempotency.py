@@ -63,6 +63,7 @@ def test_the_claims_of_a_killed_worker_are_taken_over(start, scripted_stack):
                 assert again.status_code == 200
                 assert again.text.endswith("data: [DONE]\n\n")
                 assert (await client.post(url, json=asked("s", False), headers=short)).is_success
+            await asyncio.to_thread(scripted_stack.settled_engine, MODEL)
             assert scripted_stack.begun(MODEL) - before == 3
 
     asyncio.run(run())

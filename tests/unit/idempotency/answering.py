@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -77,3 +78,16 @@ async def read(answer: OpenAnswer) -> bytes:
 
 async def ask(relay: Relay, generation: Generation, request: KeyedRequest | None = None) -> bytes:
     return await read(await relay.open(request or asked(), generation))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110  (there is no event)
+        await asyncio.sleep(0.005)
+
+
+async def settled(relay: Relay) -> None:
+    """Until what has finished is kept, or released."""
+    await until(
+        lambda: not any(each.task and not each.task.done() for each in relay._running.values())
+    )
+    await until(lambda: not relay._releases and len(relay._tasks) == 1)

@@ -11,9 +11,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.fixtures.redis_server import RedisServer, needs_redis
-from tests.unit.idempotency.answering import Generation, ask, asked, read, whole
+from tests.unit.idempotency.answering import Generation, ask, asked, read, settled, whole
 from tests.unit.idempotency.conftest import LIMITS, QUOTAS
-from tests.unit.idempotency.test_relays import settled
 from triton_openai.proxy.idempotency.answer import Outcome, RecordsUnavailable
 from triton_openai.proxy.idempotency.file_records import FILE, FileRecords
 from triton_openai.proxy.idempotency.kept_tables import KeptTables

@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.idempotency.answering import HEAD, event
 from triton_openai.proxy.idempotency.answer import AnswerLost, JoinRefused, Notice, Reason
-from triton_openai.proxy.idempotency.recording import MemoryBudget, Reader, Recording
+from triton_openai.proxy.idempotency.part_window import MemoryBudget
+from triton_openai.proxy.idempotency.recording import Reader, Recording
 
 PART = b"x" * 100
 
@@ -60,7 +61,7 @@ def test_the_generation_waits_for_the_only_reader_and_holds_no_more_than_the_bou
         for _ in range(100):
             await asyncio.sleep(0)
         assert not writing.done()
-        assert one.bytes <= 1_000
+        assert one.held_bytes <= 1_000
         assert b"".join(await read(one, reader)) == PART * 50
         await writing
         assert not one.is_whole
@@ -75,7 +76,7 @@ def test_the_slowest_reader_is_cut_off_where_another_one_needs_room():
         reading = asyncio.create_task(read(one, fast))
         await write(one, 50)
         assert b"".join(await reading) == PART * 50
-        assert one.bytes <= 1_000
+        assert one.held_bytes <= 1_000
         with pytest.raises(AnswerLost):
             await read(one, slow)
 
@@ -89,7 +90,7 @@ def test_without_readers_the_generation_waits():
         for _ in range(100):
             await asyncio.sleep(0)
         assert not writing.done()
-        assert one.bytes <= 1_000
+        assert one.held_bytes <= 1_000
         reader = one.enter(0)
         parts = one.parts(reader)
         await anext(parts)

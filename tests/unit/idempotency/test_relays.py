@@ -8,8 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.idempotency.answering import HEAD, Generation, ask, asked, event, read, whole
-from tests.unit.idempotency.conftest import QUOTAS, Pair
+from tests.unit.idempotency.answering import (
+    HEAD,
+    Generation,
+    ask,
+    asked,
+    event,
+    read,
+    settled,
+    until,
+    whole,
+)
+from tests.unit.idempotency.conftest import Pair
 from triton_openai.proxy.idempotency.answer import JoinRefused, Notice, Outcome, Reason
 
 
@@ -214,69 +224,6 @@ def test_without_readers_it_ends_after_the_grace_and_is_generated_anew(pair: Pai
     asyncio.run(run())
 
 
-def test_the_oldest_answers_of_a_tenant_make_room_and_not_those_of_others(pair: Pair):
-    async def run() -> None:
-        generation = Generation(1)
-        generation.step(100)
-        async with pair(replace(QUOTAS, answers=3)) as (one, _):
-            await ask(one, generation, asked(tenant="small"))
-            for number in range(6):
-                await ask(one, generation, asked(f"{number}", tenant="large"))
-                await settled(one)
-            await ask(one, generation, asked(tenant="small"))
-            for number in (3, 4, 5):
-                await ask(one, generation, asked(f"{number}", tenant="large"))
-            assert generation.runs == 7
-            await ask(one, generation, asked("0", tenant="large"))
-            assert generation.runs == 8
-
-    asyncio.run(run())
-
-
-def test_the_tenant_with_most_bytes_makes_room_for_all(pair: Pair):
-    async def run() -> None:
-        generation = Generation(1)
-        generation.step(200)
-        async with pair(replace(QUOTAS, bytes=20_000)) as (one, _):
-            await ask(one, generation, asked(tenant="small"))
-            for number in range(60):
-                await ask(one, generation, asked(f"{number}", tenant="large"))
-                await settled(one)
-            assert 0 < await one._records.stored_bytes() <= 20_000
-            await ask(one, generation, asked(tenant="small"))
-            assert generation.runs == 61
-
-    asyncio.run(run())
-
-
-def test_an_expired_answer_is_generated_anew(pair: Pair):
-    async def run() -> None:
-        generation = Generation()
-        generation.step(100)
-        async with pair(replace(QUOTAS, keep_s=0.05)) as (one, other):
-            await ask(one, generation)
-            await settled(one)
-            await asyncio.sleep(0.06)
-            await ask(other, generation)
-            assert generation.runs == 2
-
-    asyncio.run(run())
-
-
-def test_answers_of_any_size_are_replayed_in_pages(pair: Pair):
-    async def run() -> None:
-        generation = Generation(6_000)
-        generation.step(6_000)
-        async with pair() as (one, other):
-            assert await ask(one, generation) == whole(6_000)
-            await settled(one)
-            assert await ask(other, generation) == whole(6_000)
-            for after in (1, 2_999, 5_999, 6_000):
-                assert await ask(other, generation, asked(after=after)) == whole(6_000, after)
-
-    asyncio.run(run())
-
-
 def test_comments_are_not_kept(pair: Pair):
     async def run() -> None:
         generation = Generation()
@@ -293,16 +240,3 @@ def test_comments_are_not_kept(pair: Pair):
             assert await ask(other, generation) == whole()
 
     asyncio.run(run())
-
-
-async def until(condition) -> None:
-    while not condition():  # noqa: ASYNC110  (there is no event)
-        await asyncio.sleep(0.005)
-
-
-async def settled(relay) -> None:
-    """Until what has finished is kept, or released."""
-    await until(
-        lambda: not any(each.task and not each.task.done() for each in relay._running.values())
-    )
-    await until(lambda: not relay._releases and len(relay._tasks) == 1)
