@@ -125,7 +125,7 @@ class FileRecords:
         if self._tables is None:
             if self._file is not None:
                 self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._tables = KeptTables(self._file, self._quotas)
+            self._tables = KeptTables(self._file, self._quotas, is_durable=self._has_own_folder)
         return self._tables
 
     def _close(self) -> None:

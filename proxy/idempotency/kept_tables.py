@@ -52,9 +52,11 @@ class Page:
 
 
 class KeptTables:
-    """path: None for a file without a name, which ends with the process. For one thread."""
+    """path: None for a file without a name, which ends with the process. is_durable: the file must
+    survive a crash of the machine. For one thread.
+    """
 
-    def __init__(self, path: Path | None, quotas: Quotas) -> None:
+    def __init__(self, path: Path | None, quotas: Quotas, *, is_durable: bool = False) -> None:
         self._quotas = quotas
         if path is not None:
             path.touch(mode=0o600)
@@ -62,7 +64,7 @@ class KeptTables:
             "" if path is None else path, timeout=BUSY_S, isolation_level=None
         )
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
+        self._db.execute(f"PRAGMA synchronous = {'NORMAL' if is_durable else 'OFF'}")
         self._db.execute("PRAGMA secure_delete = ON")
         self._db.execute("PRAGMA cache_size = -2000")
         self._db.executescript(SCHEMA)
