@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI
 from triton_openai.build_engines.models_file import ModelsFile
 from triton_openai.proxy import (
     background,
+    configured_idempotency,
     configured_limits,
     configured_pools,
     configured_routes,
@@ -126,21 +127,21 @@ def compose(
     ports = (engine, catalog, tokenizer, sandbox, metrics, limiter, queues, shared)
     parts = Parts(settings, found or _models(settings), operations, *ports)
     routers = parts.adapters() + _administration(settings, store, operations, parts)
+    keyed = configured_idempotency.layer_parts(settings, parts.bodies, limiter, metrics, shared)
     denied = no_audit if store is None else store.denied_calls.add
-    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied)
+    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed)
     app = application(
         configured_routes.layers(*layers),
         lambda _: parts.running(
             None if operations is None else operations.kept,
-            *(store, engine, ledger),
+            *(store, engine, ledger, keyed.relay),
             None if callers is None else callers.running(),
             queues,
         ),
     )
     parts.export(app)
-    concerns = tuple if callers is None else callers.concerns
-    watched = monitoring.routes(parts.registry, metrics, ledger, concerns)
-    return _with_routes(app, (*routers, watched), settings, parts.registry)
+    concerns = (parts.registry, metrics, ledger, tuple if callers is None else callers.concerns)
+    return _with_routes(app, (*routers, monitoring.routes(*concerns)), settings, parts.registry)
 
 
 def _queues(

@@ -20,6 +20,7 @@ from triton_openai.proxy.api.authentication import Authentication, Denied
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.fast_path import FastPath
 from triton_openai.proxy.api.hosts import HostCheck, HostPolicy
+from triton_openai.proxy.api.idempotency.layer import Idempotency, LayerParts
 from triton_openai.proxy.api.middleware import (
     BeginsInTurn,
     HeadAsGet,
@@ -105,6 +106,7 @@ def layers(
     routers: tuple[APIRouter, ...],
     callers: Authenticator | None,
     denied: Denied,
+    idempotency: LayerParts,
 ) -> list[Middleware]:
     """Outermost first."""
     scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
@@ -121,5 +123,6 @@ def layers(
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
         *authentication,
         Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
+        Middleware(Idempotency, parts=idempotency, scopes=scopes),
         Middleware(FastPath, routers=routers),
     ]

@@ -24,7 +24,7 @@ from triton_openai.proxy.setting_groups.requests import (
     Times,
 )
 from triton_openai.proxy.setting_groups.scheduling import Scheduling
-from triton_openai.proxy.setting_groups.state import CallersLimits, Logs, Storage
+from triton_openai.proxy.setting_groups.state import CallersLimits, Idempotency, Logs, Storage
 from triton_openai.proxy.setting_groups.triton import ModelSource, Packages, TritonServer
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
@@ -54,6 +54,7 @@ class Settings(
     Continuation,
     RequestSize,
     SchemaSize,
+    Idempotency,
     Storage,
     Logs,
     BaseSettings,

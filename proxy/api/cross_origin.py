@@ -6,6 +6,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from triton_openai.proxy.api.answers import lifecycle_headers, queue_headers
+from triton_openai.proxy.api.idempotency import layer
 from triton_openai.proxy.api.rate_limit_headers import EXPOSED
 
 EXPOSED_HEADERS = (
@@ -15,6 +16,7 @@ EXPOSED_HEADERS = (
     *queue_headers.NAMES,
     "x-priority-capped",
     *lifecycle_headers.NAMES,
+    *layer.EXPOSED,
 )
 
 

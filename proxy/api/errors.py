@@ -124,6 +124,8 @@ def _body(message: str, param: str | None, code: ErrorCode | None) -> dict[str, 
 def _headers(code: ErrorCode) -> dict[str, str] | None:
     if code.status == 413:
         return CLOSES
+    if code is ErrorCode.IDEMPOTENCY_CONFLICT:  # OpenAI's SDKs send a 409 again by themselves
+        return {"x-should-retry": "false"}
     if code.status != 401:
         return None
     wrong = "" if code is ErrorCode.MISSING_API_KEY else ', error="invalid_token"'  # RFC 6750

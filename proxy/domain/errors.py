@@ -20,6 +20,7 @@ ProxyError
     │   ├── Preempted        503: a higher class needs its row, and the stream continues later
     │   └── ShuttingDown     503: this server stops, and its time to drain is over
     ├── LimitsUnavailable    503: the ledger of the callers' limits cannot be reached
+    ├── IdempotencyUnavailable 503: the records of idempotency keys cannot be used
     ├── DeadlineExceeded     504: the request took longer than its time limit
     ├── EngineStalled        504: the engine sent nothing for too long
     ├── StoreUnavailable     503: the database, or the file of decisions, cannot be used
@@ -94,6 +95,8 @@ class ErrorCode(str, Enum):
     KEY_REVOKED = "key_revoked", 409
     NO_EARLIER_WEIGHTS = "no_earlier_weights", 409
     TOO_MANY_DECISIONS = "too_many_decisions", 409
+    IDEMPOTENCY_CONFLICT = "idempotency_conflict", 409
+    STREAM_NOT_KEPT = "stream_not_kept", 410
     REQUEST_TOO_LARGE = "request_too_large", 413
     UNSUPPORTED_CONTENT_TYPE = "unsupported_content_type", 415
     UNSUPPORTED_ENCODING = "unsupported_encoding", 415
@@ -109,6 +112,7 @@ class ErrorCode(str, Enum):
     INSUFFICIENT_QUOTA = "insufficient_quota", 429, ErrorType.RATE_LIMIT
     INTERNAL_ERROR = "internal_error", 500, ErrorType.SERVER
     AUTHENTICATION_UNAVAILABLE = "authentication_unavailable", 503, ErrorType.SERVER
+    IDEMPOTENCY_UNAVAILABLE = "idempotency_unavailable", 503, ErrorType.SERVER
     LIMITS_UNAVAILABLE = "limits_unavailable", 503, ErrorType.SERVER
     MODEL_UNAVAILABLE = "model_unavailable", 503, ErrorType.SERVER
     STORE_UNAVAILABLE = "store_unavailable", 503, ErrorType.SERVER
@@ -244,6 +248,10 @@ class ShuttingDown(ModelUnavailable):
 
 class LimitsUnavailable(ServiceError):
     code = ErrorCode.LIMITS_UNAVAILABLE
+
+
+class IdempotencyUnavailable(ServiceError):
+    code = ErrorCode.IDEMPOTENCY_UNAVAILABLE
 
 
 class DeadlineExceeded(ServiceError):

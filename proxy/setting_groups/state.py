@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from triton_openai.proxy.setting_groups.group import Group, Secret, Tokens, secret_value, words
+from triton_openai.proxy.setting_groups.group import (
+    AtMost,
+    Group,
+    Secret,
+    Tokens,
+    secret_value,
+    words,
+)
 
 LEDGERS = ("redis://", "rediss://", "unix://")
 
@@ -38,6 +46,32 @@ class CallersLimits(Group):
     @property
     def ledger_url_value(self) -> str | None:
         return secret_value(self.ledger_url)
+
+
+class Idempotency(Group):
+    """Requests with an Idempotency-Key"""
+
+    idempotency_keep_s: Annotated[float, Field(ge=0, le=2_592_000)] = 86_400.0
+    """How long an answer is kept for later requests with the same key. 0: running answers can be
+    joined, and finished ones are not kept."""
+    idempotency_dir: Path | None = None
+    """Folder of the file with these answers, `idempotency.sqlite`, which only the proxy's user may
+    read. Without it they are lost when the proxy stops. `LEDGER_URL` takes its place."""
+    idempotency_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    """How long a generation whose readers have all disconnected runs on, for a retry."""
+    resume_grace_s: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    """The same for a stream of events, which `Last-Event-ID` continues; also how long one that is
+    not kept can be continued after its end."""
+    max_kept_answer_mb: Annotated[float, Field(gt=0, le=1000)] = 8.0
+    """A larger answer is not kept, and cannot be joined from its beginning."""
+    max_kept_answers: AtMost = 10_000
+    """Answers that are kept for one tenant; the oldest go first."""
+    max_kept_mb: Annotated[float, Field(gt=0, le=1_000_000)] = 1000.0
+    """All answers that are kept; the oldest of the tenant that has most go first."""
+    max_held_answers_mb: Annotated[float, Field(gt=0, le=100_000)] = 256.0
+    """All answers of one process that are in memory while they are generated or read."""
+    max_answer_readers: AtMost = 32
+    """Requests that read one answer at once, in each worker; more get 429."""
 
 
 class Storage(Group):

@@ -13,7 +13,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from triton_openai.proxy.api import errors
+from triton_openai.proxy.api import answer_marks, errors
 from triton_openai.proxy.api.answers.client_disconnect import CancelOnDisconnect
 from triton_openai.proxy.api.answers.exchange import Exchange, Renderer
 from triton_openai.proxy.api.answers.stream_format import StreamFormat
@@ -100,6 +100,7 @@ class StreamedAnswer(Response):
         except Exception as error:
             if not out.has_started:
                 raise
+            answer_marks.mark_failed(scope)
             body = errors.body_of(error)  # the status is sent, so the error must be a part
             await out.send(self._framing.error(body) + self._framing.end, is_last=True)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from triton_openai.proxy.api import answer_marks
 from triton_openai.proxy.api.answers.answer import Answers
 from triton_openai.proxy.api.answers.exchange import Exchange
 from triton_openai.proxy.api.answers.stream_format import SSE
@@ -20,11 +21,13 @@ from triton_openai.proxy.api.openai.request_builder import RequestBuilder
 from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
 from triton_openai.proxy.api.openai.requests.field_names import FIELD_NAMES
+from triton_openai.proxy.api.openai.requests.generation_body import GenerationBody
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request_limits import smaller
 from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.syntax import parsers
 
+Body = TypeVar("Body", bound=GenerationBody)
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
 _INTERNAL = {"limits", "deadline", "plain_spans", "queue_time"}  # not parameters of the API
 
@@ -34,20 +37,26 @@ def routes(
 ) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
+    async def read(http: Request, kind: type[Body]) -> Body:
+        body = await bodies.read(http, kind)
+        if body.store is False:
+            answer_marks.mark_private(http.scope)
+        return body
+
     def answer(exchange: Exchange, *, streams: bool) -> Response:
         return answers.streamed(exchange, SSE) if streams else answers.whole(exchange)
 
     @router.post("/chat/completions", openapi_extra=openai_operations.CHAT.extra)
     async def create_chat_completion(http: Request) -> Response:
         """The model's answer to a chat, in one piece or, with `stream`, as a stream of events."""
-        body = await bodies.read(http, ChatCompletionBody)
+        body = await read(http, ChatCompletionBody)
         exchange = await builder.chat(body, caller_name(http.scope))
         return answer(exchange, streams=bool(body.stream))
 
     @router.post("/completions", openapi_extra=openai_operations.COMPLETION.extra)
     async def create_completion(http: Request) -> Response:
         """The text that follows a prompt, in one piece or, with `stream`, as a stream of events."""
-        body = await bodies.read(http, CompletionBody)
+        body = await read(http, CompletionBody)
         exchange = await builder.completion(body, caller_name(http.scope))
         return answer(exchange, streams=bool(body.stream))
 

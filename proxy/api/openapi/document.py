@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
 
+from triton_openai.proxy.api.openapi import keyed_requests
 from triton_openai.proxy.api.openapi.operation import (
     ANY_ROUTE,
     EVENTS,
@@ -102,6 +103,7 @@ HEADERS: Json = {
         "schema": {"type": "string"},
     },
     "link": {"description": "A page about both: RFC 8288.", "schema": {"type": "string"}},
+    **keyed_requests.HEADERS,
 }
 OF_CALLERS = (401, 403, 503)  # statuses of every route that needs a caller
 KEYS: Json = {
@@ -113,6 +115,7 @@ RETRY = ("retry-after", "retry-after-ms", "x-should-retry")
 ERROR_HEADERS = {
     401: ("www-authenticate",),
     405: ("allow",),
+    409: ("x-should-retry",),
     429: RETRY,
     503: RETRY,
     504: ("x-should-retry",),
@@ -125,7 +128,8 @@ ERRORS = {
     404: "No such route, or no such model",
     405: "The route has no such method",
     408: "The body was not complete in time",
-    409: "The change does not fit what is stored",
+    409: "The change does not fit what is stored, or the Idempotency-Key is another body's",
+    410: "The stream that Last-Event-ID continues is not kept",
     413: "The body is too large",
     414: "The request's target is too long",
     415: "The body is compressed, or a web page sent it with another type than JSON",
@@ -153,11 +157,14 @@ def as_json(
     paths: Json = {}
     for route in documented:
         for method in sorted(route.methods or ()):
-            paths.setdefault(route.path_format, {})[method.lower()] = _operation(route, needs_keys)
+            paths.setdefault(route.path_format, {})[method.lower()] = _operation(
+                route, method, needs_keys
+            )
     schemas = _schemas(_spec(route) for route in documented)
     for change in adjust:
         change(schemas)
     components = {"schemas": schemas, "headers": HEADERS}
+    components["parameters"] = keyed_requests.PARAMETERS
     if needs_keys:
         components["securitySchemes"] = KEYS
     return orjson.dumps({"openapi": "3.1.0", **INFO, "paths": paths, "components": components})
@@ -169,14 +176,19 @@ def _spec(route: APIRoute) -> Operation:
     return spec
 
 
-def _operation(route: APIRoute, needs_keys: bool) -> Json:
+def _operation(route: APIRoute, method: str, needs_keys: bool) -> Json:
     spec, is_open = _spec(route), NEEDS.get(route.path) is Open.ANYBODY
+    more = () if is_open else OF_CALLERS
+    is_keyed = method == "POST"
     made: Json = {
         "tags": [spec.tag],
         "summary": route.name.replace("_", " ").capitalize(),
         "description": inspect.getdoc(route.endpoint) or "",
         "operationId": f"{spec.tag}_{route.name}{'_at_health' * route.path.endswith('/health')}",
-        "responses": {"200": _success(spec), **_errors(spec, () if is_open else OF_CALLERS)},
+        "responses": {
+            "200": _success(spec, is_keyed),
+            **_errors(spec, (*more, *(keyed_requests.ERRORS if is_keyed else ()))),
+        },
     }
     if needs_keys and not is_open:
         made["security"] = [{name: []} for name in KEYS]
@@ -185,6 +197,8 @@ def _operation(route: APIRoute, needs_keys: bool) -> Json:
     parameters += map(header_parameter, spec.takes_headers)
     if spec.query is not None:
         parameters += _query_parameters(spec.query)
+    if is_keyed:
+        parameters += keyed_requests.REFERENCES
     if parameters:
         made["parameters"] = parameters
     if spec.takes is not None:
@@ -207,9 +221,9 @@ def _query_parameters(model: type[BaseModel]) -> Iterator[Json]:
         yield {"name": name, "in": "query", "description": words, "schema": schema}
 
 
-def _success(spec: Operation) -> Json:
+def _success(spec: Operation, is_keyed: bool) -> Json:
     content = {media: _content(media, one) for media, one in spec.gives.items()}
-    headers = _headers(*spec.headers)
+    headers = _headers(*spec.headers, *(keyed_requests.HEADERS if is_keyed else ()))
     return {"description": "Successful answer", "headers": headers, "content": content}
 
 

@@ -1,0 +1,1 @@
+"""Idempotency-Key and Last-Event-ID: the layer between the callers' limits and the routes."""

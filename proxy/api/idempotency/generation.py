@@ -1,0 +1,122 @@
+"""Runs the application for a recording, in place of a connection."""
+
+from __future__ import annotations
+
+import structlog
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from triton_openai.proxy.api import answer_marks, errors
+from triton_openai.proxy.idempotency.answer import Head
+from triton_openai.proxy.idempotency.events import EventNumbering
+from triton_openai.proxy.idempotency.running import RunningAnswer
+
+logger = structlog.get_logger(__name__)
+
+# Of the response that carried them only: added again for each, or no longer true.
+NOT_RECORDED = frozenset(
+    {
+        *("connection", "date", "server", "transfer-encoding", "x-request-id"),
+        *("x-queue-position", "x-queue-wait"),
+    }
+)
+NOT_RECORDED_PREFIX = "x-ratelimit-"
+
+
+class Generation:
+    """One request, whose body has been read. It is not disconnected before it is abandoned."""
+
+    def __init__(self, app: ASGIApp, scope: Scope, body: bytes) -> None:
+        self._app = app
+        self._scope = {**scope}
+        self._body: bytes | None = body
+
+    async def __call__(self, running: RunningAnswer) -> None:
+        recorder = Recorder(running, self._scope)
+
+        async def abandoned() -> Message:
+            await running.abandoned.wait()
+            return {"type": "http.disconnect"}
+
+        try:
+            await self.run(self._scope, abandoned, recorder)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            if running.recording.head is not None:
+                logger.exception("an answer with an Idempotency-Key ended early")
+                return
+            await errors.response_of(error)(self._scope, abandoned, recorder)
+
+    async def run(self, scope: Scope, later: Receive, send: Send) -> None:
+        """later: what the application receives after the body."""
+
+        async def receive() -> Message:
+            body, self._body = self._body, None
+            if body is None:
+                return await later()
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._app(scope, receive, send)
+
+    def discard(self) -> None:
+        """It will not run."""
+        self._body = None
+
+
+class Recorder:
+    """The `send` of a generation."""
+
+    def __init__(self, running: RunningAnswer, scope: Scope) -> None:
+        self._running = running
+        self._recording = running.recording
+        self._scope = scope
+        self._numbering: EventNumbering | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._begin(message)
+        elif message["type"] == "http.response.body":
+            await self._add(message.get("body", b""))
+            if not message.get("more_body", False):
+                await self._end()
+
+    def _begin(self, message: Message) -> None:
+        request_id = structlog.contextvars.get_contextvars().get("request_id", "")
+        head = Head(
+            status=message["status"],
+            headers=tuple(_recorded(message.get("headers", ()))),
+            request_id=request_id,
+            route=getattr(self._scope.get("route"), "path", ""),
+        )
+        self._numbering = EventNumbering() if head.has_events else None
+        self._recording.begin(head)
+
+    async def _add(self, data: bytes) -> None:
+        if self._numbering is None:
+            if data:
+                await self._recording.append(bytes(data))
+            return
+        parts, comments = self._numbering.push(data)
+        for part in parts:
+            await self._recording.append(part)
+        if comments:
+            self._recording.notice(b"".join(comments))
+
+    async def _end(self) -> None:
+        if self._numbering is not None:
+            for part in self._numbering.flush():
+                await self._recording.append(part)
+        running, scope = self._running, self._scope
+        running.has_failed = running.has_failed or answer_marks.has_failed(scope)
+        running.is_private = running.is_private or answer_marks.is_private(scope)
+        self._recording.complete()
+
+
+def _recorded(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    named = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
+    return [
+        (name, value)
+        for name, value in named
+        if name not in NOT_RECORDED and not name.startswith(NOT_RECORDED_PREFIX)
+    ]

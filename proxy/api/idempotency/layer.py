@@ -1,0 +1,204 @@
+"""Middleware that gives requests with the same Idempotency-Key one answer. Listed in `app`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from triton_openai.proxy.access.limits.caller_meters import has_limits
+from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
+from triton_openai.proxy.access.limits.standing import current_standings
+from triton_openai.proxy.api.answers.client_disconnect import CancelOnDisconnect
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.bodies.caller_name import caller_name
+from triton_openai.proxy.api.idempotency import refusals
+from triton_openai.proxy.api.idempotency.generation import Generation
+from triton_openai.proxy.api.idempotency.key_headers import KeyHeaders, key_headers
+from triton_openai.proxy.api.rate_limit_headers import COUNTED
+from triton_openai.proxy.api.route_scopes import RouteScopes
+from triton_openai.proxy.domain import identity
+from triton_openai.proxy.domain.errors import ShuttingDown
+from triton_openai.proxy.domain.identity import current_caller
+from triton_openai.proxy.idempotency.answer import (
+    AnswerLost,
+    Head,
+    JoinRefused,
+    Notice,
+    OpenAnswer,
+    Outcome,
+    RecordsUnavailable,
+)
+from triton_openai.proxy.idempotency.relay import Relay
+from triton_openai.proxy.idempotency.request import KeyedRequest, digest
+from triton_openai.proxy.telemetry import request_log
+from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+
+LARGE_BODY = 262_144  # bytes: its digest takes a millisecond or more, and is made in a thread
+REPLAYED, ORIGINAL_ID = b"idempotent-replayed", b"x-original-request-id"
+UNAVAILABLE = b"idempotency-unavailable"
+EXPOSED = tuple(name.decode() for name in (REPLAYED, ORIGINAL_ID, UNAVAILABLE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerParts:
+    """is_closed: whether requests with a key are refused while the records cannot be used; else
+    they run as if they had no key, and their answers say so.
+    """
+
+    relay: Relay
+    bodies: BodyReader
+    limiter: RequestLimiter
+    metrics: IdempotencyMetrics
+    is_closed: bool
+
+
+class Idempotency:
+    """Inside the authentication and the headers of limits, so that both hold for each request, and
+    outside of the routes.
+    """
+
+    def __init__(self, app: ASGIApp, *, parts: LayerParts, scopes: RouteScopes) -> None:
+        self._app = app
+        self._parts = parts
+        self._scopes = scopes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = None
+        if scope["type"] == "http" and scope["method"] == "POST":
+            given = key_headers(scope["headers"])
+        if given is None:
+            await self._app(scope, receive, send)
+            return
+        async with self._parts.bodies.received(Request(scope, receive)) as body:
+            request = await self._request(scope, given, body)
+        generation = Generation(self._app, scope, body)
+        del body
+        try:
+            answer = await self._parts.relay.open(request, generation)
+        except JoinRefused as refused:
+            raise self._refusal(refused) from None
+        except RecordsUnavailable as error:
+            await self._without_records(generation, scope, receive, send, str(error))
+            return
+        self._count(answer.outcome.value)
+        if answer.outcome is not Outcome.GENERATED:
+            generation.discard()
+        async with aclosing(answer), self._counted(answer, scope):
+            await self._send(answer, scope, receive, send)
+
+    async def _request(self, scope: Scope, given: KeyHeaders, body: bytes) -> KeyedRequest:
+        """Keys of one tenant share answers where they allow the same models."""
+        who = current_caller.get()
+        address = caller_name(scope) if who.is_shared else ""
+        route = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
+        large = len(body) > LARGE_BODY
+        made = await asyncio.to_thread(_sha256, body) if large else _sha256(body)
+        return KeyedRequest(
+            id=digest((who.tenant, address, *sorted(who.models.patterns), route, given.key)),
+            tenant=digest((who.tenant, address)),
+            body=made,
+            after=given.after,
+            is_private=self._scopes.of(scope["path"]) is identity.Scope.ADMIN,
+        )
+
+    @asynccontextmanager
+    async def _counted(self, answer: OpenAnswer, scope: Scope) -> AsyncIterator[None]:
+        """Counts a request that generates nothing in the limits on requests; see COUNTED."""
+        caller, standings = current_caller.get(), current_standings.get()
+        is_counted = self._scopes.of(scope["path"]) in COUNTED or not has_limits(caller)
+        if answer.outcome is Outcome.GENERATED or is_counted or standings is None:
+            yield
+        else:
+            async with self._parts.limiter.counted(caller, standings):
+                yield
+
+    async def _send(self, answer: OpenAnswer, scope: Scope, receive: Receive, send: Send) -> None:
+        response = _Response(answer, scope, send)
+        try:
+            try:
+                async with CancelOnDisconnect(receive):
+                    await response.send()
+            except ShuttingDown:
+                if not answer.shut_down():
+                    raise
+                await response.send()  # with the error that ends the generation
+        except JoinRefused as refused:
+            raise self._refusal(refused) from None
+        except (AnswerLost, RecordsUnavailable):
+            if not response.has_started:
+                raise refusals.lost() from None
+            request_log.add(error="answer_lost")  # the connection is closed before the end
+
+    def _refusal(self, refused: JoinRefused) -> Exception:
+        error = refusals.error_of(refused.reason)
+        self._count(error.code.value)
+        return error
+
+    def _count(self, outcome: str) -> None:
+        self._parts.metrics.count(outcome)
+        request_log.add(idempotency=outcome)
+
+    async def _without_records(
+        self, generation: Generation, scope: Scope, receive: Receive, send: Send, detail: str
+    ) -> None:
+        self._count("unavailable")
+        if self._parts.is_closed:
+            raise refusals.unavailable(detail)
+
+        async def send_and_say(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (UNAVAILABLE, b"true")]
+            await send(message)
+
+        await generation.run(scope, receive, send_and_say)
+
+
+def _sha256(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """Of an answer that another request generated: for the metrics of responses."""
+
+    path: str
+
+
+class _Response:
+    """Sends an answer to one connection; a second `send` continues a cancelled one."""
+
+    def __init__(self, answer: OpenAnswer, scope: Scope, send: Send) -> None:
+        self._answer = answer
+        self._scope = scope
+        self._send = send
+        self.has_started = False
+
+    async def send(self) -> None:
+        if not self.has_started:
+            await self._begin(await self._answer.head())
+        async with aclosing(self._answer.parts()) as parts:
+            async for part in parts:
+                data = part.data if isinstance(part, Notice) else part
+                await self._send(_body(data, has_more=True))
+        await self._send(_body(b"", has_more=False))
+
+    async def _begin(self, head: Head) -> None:
+        headers = [
+            (name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers
+        ]
+        if self._answer.outcome is not Outcome.GENERATED:
+            headers += [(REPLAYED, b"true"), (ORIGINAL_ID, head.request_id.encode("latin-1"))]
+        if head.route:
+            self._scope["route"] = _Route(head.route)
+        await self._send({"type": "http.response.start", "status": head.status, "headers": headers})
+        self.has_started = True
+
+
+def _body(data: bytes, *, has_more: bool) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": has_more}

@@ -1,0 +1,64 @@
+"""Settings -> the relay of answers with an Idempotency-Key, and its layer. Called by `app`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
+from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.api.idempotency.layer import LayerParts
+from triton_openai.proxy.idempotency.file_records import FileRecords
+from triton_openai.proxy.idempotency.port import Records
+from triton_openai.proxy.idempotency.quotas import Quotas
+from triton_openai.proxy.idempotency.relay import Relay, RelayLimits
+from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry.metrics import Metrics
+
+MB = 1_000_000
+
+
+def _relay(settings: Settings, metrics: Metrics, shared: Path | None) -> Relay:
+    limits = RelayLimits(
+        grace_s=settings.idempotency_grace_s,
+        resume_grace_s=settings.resume_grace_s,
+        answer_bytes=int(settings.max_kept_answer_mb * MB),
+        memory_bytes=int(settings.max_held_answers_mb * MB),
+        readers=settings.max_answer_readers,
+        keeps=settings.idempotency_keep_s > 0,
+    )
+    return Relay(_records(settings, shared), limits, metrics.idempotency)
+
+
+def layer_parts(
+    settings: Settings,
+    bodies: BodyReader,
+    limiter: RequestLimiter,
+    metrics: Metrics,
+    shared: Path | None,
+) -> LayerParts:
+    """shared: the folder of several processes; None for one."""
+    return LayerParts(
+        relay=_relay(settings, metrics, shared),
+        bodies=bodies,
+        limiter=limiter,
+        metrics=metrics.idempotency,
+        is_closed=settings.ledger_outage == "closed",
+    )
+
+
+def _records(settings: Settings, shared: Path | None) -> Records:
+    quotas = Quotas(
+        keep_s=settings.idempotency_keep_s,
+        bytes=int(settings.max_kept_mb * MB),
+        answers=settings.max_kept_answers,
+    )
+    if settings.ledger_url_value is not None:
+        from triton_openai.proxy.idempotency.redis_records import RedisRecords  # imports slowly
+
+        return RedisRecords(
+            settings.ledger_url_value,
+            quotas,
+            answer_bytes=int(settings.max_kept_answer_mb * MB),
+            timeout_s=settings.ledger_timeout_ms / 1000,
+        )
+    return FileRecords(settings.idempotency_dir, shared, quotas)

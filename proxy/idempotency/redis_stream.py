@@ -1,0 +1,213 @@
+"""An answer in Redis: the copy that its owner writes, and those who read it on other hosts.
+
+Made by `redis_records`. An entry of the stream has a kind; parts also have the number of parts
+before them, and how many they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from triton_openai.proxy import background
+from triton_openai.proxy.idempotency.answer import (
+    AnswerLost,
+    Head,
+    JoinRefused,
+    Notice,
+    Outcome,
+    Reason,
+    RecordsUnavailable,
+    check_resumption,
+)
+from triton_openai.proxy.idempotency.events import after_event
+from triton_openai.proxy.idempotency.recording import Recording
+from triton_openai.proxy.idempotency.request import KeyedRequest
+from triton_openai.proxy.ledger.redis_state import Script
+
+AWAY = (RedisError, OSError, asyncio.TimeoutError)
+HEAD, PART, END, LOST = b"H", b"P", b"E", b"L"
+READ_ENTRIES = 32
+BLOCK_MS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerKeys:
+    record: str
+    parts: str
+    readers: str
+
+
+class Copy:
+    """Writes a running answer to Redis, and renews its claim. While somebody reads the copy, the
+    generation counts one more reader. Where Redis fails, the copy ends: the answer itself does not.
+
+    lease_ms: for how long the claim stands after the last renewal. most_bytes: of the stream; its
+    oldest entries make room.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        renew: Script,
+        keys: AnswerKeys,
+        token: str,
+        recording: Recording,
+        *,
+        lease_ms: int,
+        most_bytes: int,
+    ) -> None:
+        self._client = client
+        self._renew = renew
+        self._keys = keys
+        self._token = token
+        self._recording = recording
+        self._lease_ms = lease_ms
+        self._most_bytes = most_bytes
+        self._entries: deque[tuple[bytes, int]] = deque()
+        self._bytes = 0
+        self._reader = recording.enter(0, is_counted=False)
+        self._writing = asyncio.create_task(self._write())
+        self._beating = asyncio.create_task(self._beat())
+
+    async def written(self) -> bool:
+        """Waits for the end of the answer; whether all of it has been written."""
+        await asyncio.wait((self._writing,))
+        return not self._writing.cancelled() and self._writing.result()
+
+    async def close(self) -> None:
+        """Also ends the renewals."""
+        await background.end((self._writing, self._beating))
+        self._recording.leave(self._reader)
+
+    async def _write(self) -> bool:
+        try:
+            try:
+                await self._write_parts()
+            except AnswerLost:
+                await self._add(LOST)
+                return False
+        except AWAY:
+            return False
+        return True
+
+    async def _write_parts(self) -> None:
+        head = await self._recording.began()
+        await self._add(HEAD, data=head.as_json())
+        async for part in self._recording.parts(self._reader):
+            if not isinstance(part, Notice):
+                await self._add(PART, self._reader.at, self._reader.taking, part)
+                await self._trim()
+        await self._add(END)
+
+    async def _add(self, kind: bytes, first: int = 0, parts: int = 0, data: bytes = b"") -> None:
+        fields = {b"k": kind, b"f": first, b"n": parts, b"d": data}
+        entry = await self._client.xadd(self._keys.parts, fields)
+        if kind is PART:
+            self._entries.append((entry, len(data)))
+            self._bytes += len(data)
+        elif kind is HEAD:
+            await self._client.pexpire(self._keys.parts, self._lease_ms)
+
+    async def _trim(self) -> None:
+        """Where the head is gone, nobody can join from the beginning."""
+        if self._bytes <= self._most_bytes or len(self._entries) < 2:
+            return
+        while self._bytes > self._most_bytes and len(self._entries) > 1:
+            self._bytes -= self._entries.popleft()[1]
+        await self._client.xtrim(self._keys.parts, minid=self._entries[0][0], approximate=False)
+
+    async def _beat(self) -> None:
+        keys = (self._keys.record, self._keys.parts, self._keys.readers)
+        while True:
+            await asyncio.sleep(self._lease_ms / 4000)
+            with contextlib.suppress(*AWAY):
+                renewed = await self._renew(self._client, keys, (self._token, self._lease_ms))
+                self._recording.count_in(self._reader, all(renewed))
+
+
+class CopiedAnswer:
+    """An answer.OpenAnswer that is read in Redis, while it is written or after that."""
+
+    def __init__(
+        self,
+        client: Any,
+        keys: AnswerKeys,
+        token: str,
+        request: KeyedRequest,
+        outcome: Outcome,
+        *,
+        lease_ms: int,
+    ) -> None:
+        self.outcome = outcome
+        self._client = client
+        self._keys = keys
+        self._token = token
+        self._after = request.after
+        self._lease_ms = lease_ms
+        self._last = b"0-0"
+        self._entries: deque[tuple[bytes, dict[bytes, bytes]]] = deque()
+
+    async def head(self) -> Head:
+        fields = await self._next()
+        if fields[b"k"] == PART:
+            raise JoinRefused(Reason.NOT_KEPT if self._after else Reason.TOO_LARGE)
+        if fields[b"k"] != HEAD:
+            raise AnswerLost
+        head = Head.of_json(fields[b"d"])
+        check_resumption(self._after, head, await self._known() if self._after else None)
+        return head
+
+    async def parts(self) -> AsyncGenerator[bytes | Notice, None]:
+        expected = 0
+        while (fields := await self._next())[b"k"] == PART:
+            first, data = int(fields[b"f"]), fields[b"d"]
+            if first != expected:
+                raise AnswerLost  # the entries between were trimmed
+            expected = first + int(fields[b"n"])
+            if expected > self._after:
+                yield after_event(data, self._after) if first < self._after else data
+        if fields[b"k"] == LOST:
+            raise AnswerLost
+
+    def shut_down(self) -> bool:
+        return False
+
+    async def aclose(self) -> None:
+        pass
+
+    async def _known(self) -> int:
+        """How many parts there are so far."""
+        try:
+            for _, fields in await self._client.xrevrange(self._keys.parts, count=2):
+                if fields[b"k"] == PART:
+                    return int(fields[b"f"]) + int(fields[b"n"])
+        except AWAY as error:
+            raise RecordsUnavailable(str(error)) from error
+        return 0
+
+    async def _next(self) -> dict[bytes, bytes]:
+        """Raises AnswerLost, RecordsUnavailable."""
+        try:
+            while not self._entries:
+                await self._read()
+        except AWAY as error:
+            raise RecordsUnavailable(str(error)) from error
+        self._last, fields = self._entries.popleft()
+        return fields
+
+    async def _read(self) -> None:
+        await self._client.set(self._keys.readers, b"", px=self._lease_ms)
+        found = await self._client.xread(
+            {self._keys.parts: self._last}, count=READ_ENTRIES, block=BLOCK_MS
+        )
+        if found:
+            self._entries.extend(found[0][1])
+        elif await self._client.hget(self._keys.record, "token") != self._token.encode():
+            raise AnswerLost

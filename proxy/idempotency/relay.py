@@ -1,0 +1,197 @@
+"""Gives each request with an Idempotency-Key its answer: its own, a running one, or a kept one.
+
+Called by `api.idempotency`. A generation runs in a task of its own, for as long as somebody reads
+it or may still come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any
+
+import structlog
+from typing_extensions import Self
+
+from triton_openai.proxy import background
+from triton_openai.proxy.idempotency.answer import (
+    AnswerLost,
+    JoinRefused,
+    OpenAnswer,
+    Outcome,
+    Reason,
+    RecordsUnavailable,
+)
+from triton_openai.proxy.idempotency.part_window import MemoryBudget
+from triton_openai.proxy.idempotency.port import Elsewhere, Kept, Mine, Records
+from triton_openai.proxy.idempotency.request import KeyedRequest
+from triton_openai.proxy.idempotency.running import LocalAnswer, RunningAnswer
+from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+
+logger = structlog.get_logger(__name__)
+
+CLAIMS_AT_MOST = 8  # where one owner after the other has ended
+UPKEEP_S = 30.0
+
+Generate = Callable[[RunningAnswer], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayLimits:
+    """grace_s: how long a generation goes on after its last reader has left; resume_grace_s: the
+    same for streams of events, and how long a finished answer that is not kept can be resumed.
+    answer_bytes: of one answer. memory_bytes: of all in this process. readers: of one answer, in
+    this process. keeps: whether finished answers are kept.
+    """
+
+    grace_s: float
+    resume_grace_s: float
+    answer_bytes: int
+    memory_bytes: int
+    readers: int
+    keeps: bool
+
+
+class Relay:
+    def __init__(self, records: Records, limits: RelayLimits, metrics: IdempotencyMetrics) -> None:
+        self.limits = limits
+        self.budget = MemoryBudget(limits.memory_bytes)
+        self._records = records
+        self._metrics = metrics
+        self._running: dict[bytes, RunningAnswer] = {}
+        self._claiming: dict[bytes, asyncio.Future[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._releases: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self._records.__aenter__()
+        await self._records.serve(self)
+        _spawn(self._upkeep(), self._tasks)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await background.end(self._tasks)
+        while self._releases:
+            await asyncio.wait(self._releases)
+        await self._records.__aexit__()
+
+    async def open(self, request: KeyedRequest, generate: Generate) -> OpenAnswer:
+        """
+        Raises:
+            JoinRefused: there is an answer that this request does not get.
+            RecordsUnavailable: nobody can say whether there is one.
+        """
+        dead: str | None = None
+        for _ in range(CLAIMS_AT_MOST):
+            while (claiming := self._claiming.get(request.id)) is not None:
+                await asyncio.wait((claiming,))
+            running = self._running.get(request.id)
+            if running is not None and not running.abandoned.is_set():
+                return self._joined(running, request)
+            if running is not None and running.task is not None:
+                await asyncio.wait((running.task,))
+                continue
+            found = await self._claim(request, dead, generate)
+            try:
+                match found:
+                    case RunningAnswer():
+                        return LocalAnswer(found, Outcome.GENERATED, 0)
+                    case Kept():
+                        return self._records.replay(request, found)
+                    case Elsewhere():
+                        return await self._records.join(request, found)
+            except AnswerLost:
+                dead = found.token
+        raise RecordsUnavailable("the processes that claim the answer end one after the other")
+
+    def join(self, request: KeyedRequest, token: str) -> OpenAnswer:
+        """For another worker's request: see port.LocalAnswers."""
+        running = self._running.get(request.id)
+        if running is None or running.token != token or running.abandoned.is_set():
+            raise AnswerLost
+        return self._joined(running, request)
+
+    def _joined(self, running: RunningAnswer, request: KeyedRequest) -> OpenAnswer:
+        if running.request.body != request.body:
+            raise JoinRefused(Reason.OTHER_BODY)
+        if running.recording.readers >= self.limits.readers:
+            raise JoinRefused(Reason.TOO_MANY_READERS)
+        return LocalAnswer(running, Outcome.JOINED, request.after)
+
+    async def _claim(
+        self, request: KeyedRequest, dead: str | None, generate: Generate
+    ) -> RunningAnswer | Kept | Elsewhere:
+        """A running answer is this request's own, and has just begun. Other requests with the same
+        key wait meanwhile, so that they find it.
+        """
+        token = token_hex(16)
+        claiming = self._claiming[request.id] = asyncio.get_running_loop().create_future()
+        try:
+            found = await self._records.claim(request, token, dead)
+            if not isinstance(found, Mine):
+                return found
+            if request.after:
+                await self._records.release(request, token)
+                raise JoinRefused(Reason.NOT_KEPT)
+            return self._begin(request, token, generate)
+        except asyncio.CancelledError:
+            self._release(request, token)
+            raise
+        finally:
+            del self._claiming[request.id]
+            claiming.set_result(None)
+
+    def _begin(self, request: KeyedRequest, token: str, generate: Generate) -> RunningAnswer:
+        running = RunningAnswer(request, token, self.limits, self.budget, self._forget)
+        self._running[request.id] = running
+        self._records.published(request, token, running.recording)
+        running.task = _spawn(self._generate(running, generate), self._tasks)
+        return running
+
+    async def _generate(self, running: RunningAnswer, generate: Generate) -> None:
+        try:
+            await generate(running)
+        finally:
+            if not running.recording.is_complete:
+                running.recording.lose()
+            if not running.is_good or not (running.may_be_kept and await self._kept(running)):
+                running.linger()
+            else:
+                self._running.pop(running.request.id, None)
+                running.close()
+
+    async def _kept(self, running: RunningAnswer) -> bool:
+        try:
+            await self._records.keep(running.request, running.token, running.recording)
+        except RecordsUnavailable:
+            self._metrics.count("not_kept")
+            return False
+        return True
+
+    def _forget(self, running: RunningAnswer) -> None:
+        """Nobody may join it any more; also called when its memory was given back."""
+        self._metrics.held_bytes.set(self.budget.bytes)
+        if self._running.get(running.request.id) is running:
+            del self._running[running.request.id]
+            self._release(running.request, running.token)
+
+    def _release(self, request: KeyedRequest, token: str) -> None:
+        _spawn(self._records.release(request, token), self._releases)
+
+    async def _upkeep(self) -> None:
+        while True:
+            try:
+                self._metrics.stored_bytes.set(await self._records.stored_bytes())
+            except RecordsUnavailable as error:
+                logger.warning("idempotency: records are unavailable", error=str(error))
+            self._metrics.held_bytes.set(self.budget.bytes)
+            await asyncio.sleep(UPKEEP_S)
+
+
+def _spawn(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task

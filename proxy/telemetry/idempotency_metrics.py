@@ -1,0 +1,34 @@
+"""Metrics of requests with an Idempotency-Key. Made by `metrics`."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class IdempotencyMetrics:
+    """stored_bytes: kept for later, of all workers. held_bytes: in this process' memory."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "proxy_idempotent_requests",
+            "Requests with an Idempotency-Key, by what they got: `generated`, `joined`, `replayed`,"
+            " the code of a refusal, or `unavailable`; and `not_kept`: answers that could not be"
+            " written",
+            ("outcome",),
+            registry=registry,
+        )
+        self.held_bytes = Gauge(
+            "proxy_idempotent_held_bytes",
+            "Bytes of answers in memory, for those who read them",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.stored_bytes = Gauge(
+            "proxy_idempotent_stored_bytes",
+            "Bytes of answers that are kept for later requests with the same key",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+
+    def count(self, outcome: str) -> None:
+        self._requests.labels(outcome).inc()

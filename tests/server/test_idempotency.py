@@ -1,0 +1,129 @@
+"""Idempotency keys over four workers, with a real engine that counts what it generates.
+
+tests/long/test_idempotency.py does the same with 1,000 keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx
+import openai
+import pytest
+
+from tests.fixtures.keyed_load import (
+    MODEL,
+    TOKENS,
+    asked,
+    assert_one_generation_a_key,
+    four_workers,
+    worker_of,
+)
+from tests.fixtures.redis_server import needs_redis, running
+from tests.fixtures.stack import HANG_S, Stack
+
+MB = 1_000_000
+
+
+def test_one_generation_for_each_key_however_often_clients_disconnect(start, scripted_stack):
+    asyncio.run(assert_one_generation_a_key(start, scripted_stack, 25, growth_bytes=40 * MB))
+
+
+@needs_redis
+def test_the_same_with_records_in_redis(start, scripted_stack, tmp_path):
+    with running(tmp_path) as redis:
+        settings = {"LEDGER_URL": redis.url, "LEDGER_TIMEOUT_MS": 30_000}
+        asyncio.run(
+            assert_one_generation_a_key(start, scripted_stack, 25, growth_bytes=40 * MB, **settings)
+        )
+
+
+def test_the_claims_of_a_killed_worker_are_taken_over(start, scripted_stack):
+    async def run() -> None:
+        async with four_workers(start, scripted_stack) as proxy:
+            url = f"{proxy.url}/v1/chat/completions"
+            body = {**asked("killed", True), "max_tokens": 2_000}
+            before = scripted_stack.begun(MODEL)
+            async with httpx.AsyncClient(timeout=HANG_S, verify=False) as client:
+                key = {"idempotency-key": "killed"}
+                async with client.stream("POST", url, json=body, headers=key) as response:
+                    port = response.extensions["network_stream"].get_extra_info("client_addr")[1]
+                    joined = [asyncio.create_task(join(url, body, key)) for _ in range(8)]
+                    lines = response.aiter_lines()  # the stream ends with its iterator
+                    await anext(lines)
+                    await asyncio.sleep(0.3)
+                    worker_of(proxy, port).kill()
+                    outcomes = await asyncio.gather(*joined)
+                assert set(outcomes) <= {0, 503}
+                last = {**key, "last-event-id": "1"}
+                assert (await client.post(url, json=body, headers=last)).status_code == 410
+                short = {"idempotency-key": "short"}
+                again = await client.post(url, json=body, headers=key)
+                assert again.status_code == 200
+                assert again.text.endswith("data: [DONE]\n\n")
+                assert (await client.post(url, json=asked("s", False), headers=short)).is_success
+            await asyncio.to_thread(scripted_stack.settled_engine, MODEL)
+            assert scripted_stack.begun(MODEL) - before == 3
+
+    asyncio.run(run())
+
+
+async def join(url: str, body: dict, key: dict[str, str]) -> int:
+    """The status; 0 where the connection ended after it."""
+    async with httpx.AsyncClient(timeout=HANG_S, verify=False) as client:
+        try:
+            response = await client.post(url, json=body, headers=key)
+        except httpx.TransportError:
+            return 0
+        return response.status_code
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_openais_sdk_retries_with_the_key_and_notices_nothing(scripted_stack: Stack, stream: bool):
+    """The connection breaks after the request was sent: the SDK sends it again by itself."""
+
+    class BreaksOnce(httpx.HTTPTransport):
+        tries = 0
+
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            response = super().handle_request(request)
+            BreaksOnce.tries += 1
+            if BreaksOnce.tries == 1:
+                response.read()
+                raise httpx.ReadError("broken", request=request)
+            return response
+
+    before = scripted_stack.begun(MODEL)
+    with openai.OpenAI(
+        base_url=f"{scripted_stack.url}/v1",
+        api_key="none",
+        max_retries=2,
+        http_client=httpx.Client(transport=BreaksOnce(), timeout=HANG_S),
+    ) as client:
+        key = {"Idempotency-Key": f"sdk-{stream}"}
+        answer = client.chat.completions.create(
+            **{**asked("sdk", stream), "stream": stream}, extra_headers=key
+        )
+        if stream:
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in answer)
+        else:
+            text = answer.choices[0].message.content
+    assert BreaksOnce.tries == 2
+    assert len(text.split()) >= TOKENS / 3
+    assert scripted_stack.begun(MODEL) - before == 1
+
+
+def test_openais_sdk_sees_a_conflict_at_once(scripted_stack: Stack):
+    sent = []
+    transport = httpx.Client(event_hooks={"request": [sent.append]}, timeout=HANG_S)
+    with openai.OpenAI(
+        base_url=f"{scripted_stack.url}/v1", api_key="none", max_retries=2, http_client=transport
+    ) as client:
+        key = {"Idempotency-Key": "conflict"}
+        client.chat.completions.create(**asked("one", False), extra_headers=key)
+        with pytest.raises(openai.ConflictError) as refused:
+            client.chat.completions.create(**asked("two", False), extra_headers=key)
+    assert refused.value.code == "idempotency_conflict"
+    assert len(sent) == 2
+    assert json.loads(sent[0].content)["model"] == MODEL

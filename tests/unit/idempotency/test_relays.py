@@ -1,0 +1,242 @@
+"""Two processes share one generation for each key, over every kind of records."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.idempotency.answering import (
+    HEAD,
+    Generation,
+    ask,
+    asked,
+    event,
+    read,
+    settled,
+    until,
+    whole,
+)
+from tests.unit.idempotency.conftest import Pair
+from triton_openai.proxy.idempotency.answer import JoinRefused, Notice, Outcome, Reason
+
+
+def test_a_finished_answer_is_replayed_by_both(pair: Pair):
+    async def run() -> None:
+        generation = Generation()
+        generation.step(5)
+        async with pair() as (one, other):
+            assert await ask(one, generation) == whole()
+            for relay in (one, other):
+                await settled(relay)
+                answer = await relay.open(asked(), generation)
+                assert answer.outcome is Outcome.REPLAYED
+                assert (await answer.head()) == HEAD
+                assert await read(await relay.open(asked(), generation)) == whole()
+            assert generation.runs == 1
+
+    asyncio.run(run())
+
+
+def test_both_read_the_running_answer_from_its_beginning(pair: Pair):
+    async def run() -> None:
+        generation = Generation()
+        async with pair() as (one, other):
+            first = await one.open(asked(), generation)
+            generation.step(2)
+            second = await other.open(asked(), generation)
+            assert (first.outcome, second.outcome) == (Outcome.GENERATED, Outcome.JOINED)
+            reads = [asyncio.create_task(read(each)) for each in (first, second)]
+            generation.step(3)
+            assert await asyncio.gather(*reads) == [whole(), whole()]
+            assert generation.runs == 1
+
+    asyncio.run(run())
+
+
+def test_of_many_at_once_only_one_generates(pair: Pair):
+    async def run() -> None:
+        generation = Generation()
+        generation.step(5)
+        async with pair() as both:
+            answers = await asyncio.gather(*(ask(both[n % 2], generation) for n in range(40)))
+            assert set(answers) == {whole()}
+            assert generation.runs == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_another_body_is_refused_by_both(pair: Pair, finished: bool):
+    async def run() -> None:
+        generation = Generation()
+        async with pair() as (one, other):
+            first = await one.open(asked(), generation)
+            if finished:
+                generation.step(5)
+                await read(first)
+                await settled(one)
+            for relay in (one, other):
+                with pytest.raises(JoinRefused) as refused:
+                    await read(await relay.open(asked(body=b"other"), generation))
+                assert refused.value.reason is Reason.OTHER_BODY
+            await first.aclose()
+            assert generation.runs == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("after", range(6))
+@pytest.mark.parametrize("finished", [False, True])
+def test_an_answer_continues_after_any_event(pair: Pair, after: int, finished: bool):
+    async def run() -> None:
+        generation = Generation()
+        async with pair() as (one, other):
+            first = await one.open(asked(), generation)
+            generation.step(5 if finished else after)
+            async with aclosing(first.parts()) as parts:
+                had = b""
+                while had != whole(5 if finished else after):
+                    had += await anext(parts)
+            if finished:
+                await read(first)
+                await settled(one)
+            rest = asyncio.create_task(ask(other, generation, asked(after=after)))
+            generation.step(5)
+            assert await rest == whole(5, after)
+            await first.aclose()
+
+    asyncio.run(run())
+
+
+def test_an_event_that_was_not_sent_yet_is_refused_by_both(pair: Pair):
+    async def run() -> None:
+        generation = Generation()
+        async with pair() as (one, other):
+            first = await one.open(asked(), generation)
+            generation.step(2)
+            async with aclosing(first.parts()) as parts:
+                had = b""
+                while had != whole(2):
+                    had += await anext(parts)
+            for relay in (one, other):
+                with pytest.raises(JoinRefused) as refused:
+                    await ask(relay, generation, asked(after=3))
+                assert refused.value.reason is Reason.UNKNOWN_EVENT
+            await first.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_nobody_has_is_not_begun_for_its_rest(pair: Pair):
+    async def run() -> None:
+        generation = Generation()
+        generation.step(5)
+        async with pair() as (one, other):
+            with pytest.raises(JoinRefused) as refused:
+                await ask(other, generation, asked(after=3))
+            assert refused.value.reason is Reason.NOT_KEPT
+            assert generation.runs == 0
+            assert await ask(one, generation) == whole()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("status", [400, 429, 500, 503])
+def test_an_error_is_not_kept(pair: Pair, status: int):
+    async def run() -> None:
+        generation = Generation(1, replace(HEAD, status=status))
+        async with pair() as (one, other):
+            for runs, relay in enumerate((one, other, one), start=1):
+                generation.step()
+                await ask(relay, generation)
+                await settled(relay)
+                assert generation.runs == runs
+
+    asyncio.run(run())
+
+
+def test_a_private_answer_is_only_in_memory_and_both_may_still_read_it(pair: Pair):
+    async def run() -> None:
+        generation = Generation()
+        generation.step(5)
+        async with pair() as (one, other):
+            await ask(one, generation, asked(is_private=True))
+            answer = await other.open(asked(is_private=True), generation)
+            assert answer.outcome is Outcome.JOINED
+            assert await read(answer) == whole()
+            assert one.budget.bytes == len(whole())
+            assert generation.runs == 1
+
+    asyncio.run(run())
+
+
+def test_after_its_grace_nothing_of_a_private_answer_is_left(pair: Pair):
+    async def run() -> None:
+        generation = Generation()
+        generation.step(10)
+        async with pair(resume_grace_s=0) as (one, other):
+            await ask(one, generation, asked(is_private=True))
+            await settled(one)
+            assert one.budget.bytes == 0
+            await ask(other, generation, asked(is_private=True))
+            assert generation.runs == 2
+
+    asyncio.run(run())
+
+
+def test_a_reader_of_the_other_process_keeps_the_generation_running(pair: Pair):
+    async def run() -> None:
+        generation = Generation()
+        async with pair(resume_grace_s=1) as (one, other):
+            first = await one.open(asked(), generation)
+            generation.step(1)
+            second = asyncio.create_task(ask(other, generation))
+            await until(lambda: one._running[asked().id].recording.readers == 2)
+            await first.aclose()
+            await asyncio.sleep(1.5)
+            assert not generation.was_abandoned
+            generation.step(4)
+            assert await second == whole()
+
+    asyncio.run(run())
+
+
+def test_without_readers_it_ends_after_the_grace_and_is_generated_anew(pair: Pair):
+    async def run() -> None:
+        generation = Generation()
+        async with pair(resume_grace_s=0, grace_s=0) as (one, other):
+            first = await one.open(asked(), generation)
+            generation.step(1)
+            async with aclosing(first.parts()) as parts:
+                await anext(parts)
+            await first.aclose()
+            await until(lambda: generation.was_abandoned)
+            await settled(one)
+            generation.step(5)
+            assert await ask(other, generation) == whole()
+            assert generation.runs == 2
+            await settled(other)
+            assert one.budget.bytes == other.budget.bytes == 0
+
+    asyncio.run(run())
+
+
+def test_comments_are_not_kept(pair: Pair):
+    async def run() -> None:
+        generation = Generation()
+        async with pair() as (one, other):
+            first = await one.open(asked(), generation)
+            generation.step(1)
+            async with aclosing(first.parts()) as parts:
+                assert await anext(parts) == event(1)
+                one._running[asked().id].recording.notice(b": keep-alive\n\n")
+                assert await anext(parts) == Notice(b": keep-alive\n\n")
+            generation.step(4)
+            await read(first)
+            await settled(one)
+            assert await ask(other, generation) == whole()
+
+    asyncio.run(run())
