@@ -113,11 +113,9 @@ class Failover:
         self._obstacle = continuation.obstacle(request)
         self._most = most = means.continuing.most
         self.is_exact = bool(most) and self._obstacle is None
-        if self.is_exact:
-            request = replace(request, keeps_ids=True, interrupt=Interrupt())
-        elif most and _is_allowed(self._obstacle, means.continuing):
-            request = replace(request, keeps_ids=True)
-        self.part = self._request = request
+        keeps_ids = bool(most) and _is_allowed(self._obstacle, means.continuing)
+        self._request = _kept(request, is_exact=self.is_exact) if keeps_ids else request
+        self.part = self._request
         self.finish: FinishReason | None = None
         self.repeats = self.parts = 0
         self._means = means
@@ -141,10 +139,9 @@ class Failover:
     def can_move(self) -> bool:
         """Whether another endpoint can continue now."""
         endpoint = self.endpoint
-        if endpoint is None:
-            return False
-        avoids = self._attempt.avoids | {endpoint}
-        return self._means.resending.has_another(self._request, avoids)
+        return endpoint is not None and self._means.resending.has_another(
+            self._request, self._attempt.avoids | {endpoint}
+        )
 
     async def next_part(self, error: Loss, watch: TimeWatch, row: RowPermit) -> None:
         """Makes `part` what the next engine is sent, when there is one.
@@ -180,9 +177,8 @@ class Failover:
         if not isinstance(lost, ModelUnavailable):
             raise lost
         self._avoid()
-        attempt, request = self._attempt, self._request
-        resending = self._means.resending
-        await resending.resend(lost, attempt, request, self._report, since=watch.began)
+        attempt, request, resend = self._attempt, self._request, self._means.resending.resend
+        await resend(lost, attempt, request, self._report, since=watch.began)
         self._begin(request, f"resent{attempt.number}", watch)
 
     def _check(self, error: Loss, cause: Cause) -> None:
@@ -253,6 +249,11 @@ class Failover:
 
 def _is_allowed(obstacle: Obstacle | None, limits: ContinuationLimits) -> bool:
     return obstacle is None or (limits.allows_inexact and not obstacle.is_final)
+
+
+def _kept(request: EngineRequest, *, is_exact: bool) -> EngineRequest:
+    interrupt = Interrupt() if is_exact else None
+    return replace(request, keeps_ids=True, interrupt=interrupt)
 
 
 def _note(report: Report, cause: Cause, *, has_begun: bool) -> None:
