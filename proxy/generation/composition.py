@@ -71,20 +71,14 @@ def composed(
     scheduler: entered and left by the caller; None: nobody waits for a row. decisions: operators';
     None: what models.yaml says holds.
     """
-    streams = StreamMeans(
-        resending=_resending(registry, recovery_queue, engine, watcher, limits, max_resends),
-        limits=limits,
-        counter=watcher,
-        continuing=continuing or ContinuationLimits(),
-        scheduler=scheduler or FreeScheduler(),
-    )
+    resending = _resending(registry, recovery_queue, engine, watcher, limits, max_resends)
     means = Means(
         planner=_planner(sandbox, gate, access, limits),
         engine=engine,
         tools=tools,
         checker=Checker(sandbox),
         gate=gate,
-        streams=streams,
+        streams=_streams(resending, limits, watcher, continuing, scheduler),
         guide_precheck=access.guide_precheck,
         shadows=shadows,
         counts_cached=not access.hides_cached_tokens,
@@ -103,6 +97,22 @@ def _planner(sandbox: Sandbox, gate: StartGate, access: Access, limits: TimeLimi
         timeout_s=limits.whole_s,
         isolates_caches=access.isolates_caches,
         queues_by_priority=access.queues_by_priority,
+    )
+
+
+def _streams(
+    resending: Resending,
+    limits: TimeLimits,
+    watcher: Watcher,
+    continuing: ContinuationLimits | None,
+    scheduler: Scheduler | None,
+) -> StreamMeans:
+    return StreamMeans(
+        resending=resending,
+        limits=limits,
+        counter=watcher,
+        continuing=continuing or ContinuationLimits(),
+        scheduler=scheduler or FreeScheduler(),
     )
 
 

@@ -28,6 +28,8 @@ from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import FinishReason
 from triton_openai.proxy.domain.scheduling import FreeScheduler, Scheduler
 from triton_openai.proxy.generation import continuation
+from triton_openai.proxy.generation.continuation import Obstacle
+from triton_openai.proxy.generation.loss_count import LossCount
 from triton_openai.proxy.generation.resending import Attempt, Resending
 from triton_openai.proxy.generation.row_permit import RowPermit
 from triton_openai.proxy.generation.time_limits import TimeLimits, TimeWatch
@@ -42,7 +44,6 @@ WORDS = {
     Cause.PREEMPTED: "preempted",
 }
 LONGEST_PAUSE_S = 5.0  # before an engine is asked again whose queue was full
-PROGRESS_TOKENS = 8  # with fewer new ones, a loss is another one in a row
 
 
 class ContinuationCounter(Protocol):
@@ -112,11 +113,9 @@ class Failover:
         self._obstacle = continuation.obstacle(request)
         self._most = most = means.continuing.most
         self.is_exact = bool(most) and self._obstacle is None
-        if self.is_exact:
-            request = replace(request, keeps_ids=True, interrupt=Interrupt())
-        elif most and self._may_be_inexact(means):
-            request = replace(request, keeps_ids=True)
-        self.part = self._request = request
+        keeps_ids = bool(most) and _is_allowed(self._obstacle, means.continuing)
+        self._request = _kept(request, is_exact=self.is_exact) if keeps_ids else request
+        self.part = self._request
         self.finish: FinishReason | None = None
         self.repeats = self.parts = 0
         self._means = means
@@ -125,7 +124,7 @@ class Failover:
         self._tokens = tokens
         self._tokens_before = tokens()
         self._attempt = Attempt()
-        self._losses = self._in_a_row = self._tokens_at_loss = 0
+        self._losses = LossCount(most=most, most_in_a_row=max(means.resending.most, 1))
         self._lost: tuple[Cause, float] | None = None
 
     def interrupt(self, error: Exception) -> None:
@@ -140,10 +139,9 @@ class Failover:
     def can_move(self) -> bool:
         """Whether another endpoint can continue now."""
         endpoint = self.endpoint
-        if endpoint is None:
-            return False
-        avoids = self._attempt.avoids | {endpoint}
-        return self._means.resending.has_another(self._request, avoids)
+        return endpoint is not None and self._means.resending.has_another(
+            self._request, self._attempt.avoids | {endpoint}
+        )
 
     async def next_part(self, error: Loss, watch: TimeWatch, row: RowPermit) -> None:
         """Makes `part` what the next engine is sent, when there is one.
@@ -155,8 +153,6 @@ class Failover:
         if isinstance(error, GuidePending):
             raise error
         if cause is Cause.LOST and not self._given.has_begun:
-            if not isinstance(error, ModelUnavailable):
-                raise error
             await self._resend(error, watch)
             return
         try:
@@ -177,11 +173,12 @@ class Failover:
             self._means.counter.continued(self._request.model, cause, pause_s)
             self._lost = None
 
-    async def _resend(self, lost: ModelUnavailable, watch: TimeWatch) -> None:
+    async def _resend(self, lost: Loss, watch: TimeWatch) -> None:
+        if not isinstance(lost, ModelUnavailable):
+            raise lost
         self._avoid()
-        attempt, request = self._attempt, self._request
-        resending = self._means.resending
-        await resending.resend(lost, attempt, request, self._report, since=watch.began)
+        attempt, request, resend = self._attempt, self._request, self._means.resending.resend
+        await resend(lost, attempt, request, self._report, since=watch.began)
         self._begin(request, f"resent{attempt.number}", watch)
 
     def _check(self, error: Loss, cause: Cause) -> None:
@@ -191,21 +188,16 @@ class Failover:
             raise error
         if cause is Cause.STALLED and not (given.has_begun and self.can_move()):
             raise error
-        if obstacle is not None and (
-            obstacle.is_final or not self._means.continuing.allows_inexact
-        ):
+        if obstacle is not None and not _is_allowed(obstacle, self._means.continuing):
             raise _refused(error, f". It cannot be continued, because {obstacle.reason}")
         if len(given.answer_ids) != self._tokens() - self._tokens_before:
             raise error  # the engine did not report its ids
         if cause is Cause.PREEMPTED or isinstance(error, RateLimited):
             return
-        self._losses += 1
-        if len(given.ids) - self._tokens_at_loss >= PROGRESS_TOKENS:
-            self._in_a_row, self._attempt.avoids = 0, frozenset()
-        self._in_a_row += cause is not Cause.DRAINED
-        self._tokens_at_loss = len(given.ids)
-        if self._losses > self._most or self._in_a_row > max(self._means.resending.most, 1):
-            raise _refused(error, f", which was continued {self._losses - 1} times already")
+        if self._losses.add(len(given.ids), is_fault=cause is not Cause.DRAINED):
+            self._attempt.avoids = frozenset()
+        if self._losses.are_too_many:
+            raise _refused(error, f", which was continued {self._losses.total - 1} times already")
 
     async def _wait(self, error: Loss, cause: Cause, watch: TimeWatch, row: RowPermit) -> None:
         """Until an engine can be sent the next part."""
@@ -221,15 +213,12 @@ class Failover:
         else:
             self._avoid()
             self._attempt.has_begun = given.has_begun
-            resending = self._means.resending
-            await resending.find_endpoint(error, self._attempt, request, since=watch.began)
+            find = self._means.resending.find_endpoint
+            await find(error, self._attempt, request, since=watch.began)
 
     def _continue(self, lost: Loss, cause: Cause, watch: TimeWatch) -> None:
-        given, report, ids = self._given, self._report, self._given.answer_ids
-        report.preempted += cause is Cause.PREEMPTED
-        if given.has_begun:
-            report.continued += 1
-            report.notes.append(f"continued {report.continued} ({WORDS[cause]})")
+        given, ids = self._given, self._given.answer_ids
+        _note(self._report, cause, has_begun=given.has_begun)
         logger.info(
             "stream continues",
             request_id=self._request.id,
@@ -257,9 +246,21 @@ class Failover:
         if self.endpoint is not None:
             self._attempt.avoids |= {self.endpoint}
 
-    def _may_be_inexact(self, means: StreamMeans) -> bool:
-        obstacle = self._obstacle
-        return obstacle is None or (means.continuing.allows_inexact and not obstacle.is_final)
+
+def _is_allowed(obstacle: Obstacle | None, limits: ContinuationLimits) -> bool:
+    return obstacle is None or (limits.allows_inexact and not obstacle.is_final)
+
+
+def _kept(request: EngineRequest, *, is_exact: bool) -> EngineRequest:
+    interrupt = Interrupt() if is_exact else None
+    return replace(request, keeps_ids=True, interrupt=interrupt)
+
+
+def _note(report: Report, cause: Cause, *, has_begun: bool) -> None:
+    report.preempted += cause is Cause.PREEMPTED
+    if has_begun:
+        report.continued += 1
+        report.notes.append(f"continued {report.continued} ({WORDS[cause]})")
 
 
 def _cause(error: Loss) -> Cause:
