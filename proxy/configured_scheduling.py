@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from triton_openai.proxy.domain.scheduling import FreeScheduler, Scheduler
 from triton_openai.proxy.ledger.port import Ledger
-from triton_openai.proxy.pools.engine_room import Spare, usual_spare
+from triton_openai.proxy.pools.engine_room import Spare, fixed_spare, usual_spare
 from triton_openai.proxy.pools.pool_set import PoolSet
 from triton_openai.proxy.pools.queue_capacity import QueueCapacities, Share
 from triton_openai.proxy.scheduling.host_share import host_share
@@ -89,4 +89,4 @@ def _share(settings: Settings, ledger: Ledger) -> Share:
 
 def _spare(settings: Settings) -> Spare:
     streams = settings.spare_streams
-    return usual_spare if streams is None else lambda rows: streams
+    return usual_spare if streams is None else fixed_spare(streams)

@@ -13,13 +13,19 @@ from triton_openai.proxy.domain.endpoints import EngineLoad
 ROWS_A_SPARE = 8
 KV_NEARLY_FULL = 0.9
 
-Spare = Callable[[int], int]
-"""Rows of an engine -> streams that it may have beyond them."""
+GROWS_LESS_AFTER = 30  # reports without an idle row
+
+Spare = Callable[[int], tuple[int, int]]
+"""Rows of an engine -> streams that it has beyond them, at least and at most."""
 
 
-def usual_spare(rows: int) -> int:
-    """One for each ROWS_A_SPARE rows: when a row becomes free, its next stream is there already."""
-    return max(1, ceil(rows / ROWS_A_SPARE))
+def usual_spare(rows: int) -> tuple[int, int]:
+    """From one for each ROWS_A_SPARE rows: when a row becomes free, its next stream is there."""
+    return max(1, ceil(rows / ROWS_A_SPARE)), rows
+
+
+def fixed_spare(streams: int) -> Spare:
+    return lambda rows: (streams, streams)
 
 
 class EngineRoom:
@@ -28,22 +34,33 @@ class EngineRoom:
     streams: how many it should have now. in_engine: how many it says it has, of every proxy; None
     where it does not say. is_stale: what it says is too old to be used.
 
+    A report of an idle row, while streams wait here, adds a spare stream: the next ones came too
+    late. It is taken away again after GROWS_LESS_AFTER reports without an idle row.
+
     An engine whose KV cache is nearly full may run fewer requests than it has rows, as TensorRT-LLM
     does with GUARANTEED_NO_EVICT. Then `streams` falls to what runs, and grows back by one with
     each report that finds its own queue short.
     """
 
-    __slots__ = ("_most", "_spare", "in_engine", "is_stale", "streams")
+    __slots__ = (
+        *("_bounds", "_busy_reports", "_most", "_rows", "_spare"),
+        *("in_engine", "is_stale", "streams"),
+    )
 
-    def __init__(self, rows: int, spare: int) -> None:
-        self._spare = spare
-        self._most = max(1, rows + spare)
+    def __init__(self, rows: int, spare: tuple[int, int]) -> None:
+        self._rows = rows
+        self._bounds = spare
+        self._busy_reports = 0
+        self._set_spare(spare[0])
         self.streams = self._most
         self.in_engine: int | None = None
         self.is_stale = False
 
-    def see(self, load: EngineLoad) -> None:
-        """Takes a report over. A stale one changes nothing but `is_stale`."""
+    def see(self, load: EngineLoad, *, has_backlog: bool = False) -> None:
+        """Takes a report over. A stale one changes nothing but `is_stale`.
+
+        has_backlog: streams wait for this engine in our queue.
+        """
         self.is_stale = load.is_stale
         if load.is_stale:
             return
@@ -51,8 +68,23 @@ class EngineRoom:
             self.in_engine, self.streams = None, self._most
             return
         self.in_engine = load.waiting + load.running
+        if has_backlog:
+            self._note_idle(load.waiting == 0 and load.running < self._rows)
         is_short_of_kv = (load.kv_in_use or 0.0) >= KV_NEARLY_FULL
         if load.waiting <= self._spare:
             self.streams = min(self._most, self.streams + 1)
         elif is_short_of_kv:
             self.streams = min(self._most, max(1, load.running + self._spare))
+
+    def _note_idle(self, is_idle: bool) -> None:
+        least, most = self._bounds
+        self._busy_reports = 0 if is_idle else self._busy_reports + 1
+        if is_idle:
+            self._set_spare(min(most, self._spare + 1))
+        elif self._busy_reports >= GROWS_LESS_AFTER:
+            self._busy_reports = 0
+            self._set_spare(max(least, self._spare - 1))
+
+    def _set_spare(self, spare: int) -> None:
+        self._spare = spare
+        self._most = max(1, self._rows + spare)

@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from triton_openai.proxy import background
 from triton_openai.proxy.domain.errors import LimitsUnavailable
-from triton_openai.proxy.domain.scheduling import Scheduler
+from triton_openai.proxy.domain.scheduling import QueueState, Scheduler
 from triton_openai.proxy.pools.endpoint import Clock, Served
 from triton_openai.proxy.pools.engine_room import EngineRoom, Spare, usual_spare
 from triton_openai.proxy.pools.pool import Pool
@@ -69,16 +69,16 @@ class QueueCapacities:
     async def update(self) -> None:
         """Sees what has changed. A queue without a ready endpoint keeps the capacity it had."""
         is_due = self._clock() - self._looked_at >= EVERY_S
-        running: dict[str, int] = {}
+        states: dict[str, QueueState] = {}
         if is_due:
             self._looked_at = self._clock()
-            running = {one.queue: one.running for one in await self._scheduler.states()}
+            states = {one.queue: one for one in await self._scheduler.states()}
         for pool in self._pools.pools.values():
             for queue, served in served_by_queue(pool).items():
                 rooms = self._queues.setdefault(queue, QueueRooms())
                 rooms.keep(served, self._spare)
                 if is_due:
-                    rooms.look(running.get(queue, 0))
+                    rooms.look(states.get(queue))
                 self._tell(queue, rooms.capacity(self._share))
             await asyncio.sleep(0)  # other tasks run between two pools: each has up to 1,000
         self._forget_gone()
@@ -117,15 +117,16 @@ class QueueRooms:
         kept = self._rooms
         self._rooms = {one: kept.get(one) or _room(one, spare) for one in served}
 
-    def look(self, running: int) -> None:
-        """Takes over what the engines reported last. running: this proxy's own streams.
+    def look(self, state: QueueState | None) -> None:
+        """Takes over what the engines reported last. state: of this proxy's own streams.
 
         Both numbers are counted at different times, so that a single look may find streams of
         others where there are none.
         """
         for served, room in self._rooms.items():
-            room.see(served.load)
+            room.see(served.load, has_backlog=state is not None and state.waiting > 0)
         in_engines = sum(room.in_engine or 0 for room in self._fresh())
+        running = 0 if state is None else state.running
         self._others.append(max(0, in_engines - running))
 
     def capacity(self, share_of: Share = whole) -> int | None:

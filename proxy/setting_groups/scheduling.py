@@ -29,4 +29,4 @@ class Scheduling(Group):
     less with `x-queue-timeout-ms`."""
     spare_streams: Annotated[int, Field(ge=0, le=1024)] | None = None
     """Streams beyond its rows that an engine gets, so that no row is idle between two. Without it:
-    one for each eight rows."""
+    from one for each eight rows up to as many as rows, as long as rows are found idle."""

@@ -90,7 +90,11 @@ class TelemetryWatch:
 
     def _log(self, finish: str | None, usage: Usage | None, duration_s: float) -> None:
         """`finish`: None for a failure, whose code the line has already."""
-        request, queue_s, ttft_s = self._request, self._latency.queue_s, self._report.first_event_s
+        request, ttft_s = self._request, self._report.first_event_s
+        waits_s = [
+            each for each in (self._latency.queue_s, self._report.queue_s) if each is not None
+        ]
+        queue_s = sum(waits_s) if waits_s else None  # in the engine, and in the proxy before it
         request_log.add(
             id=request.id,
             model=self._card.name,

@@ -289,6 +289,14 @@ def test_what_waits_for_a_row_is_logged_as_queueing(stack):
     assert 'proxy_inter_token_latency_seconds_count{model="endless"}' in text
 
 
+def waiting(stack) -> float:
+    """Requests to `endless` that wait for a row, in the engine and in the proxy."""
+    page = httpx.get(f"{stack.url}/metrics", timeout=HANG_S).text
+    of_proxy = re.search(r'^proxy_fair_queue_waiting{queue="default/endless"} (\S+)$', page, re.M)
+    assert of_proxy is not None
+    return stack.engine("endless")["requests_waiting"] + float(of_proxy[1])
+
+
 async def behind_long_ones(stack) -> tuple[dict, float]:
     """The answer to a request behind three times as many as there are rows, and how long it waited
     at least.
@@ -296,10 +304,10 @@ async def behind_long_ones(stack) -> tuple[dict, float]:
     body = {"model": "endless", "prompt": "x", "ignore_eos": True}
 
     def is_queued() -> bool:
-        return stack.engine("endless")["requests_waiting"] >= 2 * ROWS
+        return waiting(stack) >= 2 * ROWS
 
     def is_last() -> bool:
-        return stack.engine("endless")["requests_waiting"] >= 2 * ROWS + 1
+        return waiting(stack) >= 2 * ROWS + 1
 
     async with httpx.AsyncClient(base_url=stack.url, timeout=HANG_S) as http:
 

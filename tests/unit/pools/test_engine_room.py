@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from triton_openai.proxy.domain.endpoints import EngineLoad
-from triton_openai.proxy.pools.engine_room import EngineRoom, usual_spare
+from triton_openai.proxy.pools.engine_room import GROWS_LESS_AFTER, EngineRoom, usual_spare
 
 ROWS, SPARE = 16, 2
 
 
 def room() -> EngineRoom:
-    return EngineRoom(ROWS, SPARE)
+    return EngineRoom(ROWS, (SPARE, 5))
 
 
 def load(waiting: int, running: int, kv: float = 0.3, *, is_stale: bool = False) -> EngineLoad:
     return EngineLoad(waiting=waiting, running=running, kv_in_use=kv, is_stale=is_stale)
 
 
-def test_an_eighth_of_the_rows_is_spare_and_one_at_least():
-    assert [usual_spare(rows) for rows in (1, 8, 9, 64)] == [1, 1, 2, 8]
+def test_an_eighth_of_the_rows_is_spare_at_least_and_as_many_as_rows_at_most():
+    assert [usual_spare(rows) for rows in (1, 8, 9, 64)] == [(1, 1), (1, 8), (2, 9), (8, 64)]
 
 
 def test_an_engine_that_reports_nothing_gets_its_rows_and_the_spare():
@@ -56,7 +56,7 @@ def test_full_memory_without_a_queue_is_a_full_engine_and_nothing_else():
 
 
 def test_an_engine_that_runs_nothing_for_lack_of_memory_gets_a_stream():
-    one = EngineRoom(1, 0)
+    one = EngineRoom(1, (0, 0))
     one.see(load(4, 0, kv=1.0))
     assert one.streams == 1
 
@@ -68,3 +68,31 @@ def test_a_stale_report_is_marked_and_not_used():
     assert one.streams == 18
     one.see(load(0, 7))
     assert not one.is_stale
+
+
+def test_idle_rows_while_streams_wait_here_add_spare_streams_up_to_a_bound():
+    one = room()
+    seen = []
+    for _ in range(5):
+        one.see(load(0, 12), has_backlog=True)
+        seen.append(one.streams)
+    assert seen == [19, 20, 21, 21, 21]
+
+
+def test_idle_rows_without_a_backlog_are_only_a_lack_of_requests():
+    one = room()
+    one.see(load(0, 3))
+    assert one.streams == 18
+
+
+def test_spare_streams_go_again_when_no_row_was_idle_for_long():
+    one = room()
+    one.see(load(0, 12), has_backlog=True)
+    for _ in range(GROWS_LESS_AFTER - 1):
+        one.see(load(1, 16), has_backlog=True)
+    assert one.streams == 19
+    one.see(load(1, 16), has_backlog=True)
+    assert one.streams == 18
+    for _ in range(5 * GROWS_LESS_AFTER):
+        one.see(load(1, 16), has_backlog=True)
+    assert one.streams == 18

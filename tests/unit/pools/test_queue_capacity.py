@@ -15,7 +15,7 @@ from tests.doubles.scripted_pools import DEMO, PoolStand, ScriptedTriton, checke
 from triton_openai.proxy.domain.endpoints import EngineLoad
 from triton_openai.proxy.domain.errors import ModelUnavailable
 from triton_openai.proxy.domain.model import USUAL_ROWS, LoadedModel
-from triton_openai.proxy.pools.engine_room import usual_spare
+from triton_openai.proxy.pools.engine_room import fixed_spare, usual_spare
 from triton_openai.proxy.pools.queue_capacity import EVERY_S, LOOKS, QueueCapacities
 
 QUEUE = "default/demo"
@@ -59,7 +59,7 @@ def test_it_is_the_rows_of_all_endpoints_and_a_spare_stream_for_each_eight():
 
 def test_the_operator_may_say_how_many_streams_are_spare():
     async def run() -> None:
-        async with stand_of(tritons(8, 16), spare=lambda rows: 4) as (_, recorder):
+        async with stand_of(tritons(8, 16), spare=fixed_spare(4)) as (_, recorder):
             assert recorder.capacities == {QUEUE: 12 + 20}
 
     clock.run(run())
@@ -71,7 +71,7 @@ def test_a_model_that_does_not_say_its_rows_has_no_bound():
             assert recorder.capacities == {QUEUE: None}
         mixed = {**tritons(8), "z:1": ScriptedTriton(DEMO)}
         async with stand_of(mixed) as (_, recorder):
-            assert recorder.capacities == {QUEUE: 9 + usual_spare(USUAL_ROWS) + USUAL_ROWS}
+            assert recorder.capacities == {QUEUE: 9 + usual_spare(USUAL_ROWS)[0] + USUAL_ROWS}
 
     clock.run(run())
 
