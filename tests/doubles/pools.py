@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from triton_openai.proxy.domain.endpoints import (
     EngineLoad,
 )
 from triton_openai.proxy.domain.weight_history import WeightHistory, Weights
+from triton_openai.proxy.pools.pool import Pool
 
 
 def endpoint(address: str, **fields: Any) -> EndpointStatus:
@@ -81,6 +83,8 @@ class FixedPools:
 
     def __init__(self, decisions: DecisionsInMemory, *statuses: EndpointStatus) -> None:
         self.statuses = list(statuses)
+        self.pools: dict[str, Pool] = {}  # of which queues take their capacities
+        self.changed = asyncio.Event()
         self.failing: set[str] = set()
         self.calls: list[tuple[str, str, tuple[str, ...]]] = []
         self._decisions = decisions
