@@ -15,13 +15,15 @@ EVENT_STREAM = "text/event-stream"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """headers: names in lower case. request_id: of the request that generated the answer. route:
-    its path in the application, for metrics; "" if no route took it.
+    its path in the application, for metrics; "" if no route took it. own_headers: of the first
+    response only: they are neither kept nor sent to other processes.
     """
 
     status: int
     headers: tuple[tuple[str, str], ...]
     request_id: str
     route: str
+    own_headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def has_events(self) -> bool:
@@ -96,6 +98,7 @@ class Reason(str, Enum):
     NOT_EVENTS = "not_events"
     TOO_LARGE = "too_large"  # to be joined from its beginning
     TOO_MANY_READERS = "too_many_readers"
+    NOT_REACHED = "not_reached"  # the process that generates it, which has not ended
 
 
 class JoinRefused(Exception):

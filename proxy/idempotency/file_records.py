@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from secrets import token_hex
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import structlog
@@ -60,7 +61,9 @@ class FileRecords:
         self._has_own_folder = folder is not None
         folder = folder or shared
         self._file = None if folder is None else folder / FILE
-        self._socket = None if shared is None else shared / f"answers-{token_hex(6)}"
+        self._sockets = shared
+        self._own_sockets: TemporaryDirectory[str] | None = None
+        self._socket: Path | None = None
         self._quotas = quotas
         self._clock = clock
         self._tables: KeptTables | None = None
@@ -68,7 +71,11 @@ class FileRecords:
         self._server: PeerServer | None = None
 
     async def serve(self, answers: LocalAnswers) -> None:
-        if self._socket is not None:
+        if self._sockets is None and self._has_own_folder:  # other proxies may have the same file
+            self._own_sockets = TemporaryDirectory(prefix="triton-openai-answers-")
+            self._sockets = Path(self._own_sockets.name)
+        if self._sockets is not None:
+            self._socket = self._sockets / f"answers-{token_hex(6)}"
             self._server = PeerServer(self._socket, answers)
             await self._server.start()
 
@@ -81,6 +88,8 @@ class FileRecords:
     async def __aexit__(self, *exc_info: object) -> None:
         if self._server is not None:
             await self._server.stop()
+        if self._own_sockets is not None:
+            self._own_sockets.cleanup()
         with contextlib.suppress(RecordsUnavailable):
             await self._call(self._close)
         thread, self._thread = self._thread, None

@@ -7,6 +7,7 @@ An answer's bytes are in pages, so that a reader holds one of them at a time.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from triton_openai.proxy.idempotency.quotas import Quotas
 from triton_openai.proxy.idempotency.request import KeyedRequest
 
 PAGE_BYTES = 65_536
-BUSY_S = 5.0  # how long a process waits while another one writes
+BUSY_S = 30.0  # how long a process waits while others write: longer than a busy machine makes it
+OPEN_AGAIN_S = 0.01
 OVERHEAD_BYTES = 512  # of a record, beside its parts
 EXPIRED_AT_ONCE = 200
 SCHEMA = """
@@ -63,11 +65,15 @@ class KeptTables:
         self._db = sqlite3.connect(
             "" if path is None else path, timeout=BUSY_S, isolation_level=None
         )
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute(f"PRAGMA synchronous = {'NORMAL' if is_durable else 'OFF'}")
-        self._db.execute("PRAGMA secure_delete = ON")
-        self._db.execute("PRAGMA cache_size = -2000")
-        self._db.executescript(SCHEMA)
+        try:
+            self._use_wal()
+            self._db.execute(f"PRAGMA synchronous = {'NORMAL' if is_durable else 'OFF'}")
+            self._db.execute("PRAGMA secure_delete = ON")
+            self._db.execute("PRAGMA cache_size = -2000")
+            self._db.executescript(SCHEMA)
+        except BaseException:
+            self._db.close()
+            raise
 
     def close(self) -> None:
         self._db.close()
@@ -157,6 +163,21 @@ class KeptTables:
             for (one,) in expired:
                 self._remove(one)
         return len(expired) == EXPIRED_AT_ONCE
+
+    def _use_wal(self) -> None:
+        """Of processes that open a new file at once, SQLite refuses all but one: it does not wait
+        for this change, whatever the timeout.
+        """
+        ends_at = time.monotonic() + BUSY_S
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > ends_at:
+                    raise
+                time.sleep(OPEN_AGAIN_S)
+            else:
+                return
 
     @property
     def _claim_s(self) -> float:

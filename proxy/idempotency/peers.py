@@ -1,12 +1,14 @@
 """Joins answers that another worker generates, over its Unix socket. Used by `file_records`.
 
-A worker that was killed refuses the connection, and so is known to have ended.
+A worker that was killed refuses the connection, and so is known to have ended. Nothing else is
+proof of that: its claim must not be taken over because one of the two is busy.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -28,6 +30,9 @@ from triton_openai.proxy.idempotency.port import LocalAnswers
 from triton_openai.proxy.idempotency.request import KeyedRequest
 
 ENDED = (OSError, EOFError)
+BACKLOG = 1024  # connections that were not accepted yet
+TRIES = 200  # to connect, and to be heard
+AGAIN_S = 0.05
 
 
 class PeerServer:
@@ -42,7 +47,9 @@ class PeerServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self._server = await asyncio.start_unix_server(self._connected, str(self._path))
+        self._server = await asyncio.start_unix_server(
+            self._connected, str(self._path), backlog=BACKLOG
+        )
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -66,7 +73,7 @@ class PeerServer:
         _, asked = await frames.read(reader)
         request, token = _request_of(asked)
         try:
-            answer = self._answers.join(request, token)
+            answer = await self._answers.join(request, token)
         except JoinRefused as error:
             frames.write(writer, Kind.REFUSED, error.reason.value.encode())
         except AnswerLost:
@@ -145,31 +152,64 @@ class PeerAnswer:
             raise JoinRefused(Reason(payload.decode()))
         return kind, payload
 
-    async def joined(self) -> None:
-        """Raises JoinRefused, AnswerLost."""
-        kind, _ = await self._frame()
+    async def ask(self, request: KeyedRequest, token: str) -> None:
+        """
+        Raises:
+            JoinRefused.
+            AnswerLost: the owner does not generate this answer.
+            OSError, EOFError: the owner did not reply.
+        """
+        frames.write(self._writer, Kind.ASK, _asked(request, token))
+        kind, payload = await frames.read(self._reader)
+        if kind is Kind.REFUSED:
+            raise JoinRefused(Reason(payload.decode()))
         if kind is not Kind.ASK:
             raise AnswerLost
 
 
-async def join(owner: str, request: KeyedRequest, token: str) -> PeerAnswer:
+async def join(owner: str, request: KeyedRequest, token: str, *, tries: int = TRIES) -> PeerAnswer:
     """
     Raises:
-        JoinRefused.
+        JoinRefused: also where the owner lives, and cannot be reached.
         AnswerLost: the owner has ended, or does not generate this answer.
     """
+    if not owner:  # without a socket: nobody but the process that claimed it knows of the claim
+        raise AnswerLost
+    for _ in range(tries):
+        if (connected := _connected(owner)) is not None:
+            answer = PeerAnswer(*await asyncio.open_unix_connection(sock=connected))
+            try:
+                await answer.ask(request, token)
+            except ENDED:
+                await answer.aclose()
+            except BaseException:
+                await answer.aclose()
+                raise
+            else:
+                return answer
+        await asyncio.sleep(AGAIN_S)
+    raise JoinRefused(Reason.NOT_REACHED)
+
+
+def _connected(owner: str) -> socket.socket | None:
+    """Connects without waiting; None where the owner cannot be reached at present.
+
+    Raises:
+        AnswerLost: nobody listens there.
+    """
     try:
-        reader, writer = await asyncio.open_unix_connection(owner)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError:  # this process has too many open files
+        return None
+    sock.setblocking(False)
+    try:
+        sock.connect(owner)
     except OSError as error:
-        raise AnswerLost from error
-    answer = PeerAnswer(reader, writer)
-    try:
-        frames.write(writer, Kind.ASK, _asked(request, token))
-        await answer.joined()
-    except BaseException:
-        await answer.aclose()
-        raise
-    return answer
+        sock.close()
+        if isinstance(error, ConnectionRefusedError | FileNotFoundError):
+            raise AnswerLost from error
+        return None  # its backlog is full
+    return sock
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:

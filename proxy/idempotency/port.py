@@ -42,7 +42,7 @@ Found = Mine | Elsewhere | Kept
 class LocalAnswers(Protocol):
     """What the processes that join from elsewhere need of the one that generates."""
 
-    def join(self, request: KeyedRequest, token: str) -> OpenAnswer:
+    async def join(self, request: KeyedRequest, token: str) -> OpenAnswer:
         """
         Raises:
             JoinRefused: for a reason that the client must hear.

@@ -85,8 +85,7 @@ class Relay:
         """
         dead: str | None = None
         for _ in range(CLAIMS_AT_MOST):
-            while (claiming := self._claiming.get(request.id)) is not None:
-                await asyncio.wait((claiming,))
+            await self._claimed(request)
             running = self._running.get(request.id)
             if running is not None and not running.abandoned.is_set():
                 return self._joined(running, request)
@@ -106,12 +105,20 @@ class Relay:
                 dead = found.token
         raise RecordsUnavailable("the processes that claim the answer end one after the other")
 
-    def join(self, request: KeyedRequest, token: str) -> OpenAnswer:
-        """For another worker's request: see port.LocalAnswers."""
+    async def join(self, request: KeyedRequest, token: str) -> OpenAnswer:
+        """For another worker's request: see port.LocalAnswers. The other worker may see a claim in
+        the records before this process does.
+        """
+        await self._claimed(request)
         running = self._running.get(request.id)
         if running is None or running.token != token or running.abandoned.is_set():
             raise AnswerLost
         return self._joined(running, request)
+
+    async def _claimed(self, request: KeyedRequest) -> None:
+        """Waits until no request of this process is claiming the answer."""
+        while (claiming := self._claiming.get(request.id)) is not None:
+            await asyncio.wait((claiming,))
 
     def _joined(self, running: RunningAnswer, request: KeyedRequest) -> OpenAnswer:
         if running.request.body != request.body:

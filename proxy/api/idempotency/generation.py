@@ -13,13 +13,10 @@ from triton_openai.proxy.idempotency.running import RunningAnswer
 
 logger = structlog.get_logger(__name__)
 
-# Of the response that carried them only: added again for each, or no longer true.
-NOT_RECORDED = frozenset(
-    {
-        *("connection", "date", "server", "transfer-encoding", "x-request-id"),
-        *("x-queue-position", "x-queue-wait"),
-    }
-)
+# Added again for each response.
+NOT_RECORDED = frozenset({"connection", "date", "server", "transfer-encoding", "x-request-id"})
+# Of the first response: how long that request waited.
+OWN = frozenset({"x-queue-position", "x-queue-wait"})
 NOT_RECORDED_PREFIX = "x-ratelimit-"
 
 
@@ -83,9 +80,11 @@ class Recorder:
 
     def _begin(self, message: Message) -> None:
         request_id = structlog.contextvars.get_contextvars().get("request_id", "")
+        headers = _recorded(message.get("headers", ()))
         head = Head(
             status=message["status"],
-            headers=tuple(_recorded(message.get("headers", ()))),
+            headers=tuple(each for each in headers if each[0] not in OWN),
+            own_headers=tuple(each for each in headers if each[0] in OWN),
             request_id=request_id,
             route=getattr(self._scope.get("route"), "path", ""),
         )

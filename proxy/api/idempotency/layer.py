@@ -189,10 +189,10 @@ class _Response:
         await self._send(_body(b"", has_more=False))
 
     async def _begin(self, head: Head) -> None:
-        headers = [
-            (name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers
-        ]
-        if self._answer.outcome is not Outcome.GENERATED:
+        is_own = self._answer.outcome is Outcome.GENERATED
+        named = (*head.headers, *head.own_headers) if is_own else head.headers
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named]
+        if not is_own:
             headers += [(REPLAYED, b"true"), (ORIGINAL_ID, head.request_id.encode("latin-1"))]
         if head.route:
             self._scope["route"] = _Route(head.route)

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import sqlite3
 import stat
 from dataclasses import replace
+from multiprocessing import get_context
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.fixtures.redis_server import RedisServer, needs_redis
-from tests.unit.idempotency.answering import Generation, ask, asked, read, settled, whole
+from tests.unit.idempotency.answering import (
+    Generation,
+    ask,
+    asked,
+    read,
+    settled,
+    until,
+    whole,
+)
 from tests.unit.idempotency.conftest import LIMITS, QUOTAS
-from triton_openai.proxy.idempotency.answer import Outcome, RecordsUnavailable
+from triton_openai.proxy.idempotency import peers
+from triton_openai.proxy.idempotency.answer import JoinRefused, Outcome, Reason, RecordsUnavailable
 from triton_openai.proxy.idempotency.file_records import FILE, FileRecords
 from triton_openai.proxy.idempotency.kept_tables import KeptTables
-from triton_openai.proxy.idempotency.port import Elsewhere, Mine, Records
+from triton_openai.proxy.idempotency.port import Elsewhere, Found, Mine, Records
 from triton_openai.proxy.idempotency.redis_records import RedisRecords
 from triton_openai.proxy.idempotency.relay import Relay
+from triton_openai.proxy.idempotency.request import KeyedRequest
 from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 
@@ -50,6 +65,108 @@ def test_of_two_that_take_a_dead_claim_over_one_wins(tmp_path: Path):
     tables.claim(asked(), "old", "a", None, 0.0)
     assert tables.claim(asked(), "new", "b", "old", 0.0) == Mine("new")
     assert tables.claim(asked(), "newer", "c", "old", 0.0) == Elsewhere("b", "new")
+
+
+class LateRecords(FileRecords):
+    """The claim is in the file, and the process that made it does not know yet."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(None, folder, QUOTAS)
+        self.has_claimed, self.may_return = asyncio.Event(), asyncio.Event()
+
+    async def claim(self, request: KeyedRequest, token: str, dead: str | None) -> Found:
+        found = await super().claim(request, token, dead)
+        self.has_claimed.set()
+        await self.may_return.wait()
+        return found
+
+
+def test_a_claim_is_not_taken_over_before_its_owner_knows_of_it(tmp_path: Path):
+    async def run() -> None:
+        records, generation = LateRecords(tmp_path), Generation()
+        generation.step(5)
+        async with relay(records) as one, relay(FileRecords(None, tmp_path, QUOTAS)) as other:
+            first = asyncio.create_task(ask(one, generation))
+            await records.has_claimed.wait()
+            second = asyncio.create_task(ask(other, generation))
+            await until(lambda: records._server._tasks or second.done())
+            await asyncio.sleep(0)  # the request is read
+            records.may_return.set()
+            assert await asyncio.gather(first, second) == [whole(), whole()]
+        assert generation.runs == 1
+
+    asyncio.run(run())
+
+
+def test_the_claim_of_an_owner_that_is_too_busy_to_accept_is_not_taken_over(tmp_path: Path):
+    async def run() -> None:
+        path = str(tmp_path / "busy")
+        with socket.socket(socket.AF_UNIX) as owner, socket.socket(socket.AF_UNIX) as full:
+            owner.bind(path)
+            owner.listen(0)
+            full.connect(path)
+            with pytest.raises(JoinRefused) as refused:
+                await peers.join(path, asked(), "token", tries=2)
+        assert refused.value.reason is Reason.NOT_REACHED
+
+    asyncio.run(run())
+
+
+def test_the_claim_of_an_owner_that_hangs_up_is_not_taken_over_while_it_listens(tmp_path: Path):
+    async def run() -> None:
+        path = str(tmp_path / "moody")
+        calls = 0
+
+        def hang_up(_: object, writer: asyncio.StreamWriter) -> None:
+            nonlocal calls
+            calls += 1
+            writer.close()
+
+        server = await asyncio.start_unix_server(hang_up, path)
+        with pytest.raises(JoinRefused) as refused:
+            await peers.join(path, asked(), "token", tries=3)
+        server.close()
+        assert (refused.value.reason, calls) == (Reason.NOT_REACHED, 3)
+
+    asyncio.run(run())
+
+
+def test_two_proxies_with_one_folder_share_a_running_answer(tmp_path: Path):
+    async def run() -> None:
+        generation = Generation()
+        generation.step(5)
+        one, other = (FileRecords(tmp_path, None, QUOTAS) for _ in range(2))
+        async with relay(one) as first, relay(other) as second:
+            answers = await asyncio.gather(*(ask(each, generation) for each in (first, second)))
+        assert answers == [whole(), whole()]
+        assert generation.runs == 1
+        assert not one._socket.parent.exists()
+
+    asyncio.run(run())
+
+
+def open_together(folder: Path, barrier: Barrier, failed: Synchronized[int]) -> None:
+    for number in range(25):
+        barrier.wait()
+        try:
+            KeptTables(folder / f"{number}.sqlite", QUOTAS).close()
+        except sqlite3.Error:
+            with failed.get_lock():
+                failed.value += 1
+
+
+def test_processes_may_open_a_new_file_at_once(tmp_path: Path):
+    context = get_context("spawn")
+    barrier, failed = context.Barrier(4), context.Value("i", 0)
+    openers = [
+        context.Process(target=open_together, args=(tmp_path, barrier, failed)) for _ in range(4)
+    ]
+    for each in openers:
+        each.start()
+    for each in openers:
+        each.join()
+    assert [each.exitcode for each in openers] == [0] * 4
+    assert failed.value == 0
 
 
 def test_the_file_is_its_users_alone(tmp_path: Path):
