@@ -160,11 +160,12 @@ def queued(answer: httpx.Response) -> tuple[str | None, bool]:
 
 
 @pytest.mark.parametrize(("path", "body"), [(CHAT, BODY), (TEXT, PROMPT), (CHAT, STREAM)])
-def test_an_answer_that_has_waited_says_so_and_one_that_has_not_says_nothing(stand, path, body):
+@pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "k"}])
+def test_only_an_answer_that_has_waited_says_so(stand, path, body, key):
     proxy = stand()
     first = Asked(proxy, body, path)
     proxy.until(1, 0)
-    second = Asked(proxy, body, path)
+    second = Asked(proxy, body, path, **key)
     proxy.until(1, 1)
     threading.Event().wait(0.01)  # less than a millisecond is no wait
     proxy.let_go()
@@ -172,6 +173,8 @@ def test_an_answer_that_has_waited_says_so_and_one_that_has_not_says_nothing(sta
     proxy.until(1, 0)
     proxy.let_go()
     assert queued(second.done()) == ("0", True)
+    if key:
+        assert queued(Asked(proxy, body, path, **key).done()) == (None, False)
 
 
 def test_a_head_that_leaves_early_has_the_position_and_comments_follow_it(stand):

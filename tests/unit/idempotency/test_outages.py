@@ -84,7 +84,7 @@ class LateRecords(FileRecords):
 def test_a_claim_is_not_taken_over_before_its_owner_knows_of_it(tmp_path: Path):
     async def run() -> None:
         records, generation = LateRecords(tmp_path), Generation()
-        generation.step(5)
+        generation.step(10)
         async with relay(records) as one, relay(FileRecords(None, tmp_path, QUOTAS)) as other:
             first = asyncio.create_task(ask(one, generation))
             await records.has_claimed.wait()
@@ -134,7 +134,7 @@ def test_the_claim_of_an_owner_that_hangs_up_is_not_taken_over_while_it_listens(
 def test_two_proxies_with_one_folder_share_a_running_answer(tmp_path: Path):
     async def run() -> None:
         generation = Generation()
-        generation.step(5)
+        generation.step(10)
         one, other = (FileRecords(tmp_path, None, QUOTAS) for _ in range(2))
         async with relay(one) as first, relay(other) as second:
             answers = await asyncio.gather(*(ask(each, generation) for each in (first, second)))
