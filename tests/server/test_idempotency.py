@@ -1,6 +1,6 @@
 """Idempotency keys over four workers, with a real engine that counts what it generates.
 
-tests/long/test_idempotency.py does the same with 1,000 keys.
+tests/long/test_idempotency.py does the same with 400 keys.
 """
 
 from __future__ import annotations

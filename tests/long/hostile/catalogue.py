@@ -6,6 +6,7 @@ from tests.long.hostile import (
     body_attacks,
     choice_attacks,
     connection_attacks,
+    key_attacks,
     schema_attacks,
     socket_attacks,
     structured_attacks,
@@ -17,6 +18,7 @@ GROUPS = {
     "choices": choice_attacks.ATTACKS,
     "bodies": body_attacks.ATTACKS,
     "connections": connection_attacks.ATTACKS,
+    "keys": key_attacks.ATTACKS,
     "sockets": socket_attacks.ATTACKS,
 }
 EVERY = [attack for group in GROUPS.values() for attack in group]
