@@ -1,4 +1,4 @@
-"""Over 1,000 requests with 400 keys, random disconnects and retries over four workers: one generation for each key."""
+"""Over 1,000 requests with keys, random disconnects and retries over four workers."""
 
 from __future__ import annotations
 
