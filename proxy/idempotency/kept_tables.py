@@ -66,7 +66,10 @@ class KeptTables:
             "" if path is None else path, timeout=BUSY_S, isolation_level=None
         )
         try:
-            self._use_wal()
+            if path is None:
+                self._db.execute("PRAGMA journal_mode = MEMORY")
+            else:
+                self._use_wal()
             self._db.execute(f"PRAGMA synchronous = {'NORMAL' if is_durable else 'OFF'}")
             self._db.execute("PRAGMA secure_delete = ON")
             self._db.execute("PRAGMA cache_size = -2000")
