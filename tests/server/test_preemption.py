@@ -17,7 +17,7 @@ import pytest
 
 from tests.bench.tenant_shares import stack
 from tests.fixtures.pool_load import CONTINUED, until
-from tests.fixtures.random_model import MEDIUM, make
+from tests.fixtures.random_model import medium
 from tests.fixtures.running import ARTIFACTS, alone
 from tests.fixtures.stack import HANG_S, Stack
 from tests.fixtures.tenant_load import LoadedTenant
@@ -62,7 +62,7 @@ class Run:
         self.capped: set[str | None] = set()
         self._running = running
         self._keys = {"low": low.key, "top": top.key}
-        self._client = httpx.AsyncClient(base_url=running.url, timeout=HANG_S)
+        self.client = httpx.AsyncClient(base_url=running.url, timeout=HANG_S)
 
     async def stream(self, into: Stream, tenant: str, salt: str, **fields: Any) -> Stream:
         """Without its own salt it would find what others of the same prompt have computed."""
@@ -70,7 +70,7 @@ class Run:
         body = {"model": "demo", "ignore_eos": True, "cache_salt": salt, "temperature": 0.9}
         body |= {"stream": True, "stream_options": usage, **fields}
         headers = {"authorization": f"Bearer {self._keys[tenant]}"}
-        async with self._client.stream(
+        async with self.client.stream(
             "POST", "/v1/completions", json=body, headers=headers
         ) as answer:
             assert answer.status_code == 200, await answer.aread()
@@ -106,7 +106,7 @@ class Run:
 
     async def page(self) -> str:
         headers = {"authorization": f"Bearer {self._keys['top']}"}
-        return (await self._client.get("/metrics", headers=headers)).text
+        return (await self.client.get("/metrics", headers=headers)).text
 
     def waits_s(self) -> list[float]:
         """Of the top class, in the proxy's queue and the engine's, as the log says."""
@@ -122,12 +122,8 @@ def _is_json(line: str) -> bool:
 @pytest.fixture(scope="module")
 def weights() -> Path:
     """Kept between runs."""
-    folder = ARTIFACTS / "weights" / "medium"
     with alone():
-        if not (folder / "model.safetensors").exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            make("llama", folder, sizes=MEDIUM)
-    return folder
+        return medium(ARTIFACTS / "weights" / "medium")
 
 
 @pytest.mark.parametrize("spare", ["0", "1"])
@@ -142,11 +138,14 @@ def test_the_top_class_begins_at_once_and_those_that_make_room_say_what_they_wou
 
     async def measure(running: Stack) -> None:
         run = Run(running, low, top)
-        calm = await run.undisturbed()
-        before = await asyncio.to_thread(running.settled_engine, "demo")
-        await run.preempted()
-        engine = await asyncio.to_thread(running.settled_engine, "demo")
-        page = await run.page()
+        async with run.client:
+            calm = await run.undisturbed()
+            before = await asyncio.to_thread(running.settled_engine, "demo")
+            await run.preempted()
+            engine = await asyncio.to_thread(running.settled_engine, "demo")
+            page = await run.page()
+        if spare == "0":
+            assert any(one.cuts for one in run.low)
         check(run, calm, {name: engine[name] - before[name] for name in engine}, page)
 
     settings = {"SPARE_STREAMS": spare, "MAX_PREEMPTIONS": str(MOST_PREEMPTIONS)}
@@ -160,11 +159,10 @@ def check(run: Run, calm: list[Stream], engine: dict[str, float], page: str) -> 
     assert run.capped == {"-1"}
 
     cuts = [len(one.cuts) for one in run.low]
-    assert sum(cuts) >= ROWS, "as many made room as there are rows, at least"
     assert max(cuts) <= MOST_PREEMPTIONS
     continued = sum(float(line[2]) for line in CONTINUED.finditer(page) if line[1] == "preempted")
     stopped = float(PREEMPTED.search(page)[1])
-    assert sum(cuts) <= stopped
+    assert max(sum(cuts), MOST_PREEMPTIONS) <= stopped <= LOW_STREAMS * MOST_PREEMPTIONS
     assert 1 <= continued <= stopped, "stopped again before its next token it is continued once"
 
     first = run.waits_s()[:MOST_PREEMPTIONS]  # each found a stream that could make room
@@ -172,5 +170,4 @@ def check(run: Run, calm: list[Stream], engine: dict[str, float], page: str) -> 
     assert statistics.median(first) < 2 * step_s, (first, step_s)
 
     lost = sum(tokens + one.prompt_tokens for one in run.low for tokens in one.cuts)
-    assert engine["cached_tokens"] > FOUND_AGAIN * lost, (engine["cached_tokens"], lost)
-    print(cuts, engine["preemptions"], first, step_s, engine["cached_tokens"], lost, len(run.top))
+    assert engine["cached_tokens"] >= FOUND_AGAIN * lost, (engine["cached_tokens"], lost)
