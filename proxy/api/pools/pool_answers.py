@@ -86,7 +86,7 @@ class DeploymentList(Answer):
     data: list[DeploymentAnswer]
 
 
-class TenantAnswer(Answer):
+class QueueTenantAnswer(Answer):
     tenant: str = Field(description="Its id; without keys, the address of the caller.")
     weight: float
     running: int
@@ -99,7 +99,7 @@ class QueueAnswer(Answer):
     capacity: int | None = Field(description="Streams that may run at once; null: no bound.")
     running: int
     waiting: int
-    tenants: list[TenantAnswer] = Field(description="Those with the most streams, 50 at most.")
+    tenants: list[QueueTenantAnswer] = Field(description="Those with the most streams, 50 at most.")
     tenants_in_all: int = Field(description="How many run or wait.")
 
 

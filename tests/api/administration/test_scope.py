@@ -24,6 +24,7 @@ ADMIN_ROUTES = [
     ("GET", AUDIT),
     ("GET", f"{AUDIT}/verify"),
     ("GET", "/admin/v1/endpoints"),
+    ("GET", "/admin/v1/queues"),
     ("POST", "/admin/v1/endpoints/drain"),
     ("POST", "/admin/v1/endpoints/undrain"),
     ("GET", "/admin/v1/deployments"),

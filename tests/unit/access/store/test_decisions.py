@@ -158,7 +158,9 @@ def test_a_broken_file_keeps_the_last_decisions_and_is_not_overwritten(tmp_path,
             await decisions.drain(ONE, actor=ACTOR)
             assert path.stat().st_mode & 0o777 == 0o600
             good = path.read_bytes()
-            path.write_text(broken)
+            replaced = tmp_path / "replaced.json"
+            replaced.write_text(broken)
+            replaced.replace(path)  # at once: half a file is broken, too
             await eventually(lambda: faults(lines) == 1)
             assert decisions.drained == {ONE}
             with pytest.raises(StoreUnavailable) as refused:
