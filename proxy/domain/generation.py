@@ -48,9 +48,9 @@ class Report:
     because Triton was lost before it answered. continued: how often a stream went on with another
     engine stream after its first token, of these preempted: because a higher class needed its row.
     waits: of its streams that wait in the fair queue now, each by what waits for it. queue_s: the
-    longest wait of one of its streams there that is over, None if none waited. capped_priority: the caller's ceiling, where it asked for more.
-    notes: what a streamed answer says in comments with its next part; whoever sends them takes them
-    away.
+    longest wait of one of its streams there that is over, None if none waited. capped_priority: the
+    caller's ceiling, where it asked for more. notes: what a streamed answer says in comments with
+    its next part; whoever sends them takes them away.
     """
 
     unenforced: tuple[str, ...] = ()
