@@ -28,6 +28,14 @@ class TokenCount(Protocol):
     def usage(self) -> Usage: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Of one engine stream in the fair queue. since: by the event loop's clock."""
+
+    standing: Standing
+    since: float
+
+
 @dataclass(slots=True, kw_only=True)
 class Report:
     """One for each request; the service fills it in while the answer is made.
@@ -39,11 +47,10 @@ class Report:
     fallback_from: see GenerationRequest. resends: streams and trials of guides that were sent again
     because Triton was lost before it answered. continued: how often a stream went on with another
     engine stream after its first token, of these preempted: because a higher class needed its row.
-    queued: where the request stands in the fair queue, None where it does not wait; queued_since:
-    from when, by the event loop's clock. queue_s: the longest wait of one of its streams there,
-    None if none waited. capped_priority: the caller's ceiling, where it asked for more.
-    notes: what a streamed answer says in comments with its next part; whoever sends them takes them
-    away.
+    waits: of its streams that wait in the fair queue now, each by what waits for it. queue_s: the
+    longest wait of one of its streams there that is over, None if none waited. capped_priority: the
+    caller's ceiling, where it asked for more. notes: what a streamed answer says in comments with
+    its next part; whoever sends them takes them away.
     """
 
     unenforced: tuple[str, ...] = ()
@@ -56,11 +63,21 @@ class Report:
     resends: int = 0
     continued: int = 0
     preempted: int = 0
-    queued: Standing | None = None
-    queued_since: float | None = None
+    waits: dict[object, Wait] = field(default_factory=dict)
     queue_s: float | None = None
     capped_priority: int | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def queued(self) -> Standing | None:
+        """The best position of its streams that wait; None where none waits."""
+        standings = (wait.standing for wait in self.waits.values())
+        return min(standings, key=lambda standing: standing.position, default=None)
+
+    @property
+    def queued_since(self) -> float | None:
+        """When the one that waits longest began to wait."""
+        return min((wait.since for wait in self.waits.values()), default=None)
 
     @property
     def usage(self) -> Usage | None:

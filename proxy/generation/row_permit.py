@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.generation import Report, Wait
 from triton_openai.proxy.domain.identity import current_caller
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest
@@ -64,7 +64,7 @@ class RowPermit:
                 ticket, moved=self._moved, preempted=self._yield
             )
         finally:
-            report.queued = report.queued_since = None
+            report.waits.pop(self, None)
         waited_s = loop.time() - began
         if waited_s >= LEAST_WAIT_S:
             report.queue_s = max(report.queue_s or 0.0, waited_s)
@@ -79,9 +79,9 @@ class RowPermit:
         self._permit.release()
 
     def _moved(self, standing: Standing) -> None:
-        if self._report.queued_since is None:
-            self._report.queued_since = asyncio.get_running_loop().time()
-        self._report.queued = standing
+        waits = self._report.waits
+        since = waits[self].since if self in waits else asyncio.get_running_loop().time()
+        waits[self] = Wait(standing, since)
 
     def _yield(self) -> None:
         self.must_yield = True

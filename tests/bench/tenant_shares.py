@@ -26,15 +26,17 @@ from tests.fixtures.tenant_load import PEPPER, LoadedTenant, loaded, store_tenan
 ARTIFACTS = ROOT / "artifacts" / "bench" / "fair"
 WARM_UP_S, ROUNDS = 2.0, 5
 PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
-WEIGHTS = str(ROOT / "demo_model" / "shipped")
+WEIGHTS = ROOT / "demo_model" / "shipped"
 
 
 @contextmanager
-def stack(rows: int, *tenants: LoadedTenant, **settings: str) -> Iterator[Stack]:
-    """`serve` with keys for these tenants."""
-    artifacts = ARTIFACTS / f"{rows}-rows"
+def stack(
+    rows: int, *tenants: LoadedTenant, weights: Path = WEIGHTS, **settings: str
+) -> Iterator[Stack]:
+    """`serve` with keys for these tenants. weights: of the model `demo`."""
+    artifacts = ARTIFACTS / f"{weights.name}-{rows}-rows"
     artifacts.mkdir(parents=True, exist_ok=True)
-    model = {"weights": WEIGHTS, "onnx": {"threads": 1, "max_rows": rows}}
+    model = {"weights": str(weights), "onnx": {"threads": 1, "max_rows": rows}}
     file = artifacts / "models.yaml"
     file.write_text(yaml.safe_dump({"models": {"demo": model}}))
     with TemporaryDirectory() as folder:

@@ -40,6 +40,7 @@ class GivenScheduler:
         self.refusal: Exception | None = None
         self.is_open = asyncio.Event()
         self.is_open.set()
+        self._granted: Callable[[Standing], None] | None = None
 
     async def __aenter__(self) -> GivenScheduler:
         return self
@@ -60,10 +61,18 @@ class GivenScheduler:
         self.waiting.append(moved)
         try:
             await self.is_open.wait()
+            while not (self.is_open.is_set() or moved == self._granted):
+                await self.is_open.wait()
         finally:
             self.waiting.remove(moved)
         self.permits.append(GivenPermit(ticket, preempted))
         return self.permits[-1]
+
+    def grant(self, waiting: Callable[[Standing], None]) -> None:
+        """To one of `waiting`, while it is closed."""
+        self._granted = waiting
+        self.is_open.set()
+        self.is_open.clear()
 
     def set_capacity(self, queue: str, streams: int | None) -> None:
         pass

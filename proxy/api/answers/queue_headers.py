@@ -9,9 +9,9 @@ NAMES = ("x-queue-position", "x-queue-wait")
 
 def queue_headers(report: Report, now_s: float) -> dict[str, str]:
     """Of an answer that waits, or has waited: then its position is 0. now_s: the event loop's."""
-    if report.queued is not None:
-        since_s = now_s if report.queued_since is None else report.queued_since
-        position, waited_s = report.queued.position, max(report.queue_s or 0.0, now_s - since_s)
+    queued, since_s = report.queued, report.queued_since
+    if queued is not None and since_s is not None:
+        position, waited_s = queued.position, max(report.queue_s or 0.0, now_s - since_s)
     elif report.queue_s is not None:
         position, waited_s = 0, report.queue_s
     else:

@@ -119,6 +119,36 @@ def test_nothing_is_sent_before_the_permit_and_the_report_says_where_it_stands()
     asyncio.run(run())
 
 
+def test_of_several_choices_the_best_that_waits_says_where_the_request_stands():
+    async def run() -> None:
+        stand, scheduler = await served(DyingEngine(TEXT))
+        scheduler.is_open.clear()
+        generation = stand.service.generate(
+            replace(ASKED, choices=3), stand.registry.card("demo"), Delivery.LIVE
+        )
+        report = generation.report
+        first = asyncio.ensure_future(anext(generation.events))
+        await turns()
+        one, two, three = scheduler.waiting
+        for moved, position in ((one, 4), (two, 5), (three, 6)):
+            moved(Standing(position, None))
+        since = report.queued_since
+        one(Standing(1, None))
+        assert report.queued == Standing(1, None)
+        scheduler.grant(one)
+        await first
+        assert report.queued == Standing(5, None)
+        assert report.queued_since >= since
+        two(Standing(1, None))
+        assert report.queued == Standing(1, None)
+        scheduler.is_open.set()
+        async for _ in generation.events:
+            pass
+        assert report.queued is report.queued_since is None
+
+    asyncio.run(run())
+
+
 def test_who_does_not_wait_has_no_time_in_the_queue():
     async def run() -> None:
         stand, _ = await served(DyingEngine(TEXT))

@@ -8,7 +8,7 @@ from tests.doubles import clock
 from triton_openai.proxy.api.answers.queue_headers import queue_headers
 from triton_openai.proxy.api.answers.stream_format import SSE
 from triton_openai.proxy.api.answers.stream_writer import StreamWriter
-from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.generation import Report, Wait
 from triton_openai.proxy.domain.scheduling import Standing
 
 KEEP_ALIVE_S = 15.0
@@ -34,14 +34,12 @@ def writer(client: Client, report: Report) -> StreamWriter:
 
 
 def wait_at(report: Report, position: int) -> None:
-    report.queued = Standing(position, 1.0)
-    if report.queued_since is None:
-        report.queued_since = asyncio.get_running_loop().time()
+    before, now = report.queued_since, asyncio.get_running_loop().time()
+    report.waits["one"] = Wait(Standing(position, 1.0), now if before is None else before)
 
 
 def begin(report: Report) -> None:
-    now = asyncio.get_running_loop().time()
-    report.queue_s, report.queued, report.queued_since = now - report.queued_since, None, None
+    report.queue_s = asyncio.get_running_loop().time() - report.waits.pop("one").since
 
 
 def test_an_answer_that_never_waited_says_nothing_of_a_queue():
@@ -54,7 +52,7 @@ def test_an_answer_that_has_waited_says_how_long():
 
 
 def test_one_that_waits_again_says_its_longest_wait():
-    report = Report(queue_s=2.0, queued=Standing(3, None), queued_since=10.0)
+    report = Report(queue_s=2.0, waits={"one": Wait(Standing(3, None), 10.0)})
     assert queue_headers(report, 11.5) == {"x-queue-position": "3", "x-queue-wait": "2.000"}
     assert queue_headers(report, 12.5) == {"x-queue-position": "3", "x-queue-wait": "2.500"}
 
