@@ -84,7 +84,8 @@ def test_requests_without_a_token_finish_and_those_with_one_continue(
             assert ": continued 1 (endpoint lost)" in rest
     assert [answer.status_code for answer in answers] == [200] * WAITING
     assert all(answer.json()["choices"] == expected for answer in answers)
-    assert counted(victim, RESENT, "endless") - before == WAITING
+    # the others waited in the proxy, and were not lost
+    assert 0 < counted(victim, RESENT, "endless") - before <= WAITING
 
 
 def test_a_request_that_kills_triton_each_time_ends(scripted_stack: Stack):
