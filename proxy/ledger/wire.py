@@ -86,9 +86,8 @@ class Framed(asyncio.Protocol):
 async def served(path: Path, accepted: Callable[[], Framed]) -> AsyncIterator[None]:
     """Accepts connections at the path, and closes them at its end.
 
-    accepted: makes this end of a connection. The event loop calls it before the connection is made.
-    asyncio's own loop loses a connection that it accepts as the server closes (Python 3.11); uvloop,
-    which workers and their parent use, does not.
+    accepted: makes this end of a connection, before the connection itself is made. asyncio's own
+    loop loses a connection that it accepts as the server closes (Python 3.11); uvloop does not.
     """
     connections: WeakSet[Framed] = WeakSet()
 

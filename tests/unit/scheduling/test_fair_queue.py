@@ -29,9 +29,14 @@ picks = st.integers(0, 1_000)
 
 
 class Queues(RuleBasedStateMachine):
-    @initialize(waiting=st.integers(0, 8), per_tenant=st.integers(0, 4), rows=st.integers(0, 4))
-    def begin(self, waiting: int, per_tenant: int, rows: int) -> None:
-        limits = QueueLimits(waiting=waiting, waiting_per_tenant=per_tenant)
+    @initialize(
+        waiting=st.integers(0, 8),
+        per_tenant=st.integers(0, 4),
+        rows=st.integers(0, 4),
+        fair=st.booleans(),
+    )
+    def begin(self, waiting: int, per_tenant: int, rows: int, fair: bool) -> None:
+        limits = QueueLimits(waiting=waiting, waiting_per_tenant=per_tenant, fair_preemption=fair)
         self.clock = Clock()
         self.log: list[tuple[str, QueuedStream]] = []
         self.queue = FairQueue(limits, self.clock)
