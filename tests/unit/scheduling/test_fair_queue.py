@@ -56,6 +56,12 @@ class Queues(RuleBasedStateMachine):
         assert is_in == (stream.error is None)
         assert is_in or stream.error.retry_after_s > 0
 
+    @rule(tenants=st.sampled_from(["ab", "ba", "aab", "bbbac"]), may_yield=st.booleans())
+    def enter_several(self, tenants: str, may_yield: bool) -> None:
+        """Alike but for their tenants, so that some are below their share, and may take a row."""
+        for tenant in tenants:
+            self.enter(Ticket(queue="q", tenant=tenant, may_yield=may_yield))
+
     @precondition(lambda self: self.model.waiting)
     @rule(pick=picks)
     def leave(self, pick: int) -> None:
