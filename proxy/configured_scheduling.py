@@ -79,6 +79,7 @@ def limits(settings: Settings) -> QueueLimits:
         waiting_a_stream=WAITING_A_STREAM if waiting is None else None,
         waiting_per_tenant=MOST_WAITING if per_tenant is None else per_tenant,
         longest_wait_s=settings.queue_timeout_s,
+        fair_preemption=settings.fair_preemption,
     )
 
 

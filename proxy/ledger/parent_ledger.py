@@ -5,7 +5,6 @@ Started by http_server.workers.
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,18 +21,8 @@ KNOWN_METERS = 100_000  # of one worker
 @asynccontextmanager
 async def served(ledger: InProcessLedger, folder: Path) -> AsyncIterator[None]:
     """Serves the ledger to this parent's workers, in a folder that only its user may enter."""
-    loop = asyncio.get_running_loop()
-    workers: set[_WorkerConnection] = set()
-    server = await loop.create_unix_server(
-        lambda: _WorkerConnection(ledger, workers), str(folder / SOCKET)
-    )
-    try:
+    async with wire.served(folder / SOCKET, lambda: _WorkerConnection(ledger)):
         yield
-    finally:
-        server.close()
-        for worker in list(workers):
-            worker.close()
-        await server.wait_closed()
 
 
 class _WorkerConnection(wire.Framed):
@@ -43,13 +32,11 @@ class _WorkerConnection(wire.Framed):
     the worker counts in the same way.
     """
 
-    def __init__(self, ledger: InProcessLedger, workers: set[_WorkerConnection]) -> None:
+    def __init__(self, ledger: InProcessLedger) -> None:
         super().__init__()
         self._ledger = ledger
-        self._workers = workers
         self._held: dict[int, Grant] = {}
         self._meters: OrderedDict[int, Meter] = OrderedDict()
-        workers.add(self)
 
     def take(self, message: wire.Message) -> None:
         match message:
@@ -66,7 +53,6 @@ class _WorkerConnection(wire.Framed):
                 raise ValueError(f"an unknown message: {message!r}")
 
     def end(self) -> None:
-        self._workers.discard(self)
         for grant in self._held.values():
             self._ledger.abandon(grant)
         self._held.clear()

@@ -7,8 +7,11 @@ A message is its length (4 bytes, big-endian) and a JSON array. Used by `worker_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
+from weakref import WeakSet
 
 import orjson
 
@@ -23,14 +26,20 @@ Message = list[Any]
 
 
 class Framed(asyncio.Protocol):
-    """Calls `take` with each message; `end` when the connection has ended."""
+    """Calls `take` with each message; `end` when the connection has ended.
+
+    is_closing: this end wants it closed. One that is not made yet is closed as soon as it is.
+    """
 
     def __init__(self) -> None:
+        self.is_closing = False
         self._unread = bytearray()
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's is no subclass
+        if self.is_closing:
+            transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -62,6 +71,7 @@ class Framed(asyncio.Protocol):
             self._transport.write(len(body).to_bytes(LENGTH_BYTES, "big") + body)
 
     def close(self) -> None:
+        self.is_closing = True
         if self._transport is not None:
             self._transport.close()
 
@@ -70,6 +80,30 @@ class Framed(asyncio.Protocol):
 
     def end(self) -> None:
         raise NotImplementedError
+
+
+@asynccontextmanager
+async def served(path: Path, accepted: Callable[[], Framed]) -> AsyncIterator[None]:
+    """Accepts connections at the path, and closes them at its end.
+
+    accepted: makes this end of a connection, before the connection itself is made. asyncio's own
+    loop loses a connection that it accepts as the server closes (Python 3.11); uvloop does not.
+    """
+    connections: WeakSet[Framed] = WeakSet()
+
+    def accept() -> Framed:
+        connection = accepted()
+        connections.add(connection)
+        return connection
+
+    server = await asyncio.get_running_loop().create_unix_server(accept, str(path))
+    try:
+        yield
+    finally:
+        server.close()
+        for connection in list(connections):
+            connection.close()
+        await server.wait_closed()
 
 
 def packed(meter: Meter) -> list[object]:

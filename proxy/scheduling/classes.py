@@ -45,6 +45,12 @@ class Classes:
         self._waits_less(priority)
         return stream
 
+    def get(self, priority: int) -> PriorityClass | None:
+        return self._classes.get(priority)
+
+    def waits_above(self, priority: int) -> bool:
+        return bool(self._waiting) and self._waiting[-1] > priority
+
     def begin(self, stream: Stream) -> None:
         """Runs it without having waited."""
         self._of(stream).begin(stream)

@@ -17,6 +17,7 @@ from triton_openai.proxy.scheduling.refusals import Refusals
 from triton_openai.proxy.scheduling.running import Running
 from triton_openai.proxy.scheduling.service_rate import ServiceRate
 from triton_openai.proxy.scheduling.stream import State, Stream
+from triton_openai.proxy.scheduling.takeover import victim_for
 
 OUTPUT_COST = 2  # of one token, in tokens of a prompt (VTC)
 
@@ -60,8 +61,10 @@ class FairQueue:
         elif self._running.can_yield_to(stream.ticket.priority):
             victim = self._running.choose_to_yield()
             self._classes.begin(stream)
-            self._begin(stream, now)
-            victim.preempted()
+            self._run_instead(stream, victim, now)
+        elif (other := self._above_its_share(stream)) is not None:
+            self._classes[stream.ticket.priority].take(stream, now)
+            self._run_instead(stream, other, now)
         else:
             self._wait(stream, now)
 
@@ -135,6 +138,22 @@ class FairQueue:
         if not self.capacity:
             return Standing(place, None)
         return Standing(place, self._rate.wait_s(place, self.capacity, now))
+
+    def _above_its_share(self, stream: Stream) -> Stream | None:
+        """A stream of its class that makes room for it."""
+        priority = stream.ticket.priority
+        of_class = self._classes.get(priority)
+        if not self._limits.fair_preemption or of_class is None:
+            return None
+        if self._classes.waits_above(priority):
+            return None
+        return victim_for(stream, of_class, self._running)
+
+    def _run_instead(self, stream: Stream, victim: Stream, now: float) -> None:
+        self._running.yields(victim)
+        self._classes[victim.ticket.priority].yields(victim)
+        self._begin(stream, now)
+        victim.preempted()
 
     def _has_free_row(self) -> bool:
         running = self._running

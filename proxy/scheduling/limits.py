@@ -12,6 +12,7 @@ class QueueLimits:
 
     waiting: of all tenants together. waiting_a_stream: in its place, so many for each stream that
     the queue may run. waiting_per_tenant: of one tenant, in all classes together.
+    fair_preemption: a tenant below its share of the rows may take one of a tenant above it.
     longest_wait_s: of a stream without a `patience_s`, and the most that `patience_s` can ask for.
 
     Raises:
@@ -22,6 +23,7 @@ class QueueLimits:
     waiting_a_stream: int | None = None
     waiting_per_tenant: int = 500
     longest_wait_s: float = 60.0
+    fair_preemption: bool = False
 
     def __post_init__(self) -> None:
         for name in ("waiting", "waiting_per_tenant"):

@@ -5,7 +5,6 @@ Started by http_server.workers.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,16 +29,11 @@ async def served(
 ) -> AsyncIterator[None]:
     """Serves the queues to this parent's workers, in a folder that only its user may enter."""
     parent = _Parent(limits, clock)
-    loop = asyncio.get_running_loop()
-    server = await loop.create_unix_server(lambda: _Worker(parent), str(folder / SOCKET))
     try:
-        yield
+        async with wire.served(folder / SOCKET, lambda: _Worker(parent)):
+            yield
     finally:
-        server.close()
         parent.timekeeper.stop()
-        for worker in list(parent.workers):
-            worker.close()
-        await server.wait_closed()
 
 
 class _Parent:

@@ -25,16 +25,18 @@ Entry = tuple[float, int, "Share"]
 class Share:
     """One tenant's. counter: its service, divided by its weight.
 
-    entry: its valid one in the order; None where it has nothing waiting.
+    entry: its valid one in the order; None where it has nothing waiting. yielding: of those that
+    run, the streams that were told to stop.
     """
 
-    __slots__ = ("counter", "entry", "is_remembered", "running", "waiting", "weight")
+    __slots__ = ("counter", "entry", "is_remembered", "running", "waiting", "weight", "yielding")
 
     def __init__(self, counter: float, weight: float) -> None:
         self.counter = counter
         self.weight = weight
         self.waiting: OrderedDict[Stream, None] = OrderedDict()
         self.running = 0
+        self.yielding = 0
         self.entry: Entry | None = None
         self.is_remembered = False
 
@@ -43,12 +45,18 @@ class Share:
         return not (self.running or self.waiting)
 
     @property
+    def rows(self) -> int:
+        """Those that it keeps."""
+        return self.running - self.yielding
+
+    @property
     def first(self) -> Stream:
         return next(iter(self.waiting))
 
 
 class PriorityClass:
-    """waiting, running: streams. weight: of all tenants with streams that wait.
+    """waiting, running, yielding: streams. weight: of all tenants with streams that wait.
+    active_weight: of those with any stream.
 
     `order` is a heap. An entry is valid if its share has it; its key is never greater than the
     true one, so that the first entry with a true key is the least.
@@ -59,8 +67,10 @@ class PriorityClass:
         self.order: list[Entry] = []
         self.waiting = 0
         self.running = 0
+        self.yielding = 0
         self.tenants = 0  # with streams that wait
         self.weight = 0.0
+        self.active_weight = 0.0
         self._floor = 0.0  # the counter of the tenant that was served last
         self._remembered: list[tuple[float, int, str, Share]] = []  # idle ones that still owe
         self._numbers = count()
@@ -91,16 +101,26 @@ class PriorityClass:
         share = self.shares[stream.ticket.tenant]
         del share.waiting[stream]
         self._waits_less(share, now)
-        self._forget_idle(stream.ticket.tenant, share)
+        self._ended(stream.ticket.tenant, share)
 
     def take_first(self, now: float) -> Stream:
         """The stream whose turn it is. It runs from now on, and its prompt is charged."""
         share = self._least_share()
         assert share is not None, "nobody waits"
+        return self._take(share, now)
+
+    def take(self, stream: Stream, now: float) -> None:
+        """Runs it at once, in place of another one. Its tenant has none that waits."""
+        self.enter(stream)
+        self._take(self.shares[stream.ticket.tenant], now)
+
+    def _take(self, share: Share, now: float) -> Stream:
         self._floor = max(self._floor, share.counter)
-        stream, _ = share.waiting.popitem(last=False)
+        stream = share.first
+        share.running += 1
+        self.running += 1
+        del share.waiting[stream]
         self._waits_less(share, now)
-        self.begin(stream)
         stream.prompt_charged = stream.ticket.prompt_tokens
         self.charge(stream, stream.prompt_charged)
         if self._remembered:
@@ -113,11 +133,19 @@ class PriorityClass:
         self._share(stream).running += 1
         self.running += 1
 
+    def yields(self, stream: Stream) -> None:
+        """It was told to stop."""
+        self.shares[stream.ticket.tenant].yielding += 1
+        self.yielding += 1
+
     def end(self, stream: Stream) -> None:
         share = self.shares[stream.ticket.tenant]
+        if stream.is_yielding:
+            share.yielding -= 1
+            self.yielding -= 1
         share.running -= 1
         self.running -= 1
-        self._forget_idle(stream.ticket.tenant, share)
+        self._ended(stream.ticket.tenant, share)
 
     def charge(self, stream: Stream, cost: float) -> None:
         """cost: in tokens of a prompt; below zero it is given back."""
@@ -145,8 +173,17 @@ class PriorityClass:
         if share is None:
             share = self.shares[ticket.tenant] = Share(self.least(), ticket.weight)
         elif not share.waiting:
+            if share.running:
+                self.active_weight += ticket.weight - share.weight
             share.weight = ticket.weight
+        if share.is_idle:
+            self.active_weight += share.weight
         return share
+
+    def _ended(self, tenant: str, share: Share) -> None:
+        if share.is_idle:
+            self.active_weight -= share.weight
+            self._forget_idle(tenant, share)
 
     def _least_share(self) -> Share | None:
         order = self.order

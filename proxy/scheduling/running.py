@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from triton_openai.proxy.scheduling.stream import Stream
 
@@ -38,12 +39,18 @@ class Running:
         return bool(self._priorities) and self._priorities[0] < priority
 
     def choose_to_yield(self) -> Stream:
-        """The newest of the lowest class. From now on its row counts as free."""
-        stream = next(reversed(self._may_yield[self._priorities[0]]))
+        """The newest of the lowest class."""
+        return next(self.newest(self._priorities[0]))
+
+    def newest(self, priority: int) -> Iterator[Stream]:
+        """Those of the class that may yield, the newest first."""
+        return reversed(self._may_yield.get(priority, OrderedDict()))
+
+    def yields(self, stream: Stream) -> None:
+        """From now on its row counts as free."""
         self._drop(stream)
         stream.is_yielding = True
         self.yielding += 1
-        return stream
 
     def _drop(self, stream: Stream) -> None:
         priority = stream.ticket.priority

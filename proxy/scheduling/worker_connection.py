@@ -41,7 +41,6 @@ class WorkerConnection(wire.Framed):
         self._permits: dict[int, WorkerPermit] = {}
         self._meters: Meters[WorkerPermit] = Meters(self._charge)
         self._questions: dict[int, Question] = {}
-        self._is_closing = False
 
     async def acquire(self, permit: WorkerPermit, ticket: Ticket) -> None:
         """Returns when the stream may run. What is granted to one that is cancelled is given back.
@@ -89,10 +88,6 @@ class WorkerConnection(wire.Framed):
         if self._permits.pop(permit.number, None) is not None:
             self.send((messages.RELEASE, *permit.charges()))
 
-    def close(self) -> None:
-        self._is_closing = True
-        super().close()
-
     def take(self, message: wire.Message) -> None:
         match message:
             case [messages.GRANTED, number]:
@@ -116,7 +111,7 @@ class WorkerConnection(wire.Framed):
     def end(self) -> None:
         self._meters.stop()
         permits, self._permits = self._permits, {}
-        if not self._is_closing:
+        if not self.is_closing:
             logger.error("queue: the parent of this worker is gone", streams=len(permits))
         waiting = [permit.turn for permit in permits.values()]
         for turn in (*waiting, *(one.is_answered for one in self._questions.values())):

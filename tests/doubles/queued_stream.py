@@ -20,11 +20,12 @@ class Clock:
 class QueuedStream(Stream):
     """log: of all streams of a test, in the order in which they are told something."""
 
-    __slots__ = ("error", "log", "standings", "was_preempted")
+    __slots__ = ("error", "log", "standings", "waited", "was_preempted")
 
     def __init__(self, ticket: Ticket, log: list[tuple[str, QueuedStream]] | None = None) -> None:
         super().__init__(ticket)
         self.log = log
+        self.waited = False
         self.error: RateLimited | None = None
         self.standings: list[Standing] = []
         self.was_preempted = False

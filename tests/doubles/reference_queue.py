@@ -19,6 +19,7 @@ class ReferenceQueue:
     running: list[QueuedStream] = field(default_factory=list)
     yielding: list[QueuedStream] = field(default_factory=list)
     counters: dict[Tenant, float] = field(default_factory=dict)
+    weights: dict[Tenant, float] = field(default_factory=dict)
     floors: dict[int, float] = field(default_factory=dict)
     granted: list[QueuedStream] = field(default_factory=list)
     preempted: list[QueuedStream] = field(default_factory=list)
@@ -44,6 +45,10 @@ class ReferenceQueue:
             self.yielding.append(victim)
             self.preempted.append(victim)
             self._begin(stream)
+        elif (above := self._above_its_share(stream)) is not None:
+            self.yielding.append(above)
+            self.preempted.append(above)
+            self._take(stream)
         elif ticket.patience_s == 0 and not ticket.has_begun:
             return False
         else:
@@ -87,17 +92,65 @@ class ReferenceQueue:
         order = {tenant: self.waiting.index(first) for tenant, first in firsts.items()}
         return firsts[min(firsts, key=lambda tenant: (self.counters[tenant], order[tenant]))]
 
+    def _above_its_share(self, stream: QueuedStream) -> QueuedStream | None:
+        """The newest stream of a tenant that keeps its share without it, if this one's has less."""
+        ticket, tenant = stream.ticket, _tenant(stream)
+        if not self.limits.fair_preemption or ticket.has_begun:
+            return None
+        if any(each.ticket.priority > ticket.priority for each in self.waiting):
+            return None
+        if any(_tenant(each) == tenant for each in self.waiting):
+            return None
+        running = [each for each in self.running if each.ticket.priority == ticket.priority]
+        kept = [each for each in running if each not in self.yielding]
+        is_active = any(_tenant(each) == tenant for each in running)
+        if self.counters.get(tenant, 0) > self._least(ticket.priority):
+            return None
+        active = {_tenant(each) for each in (*running, *self._waits_in(ticket.priority))} | {tenant}
+        weights = {each: self.weights[each] for each in active - {tenant}}
+        weights[tenant] = self.weights[tenant] if is_active else ticket.weight
+        a_weight = len(kept) / sum(weights.values())
+        rows = {each: sum(_tenant(one) == each for one in kept) for each in active}
+        if rows[tenant] + 1 > a_weight * ticket.weight:
+            return None
+        above = [
+            each
+            for each in kept
+            if each.ticket.may_yield
+            and _tenant(each) != tenant
+            and rows[_tenant(each)] - 1 >= a_weight * weights[_tenant(each)]
+        ]
+        return above[-1] if above else None
+
+    def _take(self, stream: QueuedStream) -> None:
+        """It is served as if it had waited."""
+        tenant = _tenant(stream)
+        self._wait(stream)
+        self.floors[tenant[0]] = max(self.floors.get(tenant[0], 0), self.counters[tenant])
+        self.waiting.remove(stream)
+        self._begin(stream)
+        self.charge(stream, stream.ticket.prompt_tokens)
+
     def _has_free_row(self) -> bool:
         return self.capacity is None or len(self.running) - len(self.yielding) < self.capacity
 
     def _begin(self, stream: QueuedStream) -> None:
         tenant = _tenant(stream)
         self.counters.setdefault(tenant, self._least(tenant[0]))
+        self._note_weight(stream)
         self.running.append(stream)
         self.granted.append(stream)
 
+    def _note_weight(self, stream: QueuedStream) -> None:
+        """The newest counts, of those that come while none of the tenant waits."""
+        tenant = _tenant(stream)
+        if not any(_tenant(each) == tenant for each in self.waiting) and not stream.waited:
+            self.weights[tenant] = stream.ticket.weight
+
     def _wait(self, stream: QueuedStream) -> None:
         tenant = _tenant(stream)
+        self._note_weight(stream)
+        stream.waited = True
         if not any(_tenant(each) == tenant for each in self.waiting):
             runs = any(_tenant(each) == tenant for each in self.running)
             least = self._least(tenant[0]) - (CREDIT / stream.ticket.weight if runs else 0)

@@ -29,9 +29,14 @@ picks = st.integers(0, 1_000)
 
 
 class Queues(RuleBasedStateMachine):
-    @initialize(waiting=st.integers(0, 8), per_tenant=st.integers(0, 4), rows=st.integers(0, 4))
-    def begin(self, waiting: int, per_tenant: int, rows: int) -> None:
-        limits = QueueLimits(waiting=waiting, waiting_per_tenant=per_tenant)
+    @initialize(
+        waiting=st.integers(0, 8),
+        per_tenant=st.integers(0, 4),
+        rows=st.integers(0, 4),
+        fair=st.booleans(),
+    )
+    def begin(self, waiting: int, per_tenant: int, rows: int, fair: bool) -> None:
+        limits = QueueLimits(waiting=waiting, waiting_per_tenant=per_tenant, fair_preemption=fair)
         self.clock = Clock()
         self.log: list[tuple[str, QueuedStream]] = []
         self.queue = FairQueue(limits, self.clock)
@@ -50,6 +55,12 @@ class Queues(RuleBasedStateMachine):
         is_in = self.model.enter(stream, displaced[0] if displaced else None)
         assert is_in == (stream.error is None)
         assert is_in or stream.error.retry_after_s > 0
+
+    @rule(tenants=st.sampled_from(["ab", "ba", "aab", "bbbac"]), may_yield=st.booleans())
+    def enter_several(self, tenants: str, may_yield: bool) -> None:
+        """Alike but for their tenants, so that some are below their share, and may take a row."""
+        for tenant in tenants:
+            self.enter(Ticket(queue="q", tenant=tenant, may_yield=may_yield))
 
     @precondition(lambda self: self.model.waiting)
     @rule(pick=picks)
