@@ -11,17 +11,20 @@ from math import ceil
 from triton_openai.proxy.domain.endpoints import EngineLoad
 
 ROWS_A_SPARE = 8
+ROWS_A_SPARE_AT_MOST = 4  # more would wait in the engine, where tenants do not count
+LEAST_SPARE_AT_MOST = 2
 KV_NEARLY_FULL = 0.9
 
-GROWS_LESS_AFTER = 30  # reports without an idle row
+GROWS_LESS_AFTER = 10  # reports without an idle row
 
 Spare = Callable[[int], tuple[int, int]]
 """Rows of an engine -> streams that it has beyond them, at least and at most."""
 
 
 def usual_spare(rows: int) -> tuple[int, int]:
-    """From one for each ROWS_A_SPARE rows: when a row becomes free, its next stream is there."""
-    return max(1, ceil(rows / ROWS_A_SPARE)), rows
+    """When a row becomes free, its next stream is there."""
+    most = max(LEAST_SPARE_AT_MOST, ceil(rows / ROWS_A_SPARE_AT_MOST))
+    return max(1, ceil(rows / ROWS_A_SPARE)), most
 
 
 def fixed_spare(streams: int) -> Spare:

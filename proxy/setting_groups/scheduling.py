@@ -33,4 +33,5 @@ class Scheduling(Group):
     most. `false`: it waits for the next row that becomes free."""
     spare_streams: Annotated[int, Field(ge=0, le=1024)] | None = None
     """Streams beyond its rows that an engine gets, so that no row is idle between two. Without it:
-    from one for each eight rows up to as many as rows, as long as rows are found idle."""
+    from one for each eight rows up to one for each four, and two, as long as rows are found
+    idle."""

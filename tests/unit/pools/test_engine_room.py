@@ -16,8 +16,8 @@ def load(waiting: int, running: int, kv: float = 0.3, *, is_stale: bool = False)
     return EngineLoad(waiting=waiting, running=running, kv_in_use=kv, is_stale=is_stale)
 
 
-def test_an_eighth_of_the_rows_is_spare_at_least_and_as_many_as_rows_at_most():
-    assert [usual_spare(rows) for rows in (1, 8, 9, 64)] == [(1, 1), (1, 8), (2, 9), (8, 64)]
+def test_an_eighth_of_the_rows_is_spare_at_least_and_a_quarter_at_most():
+    assert [usual_spare(rows) for rows in (1, 8, 9, 64)] == [(1, 2), (1, 2), (2, 3), (8, 16)]
 
 
 def test_an_engine_that_reports_nothing_gets_its_rows_and_the_spare():
