@@ -85,6 +85,7 @@ def continuation_limits(settings: Settings) -> ContinuationLimits:
         most=settings.max_continuations,
         most_yields=settings.max_preemptions,
         allows_inexact=settings.inexact_continuation == "continue",
+        within_s=settings.continue_within_s,
     )
 
 

@@ -71,7 +71,10 @@ def composed(
     scheduler: entered and left by the caller; None: nobody waits for a row. decisions: operators';
     None: what models.yaml says holds.
     """
-    resending = _resending(registry, recovery_queue, engine, watcher, limits, max_resends)
+    continuing = continuing or ContinuationLimits()
+    resending = _resending(
+        *(registry, recovery_queue, engine, watcher, limits, max_resends, continuing.within_s)
+    )
     means = Means(
         planner=_planner(sandbox, gate, access, limits),
         engine=engine,
@@ -104,14 +107,14 @@ def _streams(
     resending: Resending,
     limits: TimeLimits,
     watcher: Watcher,
-    continuing: ContinuationLimits | None,
+    continuing: ContinuationLimits,
     scheduler: Scheduler | None,
 ) -> StreamMeans:
     return StreamMeans(
         resending=resending,
         limits=limits,
         counter=watcher,
-        continuing=continuing or ContinuationLimits(),
+        continuing=continuing,
         scheduler=scheduler or FreeScheduler(),
     )
 
@@ -123,6 +126,7 @@ def _resending(
     watcher: Watcher,
     limits: TimeLimits,
     most: int,
+    begun_s: float,
 ) -> Resending:
     return Resending(
         registry=registry,
@@ -131,4 +135,5 @@ def _resending(
         counter=watcher,
         most=most,
         whole_s=limits.whole_s,
+        begun_s=begun_s,
     )

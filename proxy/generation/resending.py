@@ -54,7 +54,8 @@ class Resending:
     """What the streams of all requests share.
 
     most: how often one stream is sent again, so that a request that kills Triton comes to an end.
-    whole_s: the time limit of a request, waiting included.
+    whole_s: the time limit of a request, waiting included. begun_s: how long a stream waits for an
+    endpoint that has begun.
     """
 
     registry: Registry
@@ -63,6 +64,7 @@ class Resending:
     counter: ResendCounter
     most: int
     whole_s: float
+    begun_s: float = 60.0
 
     async def retried(
         self,
@@ -137,13 +139,16 @@ class Resending:
         self, card: ModelCard, lost: ServiceError, attempt: Attempt, since: float
     ) -> None:
         """Until the model is ready."""
-        is_back = False
+        loop, is_back = asyncio.get_running_loop(), False
+        whole_s = since + self.whole_s - loop.time()
+        most_s = min(whole_s, self.begun_s) if attempt.has_begun else whole_s
+        ends = loop.time() + most_s
         while not is_back:
-            left_s = since + self.whole_s - asyncio.get_running_loop().time()
-            if not await self.recovery_queue.wait(max(left_s, 0.0)):
+            if not await self.recovery_queue.wait(max(ends - loop.time(), 0.0)):
+                within = f"the request's {self.whole_s:g}" if most_s == whole_s else f"{most_s:g}"
                 raise ModelUnavailable(
                     f"The model server was lost {attempt.place}, and was not ready again within "
-                    f"the request's {self.whole_s:g} seconds. Try again later.",
+                    f"{within} seconds. Try again later.",
                     detail=f"{lost.detail}; since then: {self.registry.why_not_ready}",
                 ) from lost
             if not self.registry.has_build(card):

@@ -21,6 +21,9 @@ class Continuation(Group):
     continue_after_silence_s: Seconds = 15.0
     """A stream that has begun, and gets nothing for so long, is continued at another endpoint, if
     one is ready. Otherwise `STALL_TIMEOUT_S` holds."""
+    continue_within_s: Seconds = 60.0
+    """How long a stream that lost its engine after its first token waits for an endpoint that
+    continues it; then it ends with an error."""
     drain_moves_streams: bool = True
     """Whether streams of an endpoint that drains are continued at another one at once. Otherwise,
     and where they cannot be continued exactly, they run to their end."""

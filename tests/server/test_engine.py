@@ -233,7 +233,8 @@ def test_gateways_find_the_engines_load_under_nvidias_names(stack):
     zeros = [("request", "waiting"), ("request", "scheduled"), ("kv_cache_block", "fraction")]
     assert [idle[key] for key in zeros] == [0, 0, 0]
     busy = asyncio.run(busy_metrics(stack))
-    assert (busy["request", "scheduled"], busy["request", "waiting"]) == (ROWS, ROWS)
+    assert busy["request", "scheduled"] == ROWS
+    assert 1 <= busy["request", "waiting"] <= ROWS
     blocks = {kind: value for (family, kind), value in busy.items() if family != "request"}
     assert blocks["used"] >= 1
     assert blocks["used"] + blocks["free"] == blocks["max"]
@@ -256,19 +257,19 @@ def test_the_proxy_reads_the_engines_load_from_the_same_page(stack):
 
 
 async def busy_metrics(stack) -> dict[tuple[str, str], float]:
-    """With twice as many requests as there are rows."""
+    """With twice as many requests as there are rows, some of which wait in the proxy."""
     body = {"model": "endless", "prompt": "x", "ignore_eos": True, "max_tokens": 4_000}
     seen: list[dict[tuple[str, str], float]] = []
 
     def are_all_there() -> bool:
         seen.append(nvidias_metrics(stack))
-        counts = [seen[-1]["request", kind] for kind in ("scheduled", "waiting")]
-        return counts == [ROWS, ROWS] and seen[-1]["kv_cache_block", "used"] > 0
+        running, waiting = (seen[-1]["request", kind] for kind in ("scheduled", "waiting"))
+        return running == ROWS and waiting > 0 and seen[-1]["kv_cache_block", "used"] > 0
 
     async with httpx.AsyncClient(base_url=stack.url, timeout=HANG_S) as http:
         asked = [http.post("/v1/completions", json=body) for _ in range(2 * ROWS)]
         tasks = [asyncio.create_task(one) for one in asked]
-        await asyncio.to_thread(eventually, are_all_there, 60, "half of them wait")
+        await asyncio.to_thread(eventually, are_all_there, 60, "some of them wait")
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

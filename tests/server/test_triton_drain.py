@@ -35,7 +35,8 @@ def pair(start, scripted_stack):
         place["MODELS_FILE"] = scripted_stack.artifacts / "models.yaml"
         triton = start("triton", **place, **settings)
         target = f"grpc://127.0.0.1:{triton.triton_grpc_port}"
-        proxy = start("proxy", "--triton", target, **place)
+        # no Triton comes back to continue what this one cuts
+        proxy = start("proxy", "--triton", target, CONTINUE_WITHIN_S=1, **place)
 
         def are_up() -> bool:
             assert triton.process.poll() is None, triton.log.read_text()[-3000:]

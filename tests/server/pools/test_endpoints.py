@@ -14,6 +14,7 @@ from tests.fixtures.stack import Stack
 from tests.server.pools.conftest import address, are_ready, listed
 
 STREAMS, TOLERANCE = 128, 0.1
+LONG_ENOUGH = 100  # tokens, so that all of them run at once
 FOREVER, LONG = 100_000, 120  # tokens
 STREAMS_KEPT = 15  # as many at each of three
 JOIN_S = 5.0  # until a new endpoint has its share
@@ -70,7 +71,7 @@ def test_128_streams_are_spread_evenly_and_a_fourth_endpoint_has_its_share(clust
 
     async def body(callers: Callers) -> None:
         before = await callers.ended()
-        answers = await asyncio.gather(*(callers.whole(8) for _ in range(STREAMS)))
+        answers = await asyncio.gather(*(callers.whole(LONG_ENOUGH) for _ in range(STREAMS)))
         assert {one.status_code for one in answers} == {200}
         assert_even(dict(await callers.ended() - before), 3)
 

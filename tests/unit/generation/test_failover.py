@@ -127,6 +127,18 @@ def test_a_triton_that_stays_away_ends_the_stream_within_its_time():
     with_pool(tritons, body, whole_s=20)
 
 
+def test_a_stream_waits_no_longer_than_the_operator_says_and_its_error_says_how_long():
+    engine = DyingEngine(TEXT, cut=3)
+    tritons = pool(engine)
+
+    async def body(pools: PoolStand, stand: PooledStand) -> None:
+        tritons["a:1"].reason = "it died"
+        with pytest.raises(ModelUnavailable, match="not ready again within 60 seconds"):
+            await stand.answer()
+
+    with_pool(tritons, body, whole_s=600)
+
+
 def test_a_silent_stream_moves_after_the_short_time_and_only_where_it_can():
     async def alone(pools: PoolStand, stand: PooledStand) -> None:
         with pytest.raises(EngineStalled, match="for 60 seconds"):
