@@ -169,5 +169,6 @@ def check(run: Run, calm: list[Stream], engine: dict[str, float], page: str) -> 
     step_s = engine["decode_seconds"] / engine["decode_steps"]
     assert statistics.median(first) < 2 * step_s, (first, step_s)
 
-    lost = sum(tokens + one.prompt_tokens for one in run.low for tokens in one.cuts)
+    # one that is stopped again before its next token loses nothing more
+    lost = sum(tokens + one.prompt_tokens for one in run.low for tokens in set(one.cuts))
     assert engine["cached_tokens"] >= FOUND_AGAIN * lost, (engine["cached_tokens"], lost)
