@@ -35,6 +35,7 @@ AWAY = (RedisError, OSError, asyncio.TimeoutError)
 HEAD, PART, END, LOST = b"H", b"P", b"E", b"L"
 READ_ENTRIES = 32
 BLOCK_MS = 1000
+LAG_S, LOOK_S = 2.0, 0.02  # of the copy behind the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,14 +184,28 @@ class CopiedAnswer:
         pass
 
     async def _known(self) -> int:
-        """How many parts there are so far."""
+        """How many parts there are so far. Readers beside the owner have a part before it is here,
+        and may come back for the rest at once.
+        """
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + LAG_S
+        while True:
+            known, is_whole = await self._written()
+            if known >= self._after or is_whole or loop.time() >= ends:
+                return known
+            await asyncio.sleep(LOOK_S)
+
+    async def _written(self) -> tuple[int, bool]:
+        """How many parts are here, and whether no more will come."""
+        is_whole = False
         try:
             for _, fields in await self._client.xrevrange(self._keys.parts, count=2):
                 if fields[b"k"] == PART:
-                    return int(fields[b"f"]) + int(fields[b"n"])
+                    return int(fields[b"f"]) + int(fields[b"n"]), is_whole
+                is_whole = is_whole or fields[b"k"] in (END, LOST)
         except AWAY as error:
             raise RecordsUnavailable(str(error)) from error
-        return 0
+        return 0, is_whole
 
     async def _next(self) -> dict[bytes, bytes]:
         """Raises AnswerLost, RecordsUnavailable."""

@@ -238,7 +238,8 @@ def test_gateways_find_the_engines_load_under_nvidias_names(stack):
     blocks = {kind: value for (family, kind), value in busy.items() if family != "request"}
     assert blocks["used"] >= 1
     assert blocks["used"] + blocks["free"] == blocks["max"]
-    assert blocks["fraction"] == pytest.approx(blocks["used"] / blocks["max"])
+    # the two are reported one after the other, while the answers grow
+    assert 0 < blocks["fraction"] == pytest.approx(blocks["used"] / blocks["max"], abs=0.01)
 
 
 def test_the_proxy_reads_the_engines_load_from_the_same_page(stack):
