@@ -72,7 +72,7 @@ def queues(
 
 
 def limits(settings: Settings) -> QueueLimits:
-    """Of each queue."""
+    """How many streams may wait in each queue, and for how long."""
     waiting, per_tenant = settings.queue_length, settings.queue_length_per_tenant
     return QueueLimits(
         waiting=MOST_WAITING if waiting is None else waiting,

@@ -30,7 +30,7 @@ class TokenCount(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Of one engine stream in the fair queue. since: by the event loop's clock."""
+    """One engine stream that waits in the fair queue. since: a time of the event loop."""
 
     standing: Standing
     since: float
@@ -45,12 +45,11 @@ class Report:
     of the request, of every choice, attempt and round of tools. first_event_s: from the start to
     the first event. finish: of the choice that ended last. lifecycle: of the model.
     fallback_from: see GenerationRequest. resends: streams and trials of guides that were sent again
-    because Triton was lost before it answered. continued: how often a stream went on with another
-    engine stream after its first token, of these preempted: because a higher class needed its row.
-    waits: of its streams that wait in the fair queue now, each by what waits for it. queue_s: the
-    longest wait of one of its streams there that is over, None if none waited. capped_priority: the
-    caller's ceiling, where it asked for more. notes: what a streamed answer says in comments with
-    its next part; whoever sends them takes them away.
+    because Triton was lost before it answered. continued: how often another engine stream continued
+    one that had its first token; preempted: how many of these gave their row to a higher class.
+    waits: the streams that wait in the fair queue now, by their reader. queue_s: the longest wait
+    that is over, None if no stream waited. capped_priority: the caller's ceiling, where it asked
+    for more. notes: comments for a streamed answer; whoever sends them removes them.
     """
 
     unenforced: tuple[str, ...] = ()

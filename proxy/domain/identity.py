@@ -63,7 +63,7 @@ NO_LIMITS = Limits()
 
 
 def lowest_ceiling(*ceilings: int | None) -> int | None:
-    """Of priorities: the lowest of those that are set; None if none is."""
+    """The lowest priority that is set; None if none is."""
     return min((one for one in ceilings if one is not None), default=None)
 
 

@@ -49,6 +49,9 @@ class Access:
     queues_by_priority: bool = False
 
 
+USUAL_CONTINUATION = ContinuationLimits()
+
+
 def composed(
     registry: Registry,
     engine: Engine,
@@ -61,7 +64,7 @@ def composed(
     *,
     limits: TimeLimits,
     max_resends: int,
-    continuing: ContinuationLimits | None = None,
+    continuing: ContinuationLimits = USUAL_CONTINUATION,
     scheduler: Scheduler | None = None,
     decisions: Decisions | None = None,
     shadows: ShadowDeployments,
@@ -71,7 +74,6 @@ def composed(
     scheduler: entered and left by the caller; None: nobody waits for a row. decisions: operators';
     None: what models.yaml says holds.
     """
-    continuing = continuing or ContinuationLimits()
     resending = _resending(
         *(registry, recovery_queue, engine, watcher, limits, max_resends, continuing.within_s)
     )

@@ -64,7 +64,7 @@ class Resending:
     counter: ResendCounter
     most: int
     whole_s: float
-    begun_s: float = 60.0
+    begun_s: float
 
     async def retried(
         self,

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from triton_openai.proxy.domain.scheduling import (
-    FREE_PERMIT,
-    FreeScheduler,
-    Permit,
-    QueueState,
-    Standing,
-    Ticket,
-)
+from triton_openai.proxy.domain.scheduling import FreeScheduler, QueueState
 
 
-class CapacityRecorder:
+class CapacityRecorder(FreeScheduler):
     """Keeps the capacities that it is given. running: own streams by queue, as a test sets them."""
 
     def __init__(self) -> None:
         self.capacities: dict[str, int | None] = {}
         self.changes = 0
         self.running: dict[str, int] = {}
-
-    async def __aenter__(self) -> CapacityRecorder:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-    async def acquire(
-        self,
-        ticket: Ticket,
-        *,
-        moved: Callable[[Standing], None],
-        preempted: Callable[[], None],
-    ) -> Permit:
-        return FREE_PERMIT
 
     def set_capacity(self, queue: str, streams: int | None) -> None:
         self.changes += 1

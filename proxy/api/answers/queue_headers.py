@@ -8,7 +8,10 @@ NAMES = ("x-queue-position", "x-queue-wait")
 
 
 def queue_headers(report: Report, now_s: float) -> dict[str, str]:
-    """Of an answer that waits, or has waited: then its position is 0. now_s: the event loop's."""
+    """Nothing for an answer that never waited; one that has waited has position 0.
+
+    now_s: the event loop's time.
+    """
     queued, since_s = report.queued, report.queued_since
     if queued is not None and since_s is not None:
         position, waited_s = queued.position, max(report.queue_s or 0.0, now_s - since_s)

@@ -165,7 +165,7 @@ def _sha256(body: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Of an answer that another request generated: for the metrics of responses."""
+    """The route for the metrics, where another request generated the answer."""
 
     path: str
 

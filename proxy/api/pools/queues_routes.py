@@ -1,4 +1,4 @@
-"""/admin/v1/queues: who runs and who waits in the fair queue of each model."""
+"""/admin/v1/queues: the streams that run and wait in each model's fair queue, by tenant."""
 
 from __future__ import annotations
 
