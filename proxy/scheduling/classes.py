@@ -7,7 +7,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 
 from triton_openai.proxy.domain.scheduling import TenantState, Ticket
-from triton_openai.proxy.scheduling.priority_class import Entry, PriorityClass, Share
+from triton_openai.proxy.scheduling.priority_class import PriorityClass
+from triton_openai.proxy.scheduling.service_order import Entry, Share
 from triton_openai.proxy.scheduling.stream import Stream
 
 
@@ -123,7 +124,7 @@ class Classes:
 
 
 def _order_of(one: PriorityClass, stream_cost: float) -> Iterator[Stream | None]:
-    order: list[Entry] = one.valid_entries()
+    order: list[Entry] = one.order.valid_entries()
     streams: dict[Share, list[Stream]] = {}  # the next is the last
     while order:
         tag, number, share = order[0]

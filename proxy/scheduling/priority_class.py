@@ -10,65 +10,26 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import OrderedDict
 from itertools import count
 
+from triton_openai.proxy.scheduling.service_order import ServiceOrder, Share
 from triton_openai.proxy.scheduling.stream import Stream
 
 REBASE_AT = 1e12  # far below 2**53, above which a float loses single tokens
-SPARE_ENTRIES = 64
 CREDIT = 16_384  # tokens of a prompt, by weight
-
-Entry = tuple[float, int, "Share"]
-
-
-class Share:
-    """One tenant's. counter: its service, divided by its weight.
-
-    entry: its valid one in the order; None where it has nothing waiting. yielding: of those that
-    run, the streams that were told to stop.
-    """
-
-    __slots__ = ("counter", "entry", "is_remembered", "running", "waiting", "weight", "yielding")
-
-    def __init__(self, counter: float, weight: float) -> None:
-        self.counter = counter
-        self.weight = weight
-        self.waiting: OrderedDict[Stream, None] = OrderedDict()
-        self.running = 0
-        self.yielding = 0
-        self.entry: Entry | None = None
-        self.is_remembered = False
-
-    @property
-    def is_idle(self) -> bool:
-        return not (self.running or self.waiting)
-
-    @property
-    def rows(self) -> int:
-        """Those that it keeps."""
-        return self.running - self.yielding
-
-    @property
-    def first(self) -> Stream:
-        return next(iter(self.waiting))
 
 
 class PriorityClass:
     """waiting, running, yielding: streams. weight: of all tenants with streams that wait.
     active_weight: of those with any stream.
-
-    `order` is a heap. An entry is valid if its share has it; its key is never greater than the
-    true one, so that the first entry with a true key is the least.
     """
 
     def __init__(self) -> None:
         self.shares: dict[str, Share] = {}
-        self.order: list[Entry] = []
+        self.order = ServiceOrder()
         self.waiting = 0
         self.running = 0
         self.yielding = 0
-        self.tenants = 0  # with streams that wait
         self.weight = 0.0
         self.active_weight = 0.0
         self._floor = 0.0  # the counter of the tenant that was served last
@@ -91,11 +52,10 @@ class PriorityClass:
         if share.entry is None:
             credit = CREDIT / stream.ticket.weight if share.running else 0.0
             share.counter = max(share.counter, self.least() - credit)
-            self.tenants += 1
             self.weight += share.weight
         self.waiting += 1
         if share.entry is None or stream.ticket.has_begun:
-            self._list(share)
+            self.order.add(share)
 
     def leave(self, stream: Stream, now: float) -> None:
         share = self.shares[stream.ticket.tenant]
@@ -105,7 +65,7 @@ class PriorityClass:
 
     def take_first(self, now: float) -> Stream:
         """The stream whose turn it is. It runs from now on, and its prompt is charged."""
-        share = self._least_share()
+        share = self.order.first()
         assert share is not None, "nobody waits"
         return self._take(share, now)
 
@@ -152,20 +112,12 @@ class PriorityClass:
         share = self.shares[stream.ticket.tenant]
         share.counter += cost / stream.ticket.weight
         if cost < 0 and share.entry is not None:
-            self._list(share)
+            self.order.add(share)
 
     def least(self) -> float:
         """The counter of the tenant whose turn it is."""
-        share = self._least_share()
+        share = self.order.first()
         return self._floor if share is None else share.counter
-
-    def valid_entries(self) -> list[Entry]:
-        """A copy of the order, without what is no longer valid. It is a heap."""
-        if len(self.order) == self.tenants:
-            return self.order.copy()
-        valid = [entry for entry in self.order if entry[2].entry is entry]
-        heapq.heapify(valid)
-        return valid
 
     def _share(self, stream: Stream) -> Share:
         ticket = stream.ticket
@@ -185,33 +137,12 @@ class PriorityClass:
             self.active_weight -= share.weight
             self._forget_idle(tenant, share)
 
-    def _least_share(self) -> Share | None:
-        order = self.order
-        while order:
-            entry = order[0]
-            share = entry[2]
-            if share.entry is not entry:
-                heapq.heappop(order)
-            elif entry[0] == share.counter and entry[1] == share.first.number:
-                return share
-            else:
-                share.entry = (share.counter, share.first.number, share)
-                heapq.heapreplace(order, share.entry)
-        return None
-
-    def _list(self, share: Share) -> None:
-        share.entry = (share.counter, share.first.number, share)
-        heapq.heappush(self.order, share.entry)
-        if len(self.order) > 2 * self.tenants + SPARE_ENTRIES:
-            self.order = self.valid_entries()
-
     def _waits_less(self, share: Share, now: float) -> None:
         self.waiting -= 1
         self._waited_until = now
         if not share.waiting:
-            share.entry = None
-            self.tenants -= 1
-            self.weight = self.weight - share.weight if self.tenants else 0.0
+            self.order.remove(share)
+            self.weight = self.weight - share.weight if self.order.tenants else 0.0
             if not self.waiting:
                 self._floor = max(self._floor, share.counter)
 
@@ -242,10 +173,5 @@ class PriorityClass:
         self._remembered = [
             (share.counter, number, tenant, share) for _, number, tenant, share in self._remembered
         ]
-        self.order = []
-        for share in self.shares.values():
-            if share.waiting:
-                share.entry = (share.counter, share.first.number, share)
-                self.order.append(share.entry)
-        heapq.heapify(self.order)
+        self.order.rebuild(self.shares.values())
         heapq.heapify(self._remembered)

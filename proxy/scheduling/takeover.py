@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from triton_openai.proxy.scheduling.priority_class import PriorityClass, Share
+from triton_openai.proxy.scheduling.priority_class import PriorityClass
 from triton_openai.proxy.scheduling.running import Running
+from triton_openai.proxy.scheduling.service_order import Share
 from triton_openai.proxy.scheduling.stream import Stream
 
 LOOKED_AT = 16  # streams of a class, the newest first
