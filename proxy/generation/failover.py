@@ -215,7 +215,8 @@ class Failover:
             self._avoid()
             self._attempt.has_begun = given.has_begun
             find = self._means.resending.find_endpoint
-            await find(error, self._attempt, request, since=watch.began)
+            tried = max(self._losses.in_a_row - 1, 0)
+            await find(error, self._attempt, request, since=watch.began, tried=tried)
 
     def _continue(self, lost: Loss, cause: Cause, watch: TimeWatch) -> None:
         given, ids = self._given, self._given.answer_ids

@@ -19,6 +19,10 @@ from triton_openai.proxy.models.registry import Registry
 
 Result = TypeVar("Result")
 BEFORE_FIRST = "before the first token of this request"
+# Before an endpoint is asked for a third time; doubled with each further time. Triton says that it
+# is ready when a Python model of its has died, until it is restarted.
+PAUSE_S = 1.0
+LONGEST_PAUSE_S = 8.0
 
 
 class ResendCounter(Protocol):
@@ -104,20 +108,33 @@ class Resending:
     ) -> None:
         """Makes `attempt` the next one of a request without a token. Raises as `retried`."""
         self._check_tries(lost, attempt)
-        await self.find_endpoint(lost, attempt, request, since=since)
+        await self.find_endpoint(lost, attempt, request, since=since, tried=attempt.number)
         attempt.number += 1
         report.resends += 1
         self.counter.resent(request.model)
 
     async def find_endpoint(
-        self, lost: ServiceError, attempt: Attempt, request: EngineRequest, *, since: float
+        self,
+        lost: ServiceError,
+        attempt: Attempt,
+        request: EngineRequest,
+        *,
+        since: float,
+        tried: int,
     ) -> None:
-        """Returns when there is one. Raises ModelUnavailable: Triton stays away, or serves another
-        build.
+        """Returns when there is one.
+
+        Args:
+            tried: how often the request was sent again already without getting further.
+
+        Raises:
+            ModelUnavailable: Triton stays away, or serves another build.
         """
         if isinstance(lost, ModelUnavailable) and lost.endpoint is not None:
             attempt.avoids |= {lost.endpoint}
         if not self.has_another(request, attempt.avoids):
+            if tried:
+                await asyncio.sleep(min(PAUSE_S * 2 ** (tried - 1), LONGEST_PAUSE_S))
             await self._wait(request.model, lost, attempt, since)
             if not self.has_another(request, attempt.avoids):
                 attempt.avoids = frozenset()

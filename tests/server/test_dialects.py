@@ -12,7 +12,7 @@ import pytest
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.fixtures.stack import HANG_S, Stack, eventually
+from tests.fixtures.stack import HANG_S, Stack, eventually, halted
 from tests.server.test_leaving import assert_the_engine_stops, wait_until_generating
 
 HI = [{"role": "user", "content": "Hello! Who are you?"}]
@@ -70,7 +70,7 @@ def test_a_silent_engine_shows_signs_of_life_and_ends_in_time(stack, start):
     target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
     hasty = start("proxy", "--triton", target, STALL_TIMEOUT_S=0.7, KEEP_ALIVE_S=0.1)
     hasty.wait_ready()
-    (engine,) = stack.descendants("endless_engine")
+    engines = stack.engine_processes("endless")
 
     def stall() -> None:
         with httpx.stream(
@@ -80,11 +80,8 @@ def test_a_silent_engine_shows_signs_of_life_and_ends_in_time(stack, start):
             timeout=HANG_S,
         ) as response:
             wait_until_generating(stack)
-            engine.suspend()
-            try:
+            with halted(engines):
                 *_, comment, last, done, _ = response.read().decode().split("\n\n")
-            finally:
-                engine.resume()
         assert (comment, done) == (": keep-alive", "data: [DONE]")
         assert json.loads(last.removeprefix("data: "))["error"]["code"] == "engine_stalled"
 
@@ -202,6 +199,7 @@ def test_a_server_that_stops_lets_a_sockets_requests_end(stack, start):
 
 def test_a_server_that_is_hurried_closes_its_sockets_and_frees_the_engine(stack, start):
     target = f"grpc://127.0.0.1:{stack.triton_grpc_port}"
+    engines = stack.engine_processes("endless")
 
     async def stop() -> None:
         front = start("proxy", "--triton", target)
@@ -209,10 +207,11 @@ def test_a_server_that_is_hurried_closes_its_sockets_and_frees_the_engine(stack,
         async with socket_of(front) as socket:
             await socket.send(json.dumps(LONG))
             await asyncio.to_thread(wait_until_generating, stack)
-            front.process.send_signal(signal.SIGTERM)
-            eventually(lambda: "Shutting down" in front.log.read_text(), 10, "it stops")
-            front.process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(front.process.wait, HANG_S) == 0
+            with halted(engines):
+                front.process.send_signal(signal.SIGTERM)
+                eventually(lambda: "Shutting down" in front.log.read_text(), 10, "it stops")
+                front.process.send_signal(signal.SIGTERM)
+                assert await asyncio.to_thread(front.process.wait, HANG_S) == 0
             with pytest.raises(websockets.ConnectionClosedError):
                 await received(socket)
             assert socket.close_code == 1012

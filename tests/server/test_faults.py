@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.fixtures.stack import HANG_S, ROOT, Stack, eventually
+from tests.fixtures.stack import HANG_S, ROOT, Stack, eventually, halted
 
 LONG = {"model": "endless", "prompt": "abc", "max_tokens": 4000, "temperature": 0, "stream": True}
 SHORT = {**LONG, "max_tokens": 3, "stream": False}
@@ -56,14 +57,17 @@ def assert_ends_with_error(lines: Iterator[str], code: str) -> None:
 def test_a_killed_process_is_told_restarted_and_recovered_from_and_its_stream_continues(
     victim, killed
 ):
-    expected = complete(victim, max_tokens=1000).json()["choices"][0]["text"]
-    with httpx.Client(timeout=HANG_S) as client:
-        first, lines = begin_stream(client, victim, max_tokens=1000)
-        if killed == "tritonserver":
-            victim.tritonserver().kill()
-        else:
-            for process in victim.descendants(f"{killed}/1/model.py"):
-                process.kill()
+    expected = complete(victim, max_tokens=2000).json()["choices"][0]["text"]
+    if killed == "tritonserver":
+        condemned = [victim.tritonserver()]
+    else:
+        condemned = victim.descendants(f"{killed}/1/model.py")
+    engines = victim.engine_processes("endless")
+    with httpx.Client(timeout=HANG_S) as client, contextlib.ExitStack() as halt:
+        first, lines = begin_stream(client, victim, max_tokens=2000)
+        halt.enter_context(halted(engines))
+        for process in condemned:
+            process.kill()
         eventually(lambda: not victim.is_ready(), 10, "readiness says so")
         away = complete(victim)
         assert away.status_code == 503
@@ -71,8 +75,7 @@ def test_a_killed_process_is_told_restarted_and_recovered_from_and_its_stream_co
         assert away.headers["x-should-retry"] == "true"
         assert httpx.get(f"{victim.url}/health/live").status_code == 200
         rest = [first, *lines]
-    if killed != "demo_detokenizer":  # the stream may end before its Triton is restarted
-        assert ": continued 1 (endpoint lost)" in rest
+    assert ": continued 1 (endpoint lost)" in rest
     assert text_of(rest) == expected
     eventually(victim.is_ready, 20, "recovered")
     assert complete(victim).status_code == 200

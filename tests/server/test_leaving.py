@@ -2,7 +2,7 @@
 
 In tokens, not in seconds: on a busy machine both the engine and the news of a leaving client take
 longer. The counters are handed on ten times a second, so they miss some tokens of before. A machine
-that is busy with other work gets three tries.
+that is busy gets several tries: there a generation may end before its client has left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.fixtures.running import ROWS
 from tests.fixtures.stack import HANG_S, Stack, eventually
 
 MORE_TOKENS = 500  # a third of a second, for an engine that does nothing else
-TRIES = 3
+TRIES = 5
 LONG = {"model": "endless", "prompt": "abc", "max_tokens": 4000, "temperature": 0}
 
 
@@ -30,11 +30,15 @@ def assert_the_engine_stops(stack: Stack, leave: Callable[[], None]) -> None:
         leave()
         at_leaving = stack.engine("endless")
         after = stack.settled_engine("endless")
+        if after["requests_finished"] > before["requests_finished"]:
+            continue
         assert after["requests_cancelled"] == before["requests_cancelled"] + 1
         assert after["generated_tokens"] - before["generated_tokens"] < LONG["max_tokens"]
         if after["generated_tokens"] - at_leaving["generated_tokens"] < MORE_TOKENS:
             return
-    pytest.fail(f"the engine went on for more than {MORE_TOKENS} tokens: {at_leaving}, {after}")
+    pytest.fail(
+        f"it ended, or went on for over {MORE_TOKENS} tokens: {before}, {at_leaving}, {after}"
+    )
 
 
 def wait_until_generating(stack: Stack) -> None:

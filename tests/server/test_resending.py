@@ -35,8 +35,7 @@ def streams(client: httpx.Client, stack: Stack) -> list[Iterator[str]]:
     """One in each row; the first line of each was read."""
     found = []
     for _ in range(ROWS):
-        body = {**LONG, "max_tokens": 1000}
-        asked = client.build_request("POST", f"{stack.url}/v1/completions", json=body)
+        asked = client.build_request("POST", f"{stack.url}/v1/completions", json=LONG)
         lines = client.send(asked, stream=True).iter_lines()
         assert next(lines).startswith("data: {")
         found.append(lines)
@@ -44,9 +43,7 @@ def streams(client: httpx.Client, stack: Stack) -> list[Iterator[str]]:
 
 
 def without_a_token(pool: ThreadPoolExecutor, stack: Stack) -> list[Future[httpx.Response]]:
-    """Requests to an engine that is halted."""
-    for process in stack.descendants("endless_engine/1/model.py"):
-        process.suspend()
+    """Their rows are taken by the running ones, for seconds."""
     waiting = [pool.submit(complete, stack) for _ in range(WAITING)]
     eventually(
         lambda: counted(stack, "proxy_requests_active", "endless") == ROWS + WAITING,
@@ -61,7 +58,7 @@ def kill(stack: Stack) -> None:
 
 
 def kill_engine(stack: Stack) -> None:
-    for process in stack.descendants("endless_engine/1/model.py"):
+    for process in stack.engine_processes("endless"):
         process.kill()
 
 

@@ -145,7 +145,7 @@ async def test_a_silent_peer_that_answers_pings_is_asked_twice_and_then_waited_f
         assert int(ended.ids[0]) in ((1, 2) if is_lean else range(3))
 
 
-async def test_no_call_no_ping(connect):
+async def test_no_call_no_ping(connect, is_lean):
     async def idle(peer: PeerConnection) -> None:
         await peer.shake_hands()
         peer.send(peer.answer((await peer.request()).stream, response("a")))
@@ -153,6 +153,6 @@ async def test_no_call_no_ping(connect):
 
     async with Peer(idle) as peer, connect(peer.port, QUICK) as streams:
         assert await outcome(streams) == Outcome(["a"])
-        asked = peer.connections[0].pings  # grpc.aio measures its way with some
-        await asyncio.sleep(0.2)
-        assert peer.connections[0].pings == asked
+        await asyncio.sleep(0.5)
+        # grpc.aio measures its way with some, during the call and soon after it
+        assert peer.connections[0].pings <= (0 if is_lean else 2)

@@ -108,7 +108,7 @@ def test_all_streams_survive_kill_9_and_those_that_had_begun_are_the_same_token_
         running = [asyncio.create_task(callers.stream(LONG)) for _ in range(STREAMS_KEPT)]
         await until(lambda: has_begun(callers, STREAMS_KEPT), "streams have begun")
         there = (await callers.streams())[address(victim)]
-        for process in victim.descendants("steady_engine/1/model.py"):
+        for process in victim.engine_processes("steady"):
             process.suspend()
         waiting = [asyncio.create_task(callers.whole(3)) for _ in range(12)]
         await until(lambda: waits_at(callers, victim, there), "some wait at the victim")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -10,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from tests.doubles.engine import ScriptedEngine, deltas
+from tests.doubles.watched_source import until
 from tests.fixtures.lost_triton import LOST, SlowCatalog, Stand
 from triton_openai.proxy.access.start_gate import AT_ONCE
 from triton_openai.proxy.domain.completion import fold
@@ -22,6 +24,7 @@ from triton_openai.proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
+from triton_openai.proxy.generation import resending
 
 
 def test_it_is_sent_again_when_triton_is_back_with_an_id_of_its_own_and_keeps_its_permit():
@@ -99,7 +102,9 @@ def test_what_the_engine_itself_reports_is_final(error):
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_a_request_that_kills_triton_each_time_is_given_up(most):
+def test_a_request_that_kills_triton_each_time_is_given_up(most, monkeypatch):
+    monkeypatch.setattr(resending, "PAUSE_S", 0)
+
     async def run() -> None:
         stand = Stand(ScriptedEngine(lost=99), most=most)
         await stand.look()
@@ -114,6 +119,26 @@ def test_a_request_that_kills_triton_each_time_is_given_up(most):
             "r1",
             *(f"r1-resent{number}" for number in range(1, most + 1)),
         ]
+
+    asyncio.run(run())
+
+
+def test_an_endpoint_that_was_no_good_twice_gets_a_pause(monkeypatch):
+    """Triton calls itself ready while a Python model of its is dead, until it is restarted."""
+    monkeypatch.setattr(resending, "PAUSE_S", pause_s := 0.2)
+
+    async def run() -> None:
+        stand = Stand(ScriptedEngine(deltas("ab"), lost=2))
+        await stand.look()
+        answer = stand.begin()
+        await stand.waiting()
+        back = time.monotonic()
+        await stand.back()
+        await until(lambda: len(stand.engine.requests) == 2)
+        await until(lambda: len(stand.recovery_queue.waiting()) == 1)
+        assert time.monotonic() - back >= pause_s
+        await stand.back()
+        assert fold(await answer).text == "ab"
 
     asyncio.run(run())
 
