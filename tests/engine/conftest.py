@@ -14,7 +14,7 @@ for double in ("backend", "packages"):
 import pytest  # noqa: E402
 
 from tests.fixtures.families import COMMON, build_families, forget_oracles  # noqa: E402
-from tests.fixtures.guide_info import DemoVocabulary  # noqa: E402
+from tests.fixtures.guide_info import VOCAB_SIZE, DemoVocabulary  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,24 @@ def artifacts(tmp_path_factory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory) -> DemoVocabulary:
     return DemoVocabulary(tmp_path_factory.mktemp("guides"))
+
+
+@pytest.fixture(scope="module")
+def compiler(vocabulary):
+    from guides.compiler import GuideCompiler
+
+    compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=2)
+    yield compiler
+    compiler.close()
+
+
+@pytest.fixture
+def mask():
+    from guides.mask import GuideMask
+
+    mask = GuideMask(VOCAB_SIZE, threads=2)
+    yield mask
+    mask.close()
 
 
 @pytest.fixture

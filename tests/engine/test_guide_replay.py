@@ -7,11 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from guides.compiler import GuideCompiler
-from guides.mask import GuideMask
 from guides.state import REPLAY_AT_ONCE, GuideState, GuideTooSlow
 from port import BadParameter, Guide
-from tests.fixtures.guide_info import VOCAB_SIZE, allowed_ids, filled
+from tests.fixtures.guide_info import allowed_ids, filled
 
 SCHEMA = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 TAG = {
@@ -30,18 +28,6 @@ GUIDES = (
     Guide("ebnf_grammar", 'root ::= "(" root ")" | [0-9]+'),
     Guide("structural_tag", json.dumps(TAG)),
 )
-
-
-@pytest.fixture(scope="module")
-def compiler(vocabulary):
-    compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=2)
-    yield compiler
-    compiler.close()
-
-
-@pytest.fixture
-def mask() -> GuideMask:
-    return GuideMask(VOCAB_SIZE, threads=2)
 
 
 def never() -> bool:

@@ -45,18 +45,6 @@ TAG = {
 }
 
 
-@pytest.fixture(scope="module")
-def compiler(vocabulary):
-    compiler = GuideCompiler(vocabulary.info_file, cache_bytes=10_000_000, threads=2)
-    yield compiler
-    compiler.close()
-
-
-@pytest.fixture
-def mask() -> GuideMask:
-    return GuideMask(VOCAB_SIZE, threads=2)
-
-
 def is_person(text: str) -> bool:
     person = json.loads(text)
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import dataclass, field
 
@@ -106,7 +107,7 @@ def test_a_guide_that_grows_slow_is_ended_and_other_streams_get_a_token_at_every
     assert (hostile.end, hostile.code) == ("refused", "guide_too_slow")
     assert "ambiguous" in hostile.message
     assert len(hostile.ids) > 20
-    assert len(stream.ids) == before + steps
+    assert len(stream.ids) == min(before + steps, 3000), "it may have ended before"
     assert batch.slowest_s < STEP_CPU_S
 
 
@@ -159,12 +160,12 @@ def test_slow_guides_are_forgotten_after_a_while_and_when_there_are_too_many():
 
 
 def test_the_threads_of_guides_end(compiler, vocabulary):
-    import threading
+    others = set(threading.enumerate())
 
-    def workers() -> int:
-        return sum(one.name == "guide-worker" for one in threading.enumerate())
+    def workers() -> list[threading.Thread]:
+        new = set(threading.enumerate()) - others
+        return [one for one in new if one.name == "guide-worker"]
 
-    eventually(lambda: not workers(), 10, "those of other tests have ended")
     batch = Batch(compiler, [])
     sound = batch.add(SOUND, max_tokens=5)
     batch.steps_until(lambda: sound.end)
