@@ -16,6 +16,7 @@ from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.own_server import served
+from tests.fixtures.stack import HANG_S
 from triton_openai.proxy.app import compose
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.scheduling.in_process import InProcessScheduler
@@ -59,7 +60,7 @@ class Stand:
         started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)))
         self._thread.start()
-        assert started.wait(20)
+        assert started.wait(HANG_S)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,7 +95,7 @@ class Stand:
             ready.set()
 
         self._loop.call_soon_threadsafe(run)
-        assert ready.wait(20)
+        assert ready.wait(HANG_S)
         return done[0]
 
     def numbers(self) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from tests.api.test_server_tools import call, rounds
 from tests.api.test_tools import CATALOG, CHAT, HI
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.stack import HANG_S
 from triton_openai.proxy.app import compose
 from triton_openai.proxy.settings import Settings
 
@@ -41,10 +42,10 @@ def test_a_client_that_leaves_while_a_tool_runs_ends_the_tools_call(policy, serv
             answering = asyncio.ensure_future(app(scope(), receive, send))
             assert await asyncio.to_thread(server.asked.wait, 5)
             gone.set()
-            await asyncio.wait_for(answering, 5)
+            await asyncio.wait_for(answering, HANG_S)
 
     asyncio.run(leave())
-    assert server.left.wait(5)
+    assert server.left.wait(HANG_S)
     assert len(engine.requests) == 1
 
 

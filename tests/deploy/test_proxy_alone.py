@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.fixtures.proxy_image import Absent, absent
-from tests.fixtures.stack import ROOT, Stack, eventually, free_port
+from tests.fixtures.stack import HANG_S, ROOT, Stack, eventually, free_port
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_an_absent_package_cannot_be_imported():
 
 def test_a_models_file_that_is_named_and_not_there_ends_the_start(proxy, tmp_path):
     started = proxy(str(tmp_path / "modles.yaml"))
-    assert started.process.wait(30) != 0
+    assert started.process.wait(HANG_S) != 0
     assert "modles.yaml" in started.log.read_text()
 
 

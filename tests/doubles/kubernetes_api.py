@@ -15,6 +15,8 @@ from threading import Condition, Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.fixtures.stack import HANG_S
+
 Slice = dict[str, Any]
 BREAK = b""  # in place of an event: the connection breaks
 END = b"END"  # in place of an event: the watch ends as one whose time is over
@@ -126,7 +128,7 @@ class KubernetesApiServer:
     def wait_watched(self, times: int) -> None:
         """Until so many watches have begun."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self.watching >= times, 30)
+            assert self._changed.wait_for(lambda: self.watching >= times, HANG_S)
 
     def note(self, path: str, query: dict[str, str], authorization: str | None) -> None:
         self.requests.append((path, query, authorization))

@@ -9,7 +9,7 @@ import pytest
 from leases import Leases
 from response_writer import ResponseWriter
 from tests.doubles.response_sender import Sender
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 
 
 @pytest.fixture
@@ -74,6 +74,6 @@ def test_a_stream_ends_at_its_deadline_with_an_error_that_says_so(writer):
     eventually(late.is_abandoned, 10, "it is late")
     assert not in_time.is_abandoned()
     late.cancelled()  # as a runtime does with what is abandoned
-    assert sender.is_over.wait(10)
+    assert sender.is_over.wait(HANG_S)
     assert json.loads(str(sender.sent[0][2]))["code"] == "deadline_exceeded"
     eventually(lambda: writer.totals["cancelled"] == 1, 10, "it is counted")

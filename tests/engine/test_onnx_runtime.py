@@ -17,7 +17,7 @@ from tests.fixtures.onnx_runtimes import (
     generate,
     runtime,
 )
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 from triton_openai.build_engines.build import build_all, is_built
 from triton_openai.build_engines.errors import BuildError
 from triton_openai.build_engines.models_file import ModelsFile, OnnxEntry
@@ -40,13 +40,13 @@ def test_a_cancel_ends_the_running_and_the_waiting_job(artifacts):
     wanted = GenerationInput(prompt_ids=[5], max_tokens=4000, sampling=GREEDY)
     for request_id, sink in (("a", first), ("b", second), ("c", third)):
         running.submit(Job(request_id, wanted, sink))
-    assert begun.wait(10)
+    assert begun.wait(HANG_S)
     assert running.cancel("b")
-    assert second.is_over.wait(10)
+    assert second.is_over.wait(HANG_S)
     assert second.end == "cancelled"
     assert not second.ids
     assert running.cancel("a")
-    assert first.is_over.wait(10)
+    assert first.is_over.wait(HANG_S)
     assert first.end == "cancelled"
     eventually(lambda: third.ids, 5, "the next one runs")
     assert not running.cancel("nobody")
@@ -63,7 +63,7 @@ def test_a_job_whose_sink_breaks_does_not_take_the_runtime_with_it(artifacts):
     broken = KeptTokens(explode)
     wanted = GenerationInput(prompt_ids=[5], max_tokens=3, sampling=GREEDY)
     running.submit(Job("a", wanted, broken))
-    assert broken.is_over.wait(10)
+    assert broken.is_over.wait(HANG_S)
     assert "pipe is gone" in broken.message
     assert len(generate(running, [5], 3).ids) == 3
     running.close()

@@ -14,7 +14,7 @@ from leases import Leases
 from port import Token, TokenLogProbs
 from response_writer import FEW_STREAMS, ResponseWriter
 from tests.doubles.response_sender import Sender
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 
 HOLD_S = 0.2
 
@@ -34,7 +34,7 @@ def test_an_end_without_a_token_still_has_its_reason(writer):
     stream.token(Token(7), None)
     eventually(lambda: sender.sent, 10, "the token is sent")
     stream.finished("stop")
-    assert sender.is_over.wait(10)
+    assert sender.is_over.wait(HANG_S)
     assert sender.ids == [[7], []]
     _, tensors, error, flags = sender.sent[-1]
     assert (tensors["finish_reason"].item(), error, flags) == (b"stop", None, FINAL)
@@ -48,7 +48,7 @@ def test_with_few_streams_each_token_is_sent_at_once(writer):
         stream.token(Token(token), None)
         eventually(lambda token=token: len(sender.sent) == token + 1, 10, "it is sent")
     stream.token(Token(5), "length")
-    assert sender.is_over.wait(10)
+    assert sender.is_over.wait(HANG_S)
     assert sender.ids == [[0], [1], [2], [3], [4], [5]]
     first, *rest = [tensors for _, tensors, _, _ in sender.sent]
     assert (first["num_input_tokens"].item(), first["num_cached_tokens"].item()) == (3, 2)
@@ -69,8 +69,8 @@ def test_the_wait_before_the_start_is_reported_unless_the_runtime_learns_of_it_l
     for stream, is_late in zip(waiting, (False, True), strict=True):
         stream.started(0, is_late=is_late)
         stream.token(Token(1), "stop")
-    assert timely.is_over.wait(10)
-    assert late.is_over.wait(10)
+    assert timely.is_over.wait(HANG_S)
+    assert late.is_over.wait(HANG_S)
     assert timely.sent[0][1]["queue_time_us"].item() >= round(least_us)
     assert "queue_time_us" not in late.sent[0][1]
 
@@ -88,7 +88,7 @@ def test_with_many_streams_tokens_are_joined_but_never_the_first_or_last_held(wr
         stream.token(Token(40), "stop")
     first, last, gap = list[float](), list[float](), list[float]()
     for sender in senders:
-        assert sender.is_over.wait(10)
+        assert sender.is_over.wait(HANG_S)
         moments = [moment for moment, _, _, _ in sender.sent]
         assert [i for ids in sender.ids for i in ids] == list(range(41)), "in order, once each"
         assert len(sender.ids) < 15
@@ -107,7 +107,7 @@ def test_log_probs_stay_with_their_tokens(writer):
     for token in (4, 5):
         stream.token(Token(token, TokenLogProbs(-0.5, ((token, -0.5), (9, -2.0)))), None)
     stream.token(Token(6, TokenLogProbs(-1.5, ((9, -0.1), (6, -1.5)))), "stop")
-    assert sender.is_over.wait(10)
+    assert sender.is_over.wait(HANG_S)
     tensors = [tensors for _, tensors, _, _ in sender.sent]
     own = [value for one in tensors for value in one["output_log_probs"].ravel().tolist()]
     top = [value for one in tensors for value in one["top_log_prob_ids"].ravel().tolist()]
@@ -121,7 +121,7 @@ def test_a_refusal_a_failure_and_a_cancel_end_a_stream(writer):
     writer.open(failed, 1).fail("the model broke")
     writer.open(cancelled, 1).cancelled()
     for sender in (refused, failed, cancelled):
-        assert sender.is_over.wait(10)
+        assert sender.is_over.wait(HANG_S)
     error = refused.sent[0][2]
     assert json.loads(str(error))["param"] == "seed"
     assert error.code == "invalid argument"
@@ -146,14 +146,14 @@ def test_a_sender_that_breaks_takes_no_other_stream_with_it(writer):
     stream.token(Token(1), None)
     eventually(stream.is_abandoned, 10, "the runtime sees it")
     writer.open(sound, 1).token(Token(1), "stop")
-    assert sound.is_over.wait(10)
+    assert sound.is_over.wait(HANG_S)
 
 
 def test_a_rejected_request_gets_its_reason_and_is_never_unfinished(writer):
     sender = Sender()
     writer.reject(sender, "queue_full", "come back later")
     assert writer.unfinished == 0
-    assert sender.is_over.wait(5)
+    assert sender.is_over.wait(HANG_S)
     (_, tensors, error, flags) = sender.sent[0]
     assert (tensors, flags) == ({}, FINAL)
     assert json.loads(str(error)) == {
@@ -183,6 +183,6 @@ def test_cached_tokens_of_an_answer_are_none_of_the_prompts(writer):
     stream = writer.open(sender, 3)
     stream.started(16)
     stream.token(Token(7), "stop")
-    assert sender.is_over.wait(10)
+    assert sender.is_over.wait(HANG_S)
     first = sender.sent[0][1]
     assert (first["num_input_tokens"].item(), first["num_cached_tokens"].item()) == (3, 3)

@@ -16,7 +16,7 @@ from scripted.script import Script
 from tests.doubles.response_sender import Sender
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.demo_folder import BUILT, FOLDER, TRAINED
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 from triton_openai.build_engines import scripted_build
 from triton_openai.build_engines.models_file import ScriptedEntry
 
@@ -55,7 +55,7 @@ def said(
         generated_ids=[*generated_ids],
     )
     runtime.submit(Job("r", wanted, sink))
-    assert sink.is_over.wait(5)
+    assert sink.is_over.wait(HANG_S)
     return sink
 
 
@@ -142,7 +142,7 @@ def test_a_cancelled_job_ends_at_the_next_step(play):
     runtime.submit(Job("r", GenerationInput(prompt_ids=[1], max_tokens=10_000), sink))
     eventually(lambda: sink.ids, 10, "it runs")
     assert runtime.cancel("r")
-    assert sink.is_over.wait(10)
+    assert sink.is_over.wait(HANG_S)
     assert sink.end == "cancelled"
     assert len(sink.ids) < 1000
     assert not runtime.cancel("r")
@@ -173,7 +173,7 @@ def test_no_token_is_held_for_long_nor_the_first_or_last_at_all(play, streams, h
         sinks.append(Timed(writer.open(sender, 1)))
         job = GenerationInput(prompt_ids=[1], max_tokens=100)
         runtime.submit(Job(f"{number}", job, sinks[-1]))
-    assert all(sender.is_over.wait(20) for sender in senders)
+    assert all(sender.is_over.wait(HANG_S) for sender in senders)
     writer.close()
     held, ends = [], []
     for sender, sink in zip(senders, sinks, strict=True):

@@ -13,7 +13,7 @@ from tensorrt_llm import LLM
 
 from port import GenerationInput, Job
 from tests.doubles.sink import KeptTokens
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 from tests.fixtures.trtllm_runtime import PROMPT, executor, generate, sent
 from trtllm.iteration_stats import COLLECT_EVERY_S
 from trtllm.library import Library, StartFailed
@@ -60,7 +60,7 @@ def test_a_cancel_ends_the_job_and_tells_tensorrt_llm(runtime):
     sink = generate(running, max_tokens=10_000, wait=False)
     eventually(lambda: sink.ids, 10, "it runs")
     assert running.cancel("r")
-    assert sink.is_over.wait(10)
+    assert sink.is_over.wait(HANG_S)
     assert sink.end == "cancelled"
     eventually(lambda: not executor().running, 10, "it is aborted there")
     eventually(lambda: not running.cancel("r"), 10, "it is forgotten")
@@ -70,7 +70,7 @@ def test_a_cancel_right_after_the_submit_counts(runtime):
     running = runtime()
     sink = generate(running, max_tokens=10_000, wait=False)
     assert running.cancel("r")
-    assert sink.is_over.wait(10)
+    assert sink.is_over.wait(HANG_S)
     assert sink.end == "cancelled"
 
 
@@ -78,7 +78,7 @@ def test_a_caller_that_is_gone_ends_it(runtime):
     running = runtime({"step_s": 10})
     sink = generate(running, max_tokens=10_000, wait=False)
     sink.is_gone = True
-    assert sink.is_over.wait(10), "also while it waits for its first token"
+    assert sink.is_over.wait(HANG_S), "also while it waits for its first token"
     assert sink.end == "cancelled"
 
 
@@ -99,7 +99,7 @@ def test_a_crashed_executor_ends_all_jobs_and_says_so_once(runtime):
 
     running = runtime({"crash_at": 20, "step_s": 0.005}, died=die)
     sinks = [generate(running, max_tokens=10_000, wait=False) for _ in range(3)]
-    assert died.wait(5)
+    assert died.wait(HANG_S)
     assert [sink.end for sink in sinks] == ["failed"] * 3, "before anyone is told"
     assert all("CUDA out of memory" in sink.message for sink in sinks)
     late = generate(running)
@@ -112,7 +112,7 @@ def test_an_executor_that_went_while_nobody_asked_is_noticed(runtime):
     died = threading.Event()
     runtime(died=lambda reason: died.set())
     executor().shutdown()
-    assert died.wait(2)
+    assert died.wait(HANG_S)
 
 
 def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wait(runtime):
@@ -128,7 +128,7 @@ def test_an_error_of_a_background_thread_or_a_worker_is_noticed_while_streams_wa
     sink = generate(running, max_tokens=10, wait=False)
     eventually(sent, 2, "it runs")
     executor()._error_queue.put(RuntimeError("MPI worker of rank 1 was killed"))
-    assert died.wait(2)
+    assert died.wait(HANG_S)
     assert deaths == ["TensorRT-LLM's executor has ended: MPI worker of rank 1 was killed"]
     assert (sink.end, sink.message) == ("failed", deaths[0])
 
@@ -145,7 +145,7 @@ def test_an_engine_that_hangs_ends_all_jobs_with_the_reason_and_dies(runtime):
     statistics = json.dumps({"enable_iter_perf_stats": True})
     running = runtime({"stall_at": 3}, died=die, llm_args=statistics, hang_seconds="0.8")
     sinks = [generate(running, max_tokens=10_000, wait=False) for _ in range(2)]
-    assert died.wait(10)
+    assert died.wait(HANG_S)
     assert [sink.end for sink in sinks] == ["failed"] * 2, "before the process ends"
     assert deaths == [
         "TensorRT-LLM hangs: 2 requests are in flight, and for 0.8 s (gpu.hang_seconds in "
@@ -192,7 +192,7 @@ def test_with_a_clock_of_its_own_it_dies_exactly_after_the_limit(runtime):
     eventually(lambda: watched.stats.seconds_without_progress == 300, 2, "time is counted")
     assert not deaths
     now[0] = 300.5
-    assert died.wait(2)
+    assert died.wait(HANG_S)
     assert (sink.end, sink.message) == ("failed", deaths[0])
 
 
@@ -224,7 +224,7 @@ def test_many_requests_of_which_half_are_cancelled_leave_nothing_behind(runtime)
         if random.random() < 0.5:
             running.cancel(str(random.randint(0, number)))
     for sink in sinks:
-        assert sink.is_over.wait(10)
+        assert sink.is_over.wait(HANG_S)
         assert sink.end in ("length", "cancelled")
     ids = [str(number) for number in range(len(sinks))]
     eventually(lambda: not any(map(running.cancel, ids)), 10, "all are forgotten")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.contract.transport.calling import Outcome, outcome, recovered
 from tests.doubles.http2_peer import Peer, PeerConnection, frame, response
+from tests.fixtures.stack import HANG_S
 
 pytestmark = pytest.mark.anyio
 
@@ -61,5 +62,5 @@ async def test_anything_may_come(connect, is_lean, seed):
 
     async with Peer(babbling, good) as peer, connect(peer.port) as streams:
         calls = asyncio.gather(*(outcome(streams, timeout_s=1) for _ in range(3)))
-        assert len(await asyncio.wait_for(calls, 10)) == 3
+        assert len(await asyncio.wait_for(calls, HANG_S)) == 3
         assert await recovered(streams, Outcome(["good"]), tries=40)

@@ -12,7 +12,7 @@ from tests.doubles.sink import KeptTokens
 from tests.fixtures.onnx_runtimes import (
     runtime,
 )
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually
 
 
 def test_ten_thousand_requests_with_random_cancels_leave_nothing_behind(artifacts):
@@ -28,7 +28,7 @@ def test_ten_thousand_requests_with_random_cancels_leave_nothing_behind(artifact
             leaves_after = int(random.integers(1, 12)) if random.random() < 0.5 else None
             sinks.append(submit(number, leaves_after, gate.release))
         for sink in sinks:
-            assert sink.is_over.wait(30)
+            assert sink.is_over.wait(HANG_S)
         stats = running.stats
         eventually(lambda: not (stats.kv_row_bytes or stats.waiting), 5, "it is idle")
         return process.memory_info().rss

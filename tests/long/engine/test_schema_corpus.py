@@ -22,6 +22,7 @@ from onnx_cpu.runtime import OnnxRuntime
 from port import GenerationInput, Guide, Job, SamplingParams
 from tests.doubles.sink import KeptTokens
 from tests.fixtures.guide_info import DEMO, VOCAB_SIZE, walk
+from tests.fixtures.stack import HANG_S
 from token_bytes import TokenBytes
 from triton_openai.build_engines.build import build_all
 from triton_openai.build_engines.facts import Facts
@@ -123,7 +124,7 @@ def generated(folder: Path, cases: list[dict]) -> dict[int, list[str]]:
             runtime.submit(Job(f"{number}-{seed}", wanted, sinks[-1][1]))
     answers: dict[int, list[str]] = {number: [] for number in range(len(cases))}
     for number, sink in sinks:
-        assert sink.is_over.wait(600)
+        assert sink.is_over.wait(HANG_S)
         assert sink.end in ("stop", "length"), sink.message
         if sink.end == "stop":
             answers[number].append(_text(table.lookup(sink.ids)))

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.fixtures.stack import eventually
+from tests.fixtures.stack import HANG_S, eventually, free_port
 from tests.unit.launch.doubles import program
-from triton_openai.proxy.launch.triton_server import ports, shm, stubs
+from triton_openai.proxy.launch.triton_server import shm, stubs
 from triton_openai.proxy.launch.triton_server.server import TritonServer
 from triton_openai.proxy.processes.errors import LaunchError
 
@@ -25,8 +25,7 @@ ROOT = Path(__file__).parents[4]
 
 @pytest.fixture
 def port() -> int:
-    with ports.bind("127.0.0.1", 0, "PORT") as sock:
-        return int(sock.getsockname()[1])
+    return free_port()
 
 
 def stub_pid(artifacts: Path) -> int:
@@ -42,7 +41,7 @@ def has_children(artifacts: Path) -> bool:
     return log.exists() and len(log.read_text().split()) == 4
 
 
-def is_gone(pid: int, within_s: float = 5.0) -> bool:
+def is_gone(pid: int, within_s: float = HANG_S) -> bool:
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
@@ -127,7 +126,7 @@ def test_a_dead_python_model_is_a_dead_server(tmp_path, port):
         ended = asyncio.create_task(server.wait())
         await asyncio.sleep(0.1)
         os.kill(stub_pid(tmp_path), signal.SIGKILL)
-        return await asyncio.wait_for(ended, 5)
+        return await asyncio.wait_for(ended, HANG_S)
 
     how = asyncio.run(life())
     assert how.startswith(f"its process {stub_pid(tmp_path)} died: ")
