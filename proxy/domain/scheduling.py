@@ -66,7 +66,14 @@ class QueueState:
 
 
 class Permit(Protocol):
-    """The right of one engine stream to run."""
+    """The right of one engine stream to run.
+
+    took_over: it runs instead of another stream, which was told to stop. The engine should not let
+    it wait behind those that it has already.
+    """
+
+    @property
+    def took_over(self) -> bool: ...
 
     def see_prompt(self, uncached_tokens: int) -> None:
         """What the engine says of the prompt, in place of the estimate."""
@@ -150,6 +157,8 @@ class FreeScheduler:
 
 
 class FreePermit:
+    took_over = False
+
     def see_prompt(self, uncached_tokens: int) -> None:
         pass
 

@@ -25,6 +25,7 @@ from triton_openai.proxy.generation.failover import Failover, Given, StreamMeans
 from triton_openai.proxy.generation.row_permit import RowPermit, ticket_of
 from triton_openai.proxy.generation.time_limits import TimeWatch
 
+HIGHEST_PRIORITY = 2**31 - 1
 LOSSES = (ModelUnavailable, EngineStalled, RateLimited)
 
 Deltas = AsyncGenerator[TokenDelta, None]
@@ -119,7 +120,8 @@ class EngineStream:
             await self._try_guide(part)
         if self._row.must_yield:
             raise _preempted()
-        self._source = self._send(part, not given.has_begun)
+        sent = _urgent(part) if self._row.took_over else part
+        self._source = self._send(sent, not given.has_begun)
         watch.begin(part.interrupt)
         delta = await _next(self._source, watch)
         if part.interrupt is not None:
@@ -173,6 +175,13 @@ def _without(delta: TokenDelta, count: int) -> TokenDelta:
         token_ids=delta.token_ids[count:],
         log_probs=delta.log_probs[count:],
     )
+
+
+def _urgent(part: EngineRequest) -> EngineRequest:
+    """An engine that takes priorities runs it before all others of its class."""
+    if "priority" not in part.model.capabilities:
+        return part
+    return replace(part, priority=min((part.priority or 0) + 1, HIGHEST_PRIORITY))
 
 
 def _preempted() -> Preempted:

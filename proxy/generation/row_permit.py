@@ -71,6 +71,11 @@ class RowPermit:
         before = self._tokens()
         self._permit.meter(lambda: self._tokens() - before)
 
+    @property
+    def took_over(self) -> bool:
+        """See domain.scheduling.Permit."""
+        return self._permit.took_over
+
     def see_first(self, delta: TokenDelta) -> None:
         """The first delta of the whole stream: its prompt is charged once."""
         self._permit.see_prompt((delta.prompt_tokens or 0) - (delta.cached_tokens or 0))

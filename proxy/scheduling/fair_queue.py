@@ -152,6 +152,7 @@ class FairQueue:
     def _run_instead(self, stream: Stream, victim: Stream, now: float) -> None:
         self._running.yields(victim)
         self._classes[victim.ticket.priority].yields(victim)
+        stream.took_over = True
         self._begin(stream, now)
         victim.preempted()
 

@@ -12,7 +12,7 @@ A stream has a number that its worker gave it. Worker to parent:
 
 Parent to worker:
 
-    GRANTED number
+    GRANTED number, whether it took over a row
     REFUSED number, message, retry_after_s
     MOVED [[number, position, wait_s], ...]
     PREEMPTED number

@@ -136,7 +136,7 @@ class _RemoteStream(Stream):
         self._worker = worker
 
     def granted(self) -> None:
-        self._worker.send((messages.GRANTED, self._number))
+        self._worker.send((messages.GRANTED, self._number, self.took_over))
 
     def refused(self, error: RateLimited) -> None:
         self._worker.forget(self._number)

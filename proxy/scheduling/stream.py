@@ -20,13 +20,13 @@ class Stream:
 
     number: streams of one tenant and class are served in its order. tokens: generated, as far as
     they are charged. charged_at: until when. prompt_charged: tokens of the prompt; None while
-    nobody waited, when a prompt costs nothing. is_yielding: it was told to make room. position:
-    the last that it was told.
+    nobody waited, when a prompt costs nothing. is_yielding: it was told to make room. took_over:
+    it runs instead of such a one. position: the last that it was told.
     """
 
     __slots__ = (
         *("charged_at", "deadline", "entered_at", "is_yielding", "number", "position"),
-        *("prompt_charged", "state", "ticket", "tokens"),
+        *("prompt_charged", "state", "ticket", "tokens", "took_over"),
     )
 
     def __init__(self, ticket: Ticket) -> None:
@@ -39,6 +39,7 @@ class Stream:
         self.charged_at = 0.0
         self.prompt_charged: int | None = None
         self.is_yielding = False
+        self.took_over = False
         self.position = 0
 
     def granted(self) -> None:

@@ -90,8 +90,9 @@ class WorkerConnection(wire.Framed):
 
     def take(self, message: wire.Message) -> None:
         match message:
-            case [messages.GRANTED, number]:
+            case [messages.GRANTED, number, took_over]:
                 if (permit := self._waiting(number)) is not None:
+                    permit.took_over = took_over
                     permit.turn.set_result(None)
             case [messages.REFUSED, number, text, retry_after_s]:
                 if (permit := self._waiting(number)) is not None:

@@ -23,7 +23,7 @@ class WorkerPermit:
 
     __slots__ = (
         *("_before", "_connection", "_prompt", "_sent", "_tokens"),
-        *("is_released", "moved", "number", "preempted", "turn"),
+        *("is_released", "moved", "number", "preempted", "took_over", "turn"),
     )
 
     def __init__(
@@ -37,6 +37,7 @@ class WorkerPermit:
         self.moved = moved
         self.preempted = preempted
         self.is_released = False
+        self.took_over = False
         self._connection = connection
         self._tokens: Callable[[], int] | None = None
         self._before = 0

@@ -9,8 +9,11 @@ from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
 
 
 class GivenPermit:
-    def __init__(self, ticket: Ticket, preempted: Callable[[], None]) -> None:
+    def __init__(
+        self, ticket: Ticket, preempted: Callable[[], None], *, took_over: bool = False
+    ) -> None:
         self.ticket = ticket
+        self.took_over = took_over
         self.preempt = preempted
         self.uncached: list[int] = []
         self.releases = 0
@@ -31,7 +34,10 @@ class GivenPermit:
 
 
 class GivenScheduler:
-    """Grants at once, unless `is_open` is cleared. moved: of those that wait, by their order."""
+    """Grants at once, unless `is_open` is cleared. moved: of those that wait, by their order.
+
+    takes_over: whether those that have not begun get their row from another stream.
+    """
 
     def __init__(self) -> None:
         self.permits: list[GivenPermit] = []
@@ -40,6 +46,7 @@ class GivenScheduler:
         self.refusal: Exception | None = None
         self.is_open = asyncio.Event()
         self.is_open.set()
+        self.takes_over = False
         self._granted: Callable[[Standing], None] | None = None
 
     async def __aenter__(self) -> GivenScheduler:
@@ -65,7 +72,8 @@ class GivenScheduler:
                 await self.is_open.wait()
         finally:
             self.waiting.remove(moved)
-        self.permits.append(GivenPermit(ticket, preempted))
+        took_over = self.takes_over and not ticket.has_begun
+        self.permits.append(GivenPermit(ticket, preempted, took_over=took_over))
         return self.permits[-1]
 
     def grant(self, waiting: Callable[[Standing], None]) -> None:

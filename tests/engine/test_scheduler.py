@@ -91,6 +91,22 @@ def test_a_seed_gives_the_same_tokens_alone_in_company_and_after_preemption(arti
     assert same.sink.ids == single.sink.ids
 
 
+@pytest.mark.parametrize("steps", [20, 30])
+def test_a_preempted_answer_goes_on_bit_for_bit(artifacts, steps):
+    """Prefill alone gives other last bits. What is not cached is decoded once more."""
+    folder, sampling = artifacts / "qwen2", SamplingParams(seed=5, log_probs=2)
+    alone = Bench(folder, rows=1, most_replayed=60)
+    whole = alone.add(prompt(33), 60, sampling)
+    alone.run()
+    bench = Bench(folder, rows=1, most_replayed=60)
+    same = bench.add(prompt(33), 60, sampling)
+    bench.run(steps=steps)
+    bench.add(prompt(20, 1), 8, priority=1)
+    bench.run()
+    assert bench.scheduler.stats.preemptions == 1
+    assert same.sink.tokens == whole.sink.tokens
+
+
 def test_a_higher_priority_takes_the_row_of_the_lowest_which_resumes(artifacts):
     bench = Bench(artifacts / "phi3", rows=2)
     low = bench.add(prompt(20, 1), 40, priority=-1)

@@ -58,6 +58,24 @@ def test_tenants_take_turns_and_a_higher_class_goes_first(make: Make):
 
 
 @all_schedulers
+def test_a_permit_says_whether_its_stream_took_over_a_row(make: Make):
+    async def test(scheduler: Scheduler) -> None:
+        lower = [Caller(scheduler, ticket(may_yield=True)) for _ in range(2)]
+        await settled()
+        higher = Caller(scheduler, ticket("b", priority=1))
+        await settled()
+        permits = [caller.task.result() for caller in (lower[0], higher)]
+        assert [permit.took_over for permit in permits] == [False, True]
+        assert lower[0].preempted
+        lower[0].release()
+        higher.release()
+        await settled()
+        assert not lower[1].task.result().took_over
+
+    run(make, test)
+
+
+@all_schedulers
 def test_without_a_bound_nobody_waits(make: Make):
     async def test(scheduler: Scheduler) -> None:
         callers = [Caller(scheduler, ticket(patience_s=0)) for _ in range(50)]

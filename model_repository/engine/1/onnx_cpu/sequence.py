@@ -42,15 +42,15 @@ class Sequence:
     def start(self, cached: int, most_replayed: int) -> None:
         """Begins to compute tokens after the `cached` ones, which the row holds.
 
-        Decode computes those of an answer that another engine began once more, one a step, if they
-        are at most `most_replayed`: prefill is faster, but its results differ in their last bits.
+        Of an answer that has begun here or in another engine, decode computes those tokens once
+        more, one a step, if they are at most `most_replayed`: prefill is faster, but its results
+        differ in their last bits.
         """
         self.computed = cached
         self.prefill_end = len(self.tokens)
-        if self.job.input.generated_ids:
-            answer_start = max(cached, len(self.job.input.prompt_ids))
-            if self.prefill_end - answer_start <= most_replayed:
-                self.prefill_end = answer_start
+        answer_start = max(cached, len(self.job.input.prompt_ids))
+        if self.prefill_end - answer_start <= most_replayed:
+            self.prefill_end = answer_start
 
     @property
     def needs_guide(self) -> bool:

@@ -167,7 +167,8 @@ def test_a_broken_file_keeps_the_last_decisions_and_is_not_overwritten(tmp_path,
                 await decisions.drain(TWO, actor=ACTOR)
             assert "Repair or delete" in refused.value.message
             assert path.read_text() == broken
-            path.write_bytes(good.replace(ONE.encode(), TWO.encode()))
+            replaced.write_bytes(good.replace(ONE.encode(), TWO.encode()))
+            replaced.replace(path)
             await eventually(lambda: decisions.drained == {TWO})
             path.unlink()
             await eventually(lambda: decisions.drained == frozenset())
