@@ -27,6 +27,9 @@ ARTIFACTS = ROOT / "artifacts" / "bench" / "fair"
 WARM_UP_S, ROUNDS = 2.0, 5
 PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
 WEIGHTS = ROOT / "demo_model" / "shipped"
+# Each token is a response of its own. Otherwise the engine joins tokens by the number of streams
+# that it has, which are many with an unlimited queue, and all processes have less to do.
+HOLD_MS = 0
 
 
 @contextmanager
@@ -36,7 +39,8 @@ def stack(
     """`serve` with keys for these tenants. weights: of the model `demo`."""
     artifacts = ARTIFACTS / f"{weights.name}-{rows}-rows"
     artifacts.mkdir(parents=True, exist_ok=True)
-    model = {"weights": str(weights), "onnx": {"threads": 1, "max_rows": rows}}
+    onnx = {"threads": 1, "max_rows": rows}
+    model = {"weights": str(weights), "onnx": onnx, "hold_ms": HOLD_MS}
     file = artifacts / "models.yaml"
     file.write_text(yaml.safe_dump({"models": {"demo": model}}))
     with TemporaryDirectory() as folder:
