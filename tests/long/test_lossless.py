@@ -205,9 +205,8 @@ class Run:
         loop = asyncio.get_running_loop()
         end = loop.time() + SECONDS
         while loop.time() < end if SECONDS else await self._are_too_few():
-            due = loop.time() + KILL_EVERY_S
             await until(partial(self._kill_one, cluster), "two tritonservers are ready", 120)
-            await asyncio.sleep(due - loop.time())
+            await asyncio.sleep(KILL_EVERY_S)
         self.is_over = True
 
     async def _are_too_few(self) -> bool:

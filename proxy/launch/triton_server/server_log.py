@@ -10,7 +10,7 @@ TAIL_BYTES = 100_000
 
 _ERROR = re.compile(r'^E\d{4} [^\]]*\] "?(?:ERROR: )?(.*?)"?$')
 _FAILED_LOAD = re.compile(r"failed to load '([^']+)' version \d+: (.*)")
-_OTHERS = ("[libprotobuf ERROR", "bash: ", "error: ")
+_OTHERS = ("[libprotobuf ERROR", "bash: ", "error: ", "terminate called after")
 # printed on every machine without a GPU
 _NOISE = ("CudaDriverHelper", "failed to load all models")
 

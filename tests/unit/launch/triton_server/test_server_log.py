@@ -33,6 +33,10 @@ END = "error: creating server: Internal - failed to load all models\n"
             ],
         ),
         ("bash: line 1: /a: No such file\n", ["bash: line 1: /a: No such file"]),
+        (
+            "terminate called after throwing an instance of 'lock_exception'\n  what():  a lock\n",
+            ["terminate called after throwing an instance of 'lock_exception'"],
+        ),
         ("", []),
     ],
 )
