@@ -121,6 +121,19 @@ def add(parts: defaultdict[str, Any], path: str, value: Any) -> None:
         parts[path] += str(value)
 
 
+def difference(answer: dict[str, Any], expected: dict[str, Any]) -> str:
+    """Where each part begins to differ, with what is around it."""
+    found = []
+    for path in answer.keys() | expected.keys():
+        one, other = answer.get(path), expected.get(path)
+        if one != other:
+            both = repr(one), repr(other)
+            pairs = enumerate(zip(*both, strict=False))
+            at = next((number for number, (a, b) in pairs if a != b), 0)
+            found += [f"{path} at {at}", *(text[max(0, at - 60) : at + 60] for text in both)]
+    return "\n".join(found)
+
+
 @dataclass
 class Cluster:
     """tritons: by address."""
@@ -159,9 +172,9 @@ def cluster(start: Start, own_models: Path, tmp_path_factory: pytest.TempPathFac
         f"grpc://127.0.0.1:{one.triton_grpc_port}?metrics={one.triton_metrics_port}"
         for one in tritons
     )
-    proxy = start(
-        "proxy", API_KEY=KEY, TRITON_URL=addresses, TRITON_SECRET=SECRET, MODELS_FILE=None
-    )
+    patient = {"QUEUE_LENGTH": 1000, "QUEUE_TIMEOUT_S": 900}  # a time may come with one Triton
+    named = {"TRITON_URL": addresses, "TRITON_SECRET": SECRET, "MODELS_FILE": None}
+    proxy = start("proxy", API_KEY=KEY, **named, **patient)
     proxy.wait_ready()
     return Cluster({f"127.0.0.1:{one.triton_grpc_port}": one for one in tritons}, proxy)
 
@@ -198,7 +211,8 @@ class Run:
     async def call(self, rng: Random) -> None:
         while not self.is_over:
             number = rng.randrange(len(REQUESTS))
-            assert await self.answer(number) == self.expected[number], REQUESTS[number]
+            answer = await self.answer(number)
+            assert answer == self.expected[number], difference(answer, self.expected[number])
             self.answers += 1
 
     async def kill(self, cluster: Cluster) -> None:

@@ -43,20 +43,15 @@ def proxy_bytes(stack: Stack) -> int:
     return sum(psutil.Process(worker.pid).memory_info().rss for worker in workers)
 
 
-def begun(stack: Stack) -> float:
-    """Requests that run or have been cut off."""
-    engine = stack.engine("flood")
-    return engine["requests_unfinished"] + engine["requests_cancelled"]
-
-
 def test_it_is_cut_off_and_its_engine_row_is_freed_while_others_stream(scripted_stack):
     stack = scripted_stack
     stack.wait_all_ready()  # an earlier test may have killed Triton
-    before, memory = stack.settled_engine("flood"), proxy_bytes(stack)
-    begun_before = begun(stack)
-    readers = [opened(stack, **MUCH_A_TOKEN) for _ in range(READERS)]
+    before, memory = stack.settled_engine("steady"), proxy_bytes(stack)
+    begun_before = stack.begun("steady")
+    # It needs ten minutes for all of the tokens: no stream ends before it is cut off.
+    readers = [opened(stack, model="steady", **MUCH_A_TOKEN) for _ in range(READERS)]
     try:
-        eventually(lambda: begun(stack) - begun_before == READERS, 20, "they run")
+        eventually(lambda: stack.begun("steady") - begun_before == READERS, 20, "they run")
         body = {
             "model": "steady", "messages": [{"role": "user", "content": "Hello!"}],
             "max_tokens": 200, "stream": True, "stream_options": {"include_usage": True},
@@ -65,9 +60,9 @@ def test_it_is_cut_off_and_its_engine_row_is_freed_while_others_stream(scripted_
         figures = sse_load.run({**plan, "streams": 2, "body": body})
         assert (figures.tokens, figures.errors) == (400, 0)
         assert proxy_bytes(stack) - memory < MEMORY_BYTES
-        eventually(lambda: stack.engine("flood")["requests_unfinished"] == 0, 40, "rows are free")
+        eventually(lambda: stack.engine("steady")["requests_unfinished"] == 0, 40, "rows are free")
         assert "slow reader cut off" in stack.log.read_text()
-        after = stack.settled_engine("flood")
+        after = stack.settled_engine("steady")
         assert after["requests_cancelled"] - before["requests_cancelled"] == READERS
         for reader in readers:
             reader.settimeout(HANG_S)
