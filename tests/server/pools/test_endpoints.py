@@ -15,7 +15,7 @@ from tests.server.pools.conftest import address, are_ready, listed
 
 STREAMS, TOLERANCE = 128, 0.1
 LONG_ENOUGH = 100  # tokens, so that all of them run at once
-FOREVER, LONG = 100_000, 120  # tokens
+FOREVER, LONG = 100_000, 300  # tokens
 STREAMS_KEPT = 15  # as many at each of three
 JOIN_S = 5.0  # until a new endpoint has its share
 
@@ -102,13 +102,14 @@ async def is_gone(callers: Callers, name: str) -> bool:
 
 def test_all_streams_survive_kill_9_and_those_that_had_begun_are_the_same_token_for_token(cluster):
     victim = cluster.tritons[0]
+    engines = victim.engine_processes("steady")
 
     async def body(callers: Callers) -> None:
         before = await callers.continued()
         running = [asyncio.create_task(callers.stream(LONG)) for _ in range(STREAMS_KEPT)]
         await until(lambda: has_begun(callers, STREAMS_KEPT), "streams have begun")
         there = (await callers.streams())[address(victim)]
-        for process in victim.engine_processes("steady"):
+        for process in engines:
             process.suspend()
         waiting = [asyncio.create_task(callers.whole(3)) for _ in range(12)]
         await until(lambda: waits_at(callers, victim, there), "some wait at the victim")
@@ -132,7 +133,10 @@ def test_all_streams_survive_kill_9_and_those_that_had_begun_are_the_same_token_
 
 
 async def waits_at(callers: Callers, victim: Stack, more_than: int) -> bool:
-    return (await callers.streams())[address(victim)] >= more_than + 2
+    streams = await callers.streams()
+    others = [count for name, count in streams.items() if name != address(victim)]
+    assert all(others), "the machine is too slow: streams have ended, and all go to idle endpoints"
+    return streams[address(victim)] >= more_than + 2
 
 
 def streamed_text(events: list[dict]) -> str:
