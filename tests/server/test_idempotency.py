@@ -18,10 +18,11 @@ from tests.fixtures.keyed_load import (
     asked,
     assert_one_generation_a_key,
     four_workers,
+    outcomes,
     worker_of,
 )
 from tests.fixtures.redis_server import needs_redis, running
-from tests.fixtures.stack import HANG_S, Stack
+from tests.fixtures.stack import HANG_S, Stack, eventually
 
 MB = 1_000_000
 
@@ -52,7 +53,7 @@ def test_the_claims_of_a_killed_worker_are_taken_over(start, scripted_stack):
                     joined = [asyncio.create_task(join(url, body, key)) for _ in range(8)]
                     lines = response.aiter_lines()  # the stream ends with its iterator
                     await anext(lines)
-                    await asyncio.sleep(0.3)
+                    await asyncio.to_thread(eventually, lambda: joined_at(proxy) == 8, 30, "joined")
                     worker_of(proxy, port).kill()
                     outcomes = await asyncio.gather(*joined)
                 assert set(outcomes) <= {0, 503}
@@ -67,6 +68,12 @@ def test_the_claims_of_a_killed_worker_are_taken_over(start, scripted_stack):
             assert scripted_stack.begun(MODEL) - before == 3
 
     asyncio.run(run())
+
+
+def joined_at(proxy: Stack) -> float:
+    """Requests that read another one's answer, so far."""
+    counts = [line for line in outcomes(proxy) if 'outcome="joined"' in line and "_total" in line]
+    return sum(float(line.rpartition(" ")[2]) for line in counts)
 
 
 async def join(url: str, body: dict, key: dict[str, str]) -> int:

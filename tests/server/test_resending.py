@@ -5,7 +5,7 @@ once it is back.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import httpx
@@ -31,14 +31,16 @@ def counted(stack: Stack, metric: str, model: str) -> float:
     return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
 
 
-def streams(client: httpx.Client, stack: Stack) -> list[Iterator[str]]:
-    """One in each row; the first line of each was read."""
+def streams(
+    pool: ThreadPoolExecutor, client: httpx.Client, stack: Stack
+) -> list[Future[list[str]]]:
+    """One in each row. Each has begun, and the rest of its lines is read in a thread."""
     found = []
     for _ in range(ROWS):
         asked = client.build_request("POST", f"{stack.url}/v1/completions", json=LONG)
         lines = client.send(asked, stream=True).iter_lines()
         assert next(lines).startswith("data: {")
-        found.append(lines)
+        found.append(pool.submit(list, lines))
     return found
 
 
@@ -68,12 +70,12 @@ def test_requests_without_a_token_finish_and_those_with_one_continue(
 ):
     expected = complete(victim).json()["choices"]
     before = counted(victim, RESENT, "endless")
-    with httpx.Client(timeout=HANG_S) as client, ThreadPoolExecutor(WAITING) as pool:
-        running, waiting = streams(client, victim), without_a_token(pool, victim)
+    with httpx.Client(timeout=HANG_S) as client, ThreadPoolExecutor(ROWS + WAITING) as pool:
+        running, waiting = streams(pool, client, victim), without_a_token(pool, victim)
         end(victim)
         answers = [request.result() for request in waiting]
         for lines in running:
-            *rest, last, done = [line for line in lines if line]
+            *rest, last, done = [line for line in lines.result() if line]
             assert (
                 json.loads(last.removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
             )
