@@ -14,7 +14,6 @@ from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.scheduling import FREE_PERMIT, Permit, Scheduler, Standing, Ticket
 
 CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
-LEAST_WAIT_S = 0.001  # less is no wait
 
 
 class RowPermit:
@@ -64,10 +63,9 @@ class RowPermit:
                 ticket, moved=self._moved, preempted=self._yield
             )
         finally:
-            report.waits.pop(self, None)
-        waited_s = loop.time() - began
-        if waited_s >= LEAST_WAIT_S:
-            report.queue_s = max(report.queue_s or 0.0, waited_s)
+            has_waited = report.waits.pop(self, None) is not None
+        if has_waited:
+            report.queue_s = max(report.queue_s or 0.0, loop.time() - began)
         before = self._tokens()
         self._permit.meter(lambda: self._tokens() - before)
 
