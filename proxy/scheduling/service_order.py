@@ -16,8 +16,8 @@ Entry = tuple[float, int, "Share"]
 class Share:
     """One tenant's. counter: its service, divided by its weight.
 
-    entry: its valid one in the order; None where it has nothing waiting. yielding: of those that
-    run, the streams that were told to stop.
+    entry: its valid one in the order; None where it has nothing waiting. yielding: streams that
+    run, and were told to stop.
     """
 
     __slots__ = ("counter", "entry", "is_remembered", "running", "waiting", "weight", "yielding")

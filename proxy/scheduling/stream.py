@@ -21,7 +21,7 @@ class Stream:
     number: streams of one tenant and class are served in its order. tokens: generated, as far as
     they are charged. charged_at: until when. prompt_charged: tokens of the prompt; None while
     nobody waited, when a prompt costs nothing. is_yielding: it was told to make room. took_over:
-    it runs instead of such a one. position: the last that it was told.
+    another stream made room for it. position: the last that it was told.
     """
 
     __slots__ = (

@@ -168,7 +168,7 @@ def test_only_an_answer_that_has_waited_says_so(stand, path, body, key):
     proxy.until(1, 0)
     second = Asked(proxy, body, path, **key)
     proxy.until(1, 1)
-    threading.Event().wait(0.01)  # less than a millisecond is no wait
+    threading.Event().wait(0.01)  # the header has milliseconds
     proxy.let_go()
     assert queued(first.done()) == (None, False)
     proxy.until(1, 0)
@@ -288,7 +288,7 @@ def test_each_choice_of_a_request_needs_a_row(stand):
     asked = Asked(proxy, {**BODY, "n": 3})
     for waiting in (2, 1, 0):
         proxy.until(1, waiting)
-        threading.Event().wait(0.01)  # less than a millisecond is no wait
+        threading.Event().wait(0.01)  # the header has milliseconds
         proxy.let_go()
     assert queued(asked.done()) == ("0", True)
     assert proxy.numbers() == (0, 0)

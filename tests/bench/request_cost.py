@@ -46,7 +46,7 @@ BODY = {
 
 
 async def cpu_us(app: Any, keys: Iterator[int] | None, requests: int) -> float:
-    """Of this thread, for each request; eight are under way at a time."""
+    """CPU of this thread for each request. Eight requests run at a time."""
     began = time.thread_time()
     for _ in range(requests // 8):
         named = [{} if keys is None else {"idempotency-key": f"k{next(keys)}"} for _ in range(8)]

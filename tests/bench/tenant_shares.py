@@ -27,20 +27,26 @@ ARTIFACTS = ROOT / "artifacts" / "bench" / "fair"
 WARM_UP_S, ROUNDS = 2.0, 5
 PORTS = ("PORT", "TRITON_GRPC_PORT", "TRITON_HTTP_PORT", "TRITON_METRICS_PORT")
 WEIGHTS = ROOT / "demo_model" / "shipped"
-# Each token is a response of its own. Otherwise the engine joins tokens by the number of streams
-# that it has, which are many with an unlimited queue, and all processes have less to do.
-HOLD_MS = 0
 
 
 @contextmanager
 def stack(
-    rows: int, *tenants: LoadedTenant, weights: Path = WEIGHTS, **settings: str
+    rows: int,
+    *tenants: LoadedTenant,
+    weights: Path = WEIGHTS,
+    joins_tokens: bool = True,
+    **settings: str,
 ) -> Iterator[Stack]:
-    """`serve` with keys for these tenants. weights: of the model `demo`."""
-    artifacts = ARTIFACTS / f"{weights.name}-{rows}-rows"
+    """`serve` with keys for these tenants.
+
+    weights: of the model `demo`. joins_tokens: as usual. The engine joins the more tokens in a
+    response the more streams it has; throughput with a short and a long engine queue is compared
+    without that.
+    """
+    artifacts = ARTIFACTS / f"{weights.name}-{rows}-rows{'' if joins_tokens else '-single'}"
     artifacts.mkdir(parents=True, exist_ok=True)
-    onnx = {"threads": 1, "max_rows": rows}
-    model = {"weights": str(weights), "onnx": onnx, "hold_ms": HOLD_MS}
+    model = {"weights": str(weights), "onnx": {"threads": 1, "max_rows": rows}}
+    model |= {} if joins_tokens else {"hold_ms": 0}
     file = artifacts / "models.yaml"
     file.write_text(yaml.safe_dump({"models": {"demo": model}}))
     with TemporaryDirectory() as folder:
@@ -86,7 +92,7 @@ def throughput(seconds: float) -> None:
     with ExitStack() as running:
         stacks = {
             name: running.enter_context(
-                stack(4, tenant, SCHEDULING=name, GENERATIONS_PER_ROW="1000")
+                stack(4, tenant, joins_tokens=False, SCHEDULING=name, GENERATIONS_PER_ROW="1000")
             )
             for name, tenant in tenants.items()
         }

@@ -24,7 +24,7 @@ NVIDIAS = re.compile(
 
 
 def nvidias_metrics(stack) -> dict[tuple[str, str], float]:
-    """Of `endless`, as gateways scrape them, by family and the label that says which value it is.
+    """The load of `endless`, as gateways scrape it, by metric family and kind.
 
     A series that appeared twice would fail here.
     """
@@ -70,7 +70,7 @@ def test_the_proxy_reads_the_engines_load_from_the_same_page(stack):
 
 
 async def busy_metrics(stack) -> dict[tuple[str, str], float]:
-    """With twice as many requests as there are rows, some of which wait in the proxy."""
+    """The metrics while twice as many requests as rows run or wait, some of them in the proxy."""
     body = {"model": "endless", "prompt": "x", "ignore_eos": True, "max_tokens": 4_000}
     seen: list[dict[tuple[str, str], float]] = []
 

@@ -8,7 +8,7 @@ NAMES = ("x-queue-position", "x-queue-wait")
 
 
 def queue_headers(report: Report, now_s: float) -> dict[str, str]:
-    """Nothing for an answer that never waited; one that has waited has position 0.
+    """None for an answer that did not wait. An answer that has waited has position 0.
 
     now_s: the event loop's time.
     """
