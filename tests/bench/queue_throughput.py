@@ -4,8 +4,8 @@
 
 LENGTHS: of answers in tokens, such as 64,128,256; each answer has one of them, by chance. One
 `serve` for each way, all at once; runs alternate. For each it prints the medians of tokens a second
-and of rows in use a decode step, which a busy machine changes less, and both by round. Each token is
-a response of its own.
+and of rows in use a decode step, which a busy machine changes less, and both by round. Each
+token is a response of its own.
 """
 
 from __future__ import annotations

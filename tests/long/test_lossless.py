@@ -41,7 +41,7 @@ LEAST_STREAMS = 8  # that a tritonserver has when it is killed
 MOST_TOKENS = 400  # of an answer
 LEAST_CONTINUED, MOST_KILLS = 24, 20
 # One differed in one of the runs, in its middle alone, and none of 1,155 in the next. It is not
-# known why. A fault in what an engine or the proxy restores makes many of the continued ones differ.
+# known why. A fault in what an engine or the proxy restores makes many continued ones differ.
 ANSWERS_A_DIFFERENCE = 1000
 OWN = ARTIFACTS / "lossless"
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
