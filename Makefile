@@ -47,7 +47,8 @@ check: $(DEV)
 #   TEST_WORKERS   processes that run tests at once, each with stacks of its own; 0 for one process
 #   PYTEST         more arguments of pytest, such as PYTEST="-k streams -x"
 TEST_WORKERS ?= 2
-TESTS := $(RUN) pytest -q -n $(TEST_WORKERS)
+# What fails beside other tests runs once more, alone (tests/twice.py).
+OPTIONS := -q -n $(TEST_WORKERS)
 LONG := tests/long
 # $(call finished,target,command): says at the end, in one line, how it went.
 finished = begun=$$(date +%s); \
@@ -56,17 +57,17 @@ finished = begun=$$(date +%s); \
 
 test-fast: check
 	@echo "[make] test-fast: unit tests, contracts, and the API over a scripted engine"
-	@$(call finished,test-fast,$(TESTS) tests/unit tests/contract tests/api $(PYTEST))
+	@$(call finished,test-fast,$(RUN) pytest tests/unit tests/contract tests/api $(OPTIONS) $(PYTEST))
 
 test: check
 	@echo "[make] test: all but $(LONG), with a real tritonserver, OpenAI's SDKs, and faults"
-	@$(call finished,test,$(TESTS) tests --ignore $(LONG) $(PYTEST))
+	@$(call finished,test,$(RUN) tests.twice tests --ignore $(LONG) $(OPTIONS) $(PYTEST))
 
 # The properties of all tests again, with fifteen times as many examples.
 test-long: $(DEV)
 	@echo "[make] test-long: attacks, fuzzing, the schema corpus, training, the benchmark, a soak"
-	@$(call finished,test-long,$(TESTS) $(LONG) --hypothesis-profile many $(PYTEST) && \
-	  $(TESTS) tests --ignore $(LONG) -m hypothesis --hypothesis-profile many $(PYTEST))
+	@$(call finished,test-long,$(RUN) tests.twice $(LONG) $(OPTIONS) --hypothesis-profile many $(PYTEST) && \
+	  $(RUN) tests.twice tests $(OPTIONS) --ignore $(LONG) -m hypothesis --hypothesis-profile many $(PYTEST))
 
 # Mixed streams on a stack of its own; fails where memory grows, or anything is left at the end.
 SOAK_SECONDS ?= 600

@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from triton_openai.proxy.domain.endpoints import EndpointAddress, EndpointSource
 
-HANG_S = 900.0  # no test waits for it but one that fails
+HANG_S = 300.0  # no test waits for it but one that fails
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -13,7 +13,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.fixtures.stack import HANG_S, Stack, eventually, halted
-from tests.server.test_leaving import assert_the_engine_stops, wait_until_generating
+from tests.server.test_leaving import assert_the_engine_stops, at_the_engine
 
 HI = [{"role": "user", "content": "Hello! Who are you?"}]
 LONG = {"model": "endless", "messages": HI, "max_tokens": 4000, "temperature": 0}
@@ -73,13 +73,11 @@ def test_a_silent_engine_shows_signs_of_life_and_ends_in_time(stack, start):
     engines = stack.engine_processes("endless")
 
     def stall() -> None:
-        with httpx.stream(
-            "POST",
-            f"{hasty.url}/v1/chat/completions",
-            json={**LONG, "stream": True},
-            timeout=HANG_S,
-        ) as response:
-            wait_until_generating(stack)
+        with httpx.Client(base_url=hasty.url, timeout=HANG_S) as client:
+            body = {**LONG, "stream": True}
+            asked = client.build_request("POST", "/v1/chat/completions", json=body)
+            with at_the_engine(stack):
+                response = client.send(asked, stream=True)
             with halted(engines):
                 *_, comment, last, done, _ = response.read().decode().split("\n\n")
         assert (comment, done) == (": keep-alive", "data: [DONE]")
@@ -136,8 +134,8 @@ async def test_a_message_far_over_the_limit_ends_the_socket(stack):
 def test_a_cancel_message_stops_the_engine(stack):
     async def cancel() -> None:
         async with socket_of(stack) as socket:
-            await socket.send(json.dumps(LONG))
-            await asyncio.to_thread(wait_until_generating, stack)
+            with at_the_engine(stack):
+                await socket.send(json.dumps(LONG))
             await socket.send('{"type": "cancel"}')
             messages = await received(socket)
             assert messages[-1] == {"type": "done"}
@@ -150,8 +148,8 @@ def test_a_cancel_message_stops_the_engine(stack):
 def test_a_socket_that_closes_stops_the_engine(stack, is_polite):
     async def leave() -> None:
         async with socket_of(stack) as socket:
-            await socket.send(json.dumps(LONG))
-            await asyncio.to_thread(wait_until_generating, stack)
+            with at_the_engine(stack):
+                await socket.send(json.dumps(LONG))
             if not is_polite:
                 socket.transport.abort()
 
@@ -180,8 +178,8 @@ def test_a_server_that_stops_lets_a_sockets_requests_end(stack, start):
         front = start("proxy", "--triton", target)
         await asyncio.to_thread(front.wait_ready)
         async with socket_of(front) as idle, socket_of(front) as socket:
-            await socket.send(json.dumps({**LONG, "max_tokens": 2500, "request_id": "long"}))
-            await asyncio.to_thread(wait_until_generating, stack)
+            with at_the_engine(stack):
+                await socket.send(json.dumps({**LONG, "max_tokens": 2500, "request_id": "long"}))
             front.process.send_signal(signal.SIGTERM)
             await asyncio.wait_for(idle.wait_closed(), HANG_S)
             assert idle.close_code == 1001
@@ -205,8 +203,8 @@ def test_a_server_that_is_hurried_closes_its_sockets_and_frees_the_engine(stack,
         front = start("proxy", "--triton", target)
         await asyncio.to_thread(front.wait_ready)
         async with socket_of(front) as socket:
-            await socket.send(json.dumps(LONG))
-            await asyncio.to_thread(wait_until_generating, stack)
+            with at_the_engine(stack):
+                await socket.send(json.dumps(LONG))
             with halted(engines):
                 front.process.send_signal(signal.SIGTERM)
                 eventually(lambda: "Shutting down" in front.log.read_text(), 10, "it stops")

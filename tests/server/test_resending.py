@@ -9,10 +9,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import httpx
+import psutil
 import pytest
 
 from tests.fixtures.running import ROWS
-from tests.fixtures.stack import HANG_S, Stack, eventually
+from tests.fixtures.stack import HANG_S, PLAIN, Stack, eventually, halted
 
 WAITING = 6
 RESENT = "proxy_requests_resent_total"
@@ -27,25 +28,32 @@ def complete(stack: Stack, **fields: object) -> httpx.Response:
 def counted(stack: Stack, metric: str, model: str) -> float:
     """Of the proxy's own metrics."""
     name = f'{metric}{{model="{model}"}} '
-    lines = httpx.get(f"{stack.url}/metrics").text.splitlines()
+    lines = PLAIN.get(f"{stack.url}/metrics").text.splitlines()
     return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
 
 
 def streams(
-    pool: ThreadPoolExecutor, client: httpx.Client, stack: Stack
+    pool: ThreadPoolExecutor, client: httpx.Client, stack: Stack, engine: list[psutil.Process]
 ) -> list[Future[list[str]]]:
-    """One in each row. Each has begun, and the rest of its lines is read in a thread."""
+    """One in each row. Each has begun, and the rest of its lines is read in a thread.
+
+    The engine runs only until the next one has begun: none ends meanwhile, on any machine.
+    """
     found = []
     for _ in range(ROWS):
         asked = client.build_request("POST", f"{stack.url}/v1/completions", json=LONG)
+        for process in engine:
+            process.resume()
         lines = client.send(asked, stream=True).iter_lines()
         assert next(lines).startswith("data: {")
+        for process in engine:
+            process.suspend()
         found.append(pool.submit(list, lines))
     return found
 
 
 def without_a_token(pool: ThreadPoolExecutor, stack: Stack) -> list[Future[httpx.Response]]:
-    """Their rows are taken by the running ones, for seconds."""
+    """The running ones have all rows."""
     waiting = [pool.submit(complete, stack) for _ in range(WAITING)]
     eventually(
         lambda: counted(stack, "proxy_requests_active", "endless") == ROWS + WAITING,
@@ -70,9 +78,12 @@ def test_requests_without_a_token_finish_and_those_with_one_continue(
 ):
     expected = complete(victim).json()["choices"]
     before = counted(victim, RESENT, "endless")
+    engine = victim.engine_processes("endless")
     with httpx.Client(timeout=HANG_S) as client, ThreadPoolExecutor(ROWS + WAITING) as pool:
-        running, waiting = streams(pool, client, victim), without_a_token(pool, victim)
-        end(victim)
+        with halted(engine):
+            running = streams(pool, client, victim, engine)
+            waiting = without_a_token(pool, victim)
+            end(victim)
         answers = [request.result() for request in waiting]
         for lines in running:
             *rest, last, done = [line for line in lines.result() if line]

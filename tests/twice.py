@@ -1,0 +1,47 @@
+"""pytest, and then the few tests that failed once more, alone.
+
+    python -m tests.twice PATH [OPTION ...]
+
+Tests with real servers run two at a time, on machines that stop for seconds. A test that fails
+beside others and passes alone met such a pause, or is a test to mend: it is named at the end.
+What fails twice has failed, and so have more than MOST_FAILURES.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+MOST_FAILURES = 3
+
+
+class Failures:
+    """Node ids of the tests that failed, or whose fixtures did. A plugin of pytest."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and report.nodeid not in self.found:
+            self.found.append(report.nodeid)
+
+
+def main(path: str, *options: str) -> int:
+    """The exit status of pytest."""
+    failures = Failures()
+    status = pytest.main([path, *options], [failures])
+    found = failures.found
+    if status != pytest.ExitCode.TESTS_FAILED or not 0 < len(found) <= MOST_FAILURES:
+        return status
+    print(f"[tests] once more, alone: {' '.join(found)}", flush=True)
+    command = [sys.executable, "-m", "pytest", *options, "-n", "0", *found]
+    status = subprocess.run(command, check=False).returncode
+    outcome = "failed twice" if status else "failed beside others, and passed alone"
+    print(f"[tests] {outcome}: {' '.join(found)}", flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,46 @@
+"""What `make test` does with a test that fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests import twice
+
+FLAKY = """
+from pathlib import Path
+def test_flaky():
+    ran = Path(__file__).with_name("ran")
+    ran.touch() if (first := not ran.exists()) else None
+    assert not first
+"""
+BROKEN = "def test_broken():\n    assert False\n"
+MANY = "".join(f"def test_{number}():\n    assert False\n" for number in range(4))
+
+
+def run(folder: Path, text: str) -> tuple[int, str]:
+    """In a process of its own, with one test file."""
+    (folder / "test_it.py").write_text(text)
+    command = [sys.executable, twice.__file__, ".", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_one_that_passes_alone_is_named_and_passes(tmp_path):
+    status, printed = run(tmp_path, FLAKY)
+    assert status == 0
+    assert "[tests] failed beside others, and passed alone: " in printed
+    assert "::test_flaky" in printed.splitlines()[-1]
+
+
+def test_one_that_fails_twice_fails(tmp_path):
+    status, printed = run(tmp_path, BROKEN)
+    assert status == 1
+    assert "[tests] failed twice: " in printed.splitlines()[-1]
+
+
+def test_many_failures_are_no_accident(tmp_path):
+    status, printed = run(tmp_path, MANY)
+    assert status == 1
+    assert "once more" not in printed
