@@ -20,6 +20,7 @@ from triton_openai.proxy.domain.identity import current_headers
 from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.loop_lag import name_task
 from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.request_log import RequestObserver, current_observer
 
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
@@ -70,13 +71,17 @@ class RequestContext:
     The id is the caller's `x-request-id` if it is usable, else a new one. Every response has it.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, *, metrics: Metrics, observer: RequestObserver | None = None
+    ) -> None:
         self._app = app
         self._metrics = metrics
+        self._observer = observer
         self._counters: dict[tuple[str, int], Counter] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         current_headers.set(scope.get("headers", ()))
+        current_observer.set(self._observer)
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

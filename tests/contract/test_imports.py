@@ -81,7 +81,7 @@ ONLY_IN = {
 }
 DOMAIN_MAY = {
     *("proxy.domain", "__future__", "array", "bisect", "collections", "dataclasses", "enum"),
-    *("contextvars", "datetime", "fnmatch", "io", "typing"),
+    *("contextvars", "datetime", "fnmatch", "io", "random", "time", "typing", "typing_extensions"),
 }
 
 
