@@ -19,6 +19,7 @@ from triton_openai.proxy import (
     configured_routes,
     configured_scheduling,
     configured_store,
+    configured_telemetry,
 )
 from triton_openai.proxy.access.authentication import composition as authentication
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
@@ -129,12 +130,13 @@ def compose(
     routers = parts.adapters() + _administration(settings, store, operations, parts)
     keyed = configured_idempotency.layer_parts(settings, parts.bodies, limiter, metrics, shared)
     denied = no_audit if store is None else store.denied_calls.add
-    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed)
+    tracing = configured_telemetry.tracing(settings, environment(), metrics)
+    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, tracing)
     app = application(
         configured_routes.layers(*layers),
         lambda _: parts.running(
             None if operations is None else operations.kept,
-            *(store, engine, ledger, keyed.relay),
+            *(tracing, store, engine, ledger, keyed.relay),
             None if callers is None else callers.running(),
             queues,
         ),

@@ -58,7 +58,8 @@ class Trace:
 class Stage:
     """A part of a request. began, ended: of time.perf_counter; `ended` is None while it runs.
 
-    `with` ends it, and notes the class of an exception as its `error`.
+    `with` ends it, and notes the class of an exception as its `error`. A timeline of None keeps
+    nothing.
     """
 
     __slots__ = ("attributes", "began", "ended", "error", "name", "parent", "span_id", "timeline")
@@ -92,11 +93,18 @@ class Stage:
         if self.ended is None:
             self.ended = perf_counter() if at is None else at
 
-    def stage(self, name: StageName, began: float | None = None) -> Stage:
+    def begin(self) -> None:
+        """Of a stage that `planned` made."""
+        self.began = perf_counter()
+        if self.timeline is not None:
+            self.timeline.keep(self)
+
+    def within(self, name: StageName, began: float | None = None) -> Stage:
         """Begins a stage within this one."""
-        if self.timeline is None:
-            return Stage(name, None)
-        return self.timeline.stage(name, self, began)
+        stage = Stage(name, self.timeline, self, began)
+        if self.timeline is not None:
+            self.timeline.keep(stage)
+        return stage
 
     @property
     def traceparent(self) -> str | None:
@@ -123,16 +131,11 @@ class Timeline:
         self.dropped = 0
         self.trace = trace
 
-    def stage(
-        self, name: StageName, parent: Stage | None = None, began: float | None = None
-    ) -> Stage:
-        """Begins a stage."""
-        found = Stage(name, self, parent, began)
+    def keep(self, stage: Stage) -> None:
         if len(self.stages) < MOST_STAGES and self.ended is None:
-            self.stages.append(found)
+            self.stages.append(stage)
         else:
             self.dropped += 1
-        return found
 
     def end(self) -> None:
         """Later stages are not kept: a generation may run on for the next reader of its answer."""
@@ -157,8 +160,15 @@ current_timeline: ContextVar[Timeline | None] = ContextVar("current_timeline", d
 
 def stage(name: StageName) -> Stage:
     """Begins a stage of the running request; outside of one it is not kept."""
-    timeline = current_timeline.get()
-    return Stage(name, None) if timeline is None else timeline.stage(name)
+    begun = planned(name)
+    if begun.timeline is not None:
+        begun.timeline.keep(begun)
+    return begun
+
+
+def planned(name: StageName) -> Stage:
+    """A stage of the running request that may begin later, with `begin`."""
+    return Stage(name, current_timeline.get())
 
 
 def new_id(bits: int) -> int:

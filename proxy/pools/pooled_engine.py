@@ -16,6 +16,7 @@ from triton_openai.proxy.domain.errors import (
     ProxyError,
 )
 from triton_openai.proxy.domain.output import TokenDelta
+from triton_openai.proxy.domain.timeline import StageName
 from triton_openai.proxy.pools.endpoint_counter import EndpointCounter, Outcome
 from triton_openai.proxy.pools.pool_set import PoolSet
 from triton_openai.proxy.pools.router import Route, Router
@@ -42,7 +43,7 @@ class PooledEngine:
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine. A ModelUnavailable names the endpoint that was lost."""
-        route = self._router.route(request)
+        route = self._routed(request)
         began, outcome, tokens = time.monotonic(), Outcome.LEFT, 0
         try:
             async with aclosing(route.engine.generate(request)) as deltas:
@@ -62,6 +63,15 @@ class PooledEngine:
         finally:
             _end(route, request, outcome, tokens)
             self._counter.ended(route.place, outcome.value, tokens)
+
+    def _routed(self, request: EngineRequest) -> Route:
+        stage = request.stage
+        if stage is None:
+            return self._router.route(request)
+        with stage.within(StageName.ROUTING):
+            route = self._router.route(request)
+        stage.attributes["endpoint"] = route.place.endpoint
+        return route
 
 
 def _failed(route: Route, error: ProxyError) -> Outcome:

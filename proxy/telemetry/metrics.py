@@ -103,11 +103,20 @@ class Metrics:
             "proxy_completion_tokens", "Generated tokens, counted by the engine", "model"
         )
 
+    def count_spans(self, outcome: str, spans: int) -> None:
+        """outcome: `exported` or `failed`."""
+        self.spans.labels(outcome).inc(spans)
+
     def count_limit_refusal(self, limit: str) -> None:
         """limit: its name, such as `key.requests_per_minute`."""
         self.limit_refusals.labels(limit).inc()
 
     def _watch_the_process(self) -> None:
+        self.spans = self._counter(
+            "proxy_trace_spans",
+            "Spans of traces that the OTLP endpoint has taken (`exported`), or not (`failed`)",
+            "outcome",
+        )
         self.ledger_up = Gauge(
             "proxy_ledger_up",
             "1 while the state of the callers' limits can be reached",

@@ -1,0 +1,44 @@
+"""Settings and OpenTelemetry's variables -> what observes requests. Called by `app`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.traces.configuration import (
+    TraceConfiguration,
+    WrongTraceVariable,
+)
+
+if TYPE_CHECKING:
+    from triton_openai.proxy.telemetry.traces.tracing import Tracing
+
+
+def tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) -> Tracing | None:
+    """None: no endpoint for traces is named.
+
+    Raises:
+        LaunchError: a variable has a value that is not supported.
+    """
+    try:
+        configuration = TraceConfiguration.read(variables)
+    except WrongTraceVariable as error:
+        raise LaunchError(str(error)) from None
+    if configuration is None:
+        return None
+    # takes a quarter of a second, which only those pay who want traces
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    from triton_openai.proxy.telemetry.traces.tracing import CountedExporter, Tracing
+
+    def queue() -> BatchSpanProcessor:
+        exporter = OTLPSpanExporter(configuration.endpoint)
+        return BatchSpanProcessor(CountedExporter(exporter, metrics.count_spans))
+
+    resource = Resource.create({SERVICE_NAME: configuration.service})
+    return Tracing(configuration, queue, resource, slow_s=settings.trace_slow_s)
