@@ -211,7 +211,8 @@ class Endpoint:
             case EndpointState.READY:
                 return None
             case EndpointState.EJECTED:
-                return "streams failed there one after another"
+                tried = "" if self.breaker.ejected_for_s else "; the next request tries it"
+                return f"streams failed there one after another{tried}"
             case EndpointState.DRAINING | EndpointState.DRAINED:
                 return "it left its pool" if self.is_leaving else "an operator drains it"
         return str(self.why_not_ready or LOST)

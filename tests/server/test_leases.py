@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from tests.fixtures.running import ROWS
 from tests.fixtures.stack import HANG_S, Stack, eventually
 from tests.server.test_triton_direct import Stream
 
@@ -49,19 +50,20 @@ def beside(stack: Stack, start, **settings: object) -> Stack:
 
 
 def assert_kill_9_frees_the_engine(stack: Stack, start, model: str, transport: str) -> None:
-    """Where the machine is so slow that streams end before all have begun, fewer are cut."""
+    """Those that wait in the proxy end with it, and never come to the engine."""
     doomed = beside(stack, start, TRITON_TRANSPORT=transport)
     before, begun = stack.settled_engine(model), stack.begun(model)
     with ThreadPoolExecutor(STREAMS) as pool:
         streams = [pool.submit(finish_reason, doomed, model) for _ in range(STREAMS)]
-        eventually(lambda: stack.begun(model) == begun + STREAMS, 30, "all are at the engine")
+        eventually(lambda: stack.begun(model) >= begun + ROWS, 30, "the engine is at work")
         doomed.process.kill()
         eventually(lambda: not any(busy(stack, model)), FREE_WITHIN_S, "rows and queue are free")
         ends = [one.result() for one in streams]
     after = stack.settled_engine(model)
     cancelled = after["requests_cancelled"] - before["requests_cancelled"]
     assert 0 < cancelled <= ends.count(None)
-    assert after["requests_finished"] - before["requests_finished"] == STREAMS - cancelled
+    came = stack.begun(model) - begun
+    assert after["requests_finished"] - before["requests_finished"] == came - cancelled
     assert after["generated_tokens"] - before["generated_tokens"] < STREAMS * LONG["max_tokens"]
 
 
