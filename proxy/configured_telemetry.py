@@ -17,16 +17,21 @@ if TYPE_CHECKING:
     from triton_openai.proxy.telemetry.traces.tracing import Tracing
 
 
-def tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) -> Tracing | None:
+def trace_configuration(variables: Mapping[str, str]) -> TraceConfiguration | None:
     """None: no endpoint for traces is named.
 
     Raises:
         LaunchError: a variable has a value that is not supported.
     """
     try:
-        configuration = TraceConfiguration.read(variables)
+        return TraceConfiguration.read(variables)
     except WrongTraceVariable as error:
         raise LaunchError(str(error)) from None
+
+
+def tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) -> Tracing | None:
+    """None: nothing is traced. Raises as `trace_configuration`."""
+    configuration = trace_configuration(variables)
     if configuration is None:
         return None
     # takes a quarter of a second, which only those pay who want traces
