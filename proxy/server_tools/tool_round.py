@@ -23,7 +23,7 @@ from triton_openai.proxy.domain.tools import ToolCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierRounds:
-    """Usage and times of earlier rounds, and the tail of the text that the client has already received."""
+    """What earlier rounds took, and the tail of the text that the client has already received."""
 
     usage: Usage = field(default_factory=Usage)
     times: AnswerTimes = field(default_factory=AnswerTimes)
