@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -33,6 +34,13 @@ class AnswerTimes:
             prefill_s=_sum(self.prefill_s, other.prefill_s),
             decode_s=_sum(self.decode_s, other.decode_s),
         )
+
+    @classmethod
+    def of_choices(cls, times: Iterable[AnswerTimes]) -> AnswerTimes:
+        found = cls()
+        for one in times:
+            found = found.beside(one)
+        return found
 
 
 NOT_REPORTED = AnswerTimes(queue_s=None, prefill_s=None, decode_s=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import reduce
 from io import StringIO
 
 from triton_openai.proxy.domain.answer_times import NOT_REPORTED, AnswerTimes
@@ -85,7 +84,7 @@ class Fold:
             choices=tuple(answer for answer, _ in folded),
             usage=usage,
             timing=max(timings, key=lambda timing: timing.total_s, default=None),
-            times=reduce(AnswerTimes.beside, (finished.times for _, finished in folded)),
+            times=AnswerTimes.of_choices(finished.times for _, finished in folded),
         )
 
 

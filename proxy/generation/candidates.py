@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import reduce
 
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.domain.answer_times import AnswerTimes
@@ -69,7 +68,7 @@ async def best(stream: Events, *, candidates: int, choices: int) -> Events:
             events.setdefault(event.choice, []).append(event)
     ends = {choice: _end(mine) for choice, mine in events.items()}
     spent = sum((end.usage for end in ends.values()), start=Usage())
-    times = reduce(AnswerTimes.beside, (end.times for end in ends.values()))
+    times = AnswerTimes.of_choices(end.times for end in ends.values())
     for first in range(0, len(events), candidates):
         ranked = sorted(
             range(first, first + candidates), key=lambda one: -(ends[one].mean_log_prob or 0.0)

@@ -163,6 +163,14 @@ def test_a_stream_that_a_stop_string_ended_is_timed_by_the_proxy(serve, path, bo
     assert timings["queue_ms"] == 0.0
 
 
+def test_reasoning_that_its_budget_ended_counts_too(serve):
+    script, rest = timed("<think>I ponder</think>no"), timed("so it is")
+    client = serve(ScriptedEngine(script, then=[rest], pause_s=0.01), TOOL_CATALOG)
+    timings = whole(client, CHAT, CHAT_BODY, thinking_token_budget=4)["timings"]
+    assert timings["queue_ms"] == 10.0
+    assert timings["predicted_ms"] > 120 + 30, "of the first stream by the proxy's clock"
+
+
 class TimedDyingEngine(DyingEngine):
     """Reports its times with the last delta, if it gets there."""
 

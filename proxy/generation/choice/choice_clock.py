@@ -16,10 +16,7 @@ from triton_openai.proxy.domain.output import EngineTimes
 class ChoiceClock:
     """reports_prefill: false hides it, since it shows how much of the prompt was cached."""
 
-    __slots__ = (
-        *("_first_at", "_has_times", "_queue_s", "_reports_prefill", "_sent_at"),
-        "_times",
-    )
+    __slots__ = ("_first_at", "_has_times", "_queue_s", "_reports_prefill", "_sent_at", "_times")
 
     def __init__(self, card: ModelCard, *, reports_prefill: bool = True) -> None:
         self._has_times = "engine_times" in card.capabilities
