@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -156,10 +157,13 @@ def test_one_token_has_no_speed(serve):
 def test_a_stream_that_a_stop_string_ended_is_timed_by_the_proxy(serve, path, body):
     """The engine reports with its last response, which the proxy does not wait for."""
     client = serve(ScriptedEngine(timed("abc", queue_s=0.0), pause_s=0.02))
+    began = time.perf_counter()
     timings = whole(client, path, body, stop="b")["timings"]
+    took_ms = (time.perf_counter() - began) * 1000
     assert timings["predicted_n"] == 2
     assert timings["prompt_ms"] >= 15
     assert timings["predicted_ms"] >= 15
+    assert timings["prompt_ms"] + timings["predicted_ms"] <= took_ms
     assert timings["queue_ms"] == 0.0
 
 
