@@ -121,6 +121,7 @@ def test_prefill_begins_at_the_arrival_where_the_runtime_does_not_know_the_row(w
     stream.token(Token(1), "stop")
     assert sender.is_over.wait(HANG_S)
     assert sender.sent[0][1]["prefill_time_us"].item() >= round(least_us)
+    assert sender.sent[0][1]["decode_time_us"].item() == 0, "of a single token"
 
 
 def test_times_are_cut_at_what_an_int32_holds():

@@ -88,7 +88,7 @@ class Stream:
         self._post(self)
 
     def token(self, token: Token, finish: FinishReason | None) -> None:
-        if self._clock.is_prefilling:
+        if self._clock.is_prefilling and finish is None:  # an only token has no time to decode
             self._clock.see_token()
         with self._lock:
             self._tokens.append(token)
