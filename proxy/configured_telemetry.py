@@ -35,15 +35,14 @@ def tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) 
     if configuration is None:
         return None
     # takes a quarter of a second, which only those pay who want traces
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    from triton_openai.proxy.telemetry.traces.tracing import CountedExporter, Tracing
+    from triton_openai.proxy.telemetry.traces.export import SpanExport
+    from triton_openai.proxy.telemetry.traces.tracing import Tracing
 
-    def queue() -> BatchSpanProcessor:
-        exporter = OTLPSpanExporter(configuration.endpoint)
-        return BatchSpanProcessor(CountedExporter(exporter, metrics.count_spans))
-
-    resource = Resource.create({SERVICE_NAME: configuration.service})
-    return Tracing(configuration, queue, resource, slow_s=settings.trace_slow_s)
+    return Tracing(
+        configuration,
+        lambda: SpanExport(configuration.endpoint, metrics.count_spans),
+        Resource.create({SERVICE_NAME: configuration.service}),
+        slow_s=settings.trace_slow_s,
+    )

@@ -7,12 +7,11 @@ slow or failed; of the latter, Triton has no spans of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from typing_extensions import Self
 
 from triton_openai.proxy.domain.errors import ErrorCode
@@ -23,20 +22,19 @@ from triton_openai.proxy.telemetry.traces.spans import RequestSpans
 from triton_openai.proxy.telemetry.traces.trace_context import CallersTrace, callers_trace
 
 FIRST_FAULT_STATUS = 500
-FLUSH_S = 5.0  # at the end, for what is not exported yet
 SAMPLING_BITS = 64  # the lower half of a trace id, as OpenTelemetry's own sampler does it
 UNTRACED = ("/metrics", HEALTH_CHECKS)
 STATUSES = {code.value: code.status for code in ErrorCode}
 
 
 class SpanQueue(Protocol):
-    """What opentelemetry.sdk's BatchSpanProcessor does."""
+    """See export.SpanExport."""
 
-    def on_end(self, span: ReadableSpan) -> None: ...
+    def add(self, span: ReadableSpan) -> None: ...
 
-    def force_flush(self, timeout_millis: int) -> bool: ...
-
-    def shutdown(self) -> None: ...
+    def close(self) -> None:
+        """Blocks while it exports what is left."""
+        ...
 
 
 class Tracing:
@@ -61,13 +59,13 @@ class Tracing:
         self._queue: SpanQueue | None = None
 
     async def __aenter__(self) -> Self:
-        self._queue = self._make_queue()  # begins its thread, so not before the process is forked
+        self._queue = self._make_queue()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         queue, self._queue = self._queue, None
         if queue is not None:
-            await asyncio.to_thread(_end, queue)
+            await asyncio.to_thread(queue.close)
 
     def trace(self, headers: Iterable[tuple[bytes, bytes]]) -> Trace:
         """As RequestObserver."""
@@ -92,39 +90,12 @@ class Tracing:
             return
         spans = RequestSpans(timeline, trace, line, self._resource).all(has_failed=has_failed)
         for span in spans:
-            queue.on_end(span)
+            queue.add(span)
 
     def _is_sampled(self, trace_id: int, caller: CallersTrace | None) -> bool:
         if caller is not None and self._configuration.follows_callers:
             return caller.is_sampled
         return trace_id & ((1 << SAMPLING_BITS) - 1) < self._bound
-
-
-class CountedExporter(SpanExporter):
-    """Counts spans by what became of them.
-
-    count: called in the exporter's thread, with (`exported` or `failed`, number of spans).
-    """
-
-    def __init__(self, inner: SpanExporter, count: Callable[[str, int], None]) -> None:
-        self._inner = inner
-        self._count = count
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = self._inner.export(spans)
-        self._count("exported" if result is SpanExportResult.SUCCESS else "failed", len(spans))
-        return result
-
-    def shutdown(self) -> None:
-        self._inner.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self._inner.force_flush(timeout_millis)
-
-
-def _end(queue: SpanQueue) -> None:
-    queue.force_flush(int(FLUSH_S * 1000))
-    queue.shutdown()
 
 
 def _has_failed(line: Mapping[str, Any]) -> bool:
