@@ -21,13 +21,9 @@ from triton_openai.proxy.domain.errors import (
 from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest
-<<<<<<< HEAD
+from triton_openai.proxy.generation.choice.choice_clock import ChoiceClock
 from triton_openai.proxy.generation.engine_stages import EngineStages
 from triton_openai.proxy.generation.failover import Failover, Given, StreamMeans, cause_of
-=======
-from triton_openai.proxy.generation.choice.choice_clock import ChoiceClock
-from triton_openai.proxy.generation.failover import Failover, Given, StreamMeans
->>>>>>> obs23-times
 from triton_openai.proxy.generation.row_permit import RowPermit, ticket_of
 from triton_openai.proxy.generation.time_limits import TimeWatch
 
@@ -110,11 +106,8 @@ class EngineStream:
                     return
                 except LOSSES as error:
                     lost = error
-<<<<<<< HEAD
                 self._stages.lose(cause_of(lost))
-=======
                 self._clock.end(None, watch.waiting_since)
->>>>>>> obs23-times
                 watch.leave()
                 await self._source.aclose()
                 await self._failover.next_part(lost, watch, self._row)
@@ -137,20 +130,13 @@ class EngineStream:
             await self._try_guide(part)
         if self._row.must_yield:
             raise _preempted()
-<<<<<<< HEAD
         sent = self._stages.begin(_urgent(part) if self._row.took_over else part)
-        self._source = self._send(sent, not given.has_begun)
-        watch.begin(part.interrupt)
-        delta = await _next(self._source, watch)
-        self._stages.see_first(delta)
-=======
-        sent = _urgent(part) if self._row.took_over else part
         self._clock.begin()
         self._source = self._send(sent, not given.has_begun)
         watch.begin(part.interrupt)
         delta = await _next(self._source, watch)
+        self._stages.see_first(delta)
         self._clock.see_first(delta.queue_s)
->>>>>>> obs23-times
         if part.interrupt is not None:
             watch.see_first(failover.can_move)
         if not given.has_begun:
