@@ -34,7 +34,10 @@ class Exposition:
         if OPEN_METRICS not in accept:
             return generate_latest(_Families(self._families(None))), CONTENT_TYPE_LATEST
         families = _Families(self._families(self._metrics.exemplars))
-        text: bytes = openmetrics.generate_latest(families)  # type: ignore[no-untyped-call]
+        # Any other escaping replaces the colon of `vllm:`, though it is allowed in names.
+        text: bytes = openmetrics.generate_latest(  # type: ignore[no-untyped-call]
+            families, escaping=openmetrics.ALLOWUTF8
+        )
         return text, openmetrics.CONTENT_TYPE_LATEST
 
     def _families(self, exemplars: Exemplars | None) -> list[Metric]:

@@ -44,8 +44,8 @@ class ModelMetrics:
         self._duration.observe(figures.duration_s)
         if figures.first_event_s is not None:
             self._ttft.observe(figures.first_event_s)
-        if figures.queue_s is not None:
-            self._request_queue.observe(figures.queue_s)
+        if (waited_s := figures.waited_s) is not None:
+            self._request_queue.observe(waited_s)
         if figures.usage is not None:
             self._count(figures.usage)
         self._observe_streams(figures.latency)

@@ -74,7 +74,7 @@ class _Tenant:
         if figures.usage is not None:
             self._prompt_tokens.inc(figures.usage.prompt_tokens)
             self._completion_tokens.inc(figures.usage.completion_tokens)
-        if figures.queue_s is not None:
-            self._queue.observe(figures.queue_s)
+        if (waited_s := figures.waited_s) is not None:
+            self._queue.observe(waited_s)
         if figures.first_event_s is not None:
             self._ttft.observe(figures.first_event_s)
