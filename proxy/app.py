@@ -45,6 +45,7 @@ from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.internal_models import internal_models
 from triton_openai.proxy.models.listed_deployments import ListedDeployments
+from triton_openai.proxy.models.model_info import ModelInfo
 from triton_openai.proxy.models.policy_watch import PolicyWatch, rereads_secrets
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
@@ -141,7 +142,8 @@ def compose(
         ),
     )
     parts.export(app)
-    exposition = Exposition(metrics, has_vllm_names=settings.metrics_vllm_names)
+    has_vllm_names = settings.metrics_vllm_names
+    exposition = Exposition(metrics, ModelInfo(parts.registry), has_vllm_names=has_vllm_names)
     concerns = (parts.registry, exposition, ledger, tuple if callers is None else callers.concerns)
     return _with_routes(app, (*routers, monitoring.routes(*concerns)), settings, parts.registry)
 
