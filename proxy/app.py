@@ -142,14 +142,18 @@ def compose(
         ),
     )
     parts.export(app)
-    has_vllm_names = settings.metrics_vllm_names
-    exposition = Exposition(metrics, ModelInfo(parts.registry), has_vllm_names=has_vllm_names)
-    concerns = (parts.registry, exposition, ledger, tuple if callers is None else callers.concerns)
+    exposed = _exposition(settings, metrics, parts.registry)
+    concerns = (parts.registry, exposed, ledger, tuple if callers is None else callers.concerns)
     return _with_routes(app, (*routers, monitoring.routes(*concerns)), settings, parts.registry)
 
 
 def _metrics(settings: Settings, shared: Path | None) -> Metrics:
     return Metrics(shared, tenants=settings.metrics_tenants)
+
+
+def _exposition(settings: Settings, metrics: Metrics, registry: Registry) -> Exposition:
+    names = settings.metrics_vllm_names
+    return Exposition(metrics, ModelInfo(registry), has_vllm_names=names)
 
 
 def _queues(
