@@ -79,6 +79,13 @@ def test_an_answer_is_no_rejection(serve):
     assert MetricSamples(client.get("/metrics").text).total("proxy_rejections_total") == 0
 
 
+def test_a_health_check_that_fails_is_no_rejection(serve):
+    client = serve(ScriptedEngine(), catalog=FixedCatalog("away"))
+    assert client.get("/health/ready").status_code == 503
+    assert client.get("/ping").status_code == 503
+    assert MetricSamples(client.get("/metrics").text).total("proxy_rejections_total") == 0
+
+
 @pytest.mark.parametrize("has_names", [True, False])
 def test_vllms_names_are_a_setting(serve, has_names):
     client = serve(ScriptedEngine(deltas("abc")), metrics_vllm_names=has_names)

@@ -41,3 +41,8 @@ def test_a_known_name_costs_no_look_into_the_file(tmp_path):
     assert names.admits("a")
     assert not names.admits("c")
     assert not (tmp_path / "names").exists()
+
+
+def test_where_the_file_cannot_be_written_new_names_have_no_place(tmp_path):
+    names = BoundedNames(2, tmp_path / "no folder" / "names")
+    assert not names.admits("a")

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fixtures.stack import HANG_S, ROOT, eventually
 from triton_openai.proxy.telemetry import worker_slot
+from triton_openai.proxy.telemetry.distribution_metrics import TTFT
 from triton_openai.proxy.telemetry.exposition import Exposition
 from triton_openai.proxy.telemetry.metrics import Metrics
 
@@ -106,3 +107,12 @@ def test_a_thousand_restarts_leave_no_more_files_and_no_more_series_than_a_few(s
     assert sum(each.stat().st_size for each in tmp_path.iterdir()) <= 2 * sizes
     tenants = {key for key in found if key.startswith("proxy_tenant_prompt_tokens_total")}
     assert len(tenants) == 5 + 1, "the first five, and all others together"
+
+
+def test_a_process_adds_its_own_exemplars_to_the_counts_of_all(start, tmp_path):
+    assert has_counted(start(0))
+    metrics = Metrics(tmp_path)
+    metrics.exemplars.note(TTFT, "demo", 0.01, 7)
+    text, _ = Exposition(metrics).exposed("application/openmetrics-text")
+    [line] = [line for line in text.decode().splitlines() if " # {" in line]
+    assert line.startswith(f'{TTFT}_bucket{{le="0.01",model="demo"}} 1.0 # {{trace_id="')
