@@ -24,7 +24,13 @@ from triton_openai.proxy.setting_groups.requests import (
     Times,
 )
 from triton_openai.proxy.setting_groups.scheduling import Scheduling
-from triton_openai.proxy.setting_groups.state import CallersLimits, Idempotency, Logs, Storage
+from triton_openai.proxy.setting_groups.state import (
+    CallersLimits,
+    Idempotency,
+    Logs,
+    MetricsLabels,
+    Storage,
+)
 from triton_openai.proxy.setting_groups.traces import Traces
 from triton_openai.proxy.setting_groups.triton import ModelSource, Packages, TritonServer
 
@@ -59,6 +65,7 @@ class Settings(
     Storage,
     Logs,
     Traces,
+    MetricsLabels,
     BaseSettings,
 ):
     """Each field is read from the environment variable of the same name in capitals."""

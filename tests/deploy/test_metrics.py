@@ -36,7 +36,10 @@ def proxy_metrics() -> dict[str, set[str]]:
     """Name of each series -> its labels."""
     metrics = Metrics()
     found: dict[str, set[str]] = {}
-    parts = (metrics, metrics.shadow, metrics.queues, EndpointMetrics(metrics.registry))
+    parts = (
+        *(metrics, metrics.distributions, metrics.tenants, metrics.shadow, metrics.queues),
+        EndpointMetrics(metrics.registry),
+    )
     for metric in (each for part in parts for each in vars(part).values()):
         if not hasattr(metric, "labels"):
             continue
