@@ -29,6 +29,7 @@ from triton_openai.proxy.api.authentication import no_audit
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.kserve import kserve_routes
+from triton_openai.proxy.api.logs import log_level_routes
 from triton_openai.proxy.api.pools import pools_routes
 from triton_openai.proxy.configured_pools import Operations
 from triton_openai.proxy.configured_scheduling import Queues
@@ -133,7 +134,7 @@ def compose(
     app = application(
         configured_routes.layers(*layers),
         lambda _: parts.running(
-            None if operations is None else operations.kept,
+            *(() if operations is None else operations.kept),
             *(store, engine, ledger, keyed.relay),
             None if callers is None else callers.running(),
             queues,
@@ -280,12 +281,14 @@ def _administration(
 
 
 def _operating(settings: Settings, operations: Operations, parts: Parts) -> tuple[APIRouter, ...]:
-    return pools_routes.routes(
+    levels, audit = operations.log_levels, operations.audit
+    pools = pools_routes.routes(
         operations.pools,
         operations.decisions,
         ListedDeployments(parts.registry),
-        operations.audit,
+        audit,
         parts.queues.scheduler,
         bodies=parts.bodies,
         processes=settings.workers,
     )
+    return (*pools, log_level_routes.routes(levels, audit, bodies=parts.bodies))

@@ -94,7 +94,10 @@ class Logs(Group):
     """Logs"""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Lines below this level are not written."""
+    """Lines below this level are not written. `triton-openai log-level` changes it at run time."""
+    log_content: bool = False
+    """With it, lines at the level `debug` have prompts and answers, and what libraries write at
+    that level, where keys may be: for tests, never where callers' texts are confidential."""
     log_format: Literal["auto", "json", "text"] = "auto"
     """`auto` is `text` on a terminal, else `json`."""
     loop_lag_warn_ms: Annotated[float, Field(ge=1, le=60_000)] = 50.0

@@ -13,25 +13,45 @@ import structlog
 CHATTY = ("httpx", "httpcore")
 
 
-def configure(level: str, form: str) -> None:
+class LeveledLogger(structlog.make_filtering_bound_logger(logging.INFO)):  # type: ignore[misc]
+    """The class of our loggers. Its base class has the methods of the level: those below it do
+    nothing. So a level that changes costs no log call anything.
+    """
+
+
+def configure(level: str, form: str, *, has_content: bool = False) -> None:
     """Configures the logs of this project and of its libraries.
 
     `form` is "json", "text", or "auto", which is text on a terminal and JSON elsewhere. Our own
     events bypass the `logging` module, because it costs more than all the rest of a log call.
+    has_content: see `set_level`.
     """
     if form == "auto":
         form = "text" if sys.stderr.isatty() else "json"
-    number = logging.getLevelName(level.upper())
     is_json = form == "json"
     structlog.configure(
         processors=processors(form),
         logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer)
         if is_json
         else structlog.PrintLoggerFactory(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(number),
+        wrapper_class=LeveledLogger,
         cache_logger_on_first_use=True,
     )
-    _take_over_logging(structlog.processors.JSONRenderer() if is_json else _text(), number)
+    _take_over_logging(structlog.processors.JSONRenderer() if is_json else _text())
+    set_level(level, has_content=has_content)
+
+
+def set_level(level: str, *, has_content: bool = False) -> None:
+    """Makes a level hold from now on, for every logger there is.
+
+    has_content: libraries log at `debug`, too. There they write frames of WebSockets, parameters of
+    SQL and header fields: prompts, answers and keys.
+    """
+    number = logging.getLevelName(level.upper())
+    LeveledLogger.__bases__ = (structlog.make_filtering_bound_logger(number),)
+    logging.getLogger().setLevel(number if has_content else max(number, logging.INFO))
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(max(number, logging.WARNING))
 
 
 def processors(form: str) -> list[Any]:
@@ -55,7 +75,7 @@ def _text() -> structlog.dev.ConsoleRenderer:
     return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 
 
-def _take_over_logging(renderer: Any, level: int) -> None:
+def _take_over_logging(renderer: Any) -> None:
     """Writes what libraries log through `logging` in the same form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
@@ -66,6 +86,3 @@ def _take_over_logging(renderer: Any, level: int) -> None:
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(level)
-    for name in CHATTY:
-        logging.getLogger(name).setLevel(max(level, logging.WARNING))
