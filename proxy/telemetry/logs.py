@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 import structlog
 
+from triton_openai.proxy.telemetry.printable_text import printable
+
 # They log each request at INFO, and the metrics of every endpoint are read once a second.
 CHATTY = ("httpx", "httpcore")
 
@@ -37,7 +39,9 @@ def configure(level: str, form: str, *, has_content: bool = False) -> None:
         wrapper_class=LeveledLogger,
         cache_logger_on_first_use=True,
     )
-    _take_over_logging(structlog.processors.JSONRenderer() if is_json else _text())
+    _take_over_logging(
+        [structlog.processors.JSONRenderer()] if is_json else [_made_printable, _text()]
+    )
     set_level(level, has_content=has_content)
 
 
@@ -56,9 +60,9 @@ def set_level(level: str, *, has_content: bool = False) -> None:
 
 def processors(form: str) -> list[Any]:
     """What makes a line of an event; `form` is "json" or "text"."""
-    is_json = form == "json"
-    last = structlog.processors.JSONRenderer(serializer=orjson.dumps) if is_json else _text()
-    return [*_shared(), last]
+    if form == "json":
+        return [*_shared(), structlog.processors.JSONRenderer(serializer=orjson.dumps)]
+    return [*_shared(), _made_printable, _text()]
 
 
 def _shared() -> list[Any]:
@@ -70,18 +74,26 @@ def _shared() -> list[Any]:
     ]
 
 
+def _made_printable(_: Any, __: str, event: structlog.typing.EventDict) -> Any:
+    """JSON escapes control characters; in text they could begin a line, or steer a terminal."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = printable(value, keeps="\n\t" if name == "exception" else "")
+    return event
+
+
 def _text() -> structlog.dev.ConsoleRenderer:
     # rich's tracebacks show every local variable, which takes seconds of CPU for one error
     return structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 
 
-def _take_over_logging(renderer: Any) -> None:
+def _take_over_logging(renderers: list[Any]) -> None:
     """Writes what libraries log through `logging` in the same form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=_shared(),
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
     root = logging.getLogger()
