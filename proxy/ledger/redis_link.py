@@ -78,7 +78,12 @@ class RedisLink:
 
     def lose(self, error: BaseException) -> None:
         if not self.is_away:
-            logger.warning("limits: redis is away", error=str(error))
+            logger.warning(
+                "limits: redis is away",
+                error=str(error),
+                advice="look at the server that LEDGER_URL names; LEDGER_OUTAGE says what holds "
+                "until it answers",
+            )
             self._begin_outage()
 
     def _begin_outage(self) -> None:
@@ -103,7 +108,10 @@ class RedisLink:
         mark, alive = await self._state.beat(secrets.token_hex(8))
         is_lost, self._state.mark = self._state.mark not in (None, mark), mark
         if is_lost:
-            logger.warning("limits: redis has lost its state, which all proxies restore")
+            logger.warning(
+                "limits: redis has lost its state, which all proxies restore",
+                advice="look why it was restarted, or evicted keys",
+            )
             self._begin_outage()
             self._restored_at = now
             while self._unsent:  # all of it is counted in what is added now
