@@ -14,6 +14,7 @@ from triton_openai.build_engines.models_file import ModelsFile
 from triton_openai.proxy import (
     background,
     configured_idempotency,
+    configured_journal,
     configured_limits,
     configured_pools,
     configured_routes,
@@ -130,12 +131,13 @@ def compose(
     routers = parts.adapters() + _administration(settings, store, operations, parts)
     keyed = configured_idempotency.layer_parts(settings, parts.bodies, limiter, metrics, shared)
     denied = no_audit if store is None else store.denied_calls.add
-    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed)
+    journal = configured_journal.journal(settings, metrics)
+    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, journal)
     app = application(
         configured_routes.layers(*layers),
         lambda _: parts.running(
             *(() if operations is None else operations.kept),
-            *(store, engine, ledger, keyed.relay),
+            *(store, engine, ledger, journal, keyed.relay),
             None if callers is None else callers.running(),
             queues,
         ),

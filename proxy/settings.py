@@ -24,7 +24,13 @@ from triton_openai.proxy.setting_groups.requests import (
     Times,
 )
 from triton_openai.proxy.setting_groups.scheduling import Scheduling
-from triton_openai.proxy.setting_groups.state import CallersLimits, Idempotency, Logs, Storage
+from triton_openai.proxy.setting_groups.state import (
+    CallersLimits,
+    Idempotency,
+    Logs,
+    Recording,
+    Storage,
+)
 from triton_openai.proxy.setting_groups.triton import ModelSource, Packages, TritonServer
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
@@ -56,6 +62,7 @@ class Settings(
     SchemaSize,
     Idempotency,
     Storage,
+    Recording,
     Logs,
     BaseSettings,
 ):

@@ -90,6 +90,20 @@ class Storage(Group):
         return tuple(words(secret_value(self.old_key_peppers) or ""))
 
 
+class Recording(Group):
+    """Recording of requests and answers"""
+
+    record_dir: Path | None = None
+    """Folder for requests and answers of the tenants that are recorded, which only the proxy's user
+    may read. Without it nothing is recorded."""
+    record_keep_days: Annotated[int, Field(ge=1, le=3650)] = 7
+    """Days for which they are kept, besides the day itself."""
+    max_record_gb: Annotated[float, Field(gt=0, le=1_000_000)] = 10.0
+    """All records; the oldest days go first. If those of one day are more, recording pauses."""
+    record_sample: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """The share of these tenants' requests that is recorded, chosen by chance."""
+
+
 class Logs(Group):
     """Logs"""
 

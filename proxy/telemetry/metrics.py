@@ -16,6 +16,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+from triton_openai.proxy.telemetry.journal_metrics import JournalMetrics
 from triton_openai.proxy.telemetry.queue_metrics import QueueMetrics
 from triton_openai.proxy.telemetry.shadow_metrics import ShadowMetrics
 from triton_openai.proxy.telemetry.stream_latency import GAP_BUCKETS_S
@@ -45,6 +46,7 @@ class Metrics:
         self.shadow = ShadowMetrics(self.registry)
         self.queues = QueueMetrics(self.registry)
         self.idempotency = IdempotencyMetrics(self.registry)
+        self.journal = JournalMetrics(self.registry)
 
     def _count_requests(self) -> None:
         self.http_responses = self._counter(

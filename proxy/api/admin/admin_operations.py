@@ -114,7 +114,7 @@ def _usage(query: type[BaseModel], tag: str, columns: tuple[str, ...]) -> Operat
     )
 
 
-TENANT_FIELDS = ("name", "limits", "of_models", "weight", "max_priority")
+TENANT_FIELDS = ("name", "limits", "of_models", "weight", "max_priority", "records")
 TENANT_BODY = {name: TENANT[name] for name in TENANT_FIELDS}
 CREATE_TENANT = _change(bodies.TenantBody, TENANT_BODY, answers.TenantAnswer, TENANT, (409,))
 LIST_TENANTS = _page(answers.TenantList, TENANT, queries.TenantsQuery)
