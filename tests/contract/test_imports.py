@@ -69,6 +69,7 @@ ONLY_IN = {
         "proxy.server_tools",
         "proxy.launch.administration.process_connections",
         "proxy.launch.administration.remote",
+        "proxy.launch.replay.sender",
         "proxy.launch.triton_server.probe",
     ),
     "lark": ("proxy.structured",),
