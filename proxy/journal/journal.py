@@ -67,7 +67,7 @@ class Journal:
         self._held, self._lock = 0, Lock()
         self._file: tuple[date, BinaryIO] | None = None
         self._bytes = 0  # of all files, as far as this process knows
-        self._is_full = self._is_failing = False
+        self._is_full = self._is_failing = self._is_closed = False
 
     async def __aenter__(self) -> Self:
         await self._run_sweep()
@@ -75,6 +75,7 @@ class Journal:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._is_closed = True
         await background.end([self._sweeping])
         await asyncio.to_thread(self._thread.shutdown)  # after all that waits
         self._close()
@@ -91,15 +92,18 @@ class Journal:
             self._held += size
             return True
 
-    def drop(self, held: int, outcome: Outcome) -> None:
-        """Gives back what was held of a record, which is not written."""
+    def settle(self, held: int, outcome: Outcome) -> None:
+        """Gives back what was held of a record, and counts what became of it."""
         with self._lock:
             self._held -= held
         self._count(outcome.value)
 
     def add(self, record: Record, held: int) -> None:
         """held: the bytes that `hold` has granted for it."""
-        self._thread.submit(self._keep, record, held)
+        if self._is_closed:  # a request that is abandoned with the proxy
+            self.settle(held, Outcome.FAILED)
+        else:
+            self._thread.submit(self._keep, record, held)
 
     def _keep(self, record: Record, held: int) -> None:
         outcome = Outcome.FAILED
@@ -109,7 +113,7 @@ class Journal:
         except OSError as error:
             self._fail(error)
         finally:
-            self.drop(held, outcome)
+            self.settle(held, outcome)
 
     def _written(self, record: Record) -> Outcome:
         """Raises OSError."""

@@ -49,6 +49,7 @@ class ChosenLevel:
         self._chosen: Chosen = (configured, None)
         self._applied = configured
         self._stopping = asyncio.Event()
+        self._changing = asyncio.Lock()  # an older level must not replace a newer one
 
     @property
     def in_force(self) -> LevelInForce:
@@ -68,17 +69,23 @@ class ChosenLevel:
 
     async def set(self, level: LogLevel, for_s: float | None) -> None:
         until = None if for_s is None or level is self._configured else self._clock() + for_s
-        if self._file is not None:
-            try:
-                await asyncio.to_thread(_write, self._file, (level, until))
-            except OSError as error:
-                raise StoreUnavailable(
-                    "The level was not changed, because the other processes of the proxy cannot be "
-                    "told: its folder for temporary files cannot be written.",
-                    detail=str(error),
-                ) from error
-        self._chosen = (level, until)
-        self._hold(level)
+        async with self._changing:
+            await self._share((level, until))
+            self._chosen = (level, until)
+            self._hold(level)
+
+    async def _share(self, chosen: Chosen) -> None:
+        """With the other processes. Raises StoreUnavailable."""
+        if self._file is None:
+            return
+        try:
+            await asyncio.to_thread(_write, self._file, chosen)
+        except OSError as error:
+            raise StoreUnavailable(
+                "The level was not changed, because the other processes of the proxy cannot learn "
+                "of it: its folder for temporary files cannot be written.",
+                detail=str(error),
+            ) from error
 
     async def _watch(self) -> None:
         while not self._stopping.is_set():
@@ -88,10 +95,11 @@ class ChosenLevel:
             await self._look()
 
     async def _look(self) -> None:
-        if self._file is not None:
-            found = await asyncio.to_thread(_read, self._file)
-            self._chosen = self._chosen if found is None else found
-        self._hold(self._current()[0])
+        async with self._changing:
+            if self._file is not None:
+                found = await asyncio.to_thread(_read, self._file)
+                self._chosen = self._chosen if found is None else found
+            self._hold(self._current()[0])
 
     def _current(self) -> Chosen:
         _, until = self._chosen

@@ -13,6 +13,7 @@ from triton_openai.proxy.telemetry.printable_text import printable
 
 Bound = Callable[[Any], Any]  # the value to write; None: nothing
 
+NUMBERS = frozenset((int, float))  # and not bool
 MOST_NOTES = 16  # OpenAI's bound of `metadata`
 MOST_ITEMS = 8
 LONGEST_NOTE, LONGEST_NAME, LONGEST_WORD = 512, 256, 64  # characters
@@ -23,20 +24,25 @@ def bounded(fields: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in fields.items():
         bound = FIELDS.get(name)
-        if bound is not None and (kept := bound(value)) is not None:
+        if bound is _number:  # most of them are; a call would cost more than all the rest
+            if type(value) in NUMBERS:
+                found[name] = value
+        elif bound is not None and (kept := bound(value)) is not None:
             found[name] = kept
     return found
 
 
 def _number(value: Any) -> Any:
-    return value if type(value) in (int, float) else None
+    return value if type(value) in NUMBERS else None
 
 
 def _text(longest: int) -> Bound:
     def bound(value: Any) -> str | None:
         if not isinstance(value, str):
             return None
-        return printable(value if len(value) <= longest else f"{value[:longest]}…")
+        if len(value) > longest:
+            value = f"{value[:longest]}…"
+        return value if value.isprintable() else printable(value)
 
     return bound
 
@@ -52,7 +58,7 @@ def _numbers(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, Mapping):
         return None
     pairs = list(value.items())[:MOST_NOTES]
-    return {_word(name): each for name, each in pairs if type(each) in (int, float)}
+    return {_word(name): each for name, each in pairs if type(each) in NUMBERS}
 
 
 def _names(value: Any) -> list[str] | None:

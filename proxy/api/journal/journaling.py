@@ -45,7 +45,7 @@ class Journaling:
             raise
         finally:
             if tap.lost is not None:
-                journal.drop(tap.held, tap.lost)
+                journal.settle(tap.held, tap.lost)
             else:
                 journal.add(_record(tap, caller, scope["path"]), tap.held)
 

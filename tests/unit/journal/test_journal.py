@@ -117,7 +117,7 @@ def test_what_does_not_fit_into_memory_is_refused_until_something_was_written(tm
     assert journal.hold(6)
     assert not journal.hold(5)
     assert journal.hold(4)
-    journal.drop(6, Outcome.OVERLOADED)
+    journal.settle(6, Outcome.OVERLOADED)
     assert journal.hold(6)
     assert journal.outcomes == {"overloaded": 1}
 
@@ -176,6 +176,13 @@ def test_a_folder_that_cannot_be_written_is_logged_once_and_counted(tmp_path):
     assert journal.outcomes == {"failed": 3}
     assert [each["event"] for each in logs] == ["records cannot be written"]
     assert journal._held == 0
+
+
+def test_what_comes_after_the_end_is_counted(tmp_path):
+    journal = Watched(tmp_path)
+    run(journal)
+    journal.put(RECORD)
+    assert (journal.outcomes, journal._held) == ({"failed": 1}, 0)
 
 
 def test_a_line_that_was_cut_spoils_no_other(tmp_path):
