@@ -116,8 +116,8 @@ def _read(file: Path) -> Chosen | None:
     """None: nobody has chosen a level, or the file cannot be read; what is known holds on."""
     try:
         level, until = orjson.loads(file.read_bytes())
-        return LogLevel(level), until
-    except (OSError, ValueError):
+        return LogLevel(level), None if until is None else float(until)
+    except (OSError, ValueError, TypeError):
         return None
 
 

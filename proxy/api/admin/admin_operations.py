@@ -21,6 +21,7 @@ TENANT: dict[str, Any] = {
     "of_models": {"demo": {"concurrent_requests": 4}},
     "weight": 3.0,
     "max_priority": 1,
+    "records": False,
     "is_active": True,
     "created_at": AT,
 }

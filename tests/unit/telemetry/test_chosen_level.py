@@ -91,7 +91,7 @@ async def test_a_level_that_the_others_cannot_read_is_refused(tmp_path):
 async def test_a_damaged_file_changes_nothing(tmp_path):
     async with Worker(tmp_path) as one:
         await one.set(DEBUG, None)
-        for content in (b"", b'["loud", null]', b"{}"):
+        for content in (b"", b'["loud", null]', b'["info", {}]', b"{}", b"5"):
             (tmp_path / FILE).write_bytes(content)
             await one._look()
         assert one.in_force.level is DEBUG
