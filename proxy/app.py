@@ -14,6 +14,7 @@ from triton_openai.build_engines.models_file import ModelsFile
 from triton_openai.proxy import (
     background,
     configured_idempotency,
+    configured_journal,
     configured_limits,
     configured_pools,
     configured_routes,
@@ -30,6 +31,7 @@ from triton_openai.proxy.api.authentication import no_audit
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.kserve import kserve_routes
+from triton_openai.proxy.api.logs import log_level_routes
 from triton_openai.proxy.api.pools import pools_routes
 from triton_openai.proxy.configured_pools import Operations
 from triton_openai.proxy.configured_scheduling import Queues
@@ -132,13 +134,14 @@ def compose(
     routers = parts.adapters() + _administration(settings, store, operations, parts)
     keyed = configured_idempotency.layer_parts(settings, parts.bodies, limiter, metrics, shared)
     denied = no_audit if store is None else store.denied_calls.add
+    journal = configured_journal.journal(settings, metrics)
     tracing = configured_telemetry.tracing(settings, environment(), metrics)
     layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, tracing)
     app = application(
-        configured_routes.layers(*layers),
+        configured_routes.layers(*layers, journal),
         lambda _: parts.running(
-            None if operations is None else operations.kept,
-            *(tracing, store, engine, ledger, keyed.relay),
+            *(() if operations is None else operations.kept),
+            *(tracing, store, engine, ledger, journal, keyed.relay),
             None if callers is None else callers.running(),
             queues,
         ),
@@ -294,12 +297,14 @@ def _administration(
 
 
 def _operating(settings: Settings, operations: Operations, parts: Parts) -> tuple[APIRouter, ...]:
-    return pools_routes.routes(
+    levels, audit = operations.log_levels, operations.audit
+    pools = pools_routes.routes(
         operations.pools,
         operations.decisions,
         ListedDeployments(parts.registry),
-        operations.audit,
+        audit,
         parts.queues.scheduler,
         bodies=parts.bodies,
         processes=settings.workers,
     )
+    return (*pools, log_level_routes.routes(levels, audit, bodies=parts.bodies))

@@ -21,6 +21,8 @@ from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.fast_path import FastPath
 from triton_openai.proxy.api.hosts import HostCheck, HostPolicy
 from triton_openai.proxy.api.idempotency.layer import Idempotency, LayerParts
+from triton_openai.proxy.api.journal.content_log import ContentLog
+from triton_openai.proxy.api.journal.journaling import Journaling
 from triton_openai.proxy.api.middleware import (
     BeginsInTurn,
     HeadAsGet,
@@ -40,6 +42,7 @@ from triton_openai.proxy.api.tokens import tokens_routes
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.service import Service
+from triton_openai.proxy.journal.journal import Journal
 from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.settings import Settings
@@ -109,6 +112,7 @@ def layers(
     denied: Denied,
     idempotency: LayerParts,
     observer: RequestObserver | None,
+    journal: Journal | None,
 ) -> list[Middleware]:
     """Outermost first."""
     scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
@@ -126,5 +130,7 @@ def layers(
         *authentication,
         Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
         Middleware(Idempotency, parts=idempotency, scopes=scopes),
+        Middleware(Journaling, journal=journal),
+        *([Middleware(ContentLog)] if settings.log_content else ()),
         Middleware(FastPath, routers=routers),
     ]

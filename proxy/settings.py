@@ -29,6 +29,7 @@ from triton_openai.proxy.setting_groups.state import (
     Idempotency,
     Logs,
     MetricsLabels,
+    Recording,
     Storage,
 )
 from triton_openai.proxy.setting_groups.traces import Traces
@@ -63,6 +64,7 @@ class Settings(
     SchemaSize,
     Idempotency,
     Storage,
+    Recording,
     Logs,
     Traces,
     MetricsLabels,

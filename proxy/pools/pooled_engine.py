@@ -20,6 +20,7 @@ from triton_openai.proxy.domain.timeline import StageName
 from triton_openai.proxy.pools.endpoint_counter import EndpointCounter, Outcome
 from triton_openai.proxy.pools.pool_set import PoolSet
 from triton_openai.proxy.pools.router import Route, Router
+from triton_openai.proxy.telemetry import request_log
 
 
 class PooledEngine:
@@ -50,6 +51,7 @@ class PooledEngine:
                 async for delta in deltas:
                     if delta.prompt_tokens is not None:
                         self._counter.began(route.place, time.monotonic() - began, route.matched)
+                        request_log.list_in("endpoints", route.place.endpoint)
                         route.began(delta.prompt_tokens, delta.cached_tokens or 0)
                     tokens += len(delta.token_bytes)
                     if delta.finish is not None:

@@ -90,11 +90,28 @@ class Storage(Group):
         return tuple(words(secret_value(self.old_key_peppers) or ""))
 
 
+class Recording(Group):
+    """Recording of requests and answers"""
+
+    record_dir: Path | None = None
+    """Folder for requests and answers of the tenants that are recorded, which only the proxy's user
+    may read. Without it nothing is recorded."""
+    record_keep_days: Annotated[int, Field(ge=1, le=3650)] = 7
+    """Days for which they are kept, besides the day itself."""
+    max_record_gb: Annotated[float, Field(gt=0, le=1_000_000)] = 10.0
+    """All records; the oldest days go first. If those of one day are more, recording pauses."""
+    record_sample: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """The share of these tenants' requests that is recorded, chosen by chance."""
+
+
 class Logs(Group):
     """Logs"""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Lines below this level are not written."""
+    """Lines below this level are not written. `triton-openai log-level` changes it at run time."""
+    log_content: bool = False
+    """With it, lines at the level `debug` have prompts and answers, and what libraries write at
+    that level, where keys may be: for tests, never where callers' texts are confidential."""
     log_format: Literal["auto", "json", "text"] = "auto"
     """`auto` is `text` on a terminal, else `json`."""
     loop_lag_warn_ms: Annotated[float, Field(ge=1, le=60_000)] = 50.0

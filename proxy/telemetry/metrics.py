@@ -17,6 +17,7 @@ from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S
 from triton_openai.proxy.telemetry.distribution_metrics import DistributionMetrics
 from triton_openai.proxy.telemetry.exemplars import Exemplars
 from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
+from triton_openai.proxy.telemetry.journal_metrics import JournalMetrics
 from triton_openai.proxy.telemetry.queue_metrics import QueueMetrics
 from triton_openai.proxy.telemetry.shadow_metrics import ShadowMetrics
 from triton_openai.proxy.telemetry.tenant_metrics import TenantMetrics
@@ -47,6 +48,7 @@ class Metrics:
         self.idempotency = IdempotencyMetrics(self.registry)
         names = BoundedNames(tenants, None if shared is None else shared / TENANTS_FILE)
         self.tenants = TenantMetrics(self.registry, names)
+        self.journal = JournalMetrics(self.registry)
 
     def _count_requests(self) -> None:
         self.http_responses = self._counter(

@@ -1,6 +1,7 @@
 """The one log line of an HTTP request: every part adds fields to it, RequestLine writes it.
 
-The fields are kept in a context variable, because a request's stream runs in a task of its own.
+`line_fields` says which fields a line may hold; what else is added is not written. They are kept in
+a context variable, because a request's stream runs in a task of its own.
 The timeline of the request runs as long as its line.
 """
 
@@ -14,6 +15,7 @@ import structlog
 
 from triton_openai.proxy.domain.identity import current_headers
 from triton_openai.proxy.domain.timeline import Timeline, Trace, current_timeline
+from triton_openai.proxy.telemetry.line_fields import MOST_ITEMS, bounded
 
 logger = structlog.get_logger(__name__)
 
@@ -56,6 +58,13 @@ def count(name: str) -> None:
     fields[name] = fields.get(name, 0) + 1
 
 
+def list_in(name: str, value: str) -> None:
+    """Adds the value to the list that this field is, unless it is there. MOST_ITEMS at most."""
+    values = _fields.get({}).setdefault(name, [])
+    if value not in values and len(values) < MOST_ITEMS:
+        values.append(value)
+
+
 class RequestLine:
     """Writes one line when the `with` ends, with these fields, added ones and the duration.
 
@@ -82,6 +91,7 @@ class RequestLine:
             line["stages_ms"] = {name: _ms(each) for name, each in timeline.seconds().items()}
         if timeline.trace is not None:
             line["trace_id"] = f"{timeline.trace.trace_id:032x}"
+        line = bounded(line)
         matters = "model" in line or "error" in line
         is_check = str(line.get("path", "")).startswith(HEALTH_CHECKS)
         write = logger.info if matters and not is_check else logger.debug

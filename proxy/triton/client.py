@@ -166,4 +166,9 @@ async def _finish_stop(stop: ResponseStream, request_id: str) -> None:
         async for _ in stop:
             pass
     except StreamFailed as error:
-        logger.warning("stop failed", request_id=request_id, error=error.details)
+        logger.warning(
+            "stop failed",
+            request_id=request_id,
+            error=error.details,
+            advice="nothing: the engine ends at the request's token limit or deadline",
+        )

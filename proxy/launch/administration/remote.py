@@ -96,7 +96,7 @@ def _refusal(status: int, content: Any, url: str) -> str:
 
 def remote(url: str | None, key_file: Path | None, ca_file: Path | None) -> Remote:
     """The proxy that the options name. Raises LaunchError."""
-    return Remote(url=url or own_url(Settings()), key=_key(key_file), ca_file=ca_file)
+    return Remote(url=url or own_url(Settings()), key=given_key(key_file), ca_file=ca_file)
 
 
 def own_url(settings: Settings) -> str:
@@ -116,14 +116,16 @@ def _reachable(host: str) -> str:
     return str(address) if address.version == 4 else f"[{address}]"
 
 
-def _key(file: Path | None) -> str | None:
-    """Never an argument's value, which every user of the machine could read."""
+def given_key(
+    file: Path | None, variable: str = KEY_VARIABLE, what: str = "a key of the scope admin"
+) -> str | None:
+    """Never an argument's value, which every user of the machine could read. Raises LaunchError."""
     if file is None:
-        key, source = os.environ.get(KEY_VARIABLE, ""), KEY_VARIABLE
+        key, source = os.environ.get(variable, ""), variable
     else:
         key, source = _read(file), f"--key-file {file}"
     if not key and file is not None:
-        raise LaunchError(f"{source} is empty: it must have a key of the scope admin")
+        raise LaunchError(f"{source} is empty: it must have {what}")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise LaunchError(f"{source} has no key: a key has printable ASCII characters, no spaces")
     return key or None

@@ -25,6 +25,8 @@ ADMIN_ROUTES = [
     ("GET", f"{AUDIT}/verify"),
     ("GET", "/admin/v1/endpoints"),
     ("GET", "/admin/v1/queues"),
+    ("GET", "/admin/v1/log-level"),
+    ("PUT", "/admin/v1/log-level"),
     ("POST", "/admin/v1/endpoints/drain"),
     ("POST", "/admin/v1/endpoints/undrain"),
     ("GET", "/admin/v1/deployments"),

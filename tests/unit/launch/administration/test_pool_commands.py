@@ -16,6 +16,7 @@ from tests.doubles.pools import endpoint
 from tests.fixtures.operated_pools import ONE, OTHER, TWO, OperatedPools
 from tests.fixtures.own_server import served
 from triton_openai.proxy.cli import main
+from triton_openai.proxy.domain.log_level import LogLevel
 from triton_openai.proxy.launch.administration import drain_wait
 from triton_openai.proxy.launch.administration.process_connections import ProcessConnections
 from triton_openai.proxy.launch.administration.remote import Remote, own_url
@@ -266,3 +267,12 @@ def test_another_server_is_named_as_such(content):
         return
     with pytest.raises(LaunchError, match="is no triton-openai proxy"):
         remote.call("GET", "/x")
+
+
+def test_the_level_of_the_log_is_shown_and_changed(run, proxy):
+    assert run("log-level")[0] == "info (LOG_LEVEL: info)\n"
+    assert run("log-level", "debug", "--for-s", "600")[0].startswith("debug for ")
+    assert as_json(run("log-level", "--json"))["level"] == "debug"
+    assert proxy.applied == [LogLevel.DEBUG]
+    assert "needs a level" in run("log-level", "--for-s", "600", status=1)[1]
+    assert "'loud' is not one of" in run("log-level", "loud", status=2)[1]
