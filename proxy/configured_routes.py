@@ -45,6 +45,7 @@ from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.structured.examiner import Examiner
 from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.request_log import RequestObserver
 
 
 def adapters(
@@ -107,6 +108,7 @@ def layers(
     callers: Authenticator | None,
     denied: Denied,
     idempotency: LayerParts,
+    observer: RequestObserver | None,
 ) -> list[Middleware]:
     """Outermost first."""
     scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
@@ -119,7 +121,7 @@ def layers(
         Middleware(BeginsInTurn, gate=gate),
         Middleware(HeadAsGet),
         Middleware(WithoutLastSlash),
-        Middleware(RequestContext, metrics=metrics),
+        Middleware(RequestContext, metrics=metrics, observer=observer),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
         *authentication,
         Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
