@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import structlog
 
-from triton_openai.proxy.domain.timeline import Stage, Timeline
+from triton_openai.proxy.domain.timeline import Timeline
 from triton_openai.proxy.telemetry.request_log import Headers
 
 # Of the log line, under the same names; a further field is kept only if it is added here.
@@ -36,7 +36,7 @@ LONGEST_TEXT = 200  # characters of one value
 STAGES_BYTES = 16_384  # of one request; where attributes make them larger, these are dropped
 UNKNOWN_CALLER = 401  # not kept: strangers could push out everything else
 UNWATCHED = ("/health", "/admin/")  # paths: watching requests must not push them out
-NANO = 1e9
+MICRO, NANO = 1e6, 1e9
 
 Fields = dict[str, Any]
 
@@ -61,14 +61,15 @@ class RequestFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRequest:
-    """fields: of the request. stages: a JSON array, which needs less memory than its objects."""
+    """fields: of the request. stages: as JSON, which needs less memory than objects."""
 
     fields: Fields
     stages: bytes
 
     @property
     def record(self) -> Fields:
-        return {**self.fields, "stages": orjson.loads(self.stages)}
+        stages = [_stage(*row) for row in orjson.loads(self.stages)]
+        return {**self.fields, "stages": stages}
 
 
 class RecentRequests:
@@ -141,33 +142,53 @@ def _fields(request_id: str, timeline: Timeline, line: Mapping[str, Any]) -> Fie
 
 
 def _stages(timeline: Timeline) -> bytes:
-    stages = list(timeline.stages)
-    places = {id(stage): place for place, stage in enumerate(stages)}
-    found = [_stage(stage, timeline, places) for stage in stages]
-    written = orjson.dumps(found)
+    """A JSON array of rows, each as _stage takes it: cheap, because every request pays for it."""
+    places = {id(stage): place for place, stage in enumerate(timeline.stages)}
+    began, ended = timeline.began, timeline.ended
+    rows = [
+        (
+            stage.name,
+            int((stage.began - began) * MICRO),
+            int(((stage.ended or ended or stage.began) - stage.began) * MICRO),
+            None if stage.parent is None else places.get(id(stage.parent)),
+            stage.error,
+            _attributes(stage.attributes) if stage.attributes else None,
+        )
+        for stage in timeline.stages
+    ]
+    written = orjson.dumps(rows)
     if len(written) > STAGES_BYTES:
-        bare = [{**each, "attributes": {}} for each in found]
-        written = orjson.dumps(bare)
+        written = orjson.dumps([(*row[:-1], None) for row in rows])
     return written
 
 
-def _stage(stage: Stage, timeline: Timeline, places: Mapping[int, int]) -> Fields:
-    ended = stage.ended or timeline.ended or stage.began
+def _attributes(given: Mapping[str, Any]) -> Fields:
+    return {name: _cut(given[name]) for name in ATTRIBUTES.intersection(given)}
+
+
+def _stage(
+    name: str,
+    begin_us: int,
+    duration_us: int,
+    parent: int | None,
+    error: str | None,
+    attributes: Fields | None,
+) -> Fields:
     return {
-        "name": stage.name.value,
-        "begin_ms": round((stage.began - timeline.began) * 1000, 2),
-        "duration_ms": round((ended - stage.began) * 1000, 2),
-        "parent": None if stage.parent is None else places.get(id(stage.parent)),
-        "error": stage.error,
-        "attributes": {
-            name: _cut(value) for name, value in stage.attributes.items() if name in ATTRIBUTES
-        },
+        "name": name,
+        "begin_ms": begin_us / 1000,
+        "duration_ms": duration_us / 1000,
+        "parent": parent,
+        "error": error,
+        "attributes": attributes or {},
     }
 
 
 def _cut(value: object) -> str | float | bool | None:
     """A value of bounded size, which JSON has."""
-    if value is None or isinstance(value, bool | float):
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT]
+    if value is None or isinstance(value, float):
         return value
     if isinstance(value, int) and abs(value) < 2**53:
         return value
