@@ -11,6 +11,8 @@ from triton_openai.proxy.launch.administration import (
     keys_commands,
     queue_commands,
     tenants_commands,
+    top_commands,
+    trace_commands,
     usage_commands,
 )
 
@@ -23,3 +25,5 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(endpoints_commands.app, name="endpoints")
     app.add_typer(deployments_commands.app, name="deployments")
     app.command()(queue_commands.queue)
+    app.command()(top_commands.top)
+    app.command()(trace_commands.trace)
