@@ -151,12 +151,15 @@ def _failures(rate: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """At most five characters, up to 999 billion."""
+    """Two or three digits, and a unit from a thousand on."""
     if value is None:
         return "-"
+    if 0 < value < 0.1:
+        return f"{value:.1g}"
     for unit in ("", "k", "M"):
         if value < 999.5:
-            return f"{value:.1f}{unit}" if 0 < value < 99.95 and value % 1 else f"{value:.0f}{unit}"
+            digits = f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+            return digits.removesuffix(".0") + unit
         value /= 1000
     return f"{value:.0f}G"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-FULL, ASCII = "█", "#"
+MARK = "█"
 Stage = Mapping[str, Any]
 
 
@@ -36,12 +36,12 @@ def rows(stages: Sequence[Stage]) -> Iterator[Row]:
     yield from below(None, 0)
 
 
-def bar(begin: float, duration: float, total: float, width: int, mark: str = FULL) -> str:
+def bar(begin: float, duration: float, total: float, width: int) -> str:
     """A bar in a field of `width` characters that stands for 0 to `total`; at least one character
     long. What lies outside of the field is cut off.
     """
     if total <= 0:
-        return mark.ljust(width)
+        return MARK.ljust(width)
     first = min(max(math.floor(begin / total * width), 0), width - 1)
     last = min(max(math.ceil((begin + duration) / total * width), first + 1), width)
-    return (" " * first + mark * (last - first)).ljust(width)
+    return (" " * first + MARK * (last - first)).ljust(width)

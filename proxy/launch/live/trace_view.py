@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from triton_openai.proxy.launch.live.stage_bars import ASCII, FULL, Row, bar, rows
+from triton_openai.proxy.launch.live.stage_bars import Row, bar, rows
 
 Record = Mapping[str, Any]
 LEAST_BAR = 10  # characters
@@ -19,8 +19,7 @@ STYLES = {"queue": "yellow", "engine queue": "yellow", "prefill": "cyan", "decod
 
 
 def show_trace(record: Record, console: Console) -> None:
-    mark = ASCII if console.options.ascii_only else FULL
-    console.print(Group(*_head(record), "", _bars(record, console.width, mark)))
+    console.print(Group(*_head(record), "", _bars(record, console.width)))
 
 
 def show_recent(answer: Record, console: Console) -> None:
@@ -58,15 +57,12 @@ def _head(record: Record) -> Iterator[Text]:
     yield Text.assemble((record["id"], "bold"), also)
     words = [record["began_at"], *(str(record.get(name, "")) for name in ("method", "path"))]
     yield Text(" ".join(filter(None, words)))
-    yield Text.from_markup("  ".join(_facts(record)))
+    names = ("model", "tenant", "endpoint", "status", "finish", "error")
+    yield Text("  ".join(f"{name} {record[name]}" for name in names if name in record))
+    yield Text("  ".join(_figures(record)))
 
 
-def _facts(record: Record) -> Iterator[str]:
-    """What is known of it, in words."""
-    for name in ("model", "tenant", "endpoint", "status"):
-        if name in record:
-            yield f"{name} {escape(str(record[name]))}"
-    yield _ended(record)
+def _figures(record: Record) -> Iterator[str]:
     if "prompt_tokens" in record:
         cached = f" ({record['cached_tokens']} cached)" if record.get("cached_tokens") else ""
         yield f"tokens {record['prompt_tokens']}{cached} + {record.get('completion_tokens', 0)}"
@@ -84,7 +80,7 @@ def _ended(record: Record) -> str:
     return escape(str(record.get("finish", record.get("status", "-"))))
 
 
-def _bars(record: Record, width: int, mark: str) -> Table:
+def _bars(record: Record, width: int) -> Table:
     total, found = record["duration_ms"], list(rows(record["stages"]))
     names = max(len("request"), *(len(_name(row)) for row in found), 0)
     notes = min(max((len(_note(row)) for row in found), default=0), width // 3)
@@ -96,9 +92,9 @@ def _bars(record: Record, width: int, mark: str) -> Table:
     table.add_column(no_wrap=True, justify="right")
     if notes:
         table.add_column(no_wrap=True, width=notes, overflow="ellipsis")
-    table.add_row("request", bar(0, total, total, room, mark), f"{_ms(total)} ms")
+    table.add_row("request", bar(0, total, total, room), f"{_ms(total)} ms")
     for row in found:
-        drawn = bar(row.stage["begin_ms"], row.stage["duration_ms"], total, room, mark)
+        drawn = bar(row.stage["begin_ms"], row.stage["duration_ms"], total, room)
         note = Text(_note(row))
         cells = (Text(_name(row)), Text(drawn, _style(row)), f"{_ms(row.stage['duration_ms'])} ms")
         table.add_row(*cells, *([note] if notes else []))
