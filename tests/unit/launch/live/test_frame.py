@@ -25,7 +25,8 @@ endpoint                                                    pool      state    r
 
 tenant                                                                    req/s  tok in/s  tok out/s
 acme                                                                         10      1.1k        901
-[red]                                                                       0.5       100         90"""
+[red]                                                                       0.5       100         90
+"""
 NARROW = """\
 http://127.0.0.1:9000  ready  processes 2  loop lag p99 3.4
 ms  last 10.0 s
@@ -41,13 +42,14 @@ endpoint                      state    run  wait   KV  tok/s
 
 tenant                                      req/s  tok out/s
 acme                                           10        901
-[red]                                         0.5         90"""
+[red]                                         0.5         90
+"""
 
 
 def shown(frame: Frame, width: int) -> str:
     out = console(width)
     out.print(frame.rendered(width))
-    return printed(out)
+    return f"{printed(out)}\n"
 
 
 def test_a_wide_frame():

@@ -1,4 +1,4 @@
-"""Quantiles of a histogram agree with Prometheus' histogram_quantile, and with the numbers in it."""
+"""Quantiles of a histogram, as Prometheus' histogram_quantile has them."""
 
 from __future__ import annotations
 
