@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+QUIT = "q"
 Wait = Callable[[float], str | None]
 """Waits so many seconds at most; returns the key that ended it."""
 
@@ -32,5 +34,9 @@ def without_keys(seconds: float) -> None:
 
 
 def _key(seconds: float) -> str | None:
-    ready, _, _ = select.select([sys.stdin], [], [], seconds)
-    return sys.stdin.read(1) if ready else None
+    """Reads the descriptor itself: sys.stdin could keep a key, which select would not see."""
+    descriptor = sys.stdin.fileno()
+    ready, _, _ = select.select([descriptor], [], [], seconds)
+    if not ready:
+        return None
+    return os.read(descriptor, 1).decode(errors="replace") or QUIT  # nothing: the terminal is gone

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from triton_openai.proxy.launch.live.frame import Frame, Order
-from triton_openai.proxy.launch.live.keyboard import Wait
+from triton_openai.proxy.launch.live.keyboard import QUIT, Wait
 from triton_openai.proxy.launch.live.overview import overview
 from triton_openai.proxy.launch.live.reading import Reading
 from triton_openai.proxy.launch.live.window import Window
 from triton_openai.proxy.processes.errors import LaunchError
 
-QUIT = "q"
 ORDERS = {order.value: order for order in Order}
 
 

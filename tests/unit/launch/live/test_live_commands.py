@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
 import re
+import select
+import struct
+import subprocess
+import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,7 +28,7 @@ from tests.doubles.pools import AuditInMemory, DecisionsInMemory, FixedPools, en
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.running_app import RunningApp
-from tests.fixtures.stack import HANG_S, eventually
+from tests.fixtures.stack import HANG_S, ROOT, eventually
 from triton_openai.proxy.app import compose
 from triton_openai.proxy.cli import main
 from triton_openai.proxy.configured_pools import Operations
@@ -205,3 +213,28 @@ def test_top_says_what_to_do(proxy, fails, monkeypatch):
     assert "start it, or give its address with --url" in fails(
         "top", "--once", "--url", "http://127.0.0.1:1"
     )
+
+
+def test_on_a_terminal_top_is_live_until_q_and_leaves_it_as_it_was(proxy):
+    mine, its = pty.openpty()
+    fcntl.ioctl(mine, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 60, 0, 0))
+    before = termios.tcgetattr(its)
+    command = [sys.executable, "-m", "triton_openai.proxy.cli", "top", "--interval", "60"]
+    environment = {**os.environ, "TERM": "xterm", "ADMIN_KEY": proxy.admin}
+    with subprocess.Popen(
+        [*command, "--url", proxy.url], stdin=its, stdout=its, stderr=its, env=environment, cwd=ROOT
+    ) as process:
+        seen = b""
+        while b"l TTFT" not in seen:  # the frame at the start
+            assert process.poll() is None, seen
+            if select.select([mine], [], [], 0.1)[0]:
+                seen += os.read(mine, 65_536)
+        os.write(mine, b"rq")
+        assert process.wait(HANG_S) == 0
+        os.set_blocking(mine, False)
+        seen += os.read(mine, 65_536)
+    assert seen.count(b"sort:") == 2  # at once, and for the key `r`
+    assert seen.rstrip().endswith(b"\x1b[?25h\x1b[?1049l")  # the screen before, with a cursor
+    assert termios.tcgetattr(its) == before
+    os.close(mine)
+    os.close(its)
