@@ -47,7 +47,7 @@ def _unknown(request: str, kept: int, silent: int) -> NotStored:
     if kept:
         message = (
             f"No request {echoed(request)} is among the last {kept} that each process of this "
-            "proxy keeps. GET /admin/v1/requests lists them; the log has those before."
+            "proxy keeps. GET /admin/v1/requests lists them; the log has earlier ones."
         )
     else:
         message = "This proxy keeps no requests: RECENT_REQUESTS is 0."
