@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -23,7 +24,7 @@ FIELDS = (
     *("method", "path", "status", "tenant", "key_id", "model", "finish", "error"),
     *("prompt_tokens", "cached_tokens", "completion_tokens"),
     *("ttft_ms", "queue_ms", "inference_ms", "duration_ms", "resent", "continued"),
-    *("idempotency", "capped_priority", "endpoint", "attempts", "trace_id"),
+    *("idempotency", "capped_priority", "endpoints", "trace_id"),
 )
 ATTRIBUTES = frozenset(
     {
@@ -32,10 +33,10 @@ ATTRIBUTES = frozenset(
         "completion_tokens",
     }
 )
-LONGEST_TEXT = 200  # characters of one value
-STAGES_BYTES = 16_384  # of one request; where attributes make them larger, these are dropped
+LONGEST_TEXT, MOST_ITEMS = 200, 8  # characters of one value; values of one list
+STAGES_BYTES = 16_384  # of one request; if attributes make them larger, these are dropped
 UNKNOWN_CALLER = 401  # not kept: strangers could push out everything else
-UNWATCHED = ("/health", "/admin/")  # paths: watching requests must not push them out
+UNWATCHED = ("/health", "/ping", "/admin/")  # paths: watching must not push out what is watched
 MICRO, NANO = 1e6, 1e9
 
 Fields = dict[str, Any]
@@ -156,10 +157,10 @@ def _stages(timeline: Timeline) -> bytes:
         )
         for stage in timeline.stages
     ]
-    written = orjson.dumps(rows)
-    if len(written) > STAGES_BYTES:
-        written = orjson.dumps([(*row[:-1], None) for row in rows])
-    return written
+    with suppress(orjson.JSONEncodeError):  # a text that is no Unicode must not fail the request
+        if len(written := orjson.dumps(rows)) <= STAGES_BYTES:
+            return written
+    return orjson.dumps([(*row[:-1], None) for row in rows])
 
 
 def _attributes(given: Mapping[str, Any]) -> Fields:
@@ -184,7 +185,7 @@ def _stage(
     }
 
 
-def _cut(value: object) -> str | float | bool | None:
+def _cut(value: object) -> str | float | bool | list[str] | None:
     """A value of bounded size, which JSON has."""
     if isinstance(value, str):
         return value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT]
@@ -192,4 +193,6 @@ def _cut(value: object) -> str | float | bool | None:
         return value
     if isinstance(value, int) and abs(value) < 2**53:
         return value
+    if isinstance(value, list):
+        return [str(each)[:LONGEST_TEXT] for each in value[:MOST_ITEMS]]
     return str(value)[:LONGEST_TEXT]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 import typer
 
 from triton_openai.proxy.launch.administration.remote_options import AsJson, CaFile, KeyFile, Url
 from triton_openai.proxy.processes.errors import LaunchError
+
+if TYPE_CHECKING:
+    from triton_openai.proxy.launch.administration.remote import Remote
 
 PATH = "/admin/v1/requests"
 
@@ -34,27 +38,37 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """Show where the time of a request went. Without one: list those that ended last."""
-    from triton_openai.proxy.launch.administration import remote_options
-    from triton_openai.proxy.launch.administration.remote import remote, segment
-    from triton_openai.proxy.launch.live import screen, trace_view
+    from triton_openai.proxy.launch.administration.remote import remote
 
     filters = _filters(model=model, tenant=tenant, min_ms=min_ms, failed=failed, limit=limit)
     proxy = remote(url, key_file, ca_file)
     if request is None:
-        path = f"{PATH}?{urlencode(filters)}"
-        remote_options.show(
-            proxy.call("GET", path),
-            lambda found: trace_view.show_recent(found, screen.table_console()),
-            as_json=as_json,
-        )
-        return
-    if filters:
-        raise LaunchError(
-            f"--{next(iter(filters)).replace('_', '-')} filters a list: leave out the id"
-        )
-    path = f"{PATH}/{segment(request)}"
+        _show_list(proxy, filters, as_json)
+    elif filters:
+        option = next(iter(filters)).replace("_", "-")
+        raise LaunchError(f"--{option} filters a list: give no id with it")
+    else:
+        _show_one(proxy, request, as_json)
+
+
+def _show_list(proxy: Remote, filters: Mapping[str, str], as_json: bool) -> None:
+    from triton_openai.proxy.launch.administration import remote_options
+    from triton_openai.proxy.launch.live import screen, trace_view
+
     remote_options.show(
-        proxy.call("GET", path),
+        proxy.call("GET", f"{PATH}?{urlencode(filters)}"),
+        lambda found: trace_view.show_recent(found, screen.table_console()),
+        as_json=as_json,
+    )
+
+
+def _show_one(proxy: Remote, request: str, as_json: bool) -> None:
+    from triton_openai.proxy.launch.administration import remote_options
+    from triton_openai.proxy.launch.administration.remote import segment
+    from triton_openai.proxy.launch.live import screen, trace_view
+
+    remote_options.show(
+        proxy.call("GET", f"{PATH}/{segment(request)}"),
         lambda found: trace_view.show_trace(found, screen.console()),
         as_json=as_json,
     )
@@ -65,5 +79,5 @@ def _filters(**options: Any) -> dict[str, str]:
     return {
         name: "true" if value is True else str(value)
         for name, value in options.items()
-        if value not in (None, False)
+        if value is not None and value is not False
     }

@@ -42,6 +42,7 @@ def bar(begin: float, duration: float, total: float, width: int) -> str:
     """
     if total <= 0:
         return MARK.ljust(width)
-    first = min(max(math.floor(begin / total * width), 0), width - 1)
-    last = min(max(math.ceil((begin + duration) / total * width), first + 1), width)
+    begins, ends = (min(max(at, 0.0), total) / total for at in (begin, begin + duration))
+    first = min(math.floor(begins * width), width - 1)
+    last = max(math.ceil(ends * width), first + 1)
     return (" " * first + MARK * (last - first)).ljust(width)

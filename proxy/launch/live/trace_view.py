@@ -57,8 +57,10 @@ def _head(record: Record) -> Iterator[Text]:
     yield Text.assemble((record["id"], "bold"), also)
     words = [record["began_at"], *(str(record.get(name, "")) for name in ("method", "path"))]
     yield Text(" ".join(filter(None, words)))
-    names = ("model", "tenant", "endpoint", "status", "finish", "error")
-    yield Text("  ".join(f"{name} {record[name]}" for name in names if name in record))
+    names = ("model", "tenant", "status", "finish", "error")
+    facts = [f"{name} {record[name]}" for name in names if name in record]
+    facts += [f"endpoint {each}" for each in record.get("endpoints", ())]
+    yield Text("  ".join(facts))
     yield Text("  ".join(_figures(record)))
 
 

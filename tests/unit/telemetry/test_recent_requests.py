@@ -13,6 +13,7 @@ from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.recent_requests import (
     ATTRIBUTES,
     LONGEST_TEXT,
+    MOST_ITEMS,
     STAGES_BYTES,
     RecentRequests,
     RequestFilter,
@@ -84,6 +85,7 @@ def test_what_asks_nothing_of_a_model_is_not_kept():
     recent = RecentRequests(10)
     end(recent, "models", path="/v1/models", status=200)
     end(recent, "probe", path="/health/ready", error="model_unavailable")
+    end(recent, "ping", path="/ping", error="model_unavailable")
     end(recent, "watching", path="/admin/v1/requests/r", error="request_not_found")
     end(recent, "stranger", error="invalid_api_key", status=401)
     end(recent, None, error="invalid_json")
@@ -121,12 +123,25 @@ def test_one_request_is_bounded_whatever_its_parts_say():
     timeline.end()
     with structlog.contextvars.bound_contextvars(request_id="r"):
         line = {"path": CHAT, "model": "m" * 10_000, "status": object(), "duration_ms": 1.0}
+        line["endpoints"] = ["e" * 10_000] * 100
         recent.ended(timeline, line)
     found = recent.find("r")
     assert len(found["stages"]) == MOST_STAGES
     assert len(json.dumps(found["stages"])) < STAGES_BYTES
     assert found["dropped_stages"] == 3
     assert len(found["model"]) == LONGEST_TEXT
+    assert found["endpoints"] == ["e" * LONGEST_TEXT] * MOST_ITEMS
+
+
+def test_an_attribute_that_is_no_unicode_fails_no_request():
+    recent = RecentRequests(1)
+    timeline = Timeline()
+    timeline.stage(StageName.TOOL).attributes["tool"] = "\ud800"
+    timeline.end()
+    with structlog.contextvars.bound_contextvars(request_id="r"):
+        recent.ended(timeline, {"path": CHAT, "model": "demo", "duration_ms": 1.0})
+    (one,) = recent.find("r")["stages"]
+    assert (one["name"], one["attributes"]) == ("tool", {})
 
 
 def test_a_stage_without_an_end_ends_with_the_request():

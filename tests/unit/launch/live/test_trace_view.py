@@ -62,6 +62,11 @@ def test_a_request_that_failed_before_it_had_a_model_or_a_stage():
     assert lines[-1].startswith("request █")
 
 
+def test_the_endpoints_of_the_request_are_named():
+    text = shown({**RECORD, "endpoints": ["10.0.0.1:8001", "[fd00::2]:8001"]}, 100)
+    assert "endpoint 10.0.0.1:8001  endpoint [fd00::2]:8001" in text
+
+
 def test_text_of_a_stage_is_no_markup():
     record = {**RECORD, "stages": [stage("[b]odd", 0, 1, endpoint="[x]")]}
     assert "[b]odd" in shown(record, 100)
