@@ -33,6 +33,7 @@ from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.kserve import kserve_routes
 from triton_openai.proxy.api.logs import log_level_routes
 from triton_openai.proxy.api.pools import pools_routes
+from triton_openai.proxy.api.recent import requests_routes
 from triton_openai.proxy.configured_pools import Operations
 from triton_openai.proxy.configured_scheduling import Queues
 from triton_openai.proxy.domain.engine import Catalog, Engine
@@ -57,12 +58,15 @@ from triton_openai.proxy.pools.pooled_engine import PooledEngine
 from triton_openai.proxy.pools.pooled_tokenizer import PooledTokenizer
 from triton_openai.proxy.pools.router import Router
 from triton_openai.proxy.process_sandbox import ProcessSandbox
+from triton_openai.proxy.request_search import RequestSearch
 from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 from triton_openai.proxy.settings import Settings, environment
 from triton_openai.proxy.telemetry.endpoint_metrics import EndpointMetrics
 from triton_openai.proxy.telemetry.exposition import Exposition
 from triton_openai.proxy.telemetry.loop_lag import LoopLag
 from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.observers import Observers
+from triton_openai.proxy.telemetry.recent_requests import RecentRequests
 from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
 
 if TYPE_CHECKING:
@@ -136,14 +140,15 @@ def compose(
     denied = no_audit if store is None else store.denied_calls.add
     journal = configured_journal.journal(settings, metrics)
     tracing = configured_telemetry.tracing(settings, environment(), metrics)
-    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, tracing)
+    observer = Observers(tracing, parts.search.recent)
+    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, observer)
     app = application(
         configured_routes.layers(*layers, journal),
         lambda _: parts.running(
             *(() if operations is None else operations.kept),
             *(tracing, store, engine, ledger, journal, keyed.relay),
             None if callers is None else callers.running(),
-            queues,
+            *(queues, parts.search),
         ),
     )
     parts.export(app)
@@ -238,6 +243,7 @@ class Parts:
             decisions=None if operations is None else operations.decisions,
             shadows=self._shadows,
         )
+        self.search = RequestSearch(RecentRequests(settings.recent_requests), shared)
         self._stopping, self._in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
         self.bodies = BodyReader(configured_limits.body_limits(settings), sandbox, self._in_flight)
 
@@ -287,8 +293,10 @@ class Parts:
 def _administration(
     settings: Settings, store: Store | None, operations: Operations | None, parts: Parts
 ) -> tuple[APIRouter, ...]:
-    """Routes for operators. Where anybody may do everything, none that changes the pools."""
+    """Routes for operators. Where anybody may do everything, none of pools and others' requests."""
     routers = () if store is None else configured_store.routes(store, parts.bodies)
+    if settings.auth != "off":
+        routers += (requests_routes.routes(parts.search),)
     if operations is not None:
         routers += (parts.kserve(operations.kserve),)
         if settings.auth != "off":

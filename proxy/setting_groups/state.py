@@ -116,6 +116,9 @@ class Logs(Group):
     """`auto` is `text` on a terminal, else `json`."""
     loop_lag_warn_ms: Annotated[float, Field(ge=1, le=60_000)] = 50.0
     """If the event loop is late by more than this, a log line names the request that caused it."""
+    recent_requests: Annotated[int, Field(ge=0, le=100_000)] = 1000
+    """Requests that each process remembers after their end, for `triton-openai trace`: their log
+    line and stages, without prompts and answers. About 2 kB each. 0: none."""
 
 
 class MetricsLabels(Group):

@@ -20,6 +20,7 @@ ORDER = [
     "proxy.telemetry",
     "proxy.structured",
     "proxy.ledger",
+    "proxy.request_search",
     "proxy.idempotency",
     "proxy.journal",
     "proxy.access",

@@ -12,6 +12,8 @@ from triton_openai.proxy.launch.administration import (
     log_commands,
     queue_commands,
     tenants_commands,
+    top_commands,
+    trace_commands,
     usage_commands,
 )
 
@@ -25,3 +27,5 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(deployments_commands.app, name="deployments")
     app.command()(queue_commands.queue)
     app.command()(log_commands.log_level)
+    app.command()(top_commands.top)
+    app.command()(trace_commands.trace)

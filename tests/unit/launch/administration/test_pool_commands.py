@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.doubles.pools import endpoint
 from tests.fixtures.operated_pools import ONE, OTHER, TWO, OperatedPools
-from tests.fixtures.own_server import served
+from tests.fixtures.running_app import RunningApp
 from triton_openai.proxy.cli import main
 from triton_openai.proxy.domain.log_level import LogLevel
 from triton_openai.proxy.launch.administration import drain_wait
@@ -24,28 +22,8 @@ from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
 
 
-class RunningPools(OperatedPools):
-    """Served by uvicorn in a thread, for the body of the `with`."""
-
-    url: str
-
-    def __enter__(self) -> RunningPools:
-        started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)))
-        self._thread.start()
-        started.wait()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-
-    async def _serve(self, started: threading.Event) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with self.app.router.lifespan_context(self.app), served(self.app) as (host, port):
-            self.url = f"http://{host}:{port}"
-            started.set()
-            await self._stop.wait()
+class RunningPools(RunningApp, OperatedPools):
+    """Over doubles of the pools."""
 
 
 @pytest.fixture
