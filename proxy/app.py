@@ -56,6 +56,7 @@ from triton_openai.proxy.process_sandbox import ProcessSandbox
 from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 from triton_openai.proxy.settings import Settings, environment
 from triton_openai.proxy.telemetry.endpoint_metrics import EndpointMetrics
+from triton_openai.proxy.telemetry.exposition import Exposition
 from triton_openai.proxy.telemetry.loop_lag import LoopLag
 from triton_openai.proxy.telemetry.metrics import Metrics
 from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
@@ -77,8 +78,8 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
         LaunchError: TRITON_URL does not say where endpoints are found.
     """
     sandbox = ProcessSandbox(configured_limits.sandbox_limits(settings))
-    metrics, store = Metrics(shared), configured_store.store(settings)
-    found, counter = _models(settings), EndpointMetrics(metrics.registry)
+    metrics, store = _metrics(settings, shared), configured_store.store(settings)
+    found, counter = _models(settings), EndpointMetrics(metrics.registry, shared)
     operations = configured_pools.operations(settings, found, environment(), counter, store, shared)
     pools = operations.pools
     return compose(
@@ -118,7 +119,7 @@ def compose(
     """The proxy over any engine. keys, usage, scheduler: others than those of store and settings.
     found: models.yaml, if it was read already.
     """
-    metrics = Metrics(shared) if metrics is None else metrics
+    metrics = _metrics(settings, shared) if metrics is None else metrics
     keys, usage = _stored(store, keys, usage)
     callers = authentication.authenticator(settings, keys, metrics)
     ledger = configured_limits.ledger(settings, metrics, shared)
@@ -140,8 +141,13 @@ def compose(
         ),
     )
     parts.export(app)
-    concerns = (parts.registry, metrics, ledger, tuple if callers is None else callers.concerns)
+    exposition = Exposition(metrics, has_vllm_names=settings.metrics_vllm_names)
+    concerns = (parts.registry, exposition, ledger, tuple if callers is None else callers.concerns)
     return _with_routes(app, (*routers, monitoring.routes(*concerns)), settings, parts.registry)
+
+
+def _metrics(settings: Settings, shared: Path | None) -> Metrics:
+    return Metrics(shared, tenants=settings.metrics_tenants)
 
 
 def _queues(

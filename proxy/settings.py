@@ -24,7 +24,13 @@ from triton_openai.proxy.setting_groups.requests import (
     Times,
 )
 from triton_openai.proxy.setting_groups.scheduling import Scheduling
-from triton_openai.proxy.setting_groups.state import CallersLimits, Idempotency, Logs, Storage
+from triton_openai.proxy.setting_groups.state import (
+    CallersLimits,
+    Idempotency,
+    Logs,
+    MetricsLabels,
+    Storage,
+)
 from triton_openai.proxy.setting_groups.triton import ModelSource, Packages, TritonServer
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
@@ -57,6 +63,7 @@ class Settings(
     Idempotency,
     Storage,
     Logs,
+    MetricsLabels,
     BaseSettings,
 ):
     """Each field is read from the environment variable of the same name in capitals."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from secrets import token_hex
 
 import structlog
@@ -22,6 +23,7 @@ from triton_openai.proxy.telemetry.loop_lag import name_task
 from triton_openai.proxy.telemetry.metrics import Metrics
 from triton_openai.proxy.telemetry.request_log import RequestObserver, current_observer
 
+UNKNOWN = "unknown"
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -78,6 +80,7 @@ class RequestContext:
         self._metrics = metrics
         self._observer = observer
         self._counters: dict[tuple[str, int], Counter] = {}
+        self._rejections: dict[tuple[str, str], Counter] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         current_headers.set(scope.get("headers", ()))
@@ -123,6 +126,16 @@ class RequestContext:
             self._counters[route, status] = counter
         counter.inc()
         request_log.add(status=status)
+        if status >= HTTPStatus.BAD_REQUEST:
+            self._count_rejection(request_log.added("model") or "", request_log.added("error"))
+
+    def _count_rejection(self, model: str, reason: str | None) -> None:
+        """reason: None for a response that is no error of ours, such as a replayed one."""
+        place = model, reason or UNKNOWN
+        counter = self._rejections.get(place)
+        if counter is None:
+            counter = self._rejections[place] = self._metrics.rejections.labels(*place)
+        counter.inc()
 
 
 def _request_id(scope: Scope) -> bytes:

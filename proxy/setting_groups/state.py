@@ -99,3 +99,14 @@ class Logs(Group):
     """`auto` is `text` on a terminal, else `json`."""
     loop_lag_warn_ms: Annotated[float, Field(ge=1, le=60_000)] = 50.0
     """If the event loop is late by more than this, a log line names the request that caused it."""
+
+
+class MetricsLabels(Group):
+    """Metrics"""
+
+    metrics_tenants: Annotated[int, Field(ge=0, le=10_000)] = 50
+    """Tenants with metrics of their own: the first ones that send a request. All others share the
+    label `other`."""
+    metrics_vllm_names: bool = False
+    """`/metrics` also has these values under vLLM's names, for dashboards made for it. Off by
+    default: a Prometheus that scrapes vLLM servers, too, would add up their requests and ours."""

@@ -45,6 +45,11 @@ def add(**fields: Any) -> None:
     _fields.get({}).update({name: value for name, value in fields.items() if value is not None})
 
 
+def added(name: str) -> Any:
+    """A field that the line has so far; None if it has not."""
+    return _fields.get({}).get(name)
+
+
 def count(name: str) -> None:
     """Adds one to the field, which begins at 0. Outside of a request it does nothing."""
     fields = _fields.get({})
