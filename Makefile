@@ -156,9 +156,11 @@ $(DOCS_VENV)/.installed: requirements-docs.lock
 
 # What is generated for the docs: the tables of settings in docs/configuration.md, and, from the tables
 # of parameters in docs/api.md and docs/nvext.md, what the OpenAPI document says about each field.
+# Then Grafana's dashboards, from their description in dashboards/.
 doc-tables: $(DEV)
 	@$(RUN) tests.fixtures.settings_tables
 	@$(RUN) tests.fixtures.parameter_table
+	@$(RUN) dashboards
 
 clean:
 	rm -rf .venv .venv-docs artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -67,7 +67,8 @@ def proxy_metrics() -> dict[str, set[str]]:
     """Name of each series -> its labels."""
     metrics = Metrics()
     found: dict[str, set[str]] = {}
-    parts = (metrics, metrics.shadow, metrics.queues, EndpointMetrics(metrics.registry))
+    groups = [each for each in vars(metrics).values() if type(each).__name__.endswith("Metrics")]
+    parts = (metrics, *groups, EndpointMetrics(metrics.registry))
     for metric in (each for part in parts for each in vars(part).values()):
         if not hasattr(metric, "labels"):
             continue
