@@ -9,6 +9,7 @@ import pytest
 
 from dashboards.__main__ import ALL, FOLDER, files
 from dashboards.grafana import SOURCE, TAG
+from tests.deploy.places import ROOT
 from tests.deploy.test_metrics import DASHBOARDS
 
 each_dashboard = pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one["uid"])
@@ -64,6 +65,15 @@ def test_every_legend_is_a_label_of_its_query(dashboard):
         groups = re.findall(r"by \(([^)]+)\)", target["expr"])
         for group in groups:
             assert shown <= set(re.split(r",\s*", group)), target["expr"]
+
+
+def test_the_runbook_names_panels_and_dashboards_that_exist():
+    text = re.sub(r"\s+", " ", (ROOT / "docs/runbook.md").read_text())
+    titles = {panel["title"] for dashboard in DASHBOARDS for panel in dashboard["panels"]}
+    named = set(re.findall(r'panel "([^"]+)"', text))
+    assert named
+    assert named <= titles
+    assert set(re.findall(r'dashboard "([^"]+)"', text)) <= {each.title for each in ALL}
 
 
 def test_exemplars_are_asked_for_where_the_proxy_has_them():
