@@ -40,7 +40,7 @@ doctor: $(INSTALLED)
 check: $(DEV)
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
-	@$(RUN) mypy --strict -p triton_openai.proxy -p triton_openai.build_engines -p triton_openai.demo_model
+	@$(RUN) mypy --strict -p triton_openai.proxy -p triton_openai.build_engines -p triton_openai.demo_model -p dashboards
 	@set -e; for folder in model_repository/*/1; do $(RUN) mypy --strict "$$folder"; done
 
 # Three sets of tests (docs/verification.md): test-fast is a part of test, and test-long is the rest.

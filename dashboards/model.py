@@ -91,6 +91,12 @@ TIMES = Row(
             ),
         ),
         Panel(
+            title="Wait for a row",
+            note="Of a request, in the proxy's queue and in the engine's together.",
+            unit="s",
+            queries=quantiles("proxy_request_queue_time_seconds"),
+        ),
+        Panel(
             title="Queue time",
             note="A stream's wait for a row of the engine: a part of the time to its first token. "
             "Engines that do not report it are absent.",

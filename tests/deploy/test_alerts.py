@@ -56,7 +56,6 @@ def test_an_alert_that_does_not_fire_would_be_found(tmp_path):
 
 
 def test_every_alert_has_a_test_that_it_fires_and_one_that_it_does_not():
-    """Both with its metrics, and both after an evaluation of its rule."""
     found: dict[str, set[bool]] = defaultdict(set)
     for group in (group for file in FILES for group in yaml.safe_load(file.read_text())["tests"]):
         for test in group.get("alert_rule_test", ()):
