@@ -144,7 +144,15 @@ def test_a_module_imports_only_what_stands_below_it_or_in_its_own_package(module
 
 def test_nothing_imports_a_folder_past_its_namespace():
     """`import proxy` would make second copies of its classes, and collides with other packages."""
-    for folder in ("proxy", "build_engines", "demo_model", "tests", "docker", "supply_chain"):
+    for folder in (
+        "proxy",
+        "build_engines",
+        "demo_model",
+        "tests",
+        "docker",
+        "supply_chain",
+        "dashboards",
+    ):
         for path in (ROOT / folder).rglob("*.py"):
             roots = {name.split(".")[0] for name in imported(path, keeps_namespace=True)}
             assert not roots & {"proxy", "build_engines", "demo_model"}, path
