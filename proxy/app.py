@@ -49,7 +49,6 @@ from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.internal_models import internal_models
 from triton_openai.proxy.models.listed_deployments import ListedDeployments
-from triton_openai.proxy.models.model_info import ModelInfo
 from triton_openai.proxy.models.policy_watch import PolicyWatch, rereads_secrets
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
@@ -62,7 +61,6 @@ from triton_openai.proxy.request_search import RequestSearch
 from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 from triton_openai.proxy.settings import Settings, environment
 from triton_openai.proxy.telemetry.endpoint_metrics import EndpointMetrics
-from triton_openai.proxy.telemetry.exposition import Exposition
 from triton_openai.proxy.telemetry.loop_lag import LoopLag
 from triton_openai.proxy.telemetry.metrics import Metrics
 from triton_openai.proxy.telemetry.observers import Observers
@@ -127,8 +125,8 @@ def compose(
     """The proxy over any engine. keys, usage, scheduler: others than those of store and settings.
     found: models.yaml, if it was read already.
     """
-    metrics = _metrics(settings, shared) if metrics is None else metrics
-    keys, usage = _stored(store, keys, usage)
+    metrics = configured_telemetry.metrics(settings, shared) if metrics is None else metrics
+    keys, usage = configured_store.keys_and_usage(store, keys, usage)
     callers = authentication.authenticator(settings, keys, metrics)
     ledger = configured_limits.ledger(settings, metrics, shared)
     limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
@@ -152,18 +150,9 @@ def compose(
         ),
     )
     parts.export(app)
-    exposed = _exposition(settings, metrics, parts.registry)
+    exposed = configured_telemetry.exposition(settings, metrics, parts.registry)
     concerns = (parts.registry, exposed, ledger, tuple if callers is None else callers.concerns)
     return _with_routes(app, (*routers, monitoring.routes(*concerns)), settings, parts.registry)
-
-
-def _metrics(settings: Settings, shared: Path | None) -> Metrics:
-    return Metrics(shared, tenants=settings.metrics_tenants)
-
-
-def _exposition(settings: Settings, metrics: Metrics, registry: Registry) -> Exposition:
-    names = settings.metrics_vllm_names
-    return Exposition(metrics, ModelInfo(registry), has_vllm_names=names)
 
 
 def _queues(
@@ -178,15 +167,6 @@ def _queues(
         return Queues(scheduler)
     pools = None if operations is None else operations.pools
     return configured_scheduling.queues(settings, ledger, metrics.queues, shared, pools)
-
-
-def _stored(
-    store: Store | None, keys: KeySource | None, usage: UsageStore | None
-) -> tuple[KeySource | None, UsageStore | None]:
-    """The store's, where none are given."""
-    if store is None:
-        return keys, usage
-    return keys or store.keys, usage or store.usage_store
 
 
 def _with_routes(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from triton_openai.proxy.models.model_info import ModelInfo
+from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry.exposition import Exposition
 from triton_openai.proxy.telemetry.metrics import Metrics
 from triton_openai.proxy.telemetry.traces.configuration import (
     TraceConfiguration,
@@ -46,3 +50,14 @@ def tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) 
         Resource.create({SERVICE_NAME: configuration.service}),
         slow_s=settings.trace_slow_s,
     )
+
+
+def metrics(settings: Settings, shared: Path | None) -> Metrics:
+    """shared: the folder of several processes; None for one."""
+    return Metrics(shared, tenants=settings.metrics_tenants)
+
+
+def exposition(settings: Settings, metrics: Metrics, registry: Registry) -> Exposition:
+    """What /metrics answers with."""
+    names = settings.metrics_vllm_names
+    return Exposition(metrics, ModelInfo(registry), has_vllm_names=names)
