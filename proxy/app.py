@@ -84,7 +84,8 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
         LaunchError: TRITON_URL does not say where endpoints are found.
     """
     sandbox = ProcessSandbox(configured_limits.sandbox_limits(settings))
-    metrics, store = _metrics(settings, shared), configured_store.store(settings)
+    metrics = configured_telemetry.metrics(settings, shared)
+    store = configured_store.store(settings)
     found, counter = _models(settings), EndpointMetrics(metrics.registry, shared)
     operations = configured_pools.operations(settings, found, environment(), counter, store, shared)
     pools = operations.pools
