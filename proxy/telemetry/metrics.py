@@ -59,8 +59,8 @@ class Metrics:
         )
         self.rejections = self._counter(
             "proxy_rejections",
-            "HTTP requests that got an error instead of an answer, by its code. `model` is empty "
-            "where the request did not reach one",
+            "HTTP requests that got an error instead of an answer, by its code, without health "
+            "checks. `model` is empty where the request did not reach one",
             *("model", "reason"),
         )
         self.limit_refusals = self._counter(

@@ -1,4 +1,4 @@
-"""Our metrics under vLLM's names, for dashboards and scalers that were made for it.
+"""Our metrics under vLLM's names, for dashboards that were made for it.
 
 Nothing is counted twice: `exposition` derives them when it is asked. Names and labels are those of
 vllm/v1/metrics/loggers.py, see tests/upstream/vllm_metrics.json. Buckets are ours, and there is no
