@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -109,6 +110,10 @@ def test_each_worker_records_into_a_file_of_its_own_until_the_tenant_is_changed(
     assert all(recorded.key not in file.read_text() for file in files)
     recorded.command("tenants", "update", "acme", "--no-records")
     eventually(lambda: is_unrecorded(recorded), 5, "no worker records")
+    settled = len(recorded.lines())
+    send_at_once(recorded)
+    assert recorded.stack.stop(signal.SIGTERM) == 0  # what waits is written before
+    assert len(recorded.lines()) == settled
 
 
 def is_unrecorded(recorded: Recorded) -> bool:

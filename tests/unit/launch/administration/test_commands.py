@@ -77,6 +77,7 @@ def test_a_tenant_and_its_keys_from_creation_to_the_end(run, place):
     assert run("tenants", "update", "acme", "--active")["records"] is True
     assert run("tenants", "update", "acme", "--no-records", "--inactive") == tenant
     assert run("tenants", "create", "b", "--records")["records"] is True
+    run("tenants", "delete", "b")
     key = run("keys", "create", "--tenant", "acme", "--name", "ci", "--model", "llama-*")
     assert key["key"].startswith(f"sk-{key['id']}-")
     assert key["scopes"] == ["chat", "completions", "embeddings", "models", "tokens"]
