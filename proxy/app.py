@@ -45,6 +45,7 @@ from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.models import policy, readiness
 from triton_openai.proxy.models.internal_models import internal_models
 from triton_openai.proxy.models.listed_deployments import ListedDeployments
+from triton_openai.proxy.models.model_info import ModelInfo
 from triton_openai.proxy.models.policy_watch import PolicyWatch, rereads_secrets
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
@@ -141,13 +142,18 @@ def compose(
         ),
     )
     parts.export(app)
-    exposition = Exposition(metrics, has_vllm_names=settings.metrics_vllm_names)
-    concerns = (parts.registry, exposition, ledger, tuple if callers is None else callers.concerns)
+    exposed = _exposition(settings, metrics, parts.registry)
+    concerns = (parts.registry, exposed, ledger, tuple if callers is None else callers.concerns)
     return _with_routes(app, (*routers, monitoring.routes(*concerns)), settings, parts.registry)
 
 
 def _metrics(settings: Settings, shared: Path | None) -> Metrics:
     return Metrics(shared, tenants=settings.metrics_tenants)
+
+
+def _exposition(settings: Settings, metrics: Metrics, registry: Registry) -> Exposition:
+    names = settings.metrics_vllm_names
+    return Exposition(metrics, ModelInfo(registry), has_vllm_names=names)
 
 
 def _queues(

@@ -23,6 +23,7 @@ from triton_openai.proxy.telemetry.loop_lag import name_task
 from triton_openai.proxy.telemetry.metrics import Metrics
 from triton_openai.proxy.telemetry.request_log import RequestObserver, current_observer
 
+HEALTH_CHECKS = ("/health", "/ping")  # a proxy that is not ready refuses nobody
 UNKNOWN = "unknown"
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
@@ -126,7 +127,7 @@ class RequestContext:
             self._counters[route, status] = counter
         counter.inc()
         request_log.add(status=status)
-        if status >= HTTPStatus.BAD_REQUEST:
+        if status >= HTTPStatus.BAD_REQUEST and not scope["path"].startswith(HEALTH_CHECKS):
             self._count_rejection(request_log.added("model") or "", request_log.added("error"))
 
     def _count_rejection(self, model: str, reason: str | None) -> None:

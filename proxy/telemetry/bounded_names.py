@@ -5,6 +5,7 @@ Every value makes series that stay until the proxy stops, so that their number n
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 from pathlib import Path
@@ -32,13 +33,18 @@ class BoundedNames:
         if self._shared is None:
             self._known.add(name)
             return True
-        with self._shared.open("a+", encoding="utf-8") as file:
+        with contextlib.suppress(OSError):  # on a full disk requests are answered all the same
+            self._admit_for_all(self._shared, name)
+        return name in self._known
+
+    def _admit_for_all(self, shared: Path, name: str) -> None:
+        with shared.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             self._known = _read(file)
             if name not in self._known and len(self._known) < self._most:
                 file.write(f"{json.dumps(name)}\n")
+                file.flush()
                 self._known.add(name)
-        return name in self._known
 
 
 def _read(file: TextIO) -> set[str]:

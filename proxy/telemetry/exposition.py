@@ -20,10 +20,13 @@ EXEMPLIFIED = {TTFT, DURATION}
 
 
 class Exposition:
-    """has_vllm_names: also our metrics under vLLM's names."""
+    """others: what any process can say at once. has_vllm_names: also our metrics under vLLM's
+    names.
+    """
 
-    def __init__(self, metrics: Metrics, *, has_vllm_names: bool = False) -> None:
+    def __init__(self, metrics: Metrics, *others: Collector, has_vllm_names: bool = False) -> None:
         self._metrics = metrics
+        self._others = others
         self._has_vllm_names = has_vllm_names
 
     def exposed(self, accept: str) -> tuple[bytes, str]:
@@ -34,11 +37,15 @@ class Exposition:
         if OPEN_METRICS not in accept:
             return generate_latest(_Families(self._families(None))), CONTENT_TYPE_LATEST
         families = _Families(self._families(self._metrics.exemplars))
-        text: bytes = openmetrics.generate_latest(families)  # type: ignore[no-untyped-call]
+        # Any other escaping replaces the colon of `vllm:`, though it is allowed in names.
+        text: bytes = openmetrics.generate_latest(  # type: ignore[no-untyped-call]
+            families, escaping=openmetrics.ALLOWUTF8
+        )
         return text, openmetrics.CONTENT_TYPE_LATEST
 
     def _families(self, exemplars: Exemplars | None) -> list[Metric]:
-        families = list(_collector(self._metrics).collect())
+        sources = (_collector(self._metrics), *self._others)
+        families = [family for source in sources for family in source.collect()]
         if exemplars is not None:
             families = [_with_exemplars(family, exemplars) for family in families]
         if self._has_vllm_names:

@@ -9,7 +9,12 @@ from prometheus_client import Counter
 
 from triton_openai.proxy.domain.output import Usage
 from triton_openai.proxy.domain.timeline import Trace
-from triton_openai.proxy.telemetry.distribution_metrics import DURATION, TTFT, observe_counts
+from triton_openai.proxy.telemetry.distribution_metrics import (
+    DURATION,
+    TTFT,
+    observe,
+    observe_counts,
+)
 from triton_openai.proxy.telemetry.metrics import Metrics
 from triton_openai.proxy.telemetry.request_figures import RequestFigures
 from triton_openai.proxy.telemetry.stream_latency import RequestLatency
@@ -41,11 +46,11 @@ class ModelMetrics:
         """Counts a request that has ended."""
         self.active.dec()
         self._outcome(figures.outcome).inc()
-        self._duration.observe(figures.duration_s)
+        observe(self._duration, figures.duration_s)
         if figures.first_event_s is not None:
-            self._ttft.observe(figures.first_event_s)
-        if figures.queue_s is not None:
-            self._request_queue.observe(figures.queue_s)
+            observe(self._ttft, figures.first_event_s)
+        if (waited_s := figures.waited_s) is not None:
+            observe(self._request_queue, waited_s)
         if figures.usage is not None:
             self._count(figures.usage)
         self._observe_streams(figures.latency)
@@ -57,17 +62,17 @@ class ModelMetrics:
         if usage.cached_tokens:
             self._cached_tokens.inc(usage.cached_tokens)
         self._completion_tokens.inc(usage.completion_tokens)
-        self._prompt_length.observe(usage.prompt_tokens)
-        self._completion_length.observe(usage.completion_tokens)
+        observe(self._prompt_length, usage.prompt_tokens)
+        observe(self._completion_length, usage.completion_tokens)
 
     def _observe_streams(self, latency: RequestLatency) -> None:
         for queue_s in latency.queues_s:
-            self._queue.observe(queue_s)
+            observe(self._queue, queue_s)
         for times in latency.times:
-            self._prefill.observe(times.prefill_s)
-            self._decode.observe(times.decode_s)
+            observe(self._prefill, times.prefill_s)
+            observe(self._decode, times.decode_s)
         for token_s in latency.token_s:
-            self._token_time.observe(token_s)
+            observe(self._token_time, token_s)
         observe_counts(self._gaps, latency.gaps, latency.gaps_s)
 
     def _note(self, figures: RequestFigures, trace: Trace) -> None:

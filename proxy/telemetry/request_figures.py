@@ -24,8 +24,8 @@ class Result(str, Enum):
 @dataclass(slots=True, kw_only=True)
 class RequestFigures:
     """outcome: a finish reason, an error code, or `abandoned`. queue_s: the wait for a row, in the
-    proxy and in the engine; None where the request did not get that far. usage: None if no token
-    came. trace: of a sampled request only. Nobody changes one; see TokenDelta.
+    proxy and in the engine; None where neither reports any. usage: None if no token came. trace: of
+    a sampled request only. Nobody changes one; see TokenDelta.
     """
 
     outcome: str
@@ -36,3 +36,8 @@ class RequestFigures:
     usage: Usage | None
     latency: RequestLatency
     trace: Trace | None
+
+    @property
+    def waited_s(self) -> float | None:
+        """For metrics: 0 for a request that got a row at once; None for one that got none."""
+        return 0.0 if self.queue_s is None and self.first_event_s is not None else self.queue_s

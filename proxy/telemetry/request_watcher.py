@@ -60,7 +60,10 @@ class TelemetryWatcher:
 class TelemetryWatch:
     """Implements domain.watcher.RequestWatch for one request."""
 
-    __slots__ = ("_card", "_latency", "_model", "_report", "_request", "_started_at", "_tenants")
+    __slots__ = (
+        *("_card", "_latency", "_model", "_report", "_request", "_started_at"),
+        *("_tenant", "_tenants", "_timeline"),
+    )
 
     def __init__(
         self,
@@ -75,6 +78,8 @@ class TelemetryWatch:
         self._report = report
         self._model = model
         self._tenants = tenants
+        self._tenant = current_caller.get().tenant
+        self._timeline = current_timeline.get()
         self._latency = RequestLatency()
         self._started_at = 0.0
 
@@ -89,7 +94,7 @@ class TelemetryWatch:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         figures = self._figures(time.perf_counter() - self._started_at, error)
         self._model.settle(figures)
-        self._tenants.settle(current_caller.get().tenant, figures)
+        self._tenants.settle(self._tenant, figures)
         self._log(figures)
 
     def _figures(self, duration_s: float, error: BaseException | None) -> RequestFigures:
@@ -104,7 +109,7 @@ class TelemetryWatch:
             queue_s=sum(waits_s) if waits_s else None,
             usage=report.usage,
             latency=self._latency,
-            trace=_sampled(current_timeline.get()),
+            trace=_sampled(self._timeline),
         )
 
     def _log(self, figures: RequestFigures) -> None:
@@ -141,6 +146,6 @@ def _ending(finish: FinishReason | None, error: BaseException | None) -> tuple[s
 
 
 def _sampled(timeline: Timeline | None) -> Trace | None:
-    """The trace of the running request, if it is sampled."""
+    """The trace of the request, if it is sampled."""
     trace = None if timeline is None else timeline.trace
     return trace if trace is not None and trace.is_sampled else None

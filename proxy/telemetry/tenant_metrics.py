@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from triton_openai.proxy.telemetry.bounded_names import OTHER, BoundedNames
 from triton_openai.proxy.telemetry.buckets import FEW_BUCKETS_S
+from triton_openai.proxy.telemetry.distribution_metrics import observe
 from triton_openai.proxy.telemetry.request_figures import RequestFigures
 
 LABELS = ("tenant",)
@@ -74,7 +75,7 @@ class _Tenant:
         if figures.usage is not None:
             self._prompt_tokens.inc(figures.usage.prompt_tokens)
             self._completion_tokens.inc(figures.usage.completion_tokens)
-        if figures.queue_s is not None:
-            self._queue.observe(figures.queue_s)
+        if (waited_s := figures.waited_s) is not None:
+            observe(self._queue, waited_s)
         if figures.first_event_s is not None:
-            self._ttft.observe(figures.first_event_s)
+            observe(self._ttft, figures.first_event_s)
