@@ -21,6 +21,7 @@ from triton_openai.proxy.domain.errors import (
 from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.generation.choice.choice_clock import ChoiceClock
 from triton_openai.proxy.generation.failover import Failover, Given, StreamMeans
 from triton_openai.proxy.generation.row_permit import RowPermit, ticket_of
 from triton_openai.proxy.generation.time_limits import TimeWatch
@@ -42,6 +43,7 @@ class EngineStream:
         try_guide: called before a part is sent again: a Triton that came back has not compiled its
             guide yet.
         tokens: how many the reader has counted; the stream's own are those since now.
+        clock: the choice's. The reader ends it with the last delta.
         has_begun: the answer has earlier streams, so that this one is not refused a row.
     """
 
@@ -55,6 +57,7 @@ class EngineStream:
         send: Send,
         try_guide: TryGuide,
         tokens: Callable[[], int],
+        clock: ChoiceClock,
         has_begun: bool = False,
     ) -> None:
         self._given = Given()
@@ -68,6 +71,7 @@ class EngineStream:
             most_yields=means.continuing.most_yields,
         )
         self._limits = means.limits
+        self._clock = clock
         self._send = send
         self._try_guide = try_guide
         self._source: Deltas = _nothing()
@@ -99,6 +103,7 @@ class EngineStream:
                     return
                 except LOSSES as error:
                     lost = error
+                self._clock.end(None, watch.waiting_since)
                 watch.leave()
                 await self._source.aclose()
                 await self._failover.next_part(lost, watch, self._row)
@@ -121,9 +126,11 @@ class EngineStream:
         if self._row.must_yield:
             raise _preempted()
         sent = _urgent(part) if self._row.took_over else part
+        self._clock.begin()
         self._source = self._send(sent, not given.has_begun)
         watch.begin(part.interrupt)
         delta = await _next(self._source, watch)
+        self._clock.see_first(delta.queue_s)
         if part.interrupt is not None:
             watch.see_first(failover.can_move)
         if not given.has_begun:

@@ -100,8 +100,10 @@ def test_every_answer_has_a_documented_status_and_form(serve):
         ("/v1/chat/completions", {"logprobs": True, "top_logprobs": 2, "n": 2}, "ab"),
         ("/v1/chat/completions", {"tools": [TOOL], "service_tier": "auto"}, CALL),
         ("/v1/chat/completions", {"return_token_ids": True, "nvext": EXTRA}, "ab"),
+        ("/v1/chat/completions", {"include_timings": True, "n": 2}, "ab"),
         ("/v1/completions", {"logprobs": 2, "n": 2, "echo": True}, "ab"),
         ("/v1/completions", {"return_token_ids": True, "nvext": EXTRA, "user": "u"}, "ab"),
+        ("/v1/completions", {"include_timings": True, "echo": True}, "ab"),
     ],
 )
 @pytest.mark.parametrize("streams", [False, True])

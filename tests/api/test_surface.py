@@ -97,6 +97,7 @@ SAMPLES: dict[str, tuple[Any, dict[str, Any]]] = {
     "best_of": (2, {}),
     "stream": (True, {}),
     "stream_options": ({"include_usage": True}, STREAM),
+    "include_timings": (True, {}),
     "return_token_ids": (True, {}),
     "priority": (5, {}),
     "cache_salt": ("x", {}),
