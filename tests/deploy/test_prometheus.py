@@ -1,6 +1,6 @@
-"""A real Prometheus reads our metrics, evaluates our rules and answers every query of a panel.
+"""A real Prometheus evaluates our rules and understands every query of a panel.
 
-With the real tritonserver under load: tests/server/test_dashboards.py.
+What panels show under load: tests/server/test_dashboards.py.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ import pytest
 from tests.deploy.test_metrics import ALERTS, RULES, expressions
 from tests.fixtures import prometheus
 from tests.fixtures.stack import eventually
-from triton_openai.proxy.telemetry.distribution_metrics import TTFT
 from triton_openai.proxy.telemetry.exposition import Exposition
 from triton_openai.proxy.telemetry.metrics import Metrics
 
 pytestmark = prometheus.needs_prometheus
-TRACE = 0x0AF7651916CD43DD8448EB211C80319C
 
 
 @contextmanager
@@ -66,17 +64,6 @@ def scraping(metrics, tmp_path_factory) -> Iterator[prometheus.Prometheus]:
 def test_it_understands_every_query(scraping, expression):
     """promql-parser, which test_metrics uses, is another program's grammar, and knows no types."""
     scraping.query(expression)
-
-
-def test_an_exemplar_has_the_trace_of_a_request(metrics, scraping):
-    metrics.distributions.ttft.labels("demo").observe(0.3)
-    metrics.exemplars.note(TTFT, "demo", 0.3, TRACE)
-    bucket = f'{TTFT}_bucket{{model="demo"}}'
-    eventually(lambda: scraping.exemplars(bucket), 20, "an exemplar")
-    [series] = scraping.exemplars(bucket)
-    assert series["seriesLabels"]["le"] == "0.5"
-    [exemplar] = series["exemplars"]
-    assert exemplar["labels"] == {"trace_id": f"{TRACE:032x}"}
 
 
 def test_every_rule_is_evaluated_without_an_error(scraping):
