@@ -93,18 +93,11 @@ class Stage:
         if self.ended is None:
             self.ended = perf_counter() if at is None else at
 
-    def begin(self) -> None:
-        """Of a stage that `planned` made."""
-        self.began = perf_counter()
-        if self.timeline is not None:
-            self.timeline.keep(self)
-
-    def within(self, name: StageName, began: float | None = None) -> Stage:
+    def stage(self, name: StageName, began: float | None = None) -> Stage:
         """Begins a stage within this one."""
-        stage = Stage(name, self.timeline, self, began)
-        if self.timeline is not None:
-            self.timeline.keep(stage)
-        return stage
+        if self.timeline is None:
+            return Stage(name, None)
+        return self.timeline.stage(name, self, began)
 
     @property
     def traceparent(self) -> str | None:
@@ -131,11 +124,16 @@ class Timeline:
         self.dropped = 0
         self.trace = trace
 
-    def keep(self, stage: Stage) -> None:
+    def stage(
+        self, name: StageName, parent: Stage | None = None, began: float | None = None
+    ) -> Stage:
+        """Begins a stage."""
+        begun = Stage(name, self, parent, began)
         if len(self.stages) < MOST_STAGES and self.ended is None:
-            self.stages.append(stage)
+            self.stages.append(begun)
         else:
             self.dropped += 1
+        return begun
 
     def end(self) -> None:
         """Later stages are not kept: a generation may run on for the next reader of its answer."""
@@ -160,15 +158,8 @@ current_timeline: ContextVar[Timeline | None] = ContextVar("current_timeline", d
 
 def stage(name: StageName) -> Stage:
     """Begins a stage of the running request; outside of one it is not kept."""
-    begun = planned(name)
-    if begun.timeline is not None:
-        begun.timeline.keep(begun)
-    return begun
-
-
-def planned(name: StageName) -> Stage:
-    """A stage of the running request that may begin later, with `begin`."""
-    return Stage(name, current_timeline.get())
+    timeline = current_timeline.get()
+    return Stage(name, None) if timeline is None else timeline.stage(name)
 
 
 def new_id(bits: int) -> int:

@@ -60,5 +60,5 @@ def _before(whole: Stage, at: float, spans: tuple[tuple[StageName, float], ...])
     """
     for name, seconds in spans:
         began = max(at - seconds, whole.began)
-        whole.within(name, began).end(at)
+        whole.stage(name, began).end(at)
         at = began

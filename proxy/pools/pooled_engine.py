@@ -70,7 +70,7 @@ class PooledEngine:
         stage = request.stage
         if stage is None:
             return self._router.route(request)
-        with stage.within(StageName.ROUTING):
+        with stage.stage(StageName.ROUTING):
             route = self._router.route(request)
         stage.attributes["endpoint"] = route.place.endpoint
         return route

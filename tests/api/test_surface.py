@@ -173,7 +173,8 @@ def observed(serve, tmp_path):
         )
         assert response.status_code == 200, response.text
         told = re.sub(r'-[0-9a-f]{32}|"created":\d+', "", response.text)
-        asked = [asdict(replace(one, id="", model=None, interrupt=None)) for one in engine.requests]
+        anonymous = {"id": "", "model": None, "interrupt": None, "stage": None}
+        asked = [asdict(replace(one, **anonymous)) for one in engine.requests]
         return asked, told
 
     return observe

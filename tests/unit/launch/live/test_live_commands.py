@@ -14,7 +14,7 @@ import sys
 import termios
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -33,7 +33,9 @@ from triton_openai.proxy.app import compose
 from triton_openai.proxy.cli import main
 from triton_openai.proxy.configured_pools import Operations
 from triton_openai.proxy.domain.identity import Scope
+from triton_openai.proxy.domain.log_level import LogLevel
 from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry.chosen_level import ChosenLevel
 
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
 ADDRESS = "10.0.0.1:8001"
@@ -53,7 +55,7 @@ class RunningProxy(RunningApp):
             kserve=EchoModels("add"),
             decisions=decisions,
             audit=AuditInMemory(),
-            kept=nullcontext(),
+            log_levels=ChosenLevel(LogLevel.INFO, None, lambda _: None),
         )
         self.app = compose(
             Settings(key_pepper=PEPPER, models_file=models_file),

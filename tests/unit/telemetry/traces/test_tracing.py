@@ -68,7 +68,7 @@ def test_a_request_and_its_stages():
             pass
         triton = stage(StageName.TRITON)
         triton.attributes["endpoint"] = "a:1"
-        triton.within(StageName.ROUTING).end()
+        triton.stage(StageName.ROUTING).end()
         assert triton.traceparent == f"00-{'ab' * 16}-{triton.span_id:016x}-01"
         triton.end()
 
@@ -165,7 +165,7 @@ def test_a_request_has_a_bounded_number_of_spans():
 def test_a_stage_after_the_end_is_not_kept():
     timeline = Timeline()
     timeline.end()
-    Stage(StageName.TRITON, timeline).begin()
+    timeline.stage(StageName.TRITON)
     assert timeline.stages == []
 
 
