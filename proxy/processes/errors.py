@@ -13,6 +13,10 @@ class LaunchError(Exception):
     """An error that the operator can fix. The message says what is wrong and how to fix it."""
 
 
+class StartCrashed(LaunchError):
+    """A server crashed while it started, by a fault of its own that the next start may not have."""
+
+
 class ModelLoadingFailed(LaunchError):
     """A model's folder cannot be served. Printed as JSON, in the format of the API's errors."""
 

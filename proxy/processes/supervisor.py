@@ -14,7 +14,9 @@ from enum import Enum
 from typing import Protocol
 
 from triton_openai.proxy import background
-from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.processes.errors import LaunchError, StartCrashed
+
+FIRST_STARTS = 3  # tries, where each crashes
 
 
 class Server(Protocol):
@@ -74,9 +76,17 @@ class Supervisor:
     async def start(self) -> None:
         """
         Raises:
-            LaunchError: the first start failed; it is not tried again.
+            LaunchError: the first start failed; only after a crash is it tried again.
         """
-        await self._start_server()
+        for failures in range(FIRST_STARTS):
+            try:
+                await self._start_server()
+                break
+            except StartCrashed as error:
+                if failures == FIRST_STARTS - 1:
+                    raise
+                self._say(f"start of {self._name} failed, and is tried again: {error}")
+                await self._sleep(self._backoff.delay_s(failures))
         self._watch = asyncio.create_task(self._keep_running())
 
     async def stop(self, *, grace_s: float) -> None:

@@ -17,7 +17,12 @@ from triton_openai.proxy.launch.triton_server import probe, run_folder, server_l
 from triton_openai.proxy.launch.triton_server.command import LOOPBACK, Ports
 from triton_openai.proxy.launch.triton_server.run_folder import RunFolder
 from triton_openai.proxy.processes import lifeline
-from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed, exit_reason
+from triton_openai.proxy.processes.errors import (
+    LaunchError,
+    ModelLoadingFailed,
+    StartCrashed,
+    exit_reason,
+)
 
 POLL_S = 0.05
 # The proxy, or `drain`, has drained the streams before; those that still run are too late.
@@ -56,6 +61,7 @@ class TritonServer:
         """Returns when every model is loaded and the server responds.
 
         Raises:
+            StartCrashed: by Triton's own fault.
             LaunchError: it ended, or was not ready in time; the message quotes its log.
         """
         await self.stop(grace_s=0)
@@ -133,7 +139,8 @@ class TritonServer:
             model, reason = failed
             return ModelLoadingFailed(self._launch.folder.weights(model), f"{reason} (log: {log})")
         reasons = "; ".join(server_log.reasons(log)) or "the log gives no reason"
-        return LaunchError(f"tritonserver {what}: {reasons} (log: {log})")
+        kind = StartCrashed if server_log.CRASH in reasons else LaunchError
+        return kind(f"tritonserver {what}: {reasons} (log: {log})")
 
 
 async def _end(process: Process, grace_s: float) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+# Triton's Python backend, now and then, while the processes of several models start at once (2.51).
+CRASH = "boost::interprocess::lock_exception"
 MOST_LINES = 3
 TAIL_BYTES = 100_000
 

@@ -13,10 +13,13 @@ from triton_openai.proxy.processes.errors import LaunchError
 
 
 class ScriptedServer:
-    """Lives for the given times, in seconds of its own clock; a None is a start that fails."""
+    """Lives for the given times, in seconds of its own clock; a None is a start that fails with
+    `error`.
+    """
 
-    def __init__(self, *lives_s: float | None) -> None:
+    def __init__(self, *lives_s: float | None, error: type[LaunchError] = LaunchError) -> None:
         self._lives_s = list(lives_s)
+        self._error = error
         self.now_s = 0.0
         self.slept_s: list[float] = []
         self.is_stopped = False
@@ -25,7 +28,7 @@ class ScriptedServer:
     async def start(self) -> None:
         if self._lives_s and self._lives_s[0] is None:
             self._lives_s.pop(0)
-            raise LaunchError("no")
+            raise self._error("no")
 
     async def wait(self) -> str:
         if not self._lives_s:
@@ -60,6 +63,10 @@ if mode == "fails":
     print('E1121 01:30:31.4 29688 server.cc:241] "CudaDriverHelper has not been initialized."')
     print("E1121 01:30:31.4 9 lifecycle.cc:642] \\"failed to load 'demo': no file\\\\nAt:\\"")
     sys.exit(1)
+if mode == "crashes":
+    print("\\nterminate called after throwing an instance of 'boost::interprocess::lock_exception'")
+    sys.stdout.flush()
+    os.abort()
 if mode == "hangs":
     time.sleep(300)
 if mode == "deaf":

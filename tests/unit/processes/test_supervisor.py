@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.unit.launch.doubles import ScriptedServer
-from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.processes.errors import LaunchError, StartCrashed
 from triton_openai.proxy.processes.supervisor import Backoff, State, Supervisor
 
 
@@ -44,6 +44,29 @@ def test_a_first_start_that_fails_is_fatal():
     with pytest.raises(LaunchError):
         asyncio.run(supervisor.start())
     assert supervisor.state is State.STOPPED
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_a_first_start_that_crashes_is_tried_again(crashes):
+    async def lives() -> list[float]:
+        server = ScriptedServer(*[None] * crashes, error=StartCrashed)
+        supervisor = Supervisor(server, name="tritonserver", say=said.append, sleep=server.sleep)
+        await supervisor.start()
+        assert supervisor.state is State.READY
+        await supervisor.stop(grace_s=0)
+        return server.slept_s
+
+    said: list[str] = []
+    assert asyncio.run(lives()) == [0.2, 0.4][:crashes]
+    assert said[0] == "start of tritonserver failed, and is tried again: no"
+
+
+def test_one_that_always_crashes_is_fatal():
+    server = ScriptedServer(None, None, None, None, error=StartCrashed)
+    supervisor = Supervisor(server, name="tritonserver", say=lambda line: None, sleep=server.sleep)
+    with pytest.raises(StartCrashed):
+        asyncio.run(supervisor.start())
+    assert server.slept_s == [0.2, 0.4]
 
 
 def test_each_step_is_said():

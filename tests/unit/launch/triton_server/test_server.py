@@ -18,7 +18,7 @@ from tests.fixtures.stack import HANG_S, eventually, free_port
 from tests.unit.launch.doubles import program
 from triton_openai.proxy.launch.triton_server import shm, stubs
 from triton_openai.proxy.launch.triton_server.server import TritonServer
-from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.processes.errors import LaunchError, StartCrashed
 
 ROOT = Path(__file__).parents[4]
 
@@ -72,6 +72,14 @@ def test_a_stop_leaves_no_process_and_no_region(tmp_path, port, mode):
 def test_a_start_that_ends_says_why_in_one_line(tmp_path, port):
     with pytest.raises(LaunchError, match=r"exit status 1: failed to load 'demo': no file \(log"):
         asyncio.run(TritonServer(program(tmp_path, "fails", port)).start())
+    assert is_gone(stub_pid(tmp_path))
+
+
+def test_a_crash_of_tritons_python_backend_is_told_from_a_fault_of_the_configuration(
+    tmp_path, port
+):
+    with pytest.raises(StartCrashed, match=r"signal 6: terminate called .*lock_exception"):
+        asyncio.run(TritonServer(program(tmp_path, "crashes", port)).start())
     assert is_gone(stub_pid(tmp_path))
 
 
