@@ -38,8 +38,8 @@ def shared(*tenants: LoadedTenant, **settings: str) -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_small_tenant_gets_half_when_it_asks_for_it_beside_one_with_fifty_streams(workers):
-    """Its four streams are more than half of what runs at once, even if some are on their way."""
-    small = LoadedTenant(name="small", streams=4)
+    """It always asks: of its twelve streams some wait, however busy the machine of its callers is."""
+    small = LoadedTenant(name="small", streams=12)
     large = LoadedTenant(name="large", streams=50)
     shared(small, large, WORKERS=workers, SPARE_STREAMS="1")
     share = small.tokens / (small.tokens + large.tokens)
@@ -48,7 +48,7 @@ def test_a_small_tenant_gets_half_when_it_asks_for_it_beside_one_with_fifty_stre
 
 
 def test_weights_of_one_and_three_share_the_tokens_so():
-    one, three = LoadedTenant(name="one", streams=8), LoadedTenant(name="three", streams=8)
+    one, three = LoadedTenant(name="one", streams=12), LoadedTenant(name="three", streams=12)
     three.weight = 3.0
     shared(one, three, SPARE_STREAMS="1")
     share = one.tokens / (one.tokens + three.tokens)
