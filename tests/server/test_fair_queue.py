@@ -38,7 +38,7 @@ def shared(*tenants: LoadedTenant, **settings: str) -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_small_tenant_gets_half_when_it_asks_for_it_beside_one_with_fifty_streams(workers):
-    """It always asks: of its twelve streams some wait, however busy the machine of its callers is."""
+    """It always asks: of its twelve streams some wait, however busy the callers' machine is."""
     small = LoadedTenant(name="small", streams=12)
     large = LoadedTenant(name="large", streams=50)
     shared(small, large, WORKERS=workers, SPARE_STREAMS="1")
