@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from queue import SimpleQueue
 
 import httpx
-import psutil
 import pytest
 
 from tests.fixtures.running import ROWS
-from tests.fixtures.stack import HANG_S, PLAIN, Stack, eventually, halted
+from tests.fixtures.stack import HANG_S, PLAIN, Stack, eventually
 
-WAITING = 6
+WAITING, TRIES = 6, 5
 RESENT = "proxy_requests_resent_total"
 LONG = {"model": "endless", "prompt": "abc", "max_tokens": 4000, "temperature": 0, "stream": True}
 SHORT = {**LONG, "max_tokens": 3, "stream": False}
@@ -32,35 +32,38 @@ def counted(stack: Stack, metric: str, model: str) -> float:
     return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
 
 
-def streams(
-    pool: ThreadPoolExecutor, client: httpx.Client, stack: Stack, engine: list[psutil.Process]
-) -> list[Future[list[str]]]:
-    """One in each row. Each has begun, and the rest of its lines is read in a thread.
+def stream(stack: Stack, begun: SimpleQueue[None]) -> list[str]:
+    """The lines of a long one; reports the first."""
+    with PLAIN.stream("POST", f"{stack.url}/v1/completions", json=LONG) as response:
+        lines = response.iter_lines()
+        first = next(lines)
+        assert first.startswith("data: {")
+        begun.put(None)
+        return [first, *lines]
 
-    The engine runs only until the next one has begun: none ends meanwhile, on any machine.
+
+def under_way(
+    pool: ThreadPoolExecutor, stack: Stack
+) -> tuple[list[Future[list[str]]], list[Future[httpx.Response]]]:
+    """A stream in each row, which has begun, and requests behind them. A machine that is so busy
+    that a stream ends before gets several tries.
     """
-    found = []
-    for _ in range(ROWS):
-        asked = client.build_request("POST", f"{stack.url}/v1/completions", json=LONG)
-        for process in engine:
-            process.resume()
-        lines = client.send(asked, stream=True).iter_lines()
-        assert next(lines).startswith("data: {")
-        for process in engine:
-            process.suspend()
-        found.append(pool.submit(list, lines))
-    return found
+    for _ in range(TRIES):
+        begun: SimpleQueue[None] = SimpleQueue()
+        running = [pool.submit(stream, stack, begun) for _ in range(ROWS)]
+        for _ in running:
+            begun.get(timeout=HANG_S)
+        waiting = [pool.submit(complete, stack) for _ in range(WAITING)]
 
+        def are_there(running=running) -> bool:
+            active = counted(stack, "proxy_requests_active", "endless")
+            return active == ROWS + WAITING or any(one.done() for one in running)
 
-def without_a_token(pool: ThreadPoolExecutor, stack: Stack) -> list[Future[httpx.Response]]:
-    """The running ones have all rows."""
-    waiting = [pool.submit(complete, stack) for _ in range(WAITING)]
-    eventually(
-        lambda: counted(stack, "proxy_requests_active", "endless") == ROWS + WAITING,
-        60,
-        "all are under way",
-    )
-    return waiting
+        eventually(are_there, 60, "all are under way")
+        if not any(one.done() for one in running):
+            return running, waiting
+        wait((*running, *waiting))
+    pytest.fail("the streams end before all requests are under way")
 
 
 def kill(stack: Stack) -> None:
@@ -78,12 +81,9 @@ def test_requests_without_a_token_finish_and_those_with_one_continue(
 ):
     expected = complete(victim).json()["choices"]
     before = counted(victim, RESENT, "endless")
-    engine = victim.engine_processes("endless")
-    with httpx.Client(timeout=HANG_S) as client, ThreadPoolExecutor(ROWS + WAITING) as pool:
-        with halted(engine):
-            running = streams(pool, client, victim, engine)
-            waiting = without_a_token(pool, victim)
-            end(victim)
+    with ThreadPoolExecutor(ROWS + WAITING) as pool:
+        running, waiting = under_way(pool, victim)
+        end(victim)
         answers = [request.result() for request in waiting]
         for lines in running:
             *rest, last, done = [line for line in lines.result() if line]
