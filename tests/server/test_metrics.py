@@ -115,9 +115,10 @@ def test_a_worker_that_is_started_again_counts_on_in_the_same_files(scripted_sta
         )
         processes = scripted_stack.workers()
         scripted_stack.wait_all_ready()
-        found = metrics(scripted_stack)
-        assert found.total("proxy_requests_total") == before
-        assert found.value("proxy_ready") == 1
+        assert metrics(scripted_stack).total("proxy_requests_total") == before
+        eventually(
+            lambda: metrics(scripted_stack).value("proxy_ready") == 1, 20, "the new one says so"
+        )
     slots = {path.stem.rpartition("_")[2] for path in folder.glob("*.db")}
     assert slots == {str(slot) for slot in range(WORKERS)}
 
