@@ -63,11 +63,13 @@ test: check
 	@echo "[make] test: all but $(LONG), with a real tritonserver, OpenAI's SDKs, and faults"
 	@$(call finished,test,$(RUN) tests.twice tests --ignore $(LONG) $(OPTIONS) $(PYTEST))
 
-# The properties of all tests again, with fifteen times as many examples.
+# The properties of all tests again, with fifteen times as many examples (EXAMPLES=some: five times).
+EXAMPLES ?= many
+
 test-long: $(DEV)
 	@echo "[make] test-long: attacks, fuzzing, the schema corpus, training, the benchmark, a soak"
-	@$(call finished,test-long,$(RUN) tests.twice $(LONG) $(OPTIONS) --hypothesis-profile many $(PYTEST) && \
-	  $(RUN) tests.twice tests $(OPTIONS) --ignore $(LONG) -m hypothesis --hypothesis-profile many $(PYTEST))
+	@$(call finished,test-long,$(RUN) tests.twice $(LONG) $(OPTIONS) --hypothesis-profile $(EXAMPLES) $(PYTEST) && \
+	  $(RUN) tests.twice tests $(OPTIONS) --ignore $(LONG) -m hypothesis --hypothesis-profile $(EXAMPLES) $(PYTEST))
 
 # Mixed streams on a stack of its own; fails where memory grows, or anything is left at the end.
 SOAK_SECONDS ?= 600
