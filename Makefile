@@ -40,7 +40,7 @@ doctor: $(INSTALLED)
 check: $(DEV)
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
-	@$(RUN) mypy --strict -p triton_openai.proxy -p triton_openai.build_engines -p triton_openai.demo_model
+	@$(RUN) mypy --strict -p triton_openai.proxy -p triton_openai.build_engines -p triton_openai.demo_model -p dashboards
 	@set -e; for folder in model_repository/*/1; do $(RUN) mypy --strict "$$folder"; done
 
 # Three sets of tests (docs/verification.md): test-fast is a part of test, and test-long is the rest.
@@ -158,9 +158,11 @@ $(DOCS_VENV)/.installed: requirements-docs.lock
 
 # What is generated for the docs: the tables of settings in docs/configuration.md, and, from the tables
 # of parameters in docs/api.md and docs/nvext.md, what the OpenAPI document says about each field.
+# Then Grafana's dashboards, from their description in dashboards/.
 doc-tables: $(DEV)
 	@$(RUN) tests.fixtures.settings_tables
 	@$(RUN) tests.fixtures.parameter_table
+	@$(RUN) dashboards
 
 clean:
 	rm -rf .venv .venv-docs artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis

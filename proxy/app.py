@@ -14,11 +14,13 @@ from triton_openai.build_engines.models_file import ModelsFile
 from triton_openai.proxy import (
     background,
     configured_idempotency,
+    configured_journal,
     configured_limits,
     configured_pools,
     configured_routes,
     configured_scheduling,
     configured_store,
+    configured_telemetry,
 )
 from triton_openai.proxy.access.authentication import composition as authentication
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
@@ -29,7 +31,9 @@ from triton_openai.proxy.api.authentication import no_audit
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.kserve import kserve_routes
+from triton_openai.proxy.api.logs import log_level_routes
 from triton_openai.proxy.api.pools import pools_routes
+from triton_openai.proxy.api.recent import requests_routes
 from triton_openai.proxy.configured_pools import Operations
 from triton_openai.proxy.configured_scheduling import Queues
 from triton_openai.proxy.domain.engine import Catalog, Engine
@@ -53,11 +57,14 @@ from triton_openai.proxy.pools.pooled_engine import PooledEngine
 from triton_openai.proxy.pools.pooled_tokenizer import PooledTokenizer
 from triton_openai.proxy.pools.router import Router
 from triton_openai.proxy.process_sandbox import ProcessSandbox
+from triton_openai.proxy.request_search import RequestSearch
 from triton_openai.proxy.server_tools.http_tools import HttpToolRunner
 from triton_openai.proxy.settings import Settings, environment
 from triton_openai.proxy.telemetry.endpoint_metrics import EndpointMetrics
 from triton_openai.proxy.telemetry.loop_lag import LoopLag
 from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.observers import Observers
+from triton_openai.proxy.telemetry.recent_requests import RecentRequests
 from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
 
 if TYPE_CHECKING:
@@ -77,8 +84,9 @@ def create_app(settings: Settings, shared: Path | None = None) -> FastAPI:
         LaunchError: TRITON_URL does not say where endpoints are found.
     """
     sandbox = ProcessSandbox(configured_limits.sandbox_limits(settings))
-    metrics, store = Metrics(shared), configured_store.store(settings)
-    found, counter = _models(settings), EndpointMetrics(metrics.registry)
+    metrics = configured_telemetry.metrics(settings, shared)
+    store = configured_store.store(settings)
+    found, counter = _models(settings), EndpointMetrics(metrics.registry, shared)
     operations = configured_pools.operations(settings, found, environment(), counter, store, shared)
     pools = operations.pools
     return compose(
@@ -118,8 +126,8 @@ def compose(
     """The proxy over any engine. keys, usage, scheduler: others than those of store and settings.
     found: models.yaml, if it was read already.
     """
-    metrics = Metrics(shared) if metrics is None else metrics
-    keys, usage = _stored(store, keys, usage)
+    metrics = configured_telemetry.metrics(settings, shared) if metrics is None else metrics
+    keys, usage = configured_store.keys_and_usage(store, keys, usage)
     callers = authentication.authenticator(settings, keys, metrics)
     ledger = configured_limits.ledger(settings, metrics, shared)
     limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
@@ -129,18 +137,22 @@ def compose(
     routers = parts.adapters() + _administration(settings, store, operations, parts)
     keyed = configured_idempotency.layer_parts(settings, parts.bodies, limiter, metrics, shared)
     denied = no_audit if store is None else store.denied_calls.add
-    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed)
+    journal = configured_journal.journal(settings, metrics)
+    tracing = configured_telemetry.tracing(settings, environment(), metrics)
+    observer = Observers(tracing, parts.search.recent)
+    layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, observer)
     app = application(
-        configured_routes.layers(*layers),
+        configured_routes.layers(*layers, journal),
         lambda _: parts.running(
-            None if operations is None else operations.kept,
-            *(store, engine, ledger, keyed.relay),
+            *(() if operations is None else operations.kept),
+            *(tracing, store, engine, ledger, journal, keyed.relay),
             None if callers is None else callers.running(),
-            queues,
+            *(queues, parts.search),
         ),
     )
     parts.export(app)
-    concerns = (parts.registry, metrics, ledger, tuple if callers is None else callers.concerns)
+    exposed = configured_telemetry.exposition(settings, metrics, parts.registry)
+    concerns = (parts.registry, exposed, ledger, tuple if callers is None else callers.concerns)
     return _with_routes(app, (*routers, monitoring.routes(*concerns)), settings, parts.registry)
 
 
@@ -156,15 +168,6 @@ def _queues(
         return Queues(scheduler)
     pools = None if operations is None else operations.pools
     return configured_scheduling.queues(settings, ledger, metrics.queues, shared, pools)
-
-
-def _stored(
-    store: Store | None, keys: KeySource | None, usage: UsageStore | None
-) -> tuple[KeySource | None, UsageStore | None]:
-    """The store's, where none are given."""
-    if store is None:
-        return keys, usage
-    return keys or store.keys, usage or store.usage_store
 
 
 def _with_routes(
@@ -221,6 +224,7 @@ class Parts:
             decisions=None if operations is None else operations.decisions,
             shadows=self._shadows,
         )
+        self.search = RequestSearch(RecentRequests(settings.recent_requests), shared)
         self._stopping, self._in_flight = asyncio.Event(), BytesInFlight(settings.max_bodies_bytes)
         self.bodies = BodyReader(configured_limits.body_limits(settings), sandbox, self._in_flight)
 
@@ -270,8 +274,10 @@ class Parts:
 def _administration(
     settings: Settings, store: Store | None, operations: Operations | None, parts: Parts
 ) -> tuple[APIRouter, ...]:
-    """Routes for operators. Where anybody may do everything, none that changes the pools."""
+    """Routes for operators. Where anybody may do everything, none of pools and others' requests."""
     routers = () if store is None else configured_store.routes(store, parts.bodies)
+    if settings.auth != "off":
+        routers += (requests_routes.routes(parts.search),)
     if operations is not None:
         routers += (parts.kserve(operations.kserve),)
         if settings.auth != "off":
@@ -280,12 +286,14 @@ def _administration(
 
 
 def _operating(settings: Settings, operations: Operations, parts: Parts) -> tuple[APIRouter, ...]:
-    return pools_routes.routes(
+    levels, audit = operations.log_levels, operations.audit
+    pools = pools_routes.routes(
         operations.pools,
         operations.decisions,
         ListedDeployments(parts.registry),
-        operations.audit,
+        audit,
         parts.queues.scheduler,
         bodies=parts.bodies,
         processes=settings.workers,
     )
+    return (*pools, log_level_routes.routes(levels, audit, bodies=parts.bodies))

@@ -26,6 +26,7 @@ from triton_openai.proxy.launch.options import (
     Workers,
     option,
 )
+from triton_openai.proxy.launch.replay import replay_command
 from triton_openai.proxy.processes.errors import LaunchError, ModelLoadingFailed, explain
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 app.add_typer(loading_commands.app, name="models")
 commands.add_to(app)
+app.command()(replay_command.replay)
 
 
 def _show_version(is_asked: bool) -> None:

@@ -1,10 +1,14 @@
-"""Settings and models.yaml -> the pools of Triton servers. Called by `app`."""
+"""Settings and models.yaml -> the pools of Triton servers, and what operators change.
+
+Called by `app`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -14,6 +18,7 @@ from triton_openai.build_engines.pool_entry import PoolEntry
 from triton_openai.proxy.domain.audit_trail import AuditTrail
 from triton_openai.proxy.domain.endpoints import DEFAULT_POOL, Decisions, EndpointAddress
 from triton_openai.proxy.domain.kserve import KserveBackend
+from triton_openai.proxy.domain.log_level import LogLevel, LogLevels
 from triton_openai.proxy.pools.choice import ChoicePolicy, Policy
 from triton_openai.proxy.pools.connection import Connect
 from triton_openai.proxy.pools.discovery import source_url, sources
@@ -32,6 +37,8 @@ from triton_openai.proxy.pools.pool_set import PoolSet
 from triton_openai.proxy.pools.pooled_kserve import PooledKserve
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry import logs
+from triton_openai.proxy.telemetry.chosen_level import ChosenLevel
 from triton_openai.proxy.triton.connection import TritonConnection
 from triton_openai.proxy.triton.target import Target
 
@@ -41,13 +48,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
-    """What operators do with pools, and where it is kept. Entered with the application."""
+    """What operators change while the proxy runs, and where it is kept.
+
+    kept: entered with the application.
+    """
 
     pools: PoolSet
     kserve: KserveBackend
     decisions: Decisions
     audit: AuditTrail
-    kept: AbstractAsyncContextManager[object]
+    log_levels: LogLevels
+    kept: tuple[AbstractAsyncContextManager[object], ...] = ()
 
 
 def operations(
@@ -62,6 +73,8 @@ def operations(
 
     Raises as `pool_set`.
     """
+    set_level = partial(logs.set_level, has_content=settings.log_content)
+    levels = ChosenLevel(LogLevel(settings.log_level), shared, set_level)
     if store is not None:
         pools = pool_set(settings, found, environment, counter, store.decisions)
         return Operations(
@@ -69,7 +82,8 @@ def operations(
             kserve=PooledKserve(pools),
             decisions=store.decisions,
             audit=store.audit_trail,
-            kept=nullcontext(),
+            log_levels=levels,
+            kept=(levels,),
         )
     folder = FolderDecisions(shared)
     pools = pool_set(settings, found, environment, counter, folder.decisions)
@@ -78,7 +92,8 @@ def operations(
         kserve=PooledKserve(pools),
         decisions=folder.decisions,
         audit=LoggedAudit(),
-        kept=folder,
+        log_levels=levels,
+        kept=(levels, folder),
     )
 
 

@@ -21,6 +21,8 @@ from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.fast_path import FastPath
 from triton_openai.proxy.api.hosts import HostCheck, HostPolicy
 from triton_openai.proxy.api.idempotency.layer import Idempotency, LayerParts
+from triton_openai.proxy.api.journal.content_log import ContentLog
+from triton_openai.proxy.api.journal.journaling import Journaling
 from triton_openai.proxy.api.middleware import (
     BeginsInTurn,
     HeadAsGet,
@@ -40,11 +42,13 @@ from triton_openai.proxy.api.tokens import tokens_routes
 from triton_openai.proxy.domain.sandbox import Sandbox
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.generation.service import Service
+from triton_openai.proxy.journal.journal import Journal
 from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.structured.examiner import Examiner
 from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.request_log import RequestObserver
 
 
 def adapters(
@@ -107,6 +111,8 @@ def layers(
     callers: Authenticator | None,
     denied: Denied,
     idempotency: LayerParts,
+    observer: RequestObserver | None,
+    journal: Journal | None,
 ) -> list[Middleware]:
     """Outermost first."""
     scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
@@ -119,10 +125,12 @@ def layers(
         Middleware(BeginsInTurn, gate=gate),
         Middleware(HeadAsGet),
         Middleware(WithoutLastSlash),
-        Middleware(RequestContext, metrics=metrics),
+        Middleware(RequestContext, metrics=metrics, observer=observer),
         Middleware(HostCheck, hosts=HostPolicy(settings.allowed_hosts)),
         *authentication,
         Middleware(RateLimitHeaders, limiter=limiter, scopes=scopes),
         Middleware(Idempotency, parts=idempotency, scopes=scopes),
+        Middleware(Journaling, journal=journal),
+        *([Middleware(ContentLog)] if settings.log_content else ()),
         Middleware(FastPath, routers=routers),
     ]

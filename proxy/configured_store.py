@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
+from triton_openai.proxy.domain.key_records import KeySource
+from triton_openai.proxy.domain.usage import UsageStore
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.setting_groups.group import secret_value
 from triton_openai.proxy.settings import Settings
@@ -57,3 +59,12 @@ def routes(store: Store, bodies: BodyReader) -> tuple[APIRouter, ...]:
         usage_routes.routes(admin.usage),
         audit_routes.routes(admin.audit),
     )
+
+
+def keys_and_usage(
+    store: Store | None, keys: KeySource | None, usage: UsageStore | None
+) -> tuple[KeySource | None, UsageStore | None]:
+    """The store's, where none are given."""
+    if store is None:
+        return keys, usage
+    return keys or store.keys, usage or store.usage_store

@@ -72,11 +72,18 @@ class ProcessSandbox:
         ]
         _, late = await asyncio.wait(children, timeout=START_S)
         if late:
-            logger.warning("the sandbox starts slowly: first calls wait for it", after_s=START_S)
+            logger.warning(
+                "the sandbox starts slowly: first calls wait for it",
+                after_s=START_S,
+                advice="nothing, if it is once; otherwise give the proxy more CPU",
+            )
         for child in children:
             if child not in late and (error := child.exception()) is not None:
                 logger.error(
-                    "the sandbox cannot start: requests that need it will fail", exc_info=error
+                    "the sandbox cannot start: requests that need it will fail",
+                    exc_info=error,
+                    advice="look at the traceback: memory, processes or /tmp may be used up; then "
+                    "restart the proxy",
                 )
 
     async def run(

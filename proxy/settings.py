@@ -24,7 +24,15 @@ from triton_openai.proxy.setting_groups.requests import (
     Times,
 )
 from triton_openai.proxy.setting_groups.scheduling import Scheduling
-from triton_openai.proxy.setting_groups.state import CallersLimits, Idempotency, Logs, Storage
+from triton_openai.proxy.setting_groups.state import (
+    CallersLimits,
+    Idempotency,
+    Logs,
+    MetricsLabels,
+    Recording,
+    Storage,
+)
+from triton_openai.proxy.setting_groups.traces import Traces
 from triton_openai.proxy.setting_groups.triton import ModelSource, Packages, TritonServer
 
 OTHER_NAMES = {"port": "server_port", "host": "server_host"}
@@ -56,7 +64,10 @@ class Settings(
     SchemaSize,
     Idempotency,
     Storage,
+    Recording,
     Logs,
+    Traces,
+    MetricsLabels,
     BaseSettings,
 ):
     """Each field is read from the environment variable of the same name in capitals."""

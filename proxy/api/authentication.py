@@ -16,6 +16,7 @@ from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.route_scopes import Need, Open, RouteScopes
 from triton_openai.proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
 from triton_openai.proxy.domain.identity import Caller, Scope, current_caller
+from triton_openai.proxy.domain.timeline import StageName, stage
 from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.metrics import Metrics
 
@@ -67,7 +68,8 @@ class Authentication:
             return
         is_socket = scope["type"] == "websocket"
         try:
-            caller = await self._admitted(scope, need)
+            with stage(StageName.ACCESS):
+                caller = await self._admitted(scope, need)
         except ProxyError as error:
             if not is_socket:
                 raise  # RequestContext answers

@@ -61,11 +61,21 @@ class ProtocolNames:
 def body_of(error: Exception) -> dict[str, Any]:
     """The JSON body. Unexpected errors and details are logged; the caller gets the request id."""
     if not isinstance(error, ProxyError):
-        logger.error("internal error", exc_info=error)
+        logger.error(
+            "internal error",
+            exc_info=error,
+            advice="this is a bug of the proxy: report it with this line",
+        )
         return _body(_with_id(INTERNAL), None, ErrorCode.INTERNAL_ERROR)
     if error.detail is None:
         return _body(error.message, error.param, error.code)
-    logger.error("request failed", code=error.code.value, detail=error.detail[:LONGEST_DETAIL])
+    logger.error(
+        "request failed",
+        code=error.code.value,
+        detail=error.detail[:LONGEST_DETAIL],
+        advice="`detail` is what another program reported: look at its state and its log "
+        "(docs/operations.md)",
+    )
     return _body(_with_id(error.message), error.param, error.code)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from secrets import token_hex
 
 import structlog
@@ -20,7 +21,10 @@ from triton_openai.proxy.domain.identity import current_headers
 from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.loop_lag import name_task
 from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.request_log import RequestObserver, current_observer
 
+HEALTH_CHECKS = ("/health", "/ping")  # a proxy that is not ready refuses nobody
+UNKNOWN = "unknown"
 USABLE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -70,13 +74,18 @@ class RequestContext:
     The id is the caller's `x-request-id` if it is usable, else a new one. Every response has it.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, *, metrics: Metrics, observer: RequestObserver | None = None
+    ) -> None:
         self._app = app
         self._metrics = metrics
+        self._observer = observer
         self._counters: dict[tuple[str, int], Counter] = {}
+        self._rejections: dict[tuple[str, str], Counter] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         current_headers.set(scope.get("headers", ()))
+        current_observer.set(self._observer)
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -118,6 +127,16 @@ class RequestContext:
             self._counters[route, status] = counter
         counter.inc()
         request_log.add(status=status)
+        if status >= HTTPStatus.BAD_REQUEST and not scope["path"].startswith(HEALTH_CHECKS):
+            self._count_rejection(request_log.added("model") or "", request_log.added("error"))
+
+    def _count_rejection(self, model: str, reason: str | None) -> None:
+        """reason: None for a response that is no error of ours, such as a replayed one."""
+        place = model, reason or UNKNOWN
+        counter = self._rejections.get(place)
+        if counter is None:
+            counter = self._rejections[place] = self._metrics.rejections.labels(*place)
+        counter.inc()
 
 
 def _request_id(scope: Scope) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 from fastapi import APIRouter
-from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from triton_openai.proxy.api.openapi.operation import JSON, TEXT, Content, Operation
@@ -20,7 +21,7 @@ from triton_openai.proxy.domain.health import Concern
 from triton_openai.proxy.ledger.outage import OutageMode
 from triton_openai.proxy.ledger.port import Ledger
 from triton_openai.proxy.models.registry import Registry
-from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.exposition import OPEN_METRICS, Exposition
 
 
 class Live(BaseModel):
@@ -48,20 +49,24 @@ READY = Operation(
     gives={JSON: Content(body=Ready, example={"status": "ready"})},
     errors=(503,),
 )
+EXAMPLE = 'proxy_requests_active{model="demo"} 2.0'
 METRICS = Operation(
     tag="metrics",
-    gives={TEXT: Content(body=None, example='proxy_requests_active{model="demo"} 2.0')},
+    gives={
+        TEXT: Content(body=None, example=EXAMPLE),
+        OPEN_METRICS: Content(body=None, example=f"{EXAMPLE}\n# EOF"),
+    },
 )
 
 
 def routes(
     registry: Registry,
-    metrics: Metrics,
+    metrics: Exposition,
     ledger: Ledger,
     concerns: Callable[[], Sequence[Concern]] = tuple,
 ) -> APIRouter:
     """concerns: what is wrong with other parts than Triton and the models."""
-    router = APIRouter()
+    router, exposing = APIRouter(), asyncio.Lock()
 
     @router.get("/health/live", openapi_extra=LIVE.extra)
     async def live() -> Response:
@@ -82,9 +87,11 @@ def routes(
         return JSONResponse(_readiness(registry, ledger, concerns()))
 
     @router.get("/metrics", response_class=PlainTextResponse, openapi_extra=METRICS.extra)
-    async def prometheus() -> Response:
-        """Metrics in Prometheus' text format."""
-        return Response(metrics.exposed(), media_type=CONTENT_TYPE_LATEST)
+    async def prometheus(request: Request) -> Response:
+        """Metrics in Prometheus' text format, or in OpenMetrics where `Accept` names it."""
+        async with exposing:  # so that many at once do not slow down the event loop
+            text, kind = await asyncio.to_thread(metrics.exposed, request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": kind})
 
     return router
 

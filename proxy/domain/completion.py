@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import StringIO
 
+from triton_openai.proxy.domain.answer_times import NOT_REPORTED, AnswerTimes
 from triton_openai.proxy.domain.events import (
     AnyDelta,
     Finished,
@@ -36,11 +37,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """The answers in their order. `timing`: when the last of them had finished."""
+    """The answers in their order. `timing`: when the last of them had finished. `times`: of all."""
 
     choices: tuple[Answer, ...]
     usage: Usage
     timing: Timing | None = field(default=None, compare=False)
+    times: AnswerTimes = field(default=NOT_REPORTED, compare=False)
 
     @property
     def text(self) -> str:
@@ -82,6 +84,7 @@ class Fold:
             choices=tuple(answer for answer, _ in folded),
             usage=usage,
             timing=max(timings, key=lambda timing: timing.total_s, default=None),
+            times=AnswerTimes.of_choices(finished.times for _, finished in folded),
         )
 
 

@@ -12,6 +12,7 @@ from triton_openai.proxy.domain.model import CAPABILITIES, LoadedModel, ModelCar
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import PromptLimit, Sampling
 from triton_openai.proxy.domain.request_limits import smaller
+from triton_openai.proxy.domain.timeline import Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class EngineRequest:
     avoids: frozenset[str] = frozenset()  # endpoints that were lost with it
     generated: tuple[int, ...] = ()  # ids of its answer that another stream has given already
     interrupt: Interrupt | None = field(default=None, compare=False)
+    stage: Stage | None = field(default=None, compare=False)  # of the request's timeline
 
     def continued(self, text: str, tokens: int, constraint: Constraint | None) -> EngineRequest:
         """Asks for the rest of an answer that has `text`, for which `tokens` were generated."""

@@ -9,7 +9,7 @@ ProxyError
 │   ├── Forbidden            403: the caller is known, and may not do this
 │   │   └── ModelNotAllowed  403: the key does not allow this model
 │   ├── UnknownModel         404
-│   ├── NotStored            404: a tenant, a key or an endpoint that does not exist
+│   ├── NotStored            404: a tenant, key, endpoint or request that does not exist
 │   ├── Conflict             409: the change does not fit what is stored
 │   └── RateLimited          429: too much at once; the same request may pass later
 └── ServiceError             ours, 5xx
@@ -88,6 +88,7 @@ class ErrorCode(str, Enum):
     KEY_NOT_FOUND = "key_not_found", 404
     ENDPOINT_NOT_FOUND = "endpoint_not_found", 404
     DEPLOYMENT_NOT_FOUND = "deployment_not_found", 404
+    REQUEST_NOT_FOUND = "request_not_found", 404
     UNKNOWN_URL = "unknown_url", 404
     METHOD_NOT_ALLOWED = "method_not_allowed", 405
     TENANT_EXISTS = "tenant_exists", 409

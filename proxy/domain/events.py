@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
+from triton_openai.proxy.domain.answer_times import NOT_REPORTED, AnswerTimes
 from triton_openai.proxy.domain.output import FinishReason, Timing, TokenLogProb, Usage
 from triton_openai.proxy.domain.server_tools import CallStatus
 
@@ -88,7 +89,7 @@ class Finished:
 
     `usage` of all choices adds up to the request's: a prompt is counted with its first choice.
     `mean_log_prob` is that of its tokens, where the caller wants log-probabilities. `timing` is of
-    the request so far.
+    the request so far, `times` of this choice.
     """
 
     reason: FinishReason
@@ -96,6 +97,7 @@ class Finished:
     choice: int = 0
     mean_log_prob: float | None = None
     timing: Timing | None = field(default=None, compare=False)
+    times: AnswerTimes = field(default=NOT_REPORTED, compare=False)
 
 
 ToolEvent = TextDelta | ToolCallStarted | ToolCallArguments

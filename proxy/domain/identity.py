@@ -75,6 +75,7 @@ class Caller:
     `mtls:<name>`). of_models: limits of the tenant's use of single models, by public name.
     weight: of the tenant's share where tenants compete for rows. max_priority: the highest that the
     caller may ask for; None for the operator's setting.
+    records: the tenant's requests and answers are recorded for replay.
     is_shared: callers who have nothing to do with each other have this identity; only their
     addresses tell them apart.
     """
@@ -88,6 +89,7 @@ class Caller:
     of_models: dict[str, Limits] = field(default_factory=dict)
     weight: float = 1.0
     max_priority: int | None = None
+    records: bool = False
     is_shared: bool = False
 
     def may(self, scope: Scope) -> bool:

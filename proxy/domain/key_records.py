@@ -40,7 +40,7 @@ class KeyRecord:
 class TenantRecord:
     """of_models: limits of the tenant's use of single models, by public name. weight: of its share
     where tenants compete for rows. max_priority: the highest that its callers may ask for; None for
-    no ceiling of its own.
+    no ceiling of its own. records: its requests and answers are recorded for replay.
     """
 
     name: str
@@ -48,6 +48,7 @@ class TenantRecord:
     of_models: dict[str, Limits]
     weight: float = 1.0
     max_priority: int | None = None
+    records: bool = False
     is_active: bool
     created_at: datetime
 

@@ -33,6 +33,7 @@ CAPABILITIES = frozenset(
         "plain_spans",
         "limits",
         "queue_time",
+        "engine_times",
         "deadline",
         "resume",
     }

@@ -35,6 +35,16 @@ class TokenLogProb:
     token_id: int | None = None  # where the caller wants it
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTimes:
+    """What the engine measured of one stream. prefill_s: from its row to its first token, without
+    what the prefix cache had. decode_s: from there to its last token.
+    """
+
+    prefill_s: float
+    decode_s: float
+
+
 @dataclass(slots=True)
 class TokenDelta:
     """One engine response: the raw bytes of each new token, in order. Nobody changes one; to make
@@ -43,7 +53,8 @@ class TokenDelta:
     `token_ids` and `log_probs` are as many as the tokens, or none where the caller wants none.
     `prompt_tokens` comes with a stream's first delta, and so does `cached_tokens` where the engine
     says how many of them it had computed before, and `queue_s`, how long the request waited for a
-    place in the engine; `finish` comes with its last.
+    place in the engine; `finish` comes with its last, and so does `times` where the engine reports
+    them.
     """
 
     token_bytes: tuple[bytes, ...]
@@ -53,6 +64,7 @@ class TokenDelta:
     token_ids: tuple[int, ...] = ()
     log_probs: tuple[TokenLogProb, ...] = ()
     queue_s: float | None = None
+    times: EngineTimes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

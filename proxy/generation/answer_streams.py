@@ -193,6 +193,7 @@ class AnswerStreams:
             send=self._send,
             try_guide=self._try_guide,
             tokens=lambda: choice.tokens,
+            clock=choice.clock,
             has_begun=choice.tokens > 0 or part.plan is not self._plan,
         ).deltas()
 

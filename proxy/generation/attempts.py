@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from triton_openai.proxy.domain.answer_times import AnswerTimes
 from triton_openai.proxy.domain.completion import Answer, fold_choice
 from triton_openai.proxy.domain.errors import InvalidRequest, SchemaViolation
 from triton_openai.proxy.domain.events import Events, Finished, OutputEvent
@@ -53,12 +54,12 @@ class Attempts:
                 yield event
 
     async def held_back(self, generate: Generate, request: GenerationRequest) -> Events:
-        """The events of the first answer that conforms; usage is that of all attempts.
+        """The events of the first answer that conforms; usage and times are of all attempts.
 
         Raises:
             SchemaViolation: none did.
         """
-        spent, attempted, violation = Usage(), request, None
+        spent, times, attempted, violation = Usage(), AnswerTimes(), request, None
         for number in range(1, self.at_most + 1):
             self._count(number)
             events = await self._attempt(generate(attempted), number)
@@ -68,9 +69,10 @@ class Attempts:
             violation = await self._violation(answer)
             if violation is None:
                 for event in events:
-                    yield _with_spent(event, spent)
+                    yield _with_spent(event, spent, times)
                 return
             spent += finished.usage
+            times += finished.times
             attempted = self._next_request(request, answer, violation, number)
         raise self._error(str(violation), attempts=number)
 
@@ -130,5 +132,7 @@ def _said(answer: Answer) -> str:
     return "\n".join(filter(None, (answer.text, *calls)))
 
 
-def _with_spent(event: OutputEvent, spent: Usage) -> OutputEvent:
+def _with_spent(event: OutputEvent, spent: Usage, times: AnswerTimes) -> OutputEvent:
+    if isinstance(event, Finished):
+        return replace(event, usage=event.usage + spent, times=times + event.times)
     return event if event.usage is None else replace(event, usage=event.usage + spent)

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from triton_openai.proxy.access.start_gate import StartGate
+from triton_openai.proxy.domain.answer_times import AnswerTimes
 from triton_openai.proxy.domain.events import Events, Finished, OutputEvent
 from triton_openai.proxy.domain.output import Usage
 
@@ -59,7 +60,7 @@ async def _feed(
 async def best(stream: Events, *, candidates: int, choices: int) -> Events:
     """Of each prompt's `candidates` the `choices` with the highest log-probability per token.
 
-    All of them cost tokens: usage counts every candidate, with the first choice.
+    All of them cost tokens and time: the first choice's usage and times are those of every one.
     """
     events: dict[int, list[OutputEvent]] = {}
     async with aclosing(stream):
@@ -67,6 +68,7 @@ async def best(stream: Events, *, candidates: int, choices: int) -> Events:
             events.setdefault(event.choice, []).append(event)
     ends = {choice: _end(mine) for choice, mine in events.items()}
     spent = sum((end.usage for end in ends.values()), start=Usage())
+    times = AnswerTimes.of_choices(end.times for end in ends.values())
     for first in range(0, len(events), candidates):
         ranked = sorted(
             range(first, first + candidates), key=lambda one: -(ends[one].mean_log_prob or 0.0)
@@ -77,7 +79,11 @@ async def best(stream: Events, *, candidates: int, choices: int) -> Events:
                 if number % REPLAY_AT_ONCE == 0:
                     await asyncio.sleep(0)
                 if isinstance(event, Finished):
-                    event = replace(event, usage=spent if index == 0 else Usage())
+                    event = replace(
+                        event,
+                        usage=Usage() if index else spent,
+                        times=AnswerTimes() if index else times,
+                    )
                 yield replace(event, choice=index)
 
 

@@ -21,7 +21,9 @@ from triton_openai.proxy.domain.errors import (
 from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest
-from triton_openai.proxy.generation.failover import Failover, Given, StreamMeans
+from triton_openai.proxy.generation.choice.choice_clock import ChoiceClock
+from triton_openai.proxy.generation.engine_stages import EngineStages
+from triton_openai.proxy.generation.failover import Failover, Given, StreamMeans, cause_of
 from triton_openai.proxy.generation.row_permit import RowPermit, ticket_of
 from triton_openai.proxy.generation.time_limits import TimeWatch
 
@@ -42,6 +44,7 @@ class EngineStream:
         try_guide: called before a part is sent again: a Triton that came back has not compiled its
             guide yet.
         tokens: how many the reader has counted; the stream's own are those since now.
+        clock: the choice's. The reader ends it with the last delta.
         has_begun: the answer has earlier streams, so that this one is not refused a row.
     """
 
@@ -55,6 +58,7 @@ class EngineStream:
         send: Send,
         try_guide: TryGuide,
         tokens: Callable[[], int],
+        clock: ChoiceClock,
         has_begun: bool = False,
     ) -> None:
         self._given = Given()
@@ -68,9 +72,11 @@ class EngineStream:
             most_yields=means.continuing.most_yields,
         )
         self._limits = means.limits
+        self._clock = clock
         self._send = send
         self._try_guide = try_guide
         self._source: Deltas = _nothing()
+        self._stages = EngineStages()
 
     async def deltas(self) -> Deltas:
         """To one task. Each delta's ids are kept here, which is all that a continuation costs.
@@ -79,6 +85,7 @@ class EngineStream:
             ProxyError: as the engine and the scheduler do, or why the stream is not continued.
         """
         watch, keep = TimeWatch(self._limits), self._given.ids.extend
+        delta: TokenDelta | None = None
         try:
             await watch.within(self._row.acquire())
             while True:
@@ -99,11 +106,14 @@ class EngineStream:
                     return
                 except LOSSES as error:
                     lost = error
+                self._stages.lose(cause_of(lost))
+                self._clock.end(None, watch.waiting_since)
                 watch.leave()
                 await self._source.aclose()
                 await self._failover.next_part(lost, watch, self._row)
         finally:
             watch.end()
+            self._stages.end(delta)
             try:
                 await self._source.aclose()
             finally:
@@ -120,10 +130,13 @@ class EngineStream:
             await self._try_guide(part)
         if self._row.must_yield:
             raise _preempted()
-        sent = _urgent(part) if self._row.took_over else part
+        sent = self._stages.begin(_urgent(part) if self._row.took_over else part)
+        self._clock.begin()
         self._source = self._send(sent, not given.has_begun)
         watch.begin(part.interrupt)
         delta = await _next(self._source, watch)
+        self._stages.see_first(delta)
+        self._clock.see_first(delta.queue_s)
         if part.interrupt is not None:
             watch.see_first(failover.can_move)
         if not given.has_begun:

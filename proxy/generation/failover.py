@@ -150,7 +150,7 @@ class Failover:
         Raises:
             ProxyError: `error`, or why the stream is not continued.
         """
-        cause = _cause(error)
+        cause = cause_of(error)
         if isinstance(error, GuidePending):
             raise error
         if cause is Cause.LOST and not self._given.has_begun:
@@ -265,7 +265,7 @@ def _note(report: Report, cause: Cause, *, has_begun: bool) -> None:
         report.notes.append(f"continued {report.continued} ({WORDS[cause]})")
 
 
-def _cause(error: Loss) -> Cause:
+def cause_of(error: Loss) -> Cause:
     match error:
         case Preempted():
             return Cause.PREEMPTED

@@ -14,6 +14,7 @@ from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import GuidePending, ModelUnavailable, ServiceError
 from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.timeline import StageName, stage
 from triton_openai.proxy.models.recovery_queue import RecoveryQueue
 from triton_openai.proxy.models.registry import Registry
 
@@ -132,7 +133,9 @@ class Resending:
         """
         if isinstance(lost, ModelUnavailable) and lost.endpoint is not None:
             attempt.avoids |= {lost.endpoint}
-        if not self.has_another(request, attempt.avoids):
+        if self.has_another(request, attempt.avoids):
+            return
+        with stage(StageName.WAIT):
             if tried:
                 await asyncio.sleep(min(PAUSE_S * 2 ** (tried - 1), LONGEST_PAUSE_S))
             await self._wait(request.model, lost, attempt, since)

@@ -12,6 +12,7 @@ from triton_openai.proxy.domain.identity import current_caller
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.scheduling import FREE_PERMIT, Permit, Scheduler, Standing, Ticket
+from triton_openai.proxy.domain.timeline import StageName, stage
 
 CHARACTERS_A_TOKEN = 4  # bytes of UTF-8; the engine's own count replaces the estimate
 
@@ -59,9 +60,10 @@ class RowPermit:
         loop, report = asyncio.get_running_loop(), self._report
         began = loop.time()
         try:
-            self._permit = await self._scheduler.acquire(
-                ticket, moved=self._moved, preempted=self._yield
-            )
+            with stage(StageName.QUEUE):
+                self._permit = await self._scheduler.acquire(
+                    ticket, moved=self._moved, preempted=self._yield
+                )
         finally:
             has_waited = report.waits.pop(self, None) is not None
         if has_waited:

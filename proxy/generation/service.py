@@ -19,6 +19,7 @@ from triton_openai.proxy.domain.generation import Delivery, Generation, Report
 from triton_openai.proxy.domain.identity import current_caller
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.domain.timeline import StageName, stage
 from triton_openai.proxy.domain.watcher import Watcher
 from triton_openai.proxy.generation.answer_streams import AnswerStreams, Means
 from triton_openai.proxy.generation.plan import Plan
@@ -88,15 +89,18 @@ class Service:
         is_held = delivery is Delivery.HELD or request.constraint is not None
         with self._watcher.begin(request, card, report) as watch:
             request = self._limiter.capped(request, card, caller, report)
-            plan = await self._planned(request, card, is_held=is_held)
+            with stage(StageName.PLAN):
+                plan = await self._planned(request, card, is_held=is_held)
             card = plan.card
             reserving = self._limiter.reservation(
                 *(caller, plan.request, card, plan.engine_requests, report),
                 is_stream=delivery is Delivery.LIVE,
             )
             admitted = self._concurrency.permits(card, permits_needed(plan.request))
+            limits = stage(StageName.LIMITS)
             async with reserving as reservation:
                 with admitted, self._holding(is_held) as held:
+                    limits.end()
                     await self._try_guide(plan, report)
                     streams = AnswerStreams(
                         plan, delivery, report, watch, held, reservation, self._means
@@ -133,7 +137,8 @@ class Service:
             await self._means.guide_precheck.check(request, plan.request.caller)
 
         since = asyncio.get_running_loop().time()
-        with MappedConstraintErrors(plan.request.constraint):
+        checking = stage(StageName.GUIDE_CHECK)
+        with checking, MappedConstraintErrors(plan.request.constraint):
             await self._means.streams.resending.retried(try_once, request, report, since=since)
 
 

@@ -141,7 +141,8 @@ class ShadowTraffic:
         except RateLimited:  # no row is free, and copies do not wait
             return ShadowOutcome.DROPPED, ()
         except Exception as error:  # whatever it is, it is not the caller's
-            logger.debug("shadow request failed", deployment=shadow.deployment, error=repr(error))
+            kind = type(error).__name__  # its message may have the caller's texts
+            logger.debug("shadow request failed", deployment=shadow.deployment, error=kind)
             return ShadowOutcome.FAILED, ()
         if caller.finish is None:
             return ShadowOutcome.ABANDONED, ()

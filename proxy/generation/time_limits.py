@@ -83,6 +83,11 @@ class TimeWatch:
         if self._since >= self._end:
             self._be_late()
 
+    @property
+    def waiting_since(self) -> float:
+        """When the last wait began, which is just after the delta before it. Of time.monotonic."""
+        return self._since
+
     def rest(self) -> None:
         self._is_waiting = False
 

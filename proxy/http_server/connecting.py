@@ -53,7 +53,13 @@ class Connecting:
             oldest = next(iter(self._tasks))
             del self._tasks[oldest]
             oldest.cancel()
-            logger.warning("handshake cut off", reason="too many at once", most=self._most)
+            logger.warning(
+                "handshake cut off",
+                reason="too many at once",
+                most=self._most,
+                advice="clients begin TLS and do not finish: a scan, or a load balancer's check "
+                "that should use http",
+            )
         task = asyncio.ensure_future(self._connect(connection))
         self._tasks[task] = None
         task.add_done_callback(self._end)

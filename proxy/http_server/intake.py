@@ -69,7 +69,11 @@ class Intake:
             return False
         self._taken += 1
         if not descriptors:
-            logger.warning("connection lost: too many open files")
+            logger.warning(
+                "connection lost: too many open files",
+                advice="raise the limit of open files (ulimit -n, LimitNOFILE), or run more "
+                "proxies",
+            )
         for descriptor in descriptors:
             self._connecting.begin(socket.socket(fileno=descriptor))
         return True

@@ -45,5 +45,7 @@ class SlowReaderLimit:
             client=self.transport.get_extra_info("peername"),
             unread_bytes=self.transport.get_write_buffer_size(),
             slow_reader_timeout_s=self.reader_timeout_s,
+            advice="the client or the network reads too slowly; SLOW_READER_TIMEOUT_S says how "
+            "long it may",
         )
         self.transport.abort()

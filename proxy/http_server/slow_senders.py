@@ -41,7 +41,13 @@ class SlowSenderLimits(DisconnectDetection, WebSocketUpgradesOnly, HostFieldChec
         super().connection_made(transport)
         self._expect()
         if len(self.connections) > self.most_connections:
-            logger.warning("too many connections", client=self.client, most=self.most_connections)
+            logger.warning(
+                "too many connections",
+                client=self.client,
+                most=self.most_connections,
+                advice="raise the limit of open files (ulimit -n), unless one client opens them "
+                "all",
+            )
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:

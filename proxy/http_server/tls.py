@@ -62,7 +62,12 @@ class ReloadingTls:
         try:
             self.context = self._new_context()
         except (OSError, ValueError) as error:
-            logger.warning("new certificate cannot be used", detail=str(error))
+            logger.warning(
+                "new certificate cannot be used",
+                detail=str(error),
+                advice="repair TLS_CERT_FILE and TLS_KEY_FILE; the certificate from before is "
+                "used until then",
+            )
             return False
         finally:
             self._version = version

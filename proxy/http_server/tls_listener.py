@@ -84,7 +84,12 @@ class TlsListener:
 
     def _pause(self, error: OSError) -> None:
         if self._again is None:
-            logger.warning("connections wait", reason=str(error))
+            logger.warning(
+                "connections wait",
+                reason=str(error),
+                advice="raise the limit of open files (ulimit -n, LimitNOFILE), or run more "
+                "proxies",
+            )
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._listening)
             self._again = loop.call_later(AGAIN_S, self._follow)

@@ -91,7 +91,7 @@ async def run(
     from triton_openai.proxy.telemetry import logs
 
     _return_large_blocks()
-    logs.configure(settings.log_level, settings.log_format)
+    logs.configure(settings.log_level, settings.log_format, has_content=settings.log_content)
     app = create_app(settings, shared)
     own_tls = tls.configured(settings)
     intake, sockets = _intake(source, own_tls)

@@ -97,7 +97,13 @@ class WebSocketLimits(WebSocketsSansIOProtocol):
         if frame.opcode in DATA:
             self._frame_bytes += len(frame.data)
         if self._frames > max(FREE_FRAMES, self._frame_bytes // LEAST_FRAME_BYTES):
-            logger.warning("too many small frames", client=self.client, frames=self._frames)
+            logger.warning(
+                "too many small frames",
+                client=self.client,
+                frames=self._frames,
+                advice="a client sends its messages in pieces of a few bytes: find out what it "
+                "is, it was disconnected",
+            )
             raise ProtocolError("too many small frames")
         self._receive_frame(frame)
 

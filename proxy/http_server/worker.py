@@ -21,6 +21,7 @@ from triton_openai.proxy.http_server.intake import Intake
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.processes.signals import stop_on_signals
 from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry import worker_slot
 
 
 def main(channel: socket.socket, control: socket.socket) -> None:
@@ -28,7 +29,9 @@ def main(channel: socket.socket, control: socket.socket) -> None:
 
     with control.makefile("r", encoding="utf-8") as orders:
         given = json.load(orders)
-    uvloop.run(_run(Settings(**given["settings"]), channel, control, Path(given["shared"])))
+    shared = Path(given["shared"])
+    with worker_slot.occupy(given["slot"], shared):
+        uvloop.run(_run(Settings(**given["settings"]), channel, control, shared))
 
 
 async def _run(

@@ -19,8 +19,6 @@ from asyncio.subprocess import Process
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from prometheus_client.multiprocess import mark_process_dead
-
 from triton_openai.proxy import configured_scheduling
 from triton_openai.proxy.http_server.handover import Handover
 from triton_openai.proxy.ledger import parent_ledger
@@ -32,6 +30,7 @@ from triton_openai.proxy.processes.signals import Stop
 from triton_openai.proxy.processes.supervisor import Supervisor
 from triton_openai.proxy.scheduling import parent_queues
 from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry import worker_slot
 
 START_TIMEOUT_S = 60.0
 STARTED_BYTES = 100  # of a worker's process id
@@ -49,7 +48,9 @@ async def run(settings: Settings, sock: socket.socket, *, stop: Stop, say: Say) 
     """
     with tempfile.TemporaryDirectory(prefix="triton-openai-workers-") as folder:
         handover = Handover(sock, say)
-        servers = [Worker(settings, handover, Path(folder)) for _ in range(settings.workers)]
+        servers = [
+            Worker(settings, handover, Path(folder), slot) for slot in range(settings.workers)
+        ]
         supervisors = [
             Supervisor(server, name=f"worker {number}", say=say)
             for number, server in enumerate(servers, start=1)
@@ -91,12 +92,15 @@ async def _stop(supervisors: list[Supervisor], grace_s: float) -> None:
 
 
 class Worker:
-    """See processes.supervisor.Server. shared: the folder that all workers share."""
+    """See processes.supervisor.Server. shared: the folder that all workers share. slot: its place
+    among them, which the next process takes when this one dies.
+    """
 
-    def __init__(self, settings: Settings, handover: Handover, shared: Path) -> None:
+    def __init__(self, settings: Settings, handover: Handover, shared: Path, slot: int) -> None:
         self._settings = settings
         self._handover = handover
         self._shared = shared
+        self._slot = slot
         self._process: Process | None = None
         self._pid: int | None = None
         self._served: asyncio.Task[None] | None = None
@@ -183,13 +187,13 @@ class Worker:
 
     def _orders(self) -> bytes:
         settings = self._settings.model_dump(mode="json", exclude_unset=True)
-        return json.dumps({"settings": settings, "shared": str(self._shared)}).encode()
+        orders = {"settings": settings, "shared": str(self._shared), "slot": self._slot}
+        return json.dumps(orders).encode()
 
     def _forget(self) -> None:
         """Removes its gauges from the metrics; its counters stay."""
-        if self._pid is not None:
-            mark_process_dead(self._pid, str(self._shared))  # type: ignore[no-untyped-call]
-            self._pid = None
+        worker_slot.vacate(self._slot, self._shared)
+        self._pid = None
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -150,7 +150,11 @@ class FileRecords:
         try:
             return await loop.run_in_executor(self._thread, work)
         except (sqlite3.Error, OSError) as error:
-            logger.warning("idempotency: the file cannot be used", error=str(error))
+            logger.warning(
+                "idempotency: the file cannot be used",
+                error=str(error),
+                advice="look at space and rights in IDEMPOTENCY_DIR; a damaged file can be deleted",
+            )
             raise RecordsUnavailable(str(error)) from error
 
 

@@ -157,7 +157,11 @@ class RedisRecords:
         try:
             return await call
         except AWAY as error:
-            logger.warning("idempotency: redis cannot be used", error=str(error))
+            logger.warning(
+                "idempotency: redis cannot be used",
+                error=str(error),
+                advice="look at the server that LEDGER_URL names",
+            )
             raise RecordsUnavailable(str(error)) from error
 
 

@@ -192,7 +192,11 @@ class Relay:
             try:
                 self._metrics.stored_bytes.set(await self._records.stored_bytes())
             except RecordsUnavailable as error:
-                logger.warning("idempotency: records are unavailable", error=str(error))
+                logger.warning(
+                    "idempotency: records are unavailable",
+                    error=str(error),
+                    advice="look at IDEMPOTENCY_DIR, or the server that LEDGER_URL names",
+                )
             self._metrics.held_bytes.set(self.budget.bytes)
             await asyncio.sleep(UPKEEP_S)
 

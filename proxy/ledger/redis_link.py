@@ -17,6 +17,8 @@ from triton_openai.proxy.ledger.redis_state import RedisState, by_tenant
 
 logger = structlog.get_logger(__name__)
 
+WHILE_AWAY = "look at the server of LEDGER_URL; LEDGER_OUTAGE says what holds until it answers"
+
 AWAY = (RedisError, OSError, asyncio.TimeoutError)
 
 
@@ -78,7 +80,7 @@ class RedisLink:
 
     def lose(self, error: BaseException) -> None:
         if not self.is_away:
-            logger.warning("limits: redis is away", error=str(error))
+            logger.warning("limits: redis is away", error=str(error), advice=WHILE_AWAY)
             self._begin_outage()
 
     def _begin_outage(self) -> None:
@@ -103,7 +105,8 @@ class RedisLink:
         mark, alive = await self._state.beat(secrets.token_hex(8))
         is_lost, self._state.mark = self._state.mark not in (None, mark), mark
         if is_lost:
-            logger.warning("limits: redis has lost its state, which all proxies restore")
+            advice = "look why it was restarted, or evicted keys"
+            logger.warning("limits: redis has lost its state, which all restore", advice=advice)
             self._begin_outage()
             self._restored_at = now
             while self._unsent:  # all of it is counted in what is added now

@@ -43,4 +43,10 @@ class DeprecationLog:
         self._logged.add(pair)
         dates = {"deprecated": lifecycle.deprecated, "sunset": lifecycle.sunset}
         given = {name: date.isoformat() for name, date in dates.items() if date is not None}
-        logger.warning("deprecated model used", model=card.name, tenant=tenant, **given)
+        logger.warning(
+            "deprecated model used",
+            model=card.name,
+            tenant=tenant,
+            **given,
+            advice="ask this tenant to move to the replacement before the model's sunset",
+        )

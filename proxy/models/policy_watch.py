@@ -85,7 +85,11 @@ class PolicyWatch:
                 await asyncio.to_thread(control_tokens.prepare, card)
             self._registry.replace_policy(found.models)
         except (ModelsFileError, NotReady) as error:
-            logger.error("models file rejected", reason=str(error))
+            logger.error(
+                "models file rejected",
+                reason=str(error),
+                advice="repair models.yaml; the state from before holds until then",
+            )
             self._is_valid.set(0)
             return False
         for listener in self._listeners:
@@ -95,7 +99,10 @@ class PolicyWatch:
         stale = needing_build({} if before is None else before.models, found.models)
         logger.info("models file read", models=len(found.models), needs_build=stale)
         if found.pools != ({} if before is None else before.pools):
-            logger.warning("the pools of the models file change with a restart of the proxy only")
+            logger.warning(
+                "the pools of the models file change with a restart of the proxy only",
+                advice="restart the proxy when it suits you",
+            )
         return True
 
     def _stamp(self) -> Stamp:

@@ -40,7 +40,11 @@ def _log_unserved(registry: Registry, before: tuple[str, ...]) -> tuple[str, ...
     if registry.why_not_ready is not None or (unserved := registry.unserved()) == before:
         return before
     if unserved:
-        logger.warning("models without an endpoint", models=unserved)
+        logger.warning(
+            "models without an endpoint",
+            models=unserved,
+            advice="load these models on a Triton of their pool, or remove them from models.yaml",
+        )
     else:
         logger.info("every model has an endpoint")
     return unserved
@@ -70,7 +74,11 @@ async def refresh(catalog: Catalog, registry: Registry, *, reloads: bool = False
         is_news = registry.serve(loaded)
     except NotReady as error:
         if before is None or str(error) != str(before):
-            logger.warning("not ready", reason=str(error))
+            logger.warning(
+                "not ready",
+                reason=str(error),
+                advice="look at the reason, and at Triton's log; the proxy tries again by itself",
+            )
         registry.suspend(error)
     else:
         if is_news:

@@ -221,7 +221,13 @@ class Endpoint:
         return [one.candidate.outstanding for one in (*self.served.values(), *self._earlier)]
 
     def _warn(self, reason: str) -> None:
-        logger.warning("endpoint is not ready", pool=self.pool, endpoint=self.name, reason=reason)
+        logger.warning(
+            "endpoint is not ready",
+            pool=self.pool,
+            endpoint=self.name,
+            reason=reason,
+            advice="look at the reason, and at this Triton's log; it is asked again by itself",
+        )
 
     def _log(self, event: str, **more: object) -> None:
         logger.info(event, pool=self.pool, endpoint=self.name, **more)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import httpx
+import structlog
 
 from triton_openai.proxy.domain.endpoints import EngineLoad
 from triton_openai.proxy.pools.metrics_parser import Key, MetricsParser
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger(__name__)
 
 EVERY_S = 1.0
 STALE_S = 3.0
@@ -88,7 +88,7 @@ class LoadReader:
             self._failed(str(error) or f"no answer within {self._timeout_s} s")
             return
         if self._failure is not None:
-            logger.info("the metrics at %s can be read again", self._url)
+            logger.info("metrics of an endpoint can be read again", url=self._url)
         self._failure = None
         self._by_model = loads(samples)
         self._total = total(self._by_model.values())
@@ -109,7 +109,13 @@ class LoadReader:
 
     def _failed(self, reason: str) -> None:
         if self._failure is None:
-            logger.warning("cannot read the metrics at %s: %s", self._url, reason)
+            logger.warning(
+                "metrics of an endpoint cannot be read",
+                url=self._url,
+                reason=reason,
+                advice="let the proxy reach Triton's metrics port, or set TRITON_METRICS_PORT; "
+                "load is guessed until then",
+            )
         self._failure = reason
 
     def _aged(self, load: EngineLoad) -> EngineLoad:

@@ -132,7 +132,11 @@ class FileDecisions:
 
     def _log_once(self, fault: str) -> None:
         if fault != self._fault:
-            logger.error("decisions cannot be read, the last ones hold", detail=fault)
+            logger.error(
+                "decisions cannot be read, the last ones hold",
+                detail=fault,
+                advice="repair or delete the file; changes are refused until then",
+            )
         self._fault = fault
 
 

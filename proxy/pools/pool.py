@@ -127,6 +127,7 @@ class Pool:
                 pool=self.name,
                 endpoint=endpoint.name,
                 seconds=endpoint.breaker.ejected_for_s,
+                advice="look at this Triton and its log; it is tried again by itself",
             )
 
     def may_eject(self, endpoint: Endpoint) -> bool:

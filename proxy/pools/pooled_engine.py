@@ -16,9 +16,11 @@ from triton_openai.proxy.domain.errors import (
     ProxyError,
 )
 from triton_openai.proxy.domain.output import TokenDelta
+from triton_openai.proxy.domain.timeline import StageName
 from triton_openai.proxy.pools.endpoint_counter import EndpointCounter, Outcome
 from triton_openai.proxy.pools.pool_set import PoolSet
 from triton_openai.proxy.pools.router import Route, Router
+from triton_openai.proxy.telemetry import request_log
 
 
 class PooledEngine:
@@ -42,13 +44,14 @@ class PooledEngine:
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine. A ModelUnavailable names the endpoint that was lost."""
-        route = self._router.route(request)
+        route = self._routed(request)
         began, outcome, tokens = time.monotonic(), Outcome.LEFT, 0
         try:
             async with aclosing(route.engine.generate(request)) as deltas:
                 async for delta in deltas:
                     if delta.prompt_tokens is not None:
                         self._counter.began(route.place, time.monotonic() - began, route.matched)
+                        request_log.list_in("endpoints", route.place.endpoint)
                         route.began(delta.prompt_tokens, delta.cached_tokens or 0)
                     tokens += len(delta.token_bytes)
                     if delta.finish is not None:
@@ -62,6 +65,15 @@ class PooledEngine:
         finally:
             _end(route, request, outcome, tokens)
             self._counter.ended(route.place, outcome.value, tokens)
+
+    def _routed(self, request: EngineRequest) -> Route:
+        stage = request.stage
+        if stage is None:
+            return self._router.route(request)
+        with stage.stage(StageName.ROUTING):
+            route = self._router.route(request)
+        stage.attributes["endpoint"] = route.place.endpoint
+        return route
 
 
 def _failed(route: Route, error: ProxyError) -> Outcome:

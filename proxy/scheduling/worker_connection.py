@@ -113,7 +113,12 @@ class WorkerConnection(wire.Framed):
         self._meters.stop()
         permits, self._permits = self._permits, {}
         if not self.is_closing:
-            logger.error("queue: the parent of this worker is gone", streams=len(permits))
+            logger.error(
+                "queue: the parent of this worker is gone",
+                streams=len(permits),
+                advice="nothing, if the proxy is being stopped; otherwise restart it: its "
+                "launcher has died",
+            )
         waiting = [permit.turn for permit in permits.values()]
         for turn in (*waiting, *(one.is_answered for one in self._questions.values())):
             if not turn.done():

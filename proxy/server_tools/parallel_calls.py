@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from triton_openai.proxy.domain.server_tools import CallStatus, ServerTool, ToolResult, ToolRunner
+from triton_openai.proxy.domain.timeline import StageName, stage
 from triton_openai.proxy.domain.tools import ToolCall
 from triton_openai.proxy.server_tools.arguments import InvalidArguments, parse_arguments
 
@@ -62,7 +63,9 @@ class ParallelCalls:
 
     async def _one(self, call: ToolCall, deadline: float) -> FinishedCall:
         began = time.monotonic()
-        result = await self._result(self._tools[call.name], call, max(deadline - began, 0))
+        with stage(StageName.TOOL) as running:
+            running.attributes["tool"] = call.name
+            result = await self._result(self._tools[call.name], call, max(deadline - began, 0))
         duration_ms = round((time.monotonic() - began) * 1000, 1)
         logger.info(
             "server_tool",

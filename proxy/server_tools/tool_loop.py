@@ -34,7 +34,7 @@ def run_tool_loop(
     An answer that calls one of the caller's tools ends the choice; its calls of server tools are
     then not run. When the rounds or the seconds are used up, the model answers once more without
     server tools. `max_tokens`, `min_tokens` and the thinking budget hold for all rounds together,
-    and usage is the sum of all rounds.
+    and usage and times are sums over all rounds.
     """
     if not server_tool_names(request):
         return answer(request)
@@ -75,7 +75,7 @@ class _ToolLoop:
                 for report in self._reports(not_run, current):
                     yield report
                 reason = current.end.reason if is_over else FinishReason.LENGTH
-                yield replace(current.end, usage=earlier.usage, reason=reason)
+                yield replace(current.end, usage=earlier.usage, times=earlier.times, reason=reason)
                 return
             finished = await self._calls.run(current.calls)
             for report in self._reports(finished, current):

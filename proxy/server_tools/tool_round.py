@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+from triton_openai.proxy.domain.answer_times import AnswerTimes
 from triton_openai.proxy.domain.errors import EngineFailed
 from triton_openai.proxy.domain.events import (
     AnyDelta,
@@ -22,9 +23,10 @@ from triton_openai.proxy.domain.tools import ToolCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierRounds:
-    """Usage of earlier rounds, and the tail of the text that the client has already received."""
+    """What earlier rounds took, and the tail of the text that the client has already received."""
 
     usage: Usage = field(default_factory=Usage)
+    times: AnswerTimes = field(default_factory=AnswerTimes)
     text: str = ""
     reasoning: str = ""
 
@@ -101,6 +103,7 @@ class ToolRound:
         """The earlier rounds, from the next round's view."""
         return EarlierRounds(
             usage=self._earlier.usage + self.end.usage,
+            times=self._earlier.times + self.end.times,
             text=self.text or self._earlier.text,
             reasoning=self.reasoning or self._earlier.reasoning,
         )

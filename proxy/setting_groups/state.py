@@ -90,12 +90,43 @@ class Storage(Group):
         return tuple(words(secret_value(self.old_key_peppers) or ""))
 
 
+class Recording(Group):
+    """Recording of requests and answers"""
+
+    record_dir: Path | None = None
+    """Folder for requests and answers of the tenants that are recorded, which only the proxy's user
+    may read. Without it nothing is recorded."""
+    record_keep_days: Annotated[int, Field(ge=1, le=3650)] = 7
+    """Days for which they are kept, besides the day itself."""
+    max_record_gb: Annotated[float, Field(gt=0, le=1_000_000)] = 10.0
+    """All records; the oldest days go first. If those of one day are more, recording pauses."""
+    record_sample: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """The share of these tenants' requests that is recorded, chosen by chance."""
+
+
 class Logs(Group):
     """Logs"""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Lines below this level are not written."""
+    """Lines below this level are not written. `triton-openai log-level` changes it at run time."""
+    log_content: bool = False
+    """With it, lines at the level `debug` have prompts and answers, and what libraries write at
+    that level, where keys may be: for tests, never where callers' texts are confidential."""
     log_format: Literal["auto", "json", "text"] = "auto"
     """`auto` is `text` on a terminal, else `json`."""
     loop_lag_warn_ms: Annotated[float, Field(ge=1, le=60_000)] = 50.0
     """If the event loop is late by more than this, a log line names the request that caused it."""
+    recent_requests: Annotated[int, Field(ge=0, le=100_000)] = 1000
+    """Requests that each process remembers after their end, for `triton-openai trace`: their log
+    line and stages, without prompts and answers. About 2 kB each. 0: none."""
+
+
+class MetricsLabels(Group):
+    """Metrics"""
+
+    metrics_tenants: Annotated[int, Field(ge=0, le=10_000)] = 50
+    """Tenants with metrics of their own: the first ones that send a request. All others share the
+    label `other`."""
+    metrics_vllm_names: bool = False
+    """`/metrics` also has these values under vLLM's names, for dashboards made for it. Off by
+    default: a Prometheus that scrapes vLLM servers, too, would add up their requests and ours."""

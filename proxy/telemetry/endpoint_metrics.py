@@ -6,21 +6,24 @@ Endpoints come and go, so only so many get series of their own; further ones sha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from triton_openai.proxy.domain.endpoints import EndpointState
+from triton_openai.proxy.telemetry.bounded_names import BoundedNames
+from triton_openai.proxy.telemetry.buckets import FEW_BUCKETS_S
 
 MOST_ENDPOINTS = 500
 OTHERS = "others"
-TTFT_BUCKETS_S = (0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+ENDPOINTS_FILE = "metrics-endpoints"  # in the shared folder
 Place = tuple[str, str]
 
 
 class EndpointMetrics:
-    """registry: of the process' other metrics."""
+    """registry: of the process' other metrics. shared: the folder of several processes."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, shared: Path | None = None) -> None:
         labels = ("pool", "endpoint")
         self._streams = Counter(
             "proxy_endpoint_streams",
@@ -35,7 +38,7 @@ class EndpointMetrics:
             "proxy_endpoint_time_to_first_token_seconds",
             "From the choice of the endpoint to its first response",
             labels,
-            buckets=TTFT_BUCKETS_S,
+            buckets=FEW_BUCKETS_S,
             registry=registry,
         )
         self._hits = Counter(
@@ -54,7 +57,8 @@ class EndpointMetrics:
             registry=registry,
             multiprocess_mode="livemax",
         )
-        self._known: set[Place] = set()
+        names = None if shared is None else shared / ENDPOINTS_FILE
+        self._names = BoundedNames(MOST_ENDPOINTS, names)
 
     def began(self, place: Place, first_token_s: float, matched: float) -> None:
         place = self._bounded(place)
@@ -75,8 +79,4 @@ class EndpointMetrics:
             self._states.labels(pool, state.value).set(endpoints.get(state, 0))
 
     def _bounded(self, place: Place) -> Place:
-        if place not in self._known:
-            if len(self._known) >= MOST_ENDPOINTS:
-                return place[0], OTHERS
-            self._known.add(place)
-        return place
+        return place if self._names.admits(" ".join(place)) else (place[0], OTHERS)

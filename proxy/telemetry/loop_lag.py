@@ -99,6 +99,8 @@ class LoopLag:
             cpu_ms=round((time.thread_time() - self._cpu_s) * 1000),
             **_culprit(sample),
             unlogged=self._unlogged,
+            advice="report it if it recurs under normal load; until then give the proxy more CPU, "
+            "or more WORKERS",
         )
         self._next_log, self._unlogged = now + LOG_EVERY_S, 0
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from triton_openai.proxy.domain.scheduling import QueueState
+from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S
 
-WAIT_BUCKETS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 LABELS = ("queue",)  # `pool/Triton model`: as many as there are models
 
 
@@ -30,7 +30,7 @@ class QueueMetrics:
             "proxy_fair_queue_wait_seconds",
             "Time that a stream waited until it began, or was refused",
             LABELS,
-            buckets=WAIT_BUCKETS_S,
+            buckets=DURATION_BUCKETS_S,
             registry=registry,
         )
         self._refusals = Counter(

@@ -6,20 +6,25 @@ Called by the service.
 from __future__ import annotations
 
 import time
+from http import HTTPStatus
 
-from prometheus_client import Counter
 from typing_extensions import Self
 
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import ErrorCode, ProxyError
 from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.identity import current_caller
 from triton_openai.proxy.domain.interrupt import Cause
 from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import Usage
+from triton_openai.proxy.domain.output import FinishReason
 from triton_openai.proxy.domain.request import GenerationRequest
+from triton_openai.proxy.domain.timeline import Timeline, Trace, current_timeline
 from triton_openai.proxy.telemetry import request_log
-from triton_openai.proxy.telemetry.metrics import Metrics, observe_counts
+from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.model_metrics import ModelMetrics
+from triton_openai.proxy.telemetry.request_figures import RequestFigures, Result
 from triton_openai.proxy.telemetry.stream_latency import RequestLatency, StreamLatency
+from triton_openai.proxy.telemetry.tenant_metrics import TenantMetrics
 
 ABANDONED = "abandoned"  # the outcome of a request whose client disconnected
 
@@ -29,13 +34,13 @@ class TelemetryWatcher:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._children: dict[str, _ModelMetrics] = {}
+        self._models: dict[str, ModelMetrics] = {}
 
     def begin(self, request: GenerationRequest, card: ModelCard, report: Report) -> TelemetryWatch:
-        children = self._children.get(card.name)
-        if children is None:
-            children = self._children[card.name] = _ModelMetrics(self._metrics, card.name)
-        return TelemetryWatch(request, card, report, children)
+        model = self._models.get(card.name)
+        if model is None:
+            model = self._models[card.name] = ModelMetrics(self._metrics, card.name)
+        return TelemetryWatch(request, card, report, model, self._metrics.tenants)
 
     def resent(self, card: ModelCard) -> None:
         """Counts a stream that generation.resending sends again."""
@@ -45,7 +50,7 @@ class TelemetryWatcher:
     def continued(self, card: ModelCard, cause: Cause, pause_s: float) -> None:
         """Counts a stream that generation.failover has continued."""
         self._metrics.continued.labels(card.name, cause.value, "continued").inc()
-        self._metrics.continuation_pause.labels(card.name).observe(pause_s)
+        self._metrics.distributions.continuation_pause.labels(card.name).observe(pause_s)
         request_log.count("continued")
 
     def not_continued(self, card: ModelCard, cause: Cause) -> None:
@@ -55,15 +60,26 @@ class TelemetryWatcher:
 class TelemetryWatch:
     """Implements domain.watcher.RequestWatch for one request."""
 
-    __slots__ = ("_card", "_children", "_latency", "_report", "_request", "_started_at")
+    __slots__ = (
+        *("_card", "_latency", "_model", "_report", "_request", "_started_at"),
+        *("_tenant", "_tenants", "_timeline"),
+    )
 
     def __init__(
-        self, request: GenerationRequest, card: ModelCard, report: Report, children: _ModelMetrics
+        self,
+        request: GenerationRequest,
+        card: ModelCard,
+        report: Report,
+        model: ModelMetrics,
+        tenants: TenantMetrics,
     ) -> None:
         self._request = request
         self._card = card
         self._report = report
-        self._children = children
+        self._model = model
+        self._tenants = tenants
+        self._tenant = current_caller.get().tenant
+        self._timeline = current_timeline.get()
         self._latency = RequestLatency()
         self._started_at = 0.0
 
@@ -72,39 +88,45 @@ class TelemetryWatch:
 
     def __enter__(self) -> Self:
         self._started_at = time.perf_counter()
-        self._children.active.inc()
+        self._model.active.inc()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        duration_s = time.perf_counter() - self._started_at
-        finish = None if self._report.finish is None else self._report.finish.value
-        outcome = finish or ABANDONED
-        if isinstance(error, Exception):
-            code = error.code if isinstance(error, ProxyError) else ErrorCode.INTERNAL_ERROR
-            outcome, finish = code.value, None
-        elif finish is None:
-            finish = ABANDONED
-        usage = self._report.usage  # None: no token came
-        self._children.settle(outcome, self._report, usage, self._latency, duration_s)
-        self._log(finish, usage, duration_s)
+        figures = self._figures(time.perf_counter() - self._started_at, error)
+        self._model.settle(figures)
+        self._tenants.settle(self._tenant, figures)
+        self._log(figures)
 
-    def _log(self, finish: str | None, usage: Usage | None, duration_s: float) -> None:
-        """`finish`: None for a failure, whose code the line has already."""
-        request, ttft_s = self._request, self._report.first_event_s
-        waits_s = [
-            each for each in (self._latency.queue_s, self._report.queue_s) if each is not None
-        ]
-        queue_s = sum(waits_s) if waits_s else None  # in the engine, and in the proxy before it
+    def _figures(self, duration_s: float, error: BaseException | None) -> RequestFigures:
+        report = self._report
+        outcome, result = _ending(report.finish, error)
+        waits_s = [each for each in (self._latency.queue_s, report.queue_s) if each is not None]
+        return RequestFigures(
+            outcome=outcome,
+            result=result,
+            duration_s=duration_s,
+            first_event_s=report.first_event_s,
+            queue_s=sum(waits_s) if waits_s else None,
+            usage=report.usage,
+            latency=self._latency,
+            trace=_sampled(self._timeline),
+        )
+
+    def _log(self, figures: RequestFigures) -> None:
+        """The code of a failure is in the line already."""
+        request, usage = self._request, figures.usage
+        ttft_s, queue_s = figures.first_event_s, figures.queue_s
+        has_failed = figures.result in (Result.REFUSED, Result.FAILED)
         request_log.add(
             id=request.id,
             model=self._card.name,
-            finish=finish,
+            finish=None if has_failed else figures.outcome,
             prompt_tokens=usage and usage.prompt_tokens,
             cached_tokens=usage and usage.cached_tokens,
             completion_tokens=usage and usage.completion_tokens,
             ttft_ms=ttft_s and round(ttft_s * 1000, 1),
             queue_ms=None if queue_s is None else round(queue_s * 1000, 1),
-            inference_ms=round((duration_s - (queue_s or 0.0)) * 1000, 1),
+            inference_ms=round((figures.duration_s - (queue_s or 0.0)) * 1000, 1),
             capped_priority=self._report.capped_priority,
             user=request.user,
             safety_identifier=request.safety_identifier,
@@ -112,49 +134,18 @@ class TelemetryWatch:
         )
 
 
-class _ModelMetrics:
-    """The metrics with one model's label, kept because a lookup costs as much as counting."""
+def _ending(finish: FinishReason | None, error: BaseException | None) -> tuple[str, Result]:
+    """The outcome of a request, and what that is to its tenant."""
+    if isinstance(error, Exception):
+        code = error.code if isinstance(error, ProxyError) else ErrorCode.INTERNAL_ERROR
+        is_ours = code.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return code.value, Result.FAILED if is_ours else Result.REFUSED
+    if finish is None:
+        return ABANDONED, Result.ABANDONED
+    return finish.value, Result.COMPLETED
 
-    def __init__(self, metrics: Metrics, model: str) -> None:
-        self.active = metrics.active.labels(model)
-        self._requests = metrics.requests
-        self._model = model
-        self._outcomes: dict[str, Counter] = {}
-        self._duration = metrics.duration.labels(model)
-        self._ttft = metrics.ttft.labels(model)
-        self._prompt_tokens = metrics.prompt_tokens.labels(model)
-        self._cached_tokens = metrics.cached_tokens.labels(model)
-        self._completion_tokens = metrics.completion_tokens.labels(model)
-        self._queue = metrics.queue.labels(model)
-        self._gaps = metrics.gaps.labels(model)
-        self._token_time = metrics.token_time.labels(model)
 
-    def settle(
-        self,
-        outcome: str,
-        report: Report,
-        usage: Usage | None,
-        latency: RequestLatency,
-        duration_s: float,
-    ) -> None:
-        self.active.dec()
-        self._outcome(outcome).inc()
-        self._duration.observe(duration_s)
-        if report.first_event_s is not None:
-            self._ttft.observe(report.first_event_s)
-        if usage is not None:
-            self._prompt_tokens.inc(usage.prompt_tokens)
-            if usage.cached_tokens:
-                self._cached_tokens.inc(usage.cached_tokens)
-            self._completion_tokens.inc(usage.completion_tokens)
-        for queue_s in latency.queues_s:
-            self._queue.observe(queue_s)
-        for token_s in latency.token_s:
-            self._token_time.observe(token_s)
-        observe_counts(self._gaps, latency.gaps, latency.gaps_s)
-
-    def _outcome(self, outcome: str) -> Counter:
-        counter = self._outcomes.get(outcome)
-        if counter is None:
-            counter = self._outcomes[outcome] = self._requests.labels(self._model, outcome)
-        return counter
+def _sampled(timeline: Timeline | None) -> Trace | None:
+    """The trace of the request, if it is sampled."""
+    trace = None if timeline is None else timeline.trace
+    return trace if trace is not None and trace.is_sampled else None

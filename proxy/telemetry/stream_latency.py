@@ -10,24 +10,24 @@ from bisect import bisect_left
 from collections.abc import Callable
 
 from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.output import TokenDelta
-
-# Upper bounds for the time between two responses of a stream.
-GAP_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+from triton_openai.proxy.domain.output import EngineTimes, TokenDelta
+from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S
 
 
 class RequestLatency:
     """Latencies of all streams of a request: its choices, attempts and tool rounds.
 
-    gaps: the number of gaps between two responses in each of GAP_BUCKETS_S, and above the last.
-    gaps_s: their sum. token_s: for each stream, the mean time of a token after the first response.
-    queues_s: for each stream, its wait in the engine, if the engine reports it.
+    gaps: the number of gaps between two responses in each of DURATION_BUCKETS_S, and above the
+    last. gaps_s: their sum. token_s: for each stream, the mean time of a token after the first
+    response. queues_s, times: for each stream, its wait in the engine, and its prefill and decode
+    times, if the engine reports them.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
-        self.gaps = [0] * (len(GAP_BUCKETS_S) + 1)
+        self.gaps = [0] * (len(DURATION_BUCKETS_S) + 1)
         self.queues_s: list[float] = []
+        self.times: list[EngineTimes] = []
         self._streams: list[StreamLatency] = []
 
     def stream(self, asked: EngineRequest) -> StreamLatency:
@@ -67,6 +67,8 @@ class StreamLatency:
     def see(self, delta: TokenDelta) -> None:
         if delta.queue_s is not None:
             self._request.queues_s.append(delta.queue_s)
+        if delta.times is not None:
+            self._request.times.append(delta.times)
         if not (delta.token_bytes and self._counts_gaps):
             return
         request = self._request
@@ -74,7 +76,7 @@ class StreamLatency:
         if self._first_at is None:
             self._first_at = now
         else:
-            request.gaps[bisect_left(GAP_BUCKETS_S, now - self._last_at)] += 1
+            request.gaps[bisect_left(DURATION_BUCKETS_S, now - self._last_at)] += 1
             self._tokens += len(delta.token_bytes)
         self._last_at = now
 

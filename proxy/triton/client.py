@@ -34,6 +34,7 @@ from triton_openai.proxy.triton.streams.lean_http2 import LeanHttp2Streams, Lean
 from triton_openai.proxy.triton.streams.port import (
     RELEASE_TIMEOUT_S,
     LeaseTerms,
+    Metadata,
     ResponseStream,
     StreamFailed,
     Streams,
@@ -83,10 +84,12 @@ class TritonClient:
         server cancels a call at its deadline, and a stop must come first.
         """
         message, retries = codec.encode(request), GuideRetries(request.timeout_s)
-        terms = _lease_terms(request)
+        terms, metadata = _lease_terms(request), _metadata(request)
         while True:
             timeout_s = retries.left_s + RELEASE_TIMEOUT_S
-            stream = self._streams.open(message, timeout_s=timeout_s, terms=terms)
+            stream = self._streams.open(
+                message, timeout_s=timeout_s, terms=terms, metadata=metadata
+            )
             is_cpp = tensors.is_cpp(request.model.facts)
             finish = MissingFinishReason(request) if is_cpp else None
             has_begun = has_ended = False  # what has ended in the engine needs no stop
@@ -151,10 +154,21 @@ def _lease_terms(request: EngineRequest) -> LeaseTerms | None:
     return LeaseTerms(facts.engine_model, partial(codec.encode_lease, request))
 
 
+def _metadata(request: EngineRequest) -> Metadata:
+    """Triton traces every request that has a trace context, sampled or not (tracer.cc at 2.51)."""
+    found = None if request.stage is None else request.stage.traceparent
+    return () if found is None else (("traceparent", found),)
+
+
 async def _finish_stop(stop: ResponseStream, request_id: str) -> None:
     """Logs a failure, after which the engine continues to its token limit."""
     try:
         async for _ in stop:
             pass
     except StreamFailed as error:
-        logger.warning("stop failed", request_id=request_id, error=error.details)
+        logger.warning(
+            "stop failed",
+            request_id=request_id,
+            error=error.details,
+            advice="nothing: the engine ends at the request's token limit or deadline",
+        )

@@ -13,7 +13,13 @@ from tritonclient.grpc import service_pb2
 from triton_openai.proxy.domain import plain_spans
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.model import ModelCard
-from triton_openai.proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
+from triton_openai.proxy.domain.output import (
+    Alternative,
+    EngineTimes,
+    FinishReason,
+    TokenDelta,
+    TokenLogProb,
+)
 from triton_openai.proxy.triton import tensors
 from triton_openai.proxy.triton.tensors import Datatype, InputTensor, Value
 
@@ -152,9 +158,19 @@ def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:
         token_ids=token_ids,
         log_probs=_log_probs(raw, token_ids) if tensors.LOG_PROBS.name in raw else (),
         queue_s=None if queue_us is None else queue_us / 1_000_000,
+        times=None if finish is None else _times(raw),
     )
     _check_lengths(delta)
     return delta
+
+
+def _times(raw: Mapping[str, bytes]) -> EngineTimes | None:
+    """Of a stream's last delta; None if the engine does not report them."""
+    prefill_us = _first_int(raw.get(tensors.PREFILL_TIME.name))
+    decode_us = _first_int(raw.get(tensors.DECODE_TIME.name))
+    if prefill_us is None or decode_us is None:
+        return None
+    return EngineTimes(prefill_s=prefill_us / 1_000_000, decode_s=decode_us / 1_000_000)
 
 
 def _log_probs(raw: Mapping[str, bytes], ids: tuple[int, ...]) -> tuple[TokenLogProb, ...]:

@@ -108,6 +108,10 @@ def _reports_queue(request: EngineRequest) -> bool:
     return "queue_time" in request.model.capabilities
 
 
+def _reports_times(request: EngineRequest) -> bool:
+    return "engine_times" in request.model.capabilities
+
+
 def _wants_log_probs(request: EngineRequest) -> bool:
     return request.sampling.top_log_probs is not None
 
@@ -121,6 +125,8 @@ NUM_INPUT_TOKENS = OutputTensor("num_input_tokens", "INT32")
 NUM_CACHED_TOKENS = OutputTensor("num_cached_tokens", "INT32")
 QUEUE_TIME = OutputTensor("queue_time_us", "INT32", _reports_queue, "queue_time")
 FINISH_REASON = OutputTensor("finish_reason", "BYTES")
+PREFILL_TIME = OutputTensor("prefill_time_us", "INT32", _reports_times, "engine_times")
+DECODE_TIME = OutputTensor("decode_time_us", "INT32", _reports_times, "engine_times")
 OUTPUT_IDS = OutputTensor("output_ids", "INT32", _wants_ids, "token_ids")
 LOG_PROBS = OutputTensor("output_log_probs", "FP32", _wants_log_probs, "log_probs")
 TOP_LOG_PROBS = OutputTensor("top_log_probs", "FP32", _wants_alternatives, "top_log_probs")
@@ -176,6 +182,8 @@ OUTPUTS = (
     NUM_CACHED_TOKENS,
     QUEUE_TIME,
     FINISH_REASON,
+    PREFILL_TIME,
+    DECODE_TIME,
     OUTPUT_IDS,
     LOG_PROBS,
     TOP_LOG_PROBS,
@@ -184,7 +192,7 @@ OUTPUTS = (
 )
 
 # Outputs that the C++ backend lacks.
-_NOT_IN_CPP = (NUM_CACHED_TOKENS, QUEUE_TIME, FINISH_REASON)
+_NOT_IN_CPP = (NUM_CACHED_TOKENS, QUEUE_TIME, FINISH_REASON, PREFILL_TIME, DECODE_TIME)
 
 # The inputs of the tokenizer model, which is called directly when nothing is generated.
 _TEXT = ("text_input", "plain_spans", "add_special_tokens")

@@ -62,6 +62,12 @@ def operations(own: OwnDocument) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield path, method, operation
 
 
+def places(path: str) -> set[str]:
+    """The path with a parameter that exists, and with one that does not."""
+    known = path.replace("{model}", "demo").replace("{request}", "known")
+    return {known, path.replace("{model}", "nope").replace("{request}", "nope")}
+
+
 def test_every_reference_leads_somewhere(serve):
     _, own = open_document(serve, ScriptedEngine())
     found = set(references(own.document))
@@ -81,12 +87,13 @@ def test_a_bodys_schema_holds_with_the_documents_own(serve):
 
 def test_every_answer_has_a_documented_status_and_form(serve):
     client, own = open_document(serve, ScriptedEngine(deltas("ab")))
+    client.post("/v1/chat/completions", json=CHAT, headers={"x-request-id": "known"})
     bodies = [*BAD, *(json.dumps(good).encode() for good in GOOD)]
     for path, method, operation in operations(own):
         answers = [
-            client.request(method, path.replace("{model}", model), content=content)
+            client.request(method, place, content=content)
             for content in (bodies if "requestBody" in operation else [b""])
-            for model in (["demo", "nope"] if "{model}" in path else [""])
+            for place in places(path)
         ]
         assert 200 in {answer.status_code for answer in answers}, path
         wrong = next(one for one in METHODS if one not in own.document["paths"][path])
@@ -100,8 +107,10 @@ def test_every_answer_has_a_documented_status_and_form(serve):
         ("/v1/chat/completions", {"logprobs": True, "top_logprobs": 2, "n": 2}, "ab"),
         ("/v1/chat/completions", {"tools": [TOOL], "service_tier": "auto"}, CALL),
         ("/v1/chat/completions", {"return_token_ids": True, "nvext": EXTRA}, "ab"),
+        ("/v1/chat/completions", {"include_timings": True, "n": 2}, "ab"),
         ("/v1/completions", {"logprobs": 2, "n": 2, "echo": True}, "ab"),
         ("/v1/completions", {"return_token_ids": True, "nvext": EXTRA, "user": "u"}, "ab"),
+        ("/v1/completions", {"include_timings": True, "echo": True}, "ab"),
     ],
 )
 @pytest.mark.parametrize("streams", [False, True])

@@ -97,6 +97,7 @@ SAMPLES: dict[str, tuple[Any, dict[str, Any]]] = {
     "best_of": (2, {}),
     "stream": (True, {}),
     "stream_options": ({"include_usage": True}, STREAM),
+    "include_timings": (True, {}),
     "return_token_ids": (True, {}),
     "priority": (5, {}),
     "cache_salt": ("x", {}),
@@ -172,7 +173,8 @@ def observed(serve, tmp_path):
         )
         assert response.status_code == 200, response.text
         told = re.sub(r'-[0-9a-f]{32}|"created":\d+', "", response.text)
-        asked = [asdict(replace(one, id="", model=None, interrupt=None)) for one in engine.requests]
+        anonymous = {"id": "", "model": None, "interrupt": None, "stage": None}
+        asked = [asdict(replace(one, **anonymous)) for one in engine.requests]
         return asked, told
 
     return observe

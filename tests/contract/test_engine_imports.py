@@ -21,6 +21,7 @@ RANKS = {
         {"port"},
         {"inbox", "sampling", "guides"},
         {"onnx_cpu", "scripted", "trtllm"},  # the runtimes, which do not know each other
+        {"row_clock"},
         {"runtimes", "stream", "recent_ids", "request_tensors"},
         {"leases"},
         {"response_writer", "metric_reporter"},

@@ -13,7 +13,7 @@ from pathlib import Path
 from hpack.hpack import encode_integer
 from prometheus_client import Histogram
 
-from triton_openai.proxy.telemetry.metrics import observe_counts
+from triton_openai.proxy.telemetry.distribution_metrics import observe, observe_counts
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [
@@ -26,7 +26,7 @@ DOCUMENTED = {"os._exit", "sys._current_frames", "member._value_"}
 ENGINE = "model_repository/engine/1"
 ALLOWED = {
     # adds values by the bucket; prometheus_client takes them one by one only
-    "proxy/telemetry/metrics.py": {"_buckets", "_sum"},
+    "proxy/telemetry/distribution_metrics.py": {"_buckets", "_sum", "_upper_bounds"},
     # engine plans have no public loader, and the queues' lengths no public name
     f"{ENGINE}/trtllm/library.py": {"_executor", "_tensorrt_engine"},
     # token ids for bad words; the public field takes texts
@@ -87,10 +87,13 @@ def test_private_names_of_others_are_not_used():
 def test_a_histogram_of_prometheus_client_still_has_what_we_add_to():
     histogram = Histogram("a", "b", ("model",), buckets=(1, 2), registry=None).labels("demo")
     observe_counts(histogram, [1, 0, 2], 7.5)
+    for value in (0.5, 1, 1.5, 9):
+        observe(histogram, value)
     found = {(one.name, one.labels.get("le")): one.value for one in histogram.collect()[0].samples}
-    assert found[("a_bucket", "1.0")] == 1
-    assert found[("a_bucket", "+Inf")] == 3
-    assert found[("a_sum", None)] == 7.5
+    assert found[("a_bucket", "1.0")] == 1 + 2
+    assert found[("a_bucket", "2.0")] == 1 + 3
+    assert found[("a_bucket", "+Inf")] == 3 + 4
+    assert found[("a_sum", None)] == 7.5 + 12
 
 
 def test_hpack_still_has_its_encoder_of_integers():

@@ -20,9 +20,10 @@ MANIFESTS = sorted(
 )
 SETTINGS = {name.upper() for name in Settings.model_fields}
 # What others read: Python, the loader, huggingface_hub, Grafana, Open MPI, our own scripts, our
-# commands.
+# commands, OpenTelemetry.
 NOT_OURS = re.compile(
     r"PATH|PYTHON\w+|HF_HOME|HOME|HF_TOKEN|GF_\w+|OMPI_MCA_\w+|GPUS_PER_NODE|ADMIN_KEY"
+    r"|OTEL_(EXPORTER_OTLP_ENDPOINT|SERVICE_NAME|TRACES_SAMPLER|TRACES_SAMPLER_ARG)"
 )
 
 

@@ -18,7 +18,7 @@ from triton_openai.proxy.settings import Settings
 
 FILES = ("compose.yaml", "compose.cpu.yaml")
 READ_ONLY = {
-    *("triton", "proxy", "prometheus"),
+    *("triton", "proxy", "prometheus", "collector", "tempo"),
     *("triton-1", "triton-2", "triton-3", "proxy-1", "proxy-2", "front"),
 }
 CHECK = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema"]
@@ -131,7 +131,8 @@ def test_triton_has_time_to_drain(name):
 
 @each_file
 def test_only_what_somebody_talks_to_is_there(name):
-    assert set(services(name)) == {"build", "triton", "proxy", "prometheus", "grafana"}
+    watching = {"prometheus", "grafana", "collector", "tempo"}
+    assert set(services(name)) == {"build", "triton", "proxy", *watching}
     assert services(name)["build"]["profiles"] == ["build"]
 
 
@@ -146,8 +147,12 @@ def test_triton_reaches_nothing_outside_and_no_caller_reaches_it(name):
     shared = {
         each: set(own["networks"]) & set(found["triton"]["networks"]) for each, own in found.items()
     }
-    assert {each for each, common in shared.items() if common} == {"triton", "proxy", "prometheus"}
-    assert shared["prometheus"] == {"metrics"}
+    assert {each: common for each, common in shared.items() if common} == {
+        "triton": {"inference", "metrics", "traces"},
+        "proxy": {"inference", "metrics", "traces"},
+        "prometheus": {"metrics"},
+        "collector": {"traces"},
+    }
 
 
 @with_pools
@@ -195,9 +200,15 @@ def test_prometheus_scrapes_services_of_both_files():
         assert set(ports) <= set(services(name))
 
 
-def test_grafana_finds_its_source_and_its_dashboard():
-    [source] = documents(DOCKER / "grafana/provisioning/datasources/prometheus.yaml")
-    assert source["datasources"][0]["url"] == "http://prometheus:9090"
+@with_pools
+def test_images_of_others_are_pinned(name):
+    images = {own["image"] for own in services(name).values() if "image" in own}
+    others = {each for each in images if not each.startswith("triton-openai/")}
+    assert {each.split(":")[0] for each in others} >= {"prom/prometheus", "grafana/tempo"}
+    assert [each for each in others if not re.search(r":v?\d+\.\d+\.\d+$", each)] == []
+
+
+def test_grafana_finds_its_dashboards():
     [dashboards] = documents(DOCKER / "grafana/provisioning/dashboards/files.yaml")
     folder = dashboards["providers"][0]["options"]["path"]
     grafana = services("compose.yaml")["grafana"]

@@ -13,6 +13,7 @@ from triton_openai.proxy.settings import Settings
 
 NAME = "compose.pools.yaml"
 TRITONS, PROXIES = ("triton-1", "triton-2", "triton-3"), ("proxy-1", "proxy-2")
+WATCHING = ("prometheus", "grafana", "collector", "tempo")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def named(found: dict[str, dict[str, Any]], network: str, alias: str) -> set[str
 
 
 def test_three_tritons_two_proxies_and_a_front(found):
-    assert set(found) == {*TRITONS, *PROXIES, "front", "prometheus", "grafana"}
+    assert set(found) == {*TRITONS, *PROXIES, "front", *WATCHING}
 
 
 @pytest.mark.parametrize("proxy", PROXIES)

@@ -16,6 +16,7 @@ class KeptTokens:
         self.tokens: list = []
         self.echoed: list | None = None
         self.cached_tokens: int | None = None
+        self.has_row = False
         self.end: str | None = None
         self.message = self.code = ""
         self.is_over = threading.Event()
@@ -26,6 +27,16 @@ class KeptTokens:
     def started(self, cached_tokens, *, is_late=False) -> None:
         assert self.cached_tokens is None
         self.cached_tokens = cached_tokens
+        self.has_row = True
+
+    def preempted(self) -> None:
+        assert self.has_row
+        self.has_row = False
+
+    def resumed(self) -> None:
+        assert self.cached_tokens is not None
+        assert not self.has_row
+        self.has_row = True
 
     def echo(self, tokens, finish) -> None:
         assert self.end is None
@@ -37,7 +48,7 @@ class KeptTokens:
 
     def token(self, token, finish) -> None:
         assert self.end is None
-        assert self.cached_tokens is not None
+        assert self.has_row
         self.ids.append(token.id)
         self.tokens.append(token)
         self.after(len(self.ids))

@@ -6,6 +6,8 @@ import itertools
 import json
 import statistics
 import time
+from collections import Counter
+from functools import partial
 
 import pytest
 from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL as FINAL
@@ -13,6 +15,7 @@ from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL as 
 from leases import Leases
 from port import Token, TokenLogProbs
 from response_writer import FEW_STREAMS, ResponseWriter
+from row_clock import INT32_MOST, microseconds
 from tests.doubles.response_sender import Sender
 from tests.fixtures.stack import HANG_S, eventually
 
@@ -55,6 +58,9 @@ def test_with_few_streams_each_token_is_sent_at_once(writer):
     assert first["queue_time_us"].item() >= 0
     assert all("num_input_tokens" not in tensors for tensors in rest)
     assert rest[-1]["finish_reason"].item() == b"length"
+    assert all("decode_time_us" not in tensors for tensors in (first, *rest[:-1]))
+    assert rest[-1]["prefill_time_us"].item() >= 0
+    assert rest[-1]["decode_time_us"].item() > 0
     assert sender.sent[-1][3] == FINAL
     assert writer.totals["finished"] == 1
     assert writer.unfinished == 0
@@ -73,6 +79,54 @@ def test_the_wait_before_the_start_is_reported_unless_the_runtime_learns_of_it_l
     assert late.is_over.wait(HANG_S)
     assert timely.sent[0][1]["queue_time_us"].item() >= round(least_us)
     assert "queue_time_us" not in late.sent[0][1]
+
+
+def test_the_times_of_prefill_and_decode_leave_out_the_waits_for_a_row(writer):
+    """Each pause adds to its own time alone: they are summed over both rows of the request."""
+    sender, pause_s, spent = Sender(), 0.05, Counter()
+
+    def passing(what: str) -> None:
+        began = time.monotonic()
+        eventually(lambda: time.monotonic() - began > pause_s, HANG_S, what)
+        spent[what] += time.monotonic() - began
+
+    began = time.monotonic()
+    stream = writer.open(sender, 3)
+    passing("queue")
+    for again in (False, True):
+        (stream.resumed if again else partial(stream.started, 0))()
+        passing("prefill")
+        stream.token(Token(1), None)
+        passing("decode")
+        stream.token(Token(2), "stop" if again else None)
+        if not again:
+            stream.preempted()
+            passing("waiting")
+    whole_us = (time.monotonic() - began) * 1_000_000
+    assert sender.is_over.wait(HANG_S)
+    reported = {name: array for _, tensors, _, _ in sender.sent for name, array in tensors.items()}
+    times_us = {part: reported[f"{part}_time_us"].item() for part in ("queue", "prefill", "decode")}
+    for part, time_us in times_us.items():
+        assert time_us >= round(spent[part] * 1_000_000)
+    assert sum(times_us.values()) <= whole_us - round(spent["waiting"] * 1_000_000) + 3
+
+
+def test_prefill_begins_at_the_arrival_where_the_runtime_does_not_know_the_row(writer):
+    sender = Sender()
+    stream = writer.open(sender, 1)
+    began = time.monotonic()
+    eventually(lambda: time.monotonic() - began > 0.05, 10, "it has waited")
+    least_us = (time.monotonic() - began) * 1_000_000
+    stream.started(0, is_late=True)
+    stream.token(Token(1), "stop")
+    assert sender.is_over.wait(HANG_S)
+    assert sender.sent[0][1]["prefill_time_us"].item() >= round(least_us)
+    assert sender.sent[0][1]["decode_time_us"].item() == 0, "of a single token"
+
+
+def test_times_are_cut_at_what_an_int32_holds():
+    assert microseconds(2 * INT32_MOST / 1_000_000) == INT32_MOST
+    assert microseconds(0.25) == 250_000
 
 
 def test_with_many_streams_tokens_are_joined_but_never_the_first_or_last_held(writer):

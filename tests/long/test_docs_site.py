@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.docs.pages import ROOT
 
 COPIED = ("docs", "examples", "model_repository/ensemble")
-RULES = ROOT / "docker" / "prometheus" / "rules.yml"
+RULES = ROOT / "docker" / "prometheus"
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -34,11 +34,12 @@ def test_the_site_has_every_page_and_each_alerts_section():
     site = ROOT / "artifacts" / "site"
     for page in (ROOT / "docs").glob("*.md"):
         assert (site / page.with_suffix(".html").name).is_file()
-    operations = (site / "operations.html").read_text()
-    alerts = re.findall(r"runbook_url: .*#(\w+)", RULES.read_text())
-    assert alerts
-    assert [one for one in alerts if f'id="{one}"' not in operations] == []
-    assert not re.findall(r'<(?:script|link)[^>]+(?:src|href)="https?://', operations)
+    runbook = (site / "runbook.html").read_text()
+    for name in ("rules.yml", "slo.yml"):
+        alerts = re.findall(r"runbook_url: .*#(\w+)", (RULES / name).read_text())
+        assert alerts
+        assert [one for one in alerts if f'id="{one}"' not in runbook] == []
+    assert not re.findall(r'<(?:script|link)[^>]+(?:src|href)="https?://', runbook)
 
 
 def test_a_link_that_leads_nowhere_ends_the_build(tmp_path):

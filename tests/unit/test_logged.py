@@ -10,7 +10,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from tests.doubles.key_source import whole_key
-from tests.fixtures.logged import LOGGED
+from tests.fixtures.logged import CONTENT, LOGGED
 
 PROMPT = "my secret plan is to sleep"
 
@@ -55,14 +55,17 @@ def test_a_prompt_is_found_where_another_test_double_captures_the_logs():
     assert len(list(LOGGED.leaks())) == 1
 
 
-def test_at_debug_a_prompt_may_be_logged_and_a_key_may_not():
+def test_a_prompt_may_be_logged_in_lines_of_log_content_only_and_a_key_nowhere():
     send(prompt=PROMPT)
     logger = structlog.get_logger("any")
-    logger.debug(PROMPT)
+    logger.debug("a line", detail=PROMPT)
+    assert len(list(LOGGED.leaks())) == 1
+    send(prompt=PROMPT)
+    logger.debug(CONTENT, request=PROMPT)
     assert not list(LOGGED.leaks())
     for secret in ("the key of this test", whole_key("abc"), f"eyJ{'a' * 9}.eyJ{'b' * 9}.c"):
         send(prompt=PROMPT)
-        logger.debug("refused", given=secret)
+        logger.debug(CONTENT, given=secret)
         assert any(secret in leak for leak in LOGGED.leaks())
 
 

@@ -155,6 +155,12 @@ class TokenSink(Protocol):
         is_late: prefill began earlier, at a time that the runtime does not know.
         """
 
+    def preempted(self) -> None:
+        """The job has lost its row, and waits for another one."""
+
+    def resumed(self) -> None:
+        """Prefill begins again, after a preemption."""
+
     def echo(self, tokens: list[Token], finish: FinishReason | None) -> None:
         """The prompt's tokens, once, before the first new token; a finish reason ends the job."""
 

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
 from port import DEADLINE_EXCEEDED, INVALID_PARAMETER, FinishReason, Token
+from row_clock import RowClock, microseconds
 
 End = Literal["finished", "cancelled", "failed", "refused"]
 ECHO_AT_ONCE = 64  # tokens of an echoed prompt in a response
-INT32_MOST = 2**31 - 1
 LATE = {
     "code": DEADLINE_EXCEEDED,
     "param": None,
@@ -42,7 +42,9 @@ class Stream:
         self._echoed: list[Token] = []
         self._tokens: list[Token] = []
         self._first = {"num_input_tokens": prompt_tokens, "num_cached_tokens": 0}
+        self._last: dict[str, int] = {}
         self._opened_at = time.monotonic()
+        self._clock = RowClock()
         self._finish: FinishReason | None = None
         self._error: Any = None
         self._end: End | None = None
@@ -62,9 +64,18 @@ class Stream:
     def started(self, cached_tokens: int, *, is_late: bool = False) -> None:
         # the cache may also have tokens of an answer that continues
         self._first["num_cached_tokens"] = min(cached_tokens, self._first["num_input_tokens"])
-        if not is_late:
-            waited_us = (time.monotonic() - self._opened_at) * 1_000_000
-            self._first["queue_time_us"] = min(round(waited_us), INT32_MOST)
+        if is_late:  # the wait for a row counts as prefill, because nobody knows when it ended
+            self._clock.get_row(self._opened_at)
+            return
+        now = time.monotonic()
+        self._first["queue_time_us"] = microseconds(now - self._opened_at)
+        self._clock.get_row(now)
+
+    def preempted(self) -> None:
+        self._clock.lose_row()
+
+    def resumed(self) -> None:
+        self._clock.get_row(time.monotonic())
 
     def echo(self, tokens: list[Token], finish: FinishReason | None) -> None:
         """Keeps them, to send them with the first new token."""
@@ -72,13 +83,17 @@ class Stream:
             self._echoed = tokens
             if finish is None:
                 return
+            self._last = self._clock.end()
             self._finish, self._end, self._is_posted = finish, "finished", True
         self._post(self)
 
     def token(self, token: Token, finish: FinishReason | None) -> None:
+        if self._clock.is_prefilling and finish is None:  # an only token has no time to decode
+            self._clock.see_token()
         with self._lock:
             self._tokens.append(token)
             if finish is not None:
+                self._last = self._clock.end()
                 self._finish, self._end = finish, "finished"
             elif self._is_posted:
                 return
@@ -86,6 +101,7 @@ class Stream:
         self._post(self)
 
     def finished(self, finish: FinishReason) -> None:
+        self._last = self._clock.end()
         self._finish = finish
         self._close("finished")
 
@@ -158,19 +174,23 @@ class Stream:
             self._sender.send(self._response(tokens[start : start + ECHO_AT_ONCE], None), flags=0)
 
     def _response(self, tokens: list[Token], finish: FinishReason | None) -> Any:
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "output_ids": np.array([[[token.id for token in tokens]]], dtype=np.int32)
-        }
-        for name, count in self._first.items():
-            arrays[name] = np.array([[count]], dtype=np.int32)
-        self._first = {}
-        if finish is not None:
-            arrays["finish_reason"] = np.array([[finish.encode()]], dtype=np.object_)
-        if tokens and tokens[0].log_probs is not None:
-            arrays |= _log_probs(tokens)
-        return pb_utils.InferenceResponse(
-            [pb_utils.Tensor(name, array) for name, array in arrays.items()]
-        )
+        counts, self._first = self._first, {}
+        return _response(tokens, counts if finish is None else counts | self._last, finish)
+
+
+def _response(tokens: list[Token], counts: dict[str, int], finish: FinishReason | None) -> Any:
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "output_ids": np.array([[[token.id for token in tokens]]], dtype=np.int32)
+    }
+    for name, count in counts.items():
+        arrays[name] = np.array([[count]], dtype=np.int32)
+    if finish is not None:
+        arrays["finish_reason"] = np.array([[finish.encode()]], dtype=np.object_)
+    if tokens and tokens[0].log_probs is not None:
+        arrays |= _log_probs(tokens)
+    return pb_utils.InferenceResponse(
+        [pb_utils.Tensor(name, array) for name, array in arrays.items()]
+    )
 
 
 def _log_probs(tokens: list[Token]) -> dict[str, npt.NDArray[Any]]:

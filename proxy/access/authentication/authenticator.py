@@ -141,6 +141,7 @@ class Authenticator:
             tenant_limits=record.limits,
             of_models=record.of_models,
             weight=record.weight,
+            records=record.records,
             max_priority=lowest_ceiling(caller.max_priority, record.max_priority),
         )
 

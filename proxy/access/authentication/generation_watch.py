@@ -72,6 +72,11 @@ class GenerationWatch:
             if answers:
                 logger.info("keys can be read again")
             else:
-                logger.error("keys cannot be read", detail=why, known_keys_work_s=self._trust_s)
+                logger.error(
+                    "keys cannot be read",
+                    detail=why,
+                    known_keys_work_s=self._trust_s,
+                    advice="look at the database that STORE_URL names, before the known keys end",
+                )
         self.answers = answers
         self._report(answers)

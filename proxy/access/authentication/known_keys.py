@@ -117,6 +117,7 @@ def _known(record: KeyRecord, tenant: TenantRecord) -> KnownKey:
         key_limits=record.limits,
         of_models=tenant.of_models,
         weight=tenant.weight,
+        records=tenant.records,
         max_priority=lowest_ceiling(record.max_priority, tenant.max_priority),
     )
     return KnownKey(

@@ -112,7 +112,12 @@ class SigningKeys:
             if answers:
                 logger.info("signing keys can be fetched again")
             else:
-                logger.error("signing keys cannot be fetched", detail=why, known_keys_work_s=KEEP_S)
+                logger.error(
+                    "signing keys cannot be fetched",
+                    detail=why,
+                    known_keys_work_s=KEEP_S,
+                    advice="look whether JWT_JWKS_URL, or JWT_ISSUER, can be reached from here",
+                )
         self.answers = answers
         self._report(answers)
 

@@ -52,7 +52,12 @@ class DeniedCalls:
         try:
             await asyncio.wait_for(self.flush(), CLOSE_TIMEOUT_S)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
-            logger.error("denied calls not recorded", calls=self._counts.total(), why=str(error))
+            logger.error(
+                "denied calls not recorded",
+                calls=self._counts.total(),
+                why=str(error),
+                advice="the audit log lacks these calls; look at the database that STORE_URL names",
+            )
 
     async def flush(self) -> None:
         """Raises StoreUnavailable; the calls are then kept."""
@@ -74,7 +79,16 @@ class DeniedCalls:
         try:
             await self.flush()
         except StoreUnavailable as error:
-            logger.warning("denied calls cannot be recorded yet", detail=error.detail)
+            logger.warning(
+                "denied calls cannot be recorded yet",
+                detail=error.detail,
+                advice="look at the database that STORE_URL names; they are recorded when it "
+                "answers",
+            )
         except Exception:  # the database refuses the entries: another try would not help
-            logger.exception("denied calls not recorded", calls=self._counts.total())
+            logger.exception(
+                "denied calls not recorded",
+                calls=self._counts.total(),
+                advice="the audit log lacks these calls; look at the database that STORE_URL names",
+            )
             self._counts.clear()

@@ -59,6 +59,7 @@ def tenant_row(tenant: TenantRecord) -> dict[str, Any]:
         "of_models": _limits_of_models(tenant),
         "weight": tenant.weight,
         "max_priority": tenant.max_priority,
+        "records": tenant.records,
         "is_active": tenant.is_active,
         "created_at": tenant.created_at,
     }
@@ -71,6 +72,7 @@ def tenant_of(row: Row[Any]) -> TenantRecord:
         of_models={model: Limits(**limits) for model, limits in row.of_models.items()},
         weight=row.weight,
         max_priority=row.max_priority,
+        records=row.records,
         is_active=row.is_active,
         created_at=row.created_at,
     )

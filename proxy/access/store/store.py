@@ -82,7 +82,12 @@ class Store:
         try:
             await self.prepare()
         except StoreUnavailable as error:
-            logger.error("the store does not answer", detail=error.detail)
+            logger.error(
+                "the store does not answer",
+                detail=error.detail,
+                advice="look at the database that STORE_URL names; without it no key can be "
+                "checked",
+            )
         await self._running.enter_async_context(self.usage)
         await self._running.enter_async_context(self.denied_calls)
         await self._running.enter_async_context(self.decisions)

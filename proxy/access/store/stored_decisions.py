@@ -103,7 +103,11 @@ class StoredDecisions:
         except StoreUnavailable as error:
             self._note(answers=False, why=error.detail or "")
         except Exception:  # rows that this release cannot read; the last decisions hold
-            logger.exception("decisions cannot be understood")
+            logger.exception(
+                "decisions cannot be understood",
+                advice="run the same release in all proxies: a newer one may have written the "
+                "store",
+            )
         else:
             self._note(answers=True)
 
@@ -122,7 +126,12 @@ class StoredDecisions:
             if answers:
                 logger.info("decisions can be read again")
             else:
-                logger.error("decisions cannot be read, the last ones hold", detail=why)
+                logger.error(
+                    "decisions cannot be read, the last ones hold",
+                    detail=why,
+                    advice="look at the database that STORE_URL names; drains and weights cannot "
+                    "change until it answers",
+                )
         self._answers = answers
 
 

@@ -23,6 +23,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    false,
 )
 
 
@@ -61,6 +62,7 @@ TENANTS = Table(
     Column("created_at", UtcTime, nullable=False),
     Column("weight", Double, nullable=False, server_default="1"),
     Column("max_priority", Integer),
+    Column("records", Boolean, nullable=False, server_default=false()),
 )
 KEYS = Table(
     "keys",

@@ -35,6 +35,7 @@ class TenantAdministration:
         of_models: Mapping[str, Limits] | None = None,
         weight: float = 1.0,
         max_priority: int | None = None,
+        records: bool = False,
     ) -> TenantRecord:
         """Raises Conflict: there is a tenant of this name."""
         async with self._changes.change(actor) as change:
@@ -50,6 +51,7 @@ class TenantAdministration:
                 of_models=dict(of_models or {}),
                 weight=weight,
                 max_priority=max_priority,
+                records=records,
                 is_active=True,
                 created_at=change.at,
             )

@@ -86,7 +86,12 @@ class UsageWriter:
             await asyncio.wait_for(self._finish(), CLOSE_TIMEOUT_S)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
             lost = _requests(self._closed) + _requests(self._open)
-            logger.error("usage lost", requests=lost, detail=str(error))
+            logger.error(
+                "usage lost",
+                requests=lost,
+                detail=str(error),
+                advice="the reports lack these requests; look at the database that STORE_URL names",
+            )
 
     async def flush(self) -> None:
         """Writes all that was added so far. Raises StoreUnavailable; the rows are then kept."""
@@ -108,11 +113,20 @@ class UsageWriter:
             self._is_failing = False
         except StoreUnavailable as error:
             if not self._is_failing:
-                logger.error("usage cannot be written", detail=error.detail)
+                logger.error(
+                    "usage cannot be written",
+                    detail=error.detail,
+                    advice="look at the database that STORE_URL names; usage is kept in memory "
+                    "until it answers",
+                )
             self._is_failing = True
         except Exception:  # the database refuses the batch: another try would not help
             lost, self._closed = self._closed, None
-            logger.exception("usage lost", requests=_requests(lost))
+            logger.exception(
+                "usage lost",
+                requests=_requests(lost),
+                advice="the reports lack these requests; look at the database that STORE_URL names",
+            )
 
     async def _write(self, batch: Batch) -> None:
         async with self._database.writing() as connection:

@@ -28,6 +28,7 @@ class TenantAnswer(Answer):
     max_priority: int | None = Field(
         description="The highest priority that its requests get; null: no ceiling of its own."
     )
+    records: bool = Field(description="Whether its requests and answers are recorded for replay.")
     is_active: bool
     created_at: datetime
 

@@ -45,6 +45,13 @@ MaxPriority = Annotated[
         "ceiling of its own."
     ),
 ]
+Records = Annotated[
+    bool,
+    Field(
+        description="Whether its requests and answers are recorded for replay, where the proxy has "
+        "a folder for them."
+    ),
+]
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
 Patterns = Annotated[list[PlainText], Field(max_length=100)]
 
@@ -100,6 +107,7 @@ class TenantBody(AdminBody):
     )
     weight: Weight = None
     max_priority: MaxPriority = None
+    records: Records = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -110,6 +118,7 @@ class TenantBody(AdminBody):
             "of_models": of_models,
             "weight": _weight(self.weight),
             "max_priority": self.max_priority,
+            "records": self.records,
         }
 
 
@@ -124,6 +133,7 @@ class TenantChanges(AdminBody):
     )
     weight: Weight = None
     max_priority: MaxPriority = None
+    records: Records | None = None
 
     def applied(self, tenant: TenantRecord) -> TenantRecord:
         if "limits" in self.model_fields_set:
@@ -136,6 +146,8 @@ class TenantChanges(AdminBody):
             tenant = replace(tenant, weight=_weight(self.weight))
         if "max_priority" in self.model_fields_set:
             tenant = replace(tenant, max_priority=self.max_priority)
+        if self.records is not None:
+            tenant = replace(tenant, records=self.records)
         return tenant
 
 

@@ -21,6 +21,7 @@ TENANT: dict[str, Any] = {
     "of_models": {"demo": {"concurrent_requests": 4}},
     "weight": 3.0,
     "max_priority": 1,
+    "records": False,
     "is_active": True,
     "created_at": AT,
 }
@@ -114,7 +115,7 @@ def _usage(query: type[BaseModel], tag: str, columns: tuple[str, ...]) -> Operat
     )
 
 
-TENANT_FIELDS = ("name", "limits", "of_models", "weight", "max_priority")
+TENANT_FIELDS = ("name", "limits", "of_models", "weight", "max_priority", "records")
 TENANT_BODY = {name: TENANT[name] for name in TENANT_FIELDS}
 CREATE_TENANT = _change(bodies.TenantBody, TENANT_BODY, answers.TenantAnswer, TENANT, (409,))
 LIST_TENANTS = _page(answers.TenantList, TENANT, queries.TenantsQuery)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timezone
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
-from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
 from triton_openai.proxy.access.store.usage_reports import Grouping, UsagePeriod
 from triton_openai.proxy.api.admin.admin_bodies import PLAIN, TenantName
-from triton_openai.proxy.api.bodies.validation_errors import refusal
+from triton_openai.proxy.api.bodies.query_parameters import Query
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.identity import Caller
 
@@ -18,10 +17,6 @@ Text = Annotated[str, StringConstraints(pattern=PLAIN, max_length=256)]
 PageSize = Annotated[int, Field(ge=1, le=1000)]
 GROUPS = "(day|tenant|key|model)"
 OWN_GROUPS = "(day|model)"
-
-
-class Query(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class TenantsQuery(Query):
@@ -86,23 +81,3 @@ class UsageQuery(OwnUsageQuery):
         return UsagePeriod(
             first=first, last=last, tenant=self.tenant, key=self.key, model=self.model
         )
-
-
-Q = TypeVar("Q", bound=Query)
-
-
-def read(request: Request, kind: type[Q]) -> Q:
-    """Raises InvalidRequest: a parameter is unknown, given twice, or has a wrong value."""
-    given: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if name in given:
-            raise InvalidRequest(
-                f"The query parameter {name[:100]!r} is given twice.",
-                code=ErrorCode.INVALID_PARAMETER,
-                param=name[:100],
-            )
-        given[name] = value
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        raise refusal(error) from error

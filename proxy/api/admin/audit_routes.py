@@ -10,6 +10,7 @@ from triton_openai.proxy.access.store.audit_log import AuditLog
 from triton_openai.proxy.api.admin import admin_operations, admin_queries
 from triton_openai.proxy.api.admin.admin_answers import audit_body, listed, page, verification_body
 from triton_openai.proxy.api.admin.administrator import actor
+from triton_openai.proxy.api.bodies import query_parameters
 
 
 def routes(audit: AuditLog) -> APIRouter:
@@ -20,7 +21,7 @@ def routes(audit: AuditLog) -> APIRouter:
     async def list_audit(http: Request) -> Response:
         """Changes and denied calls, the oldest first."""
         actor()
-        query = admin_queries.read(http, admin_queries.AuditQuery)
+        query = query_parameters.read(http, admin_queries.AuditQuery)
         found = await audit.list(after=query.after, limit=query.limit + 1)
         shown, has_more = page(found, query.limit)
         return JSONResponse(listed(map(audit_body, shown), has_more=has_more))

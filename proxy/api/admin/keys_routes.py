@@ -14,6 +14,7 @@ from triton_openai.proxy.api.admin import admin_operations, admin_queries
 from triton_openai.proxy.api.admin.admin_answers import listed, page
 from triton_openai.proxy.api.admin.admin_bodies import KeyBody, KeyChanges, Rotation
 from triton_openai.proxy.api.admin.administrator import actor
+from triton_openai.proxy.api.bodies import query_parameters
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 
 NOT_STORED = {"Cache-Control": "no-store"}  # of an answer that has a key
@@ -33,7 +34,7 @@ def routes(keys: KeyAdministration, *, bodies: BodyReader) -> APIRouter:
     async def list_keys(http: Request) -> Response:
         """Keys, by id, revoked and expired ones too."""
         actor()
-        query = admin_queries.read(http, admin_queries.KeysQuery)
+        query = query_parameters.read(http, admin_queries.KeysQuery)
         found = await keys.list(tenant=query.tenant, after=query.after or "", limit=query.limit + 1)
         shown, has_more = page(found, query.limit)
         return JSONResponse(listed(map(key_view, shown), has_more=has_more))

@@ -11,6 +11,7 @@ from triton_openai.proxy.api.admin import admin_operations, admin_queries
 from triton_openai.proxy.api.admin.admin_answers import listed, page
 from triton_openai.proxy.api.admin.admin_bodies import TenantBody, TenantChanges
 from triton_openai.proxy.api.admin.administrator import actor
+from triton_openai.proxy.api.bodies import query_parameters
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 
 
@@ -28,7 +29,7 @@ def routes(tenants: TenantAdministration, *, bodies: BodyReader) -> APIRouter:
     async def list_tenants(http: Request) -> Response:
         """Tenants, by name."""
         actor()
-        query = admin_queries.read(http, admin_queries.TenantsQuery)
+        query = query_parameters.read(http, admin_queries.TenantsQuery)
         found = await tenants.list(after=query.after or "", limit=query.limit + 1)
         shown, has_more = page(found, query.limit)
         return JSONResponse(listed(map(tenant_view, shown), has_more=has_more))

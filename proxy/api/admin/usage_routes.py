@@ -17,6 +17,7 @@ from triton_openai.proxy.access.store.usage_reports import (
 from triton_openai.proxy.api.admin import admin_operations, admin_queries
 from triton_openai.proxy.api.admin.admin_answers import listed, usage_body
 from triton_openai.proxy.api.admin.administrator import actor
+from triton_openai.proxy.api.bodies import query_parameters
 from triton_openai.proxy.api.openapi.operation import CSV
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest
 from triton_openai.proxy.domain.identity import current_caller
@@ -32,13 +33,13 @@ def routes(usage: UsageReports) -> APIRouter:
     async def report_usage(http: Request) -> Response:
         """Usage of all tenants by period, as JSON or CSV. The last second may be missing."""
         actor()
-        query = admin_queries.read(http, admin_queries.UsageQuery)
+        query = query_parameters.read(http, admin_queries.UsageQuery)
         return _answer(await _rows(usage, query.period, query.groups), query.format)
 
     @router.get("/v1/usage", openapi_extra=admin_operations.OWN_USAGE.extra)
     async def own_usage(http: Request) -> Response:
         """What the key of this request has used. The last second may be missing."""
-        query = admin_queries.read(http, admin_queries.OwnUsageQuery)
+        query = query_parameters.read(http, admin_queries.OwnUsageQuery)
         period = query.of(current_caller.get())
         return _answer(await _rows(usage, period, query.groups), query.format)
 

@@ -19,6 +19,7 @@ from triton_openai.proxy.api.bodies.json_shape import JsonLimits
 from triton_openai.proxy.api.bodies.validation_errors import refusal
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RequestError, echoed
 from triton_openai.proxy.domain.sandbox import Sandbox, TooCostly
+from triton_openai.proxy.domain.timeline import StageName, stage
 
 Body = TypeVar("Body", bound=BaseModel)
 JSON_TYPE = "application/json"
@@ -51,8 +52,9 @@ class BodyReader:
                 JSON, or `parse` refuses it.
             ClientDisconnect: the client disconnected before the end of the body.
         """
-        async with self.received(request) as data:
-            return await self.parse(data, kind, caller_name(request.scope))
+        with stage(StageName.BODY):
+            async with self.received(request) as data:
+                return await self.parse(data, kind, caller_name(request.scope))
 
     @asynccontextmanager
     async def received(self, request: Request) -> AsyncIterator[bytes]:

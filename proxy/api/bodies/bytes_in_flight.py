@@ -41,7 +41,13 @@ class BytesInFlight:
             if oldest is None or oldest is body:
                 body.close()
                 raise no_room()
-            logger.warning("body cut off", reason="too many bytes in flight", bytes=oldest.bytes)
+            logger.warning(
+                "body cut off",
+                reason="too many bytes in flight",
+                bytes=oldest.bytes,
+                advice="raise MAX_BODIES_MB if there is memory, or find the clients that send "
+                "large bodies slowly",
+            )
             oldest.close()
             oldest.cut_off()
 

@@ -41,7 +41,10 @@ class Generation:
             return
         except Exception as error:
             if running.recording.head is not None:
-                logger.exception("an answer with an Idempotency-Key ended early")
+                logger.exception(
+                    "an answer with an Idempotency-Key ended early",
+                    advice="this is a bug of the proxy: report it with this line",
+                )
                 return
             await errors.response_of(error)(self._scope, abandoned, recorder)
 

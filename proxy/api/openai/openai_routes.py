@@ -29,7 +29,8 @@ from triton_openai.proxy.syntax import parsers
 
 Body = TypeVar("Body", bound=GenerationBody)
 _NAMES = {**FIELD_NAMES, "constraint": "guided_decoding"}
-_INTERNAL = {"limits", "deadline", "plain_spans", "queue_time"}  # not parameters of the API
+# Not parameters of the API.
+_INTERNAL = {"limits", "deadline", "plain_spans", "queue_time", "engine_times"}
 
 
 def routes(

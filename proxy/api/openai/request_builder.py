@@ -14,6 +14,7 @@ from triton_openai.proxy.api.openai.answers.chat_renderer import ChatRenderer
 from triton_openai.proxy.api.openai.answers.completion_renderer import CompletionRenderer
 from triton_openai.proxy.api.openai.answers.nvext_renderer import NvExtRenderer
 from triton_openai.proxy.api.openai.answers.response_head import system_fingerprint
+from triton_openai.proxy.api.openai.answers.timings_renderer import TimingsRenderer
 from triton_openai.proxy.api.openai.requests import nvext, priority_fields
 from triton_openai.proxy.api.openai.requests.chat_body import ChatCompletionBody
 from triton_openai.proxy.api.openai.requests.completion_body import CompletionBody
@@ -81,7 +82,10 @@ class RequestBuilder:
         return body, served
 
     async def _extended(self, body: GenerationBody, exchange: Exchange) -> Exchange:
-        """With a renderer of what `nvext` asks for, where the body has it."""
+        """With renderers of what `include_timings` and `nvext` ask for, where the body has them."""
+        if body.include_timings:
+            timed = TimingsRenderer(exchange.renderer, exchange.request)
+            exchange = replace(exchange, renderer=timed)
         if body.nvext is None:
             return exchange
         request, card, inner = exchange.request, exchange.card, exchange.renderer

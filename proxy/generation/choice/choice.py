@@ -9,6 +9,7 @@ from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 from triton_openai.proxy.domain.request import ChatPrompt, GenerationRequest
 from triton_openai.proxy.generation.choice.answer_text import AnswerText
+from triton_openai.proxy.generation.choice.choice_clock import ChoiceClock
 from triton_openai.proxy.generation.choice.choice_events import ChoiceEvents
 from triton_openai.proxy.generation.choice.end_token import EndToken
 from triton_openai.proxy.generation.choice.held_tokens import HeldTokens
@@ -39,6 +40,7 @@ class Choice:
         parser: OutputParser | None = None,
         specials: Mapping[int, bytes] = NO_SPECIALS,
     ) -> None:
+        self.clock = ChoiceClock(card, reports_prefill=counts_cached)
         self._counter = UsageCounter(counts_prompt=counts_prompt, counts_cached=counts_cached)
         self._events = ChoiceEvents(request, index, self._counter)
         strips_space = card.facts.strips_leading_space
@@ -83,7 +85,8 @@ class Choice:
         if finish is None:
             return events
         self.is_finished = True
-        return [*events, self._events.finished(finish)]
+        self.clock.end(delta.times)
+        return [*events, self._events.finished(finish, self.clock.times)]
 
     @property
     def has_thought_enough(self) -> bool:
@@ -102,6 +105,7 @@ class Choice:
 
     def end_thought(self, closing: str) -> tuple[str, list[OutputEvent]]:
         """Ends the reasoning in the model's place: all text so far, and its events."""
+        self.clock.end(None)
         self._text.end_thought(closing)
         return self._budget.ended(closing), self._collected([], (), is_last=False)
 

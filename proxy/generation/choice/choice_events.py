@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from triton_openai.proxy.domain.answer_times import AnswerTimes
 from triton_openai.proxy.domain.events import (
     AnyDelta,
     Finished,
@@ -65,7 +66,11 @@ class ChoiceEvents:
         ids, self._unsent_ids = self._unsent_ids, ()
         return [replace(first, log_probs=tokens, token_ids=ids), *others]
 
-    def finished(self, reason: FinishReason) -> Finished:
-        mean = self._counter.mean_log_prob if self._logs else None
-        usage = self._counter.usage
-        return Finished(reason=reason, usage=usage, choice=self._index, mean_log_prob=mean)
+    def finished(self, reason: FinishReason, times: AnswerTimes) -> Finished:
+        return Finished(
+            reason=reason,
+            usage=self._counter.usage,
+            choice=self._index,
+            mean_log_prob=self._counter.mean_log_prob if self._logs else None,
+            times=times,
+        )

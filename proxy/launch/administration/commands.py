@@ -9,8 +9,11 @@ from triton_openai.proxy.launch.administration import (
     deployments_commands,
     endpoints_commands,
     keys_commands,
+    log_commands,
     queue_commands,
     tenants_commands,
+    top_commands,
+    trace_commands,
     usage_commands,
 )
 
@@ -23,3 +26,6 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(endpoints_commands.app, name="endpoints")
     app.add_typer(deployments_commands.app, name="deployments")
     app.command()(queue_commands.queue)
+    app.command()(log_commands.log_level)
+    app.command()(top_commands.top)
+    app.command()(trace_commands.trace)

@@ -21,6 +21,10 @@ TIMEOUT_S = 30.0
 LONGEST_MESSAGE = 500  # characters
 
 
+class Refused(LaunchError):
+    """The proxy does not let this key do it, or has no such route."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote:
     """One running proxy. transport: another than the network; tests give it."""
@@ -57,11 +61,27 @@ def answer(client: httpx.Client, method: str, path: str, body: Any = None) -> An
     """The answer's JSON.
 
     Raises:
+        Refused: the key may not do this, or the proxy has no such route.
         LaunchError: the proxy cannot be reached, refuses, or is something else.
     """
+    found = _sent(client, method, path, body)
+    content = _json(found)
+    if found.is_success and isinstance(content, dict):
+        return content
+    raise _refusal(found.status_code, content, str(client.base_url), "admin")
+
+
+def text(client: httpx.Client, path: str, *, scope: str) -> str:
+    """A page that is no JSON. scope: what a key needs for it. Raises what `answer` raises."""
+    found = _sent(client, "GET", path)
+    if found.is_success:
+        return found.text
+    raise _refusal(found.status_code, _json(found), str(client.base_url), scope)
+
+
+def _sent(client: httpx.Client, method: str, path: str, body: Any = None) -> httpx.Response:
     try:
-        found = client.request(method, path, json=body)
-        content = found.json()
+        return client.request(method, path, json=body)
     except httpx.TimeoutException:
         raise LaunchError(
             f"the proxy at {client.base_url} has not answered in time. It may still do what it was "
@@ -72,31 +92,38 @@ def answer(client: httpx.Client, method: str, path: str, body: Any = None) -> An
             f"the proxy at {client.base_url} cannot be reached ({error}): start it, or give its "
             "address with --url"
         ) from None
+
+
+def _json(found: httpx.Response) -> Any:
+    """None where the answer is something else."""
+    try:
+        return found.json()
     except ValueError:
-        content = None
-    if found.is_success and isinstance(content, dict):
-        return content
-    raise LaunchError(_refusal(found.status_code, content, str(client.base_url)))
+        return None
 
 
-def _refusal(status: int, content: Any, url: str) -> str:
+def _refusal(status: int, content: Any, url: str, scope: str) -> LaunchError:
     error = content.get("error") if isinstance(content, Mapping) else None
     if not isinstance(error, Mapping):
-        return f"what answers at {url} (with status {status}) is no triton-openai proxy"
+        return LaunchError(
+            f"what answers at {url} (with status {status}) is no triton-openai proxy"
+        )
     message = str(error.get("message"))[:LONGEST_MESSAGE]
     if status in (401, 403):
-        return f"{message} Set {KEY_VARIABLE}, or give --key-file, with a key of the scope admin"
+        return Refused(
+            f"{message} Set {KEY_VARIABLE}, or give --key-file, with a key of the scope {scope}"
+        )
     if error.get("code") == "unknown_url":
-        return (
+        return Refused(
             f"the proxy at {url} cannot be operated: it runs with AUTH=off, where everybody could, "
             "or is an older release"
         )
-    return message
+    return LaunchError(message)
 
 
 def remote(url: str | None, key_file: Path | None, ca_file: Path | None) -> Remote:
     """The proxy that the options name. Raises LaunchError."""
-    return Remote(url=url or own_url(Settings()), key=_key(key_file), ca_file=ca_file)
+    return Remote(url=url or own_url(Settings()), key=given_key(key_file), ca_file=ca_file)
 
 
 def own_url(settings: Settings) -> str:
@@ -116,14 +143,16 @@ def _reachable(host: str) -> str:
     return str(address) if address.version == 4 else f"[{address}]"
 
 
-def _key(file: Path | None) -> str | None:
-    """Never an argument's value, which every user of the machine could read."""
+def given_key(
+    file: Path | None, variable: str = KEY_VARIABLE, what: str = "a key of the scope admin"
+) -> str | None:
+    """Never an argument's value, which every user of the machine could read. Raises LaunchError."""
     if file is None:
-        key, source = os.environ.get(KEY_VARIABLE, ""), KEY_VARIABLE
+        key, source = os.environ.get(variable, ""), variable
     else:
         key, source = _read(file), f"--key-file {file}"
     if not key and file is not None:
-        raise LaunchError(f"{source} is empty: it must have a key of the scope admin")
+        raise LaunchError(f"{source} is empty: it must have {what}")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise LaunchError(f"{source} has no key: a key has printable ASCII characters, no spaces")
     return key or None

@@ -12,6 +12,13 @@ from triton_openai.proxy.launch.administration.priority_options import MaxPriori
 
 app = typer.Typer(no_args_is_help=True, help="Tenants: who shares limits and usage.")
 Name = Annotated[str, typer.Argument(help="The tenant's name.")]
+Records = Annotated[
+    bool | None,
+    typer.Option(
+        "--records/--no-records",
+        help="Whether requests and answers are recorded for replay, where RECORD_DIR is set.",
+    ),
+]
 
 
 @app.command()
@@ -21,6 +28,7 @@ def create(
     model_limit: ModelLimitOptions = None,
     weight: Weight = None,
     max_priority: MaxPriority = None,
+    records: Records = None,
 ) -> None:
     """Create a tenant. Its keys share its limits."""
     from triton_openai.proxy.access.store.record_rows import tenant_view
@@ -32,6 +40,7 @@ def create(
         "limits": limit_options.limits(limit or ()),
         "of_models": limit_options.of_models(model_limit or ()),
         **priority_options.fields(weight=weight, max_priority=max_priority),
+        "records": bool(records),
     }
     body = session.filled(TenantBody, fields)
     made = session.use(
@@ -70,6 +79,7 @@ def update(
     ] = None,
     weight: Weight = None,
     max_priority: MaxPriority = None,
+    records: Records = None,
 ) -> None:
     """Change what is given, within a second in every proxy."""
     from triton_openai.proxy.access.store.record_rows import tenant_view
@@ -80,6 +90,7 @@ def update(
         limits=None if limit is None else limit_options.limits(limit),
         of_models=None if model_limit is None else limit_options.of_models(model_limit),
         is_active=active,
+        records=records,
     )
     priorities = priority_options.fields(weight=weight, max_priority=max_priority)
     body = session.filled(TenantChanges, {**changes, **priorities})

@@ -23,6 +23,7 @@ RESTRICTED_OVER_HTTP = (*RESTRICTED, "metadata", "model-config", "statistics", "
 # After so long without data from a client Triton sends a PING, and after as long without an answer
 # it closes the connection. Its default for a client whose machine has vanished is two hours.
 SILENT_PEER_MS = 10_000
+TRACES_SERVICE = "tritonserver"
 # Variables that huggingface_hub and obstore read during a build, and our own secret.
 CREDENTIALS = re.compile(
     r"HF_TOKEN(_PATH)?|HUGGING_FACE_HUB_TOKEN|API_KEY|METRICS_KEY|AWS_\w*(KEY|TOKEN)\w*"
@@ -44,13 +45,15 @@ class Ports:
 class Place:
     """Where a server listens. shm_prefix: of its Python models' shared memory.
 
-    secret: gives access to the restricted protocols.
+    secret: gives access to the restricted protocols. traces_url: where spans go, over OTLP; None:
+    nothing is traced.
     """
 
     host: str
     ports: Ports
     shm_prefix: str
     secret: str = field(repr=False)
+    traces_url: str | None = None
 
 
 def embedded(wheel: Wheel, folder: RunFolder, place: Place, *, exit_timeout_s: int) -> list[str]:
@@ -93,6 +96,7 @@ def _options(folder: RunFolder, place: Place, exit_timeout_s: int) -> list[str]:
         f"--metrics-port={place.ports.metrics}",
         "--log-info=false",
         "--log-verbose=0",
+        *_traces(place.traces_url),
     ]
 
 
@@ -107,6 +111,19 @@ def _http(place: Place) -> list[str]:
         f"--http-address={LOOPBACK}",
         f"--http-port={place.ports.http}",
         f"--http-restricted-api={_restricted(RESTRICTED_OVER_HTTP, place)}",
+    ]
+
+
+def _traces(url: str | None) -> list[str]:
+    """Only requests with a trace context are traced: the proxy sends it with those it samples."""
+    if url is None:
+        return []
+    return [
+        "--trace-config=mode=opentelemetry",
+        "--trace-config=level=TIMESTAMPS",
+        "--trace-config=rate=0",
+        f"--trace-config=opentelemetry,url={url}",
+        f"--trace-config=opentelemetry,resource=service.name={TRACES_SERVICE}",
     ]
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from triton_openai.build_engines.models_file import GpuEntry, ModelsFile
+from triton_openai.proxy import configured_telemetry
 from triton_openai.proxy.launch.triton_server import (
     command,
     container,
@@ -71,6 +72,7 @@ def _installed(tritonserver: Path, settings: Settings, world: World) -> TritonSe
 def _place(settings: Settings) -> Place:
     """Where it listens. The prefix of its shared memory identifies this launcher."""
     shm.sweep_dead()
+    traces = configured_telemetry.trace_configuration(os.environ)
     ports = Ports(
         grpc=settings.triton_grpc_port,
         http=settings.triton_http_port,
@@ -81,6 +83,7 @@ def _place(settings: Settings) -> Place:
         ports=ports,
         shm_prefix=shm.this_launcher().prefix(ports.grpc),
         secret=secret.of(settings),
+        traces_url=None if traces is None else traces.endpoint,
     )
 
 

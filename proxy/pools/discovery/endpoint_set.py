@@ -48,5 +48,6 @@ class EndpointSet:
                 source=self._source,
                 found=size,
                 kept=MOST_ENDPOINTS,
+                advice="divide the pool: those beyond the bound get no streams",
             )
         self._is_cut = is_cut

@@ -73,6 +73,7 @@ class EtcdKeys:
                 source=self._source,
                 key=shown(key.decode(errors="replace")),
                 reason=reason,
+                advice="correct or delete this key in etcd",
             )
 
 

@@ -21,7 +21,12 @@ class Outage:
         reason = reason[:REASON_CHARS]
         if reason not in self._reasons and len(self._reasons) < MOST_REASONS:
             self._reasons.add(reason)
-            logger.warning("endpoints cannot be found", source=self._source, reason=reason)
+            logger.warning(
+                "endpoints cannot be found",
+                source=self._source,
+                reason=reason,
+                advice="look at the source; the last known endpoints are used until it answers",
+            )
 
     def ended(self) -> None:
         if self._reasons:

@@ -11,7 +11,12 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from typing_extensions import Self
 
 from triton_openai.proxy.triton.streams.leases import PARAMETER, Cancel, Leases, log_refusal
-from triton_openai.proxy.triton.streams.port import RELEASE_TIMEOUT_S, LeaseTerms, StreamFailed
+from triton_openai.proxy.triton.streams.port import (
+    RELEASE_TIMEOUT_S,
+    LeaseTerms,
+    Metadata,
+    StreamFailed,
+)
 
 
 class GrpcAioStream:
@@ -102,19 +107,25 @@ class GrpcAioStreams:
         *,
         timeout_s: float,
         terms: LeaseTerms | None = None,
+        metadata: Metadata = (),
     ) -> GrpcAioStream:
         if terms is not None:
             request.parameters[PARAMETER].string_param = self._leases.enter(terms)
-        call = self._call(request, timeout_s)
+        call = self._call(request, timeout_s, metadata)
         if terms is not None:
             call.add_done_callback(lambda _: self._leases.leave(terms))
         return GrpcAioStream(self, call, self._background)
 
-    def _call(self, request: service_pb2.ModelInferRequest, timeout_s: float | None) -> Any:
+    def _call(
+        self,
+        request: service_pb2.ModelInferRequest,
+        timeout_s: float | None,
+        metadata: Metadata = (),
+    ) -> Any:
         async def once() -> AsyncGenerator[service_pb2.ModelInferRequest, None]:
             yield request
 
-        return self._stub.ModelStreamInfer(once(), timeout=timeout_s)
+        return self._stub.ModelStreamInfer(once(), timeout=timeout_s, metadata=metadata)
 
     def _hold(self, request: service_pb2.ModelInferRequest, ended: Callable[[], None]) -> Cancel:
         call = self._call(request, None)

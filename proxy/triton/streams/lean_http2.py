@@ -18,7 +18,7 @@ from triton_openai.proxy.triton.streams.keepalive import KeepaliveTimes
 from triton_openai.proxy.triton.streams.lean_stream import LeanStream
 from triton_openai.proxy.triton.streams.link import Link, Owner
 from triton_openai.proxy.triton.streams.pool import Pool
-from triton_openai.proxy.triton.streams.port import MAX_RESPONSE_BYTES, LeaseTerms
+from triton_openai.proxy.triton.streams.port import MAX_RESPONSE_BYTES, LeaseTerms, Metadata
 from triton_openai.proxy.triton.target import Target
 
 HEAD = (
@@ -64,8 +64,9 @@ class LeanHttp2Streams:
         *,
         timeout_s: float,
         terms: LeaseTerms | None = None,
+        metadata: Metadata = (),
     ) -> LeanStream:
-        stream = LeanStream(self._pool, request.SerializeToString(), timeout_s, terms)
+        stream = LeanStream(self._pool, request.SerializeToString(), timeout_s, terms, metadata)
         self._pool.place(stream)
         return stream
 

@@ -13,7 +13,12 @@ from tritonclient.grpc import service_pb2
 from typing_extensions import Self
 
 from triton_openai.proxy.triton.http2.status import Status
-from triton_openai.proxy.triton.streams.port import RELEASE_TIMEOUT_S, LeaseTerms, StreamFailed
+from triton_openai.proxy.triton.streams.port import (
+    RELEASE_TIMEOUT_S,
+    LeaseTerms,
+    Metadata,
+    StreamFailed,
+)
 
 _parsed = service_pb2.ModelStreamInferResponse.FromString
 
@@ -49,6 +54,7 @@ class LeanStream:
         "_unread",
         "_waiter",
         "carrier",
+        "metadata",
         "number",
         "replays",
         "request",
@@ -56,7 +62,12 @@ class LeanStream:
     )
 
     def __init__(
-        self, home: Carrier, request: bytes, timeout_s: float, terms: LeaseTerms | None = None
+        self,
+        home: Carrier,
+        request: bytes,
+        timeout_s: float,
+        terms: LeaseTerms | None = None,
+        metadata: Metadata = (),
     ) -> None:
         self._home = home
         self._loop = asyncio.get_running_loop()
@@ -70,6 +81,7 @@ class LeanStream:
         self._is_released = False
         self.request = request
         self.terms = terms
+        self.metadata = metadata
         self.carrier: Carrier | None = None
         self.number = 0
         self.replays = 0

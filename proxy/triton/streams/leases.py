@@ -112,4 +112,9 @@ def log_refusal(message: bytes) -> None:
     except DecodeError as error:
         reason = str(error)
     if reason:
-        logger.warning("an engine refused a lease", reason=reason)
+        logger.warning(
+            "an engine refused a lease",
+            reason=reason,
+            advice="build its models with this release; streams of a dead proxy end at their "
+            "deadline until then",
+        )

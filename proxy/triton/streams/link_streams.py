@@ -32,7 +32,7 @@ class LinkStreams:
     def start(self, stream: LeanStream) -> None:
         timeout = f"{max(1, math.ceil(stream.left_s * 1000))}m"
         message = stream.request + self._lease_parameter(stream)
-        self._open(stream, [("grpc-timeout", timeout)], message)
+        self._open(stream, [("grpc-timeout", timeout), *stream.metadata], message)
 
     def remove(self, number: int) -> LeanStream:
         """Called when a stream has ended, or moves to another connection."""

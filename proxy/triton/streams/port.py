@@ -16,6 +16,9 @@ MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 RELEASE_TIMEOUT_S = 5.0
 
 
+Metadata = tuple[tuple[str, str], ...]
+
+
 class StreamFailed(Exception):
     """A gRPC status: a code, and the server's or the transport's text."""
 
@@ -74,9 +77,11 @@ class Streams(Protocol):
         *,
         timeout_s: float,
         terms: LeaseTerms | None = None,
+        metadata: Metadata = (),
     ) -> ResponseStream:
         """Connects if necessary; a failure to connect fails the stream.
 
-        With `terms` the stream runs under a lease of its connection, see leases.
+        With `terms` the stream runs under a lease of its connection, see leases. metadata: of the
+        call, with names in lower case.
         """
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,9 @@ from triton_openai.proxy import configured_store
 from triton_openai.proxy.access.store.store import Store
 from triton_openai.proxy.app import compose
 from triton_openai.proxy.configured_pools import Operations
+from triton_openai.proxy.domain.log_level import LogLevel
 from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry.chosen_level import ChosenLevel
 
 PEPPER = "a pepper for tests that is long enough".replace(" ", "-")
 
@@ -33,7 +35,7 @@ def operations(store: Store) -> Operations:
         kserve=EchoModels("add"),
         decisions=store.decisions,
         audit=store.audit_trail,
-        kept=nullcontext(),
+        log_levels=ChosenLevel(LogLevel.INFO, None, lambda _: None),
     )
 
 

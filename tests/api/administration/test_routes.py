@@ -79,6 +79,23 @@ def test_weight_and_ceiling_are_set_changed_and_removed(judged, made):
         assert changed["max_priority"] == ceiling
 
 
+def test_a_tenants_requests_are_recorded_until_that_is_changed(judged, proxy):
+    path, one = f"{TENANTS}/acme", f"{TENANTS}/{{tenant}}"
+    assert judged("POST", TENANTS, json={"name": "acme"}).json()["records"] is False
+    for changes, records in (
+        ({"records": True}, True),
+        ({"weight": 2}, True),
+        ({"records": False}, False),
+    ):
+        assert judged("PATCH", path, documented=one, json=changes).json()["records"] is records
+    assert judged("POST", TENANTS, json={"name": "b", "records": True}).json()["records"] is True
+    wrong = judged("PATCH", path, documented=one, json={"records": "yes"})
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "records")
+    entries = proxy.admin.get("/admin/v1/audit").json()["data"]
+    changed = [each for each in entries if each["action"] == "tenants.update"]
+    assert [each["after"]["records"] for each in changed] == [True, True, False]
+
+
 def test_a_key_from_its_creation_to_its_end(judged, proxy, made):
     one, issued = f"{KEYS}/{{key}}", made(scopes=["models"], limits={"requests_per_second": 3})
     path = f"{KEYS}/{issued['id']}"

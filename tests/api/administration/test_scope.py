@@ -25,6 +25,10 @@ ADMIN_ROUTES = [
     ("GET", f"{AUDIT}/verify"),
     ("GET", "/admin/v1/endpoints"),
     ("GET", "/admin/v1/queues"),
+    ("GET", "/admin/v1/log-level"),
+    ("PUT", "/admin/v1/log-level"),
+    ("GET", "/admin/v1/requests"),
+    ("GET", "/admin/v1/requests/r"),
     ("POST", "/admin/v1/endpoints/drain"),
     ("POST", "/admin/v1/endpoints/undrain"),
     ("GET", "/admin/v1/deployments"),
@@ -41,10 +45,10 @@ def test_these_are_all_routes_of_the_administration(proxy):
     found = {(method.upper(), path) for path, methods in paths.items() for method in methods}
 
     def named(part: re.Match[str]) -> str:
-        return {"/k": "/{key}", "/m": "/{model}"}[part[0]]
+        return {"/k": "/{key}", "/m": "/{model}", "/r": "/{request}"}[part[0]]
 
     ours = {
-        (method, re.sub(r"/[km](?=/|$)", named, path.replace("/acme", "/{tenant}")))
+        (method, re.sub(r"/[kmr](?=/|$)", named, path.replace("/acme", "/{tenant}")))
         for method, path in ADMIN_ROUTES
     }
     assert {each for each in found if each[1].startswith("/admin")} == ours

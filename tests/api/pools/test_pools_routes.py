@@ -26,6 +26,8 @@ ROUTES = [
     ("POST", f"{MODELS}/demo/unload", {}),
     ("GET", DEPLOYMENTS, None),
     ("GET", QUEUES, None),
+    ("GET", "/admin/v1/log-level", None),
+    ("PUT", "/admin/v1/log-level", {"level": "info"}),
     ("PUT", f"{DEPLOYMENTS}/demo/weights", {"weights": {"blue": 1}}),
     ("POST", f"{DEPLOYMENTS}/demo/switch", {"deployment": "green"}),
     ("POST", f"{DEPLOYMENTS}/demo/rollback", {}),

@@ -48,7 +48,7 @@ def test_every_file_of_the_program_is_in_it(files: set[str], folder: str, suffix
 
 def test_the_demo_model_the_dashboards_and_the_locks_are_in_it(files: set[str]) -> None:
     assert {f"demo_model/shipped/{name}" for name in TRAINED | BUILT} <= files
-    assert {"models.yaml", "py.typed", "dashboards/triton-openai.json"} <= files
+    assert {"models.yaml", "py.typed", "dashboards/overview.json"} <= files
     assert {"requirements.lock", "requirements-build.lock", "requirements-torch.txt"} <= files
     assert "requirements-quantization.lock" in files
 

@@ -95,7 +95,7 @@ def ask(triton: Stack, stack: Stack) -> Iterator[Callable[..., str]]:
             **fields,
         ) -> str:
             is_cpp = model == "cpp"
-            lacks = {"queue_time", "deadline"} if is_cpp else {"queue_time"}
+            lacks = {"queue_time", "deadline", "engine_times"} if is_cpp else {"queue_time"}
             card = ModelCard(
                 name=adapter or model,
                 parent=model if adapter else None,

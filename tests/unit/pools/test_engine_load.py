@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -11,6 +10,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from triton_openai.proxy import background
 from triton_openai.proxy.domain.endpoints import EngineLoad
@@ -200,7 +200,7 @@ async def silent() -> AsyncIterator[bytes]:
         (lambda _: httpx.Response(200, content=silent()), "no answer within 0.5 s"),
     ],
 )
-def test_a_failure_is_logged_once_and_so_is_its_end(caplog, answer, reason):
+def test_a_failure_is_logged_once_and_so_is_its_end(answer, reason):
     port = Port(answer)
     reader = port.reader()
 
@@ -211,11 +211,11 @@ def test_a_failure_is_logged_once_and_so_is_its_end(caplog, answer, reason):
         await reader.read()
         await reader.read()
 
-    with caplog.at_level(logging.INFO, logger=engine_load.__name__):
+    with capture_logs() as lines:
         asyncio.run(read_again())
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert reason in caplog.messages[0]
-    assert "http://h:8002/metrics" in caplog.messages[0]
+    assert [line["log_level"] for line in lines] == ["warning", "info"]
+    assert reason in lines[0]["reason"]
+    assert lines[0]["url"] == "http://h:8002/metrics"
     assert not reader.load.is_stale
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.doubles import clock
 from tests.doubles.engine import ScriptedEngine, deltas
@@ -20,6 +22,7 @@ from triton_openai.proxy.domain.errors import (
     ModelUnavailable,
     RateLimited,
 )
+from triton_openai.proxy.telemetry.request_log import RequestLine
 
 LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
 TOO_LONG = InvalidRequest("too long", code=ErrorCode.CONTEXT_LENGTH_EXCEEDED, param="prompt")
@@ -110,6 +113,26 @@ def test_an_error_names_the_endpoint_that_was_lost():
             with pytest.raises(ModelUnavailable) as lost:
                 await stand.deltas()
             assert lost.value.endpoint == "a:1"
+
+    clock.run(run())
+
+
+def test_the_requests_line_names_the_endpoints_from_which_tokens_came():
+    async def run() -> None:
+        tritons = {
+            "a:1": scripted(error=LOST),
+            "b:1": scripted(deltas("ab")),
+            "c:1": scripted(deltas("ab")),
+        }
+        async with PoolStand(tritons) as stand:
+            with capture_logs() as lines, RequestLine(path="/x"):
+                for avoided in ({"b:1", "c:1"}, {"a:1", "c:1"}, {"a:1", "b:1"}, {"a:1", "b:1"}):
+                    with suppress(ModelUnavailable):
+                        await stand.deltas(avoids=frozenset(avoided))
+            assert next(line for line in lines if line["event"] == "request")["endpoints"] == [
+                "b:1",
+                "c:1",
+            ]
 
     clock.run(run())
 

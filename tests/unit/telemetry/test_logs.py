@@ -79,3 +79,36 @@ def test_requests_that_the_proxy_sends_are_not_logged_at_any_level(level, events
         [sys.executable, "-c", REQUESTS, level], stderr=subprocess.PIPE, text=True, check=True
     )
     assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == events
+
+
+CHANGED = """
+import logging, structlog
+from triton_openai.proxy.telemetry import logs
+logs.configure("info", "json")
+ours, library = structlog.get_logger("ours"), logging.getLogger("library")
+for level in ("info", "debug", "error", "info"):
+    logs.set_level(level)
+    for name in ("debug", "info", "error"):
+        getattr(ours, name)(f"{level}: {name}")
+        getattr(library, name)(f"theirs at {level}: {name}")
+logs.set_level("debug", has_content=True)
+library.debug("content")
+"""
+
+
+def test_a_level_changes_for_every_logger_there_is_and_libraries_never_log_at_debug():
+    """At `debug` they write frames of WebSockets and parameters of SQL: only LOG_CONTENT does."""
+    done = subprocess.run(
+        [sys.executable, "-c", CHANGED], stderr=subprocess.PIPE, text=True, check=True
+    )
+    events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
+    assert [each for each in events if not each.startswith("theirs")] == [
+        *("info: info", "info: error"),
+        *("debug: debug", "debug: info", "debug: error"),
+        *("error: error", "info: info", "info: error", "content"),
+    ]
+    assert [each for each in events if each.startswith("theirs")] == [
+        *("theirs at info: info", "theirs at info: error"),
+        *("theirs at debug: info", "theirs at debug: error"),
+        *("theirs at error: error", "theirs at info: info", "theirs at info: error"),
+    ]

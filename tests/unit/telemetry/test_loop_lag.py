@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from triton_openai.proxy.telemetry.loop_lag import LoopLag, name_task
 
 WARN_S = 0.05
+TRIES = 10  # one warning a second is logged, and a pause of a busy machine may take its place
 
 
 def busy_in_python() -> None:
@@ -70,9 +71,13 @@ def held(histogram: Histogram) -> float:
 
 @pytest.mark.parametrize("work", [busy_in_python, busy_in_c, asleep])
 def test_a_warning_names_the_request(work):
-    lines, histogram = lagged(work)
-    assert ("req_0", "/v1/x") in [(one.get("request_id"), one.get("path")) for one in lines]
-    assert held(histogram) >= 1
+    for _ in range(TRIES):
+        lines, histogram = lagged(work)
+        assert held(histogram) >= 1
+        named = [(one.get("request_id"), one.get("path")) for one in lines]
+        if named == [("req_0", "/v1/x")]:
+            break
+    assert named == [("req_0", "/v1/x")]
     [line] = [one for one in lines if one.get("request_id") == "req_0"]
     assert line["lag_ms"] >= WARN_S * 1000
     assert any(work.__name__ in frame for frame in line["frames"])

@@ -11,9 +11,10 @@ from triton_openai.proxy.domain.generation import Report
 from triton_openai.proxy.domain.output import FinishReason, TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
 from triton_openai.proxy.telemetry import request_log
+from triton_openai.proxy.telemetry.buckets import DURATION_BUCKETS_S
 from triton_openai.proxy.telemetry.metrics import Metrics
 from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
-from triton_openai.proxy.telemetry.stream_latency import GAP_BUCKETS_S, RequestLatency
+from triton_openai.proxy.telemetry.stream_latency import RequestLatency
 
 TOKEN = TokenDelta((b"a",))
 TWO = TokenDelta((b"a", b"b"))
@@ -43,11 +44,11 @@ def seen(*responses: tuple[float, TokenDelta], **fields) -> RequestLatency:
 
 
 def test_each_gap_is_counted_and_the_first_response_ends_none():
-    pace = seen((7, TOKEN), (7.02, TOKEN), (7.04, TWO), (17.04, TOKEN))
-    slots = {GAP_BUCKETS_S[at]: count for at, count in enumerate(pace.gaps[:-1]) if count}
+    pace = seen((7, TOKEN), (7.02, TOKEN), (7.04, TWO), (707.04, TOKEN))
+    slots = {DURATION_BUCKETS_S[at]: count for at, count in enumerate(pace.gaps[:-1]) if count}
     assert slots == {0.025: 2}
     assert pace.gaps[-1] == 1
-    assert pace.gaps_s == pytest.approx(10.04)
+    assert pace.gaps_s == pytest.approx(700.04)
 
 
 def test_the_time_of_a_token_is_the_mean_behind_the_first_response():

@@ -152,6 +152,13 @@ def test_an_engine_that_does_not_report_its_queue_is_not_asked_for_it():
     assert "queue_time_us" not in {output.name for output in codec.encode(asked).outputs}
 
 
+def test_an_engine_that_does_not_report_its_times_is_not_asked_for_them():
+    mute = replace(CARD, capabilities=CARD.capabilities - {"engine_times"})
+    asked = replace(request(text="x"), model=mute)
+    names = {output.name for output in codec.encode(asked).outputs}
+    assert not names & {"prefill_time_us", "decode_time_us"}
+
+
 @pytest.mark.parametrize(
     ("fields", "outputs"),
     [
@@ -170,7 +177,7 @@ def test_an_engine_that_does_not_report_its_queue_is_not_asked_for_it():
 )
 def test_only_outputs_that_are_wanted_are_asked_for(fields, outputs):
     always = {"text_output", "num_input_tokens", "num_cached_tokens", "finish_reason"}
-    always |= {"queue_time_us"}
+    always |= {"queue_time_us", "prefill_time_us", "decode_time_us"}
     message = codec.encode(request(text="x", **fields))
     assert {output.name for output in message.outputs} == always | outputs
 
@@ -191,7 +198,7 @@ def test_what_a_request_asks_for_is_what_its_tensors_need(top):
     rows = (*codec.tensors.INPUTS, *codec.tensors.OUTPUTS)
     needed = {row.capability for row in rows if row.name in sent and row.capability}
     # sent wherever there is a tensor for it
-    always = {"queue_time", "deadline"}
+    always = {"queue_time", "engine_times", "deadline"}
     assert needed - always == asked.needed_capabilities
 
 

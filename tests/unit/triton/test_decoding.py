@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
-from triton_openai.proxy.domain.output import Alternative, FinishReason, TokenDelta, TokenLogProb
+from triton_openai.proxy.domain.output import (
+    Alternative,
+    EngineTimes,
+    FinishReason,
+    TokenDelta,
+    TokenLogProb,
+)
 from triton_openai.proxy.triton import codec
 
 
@@ -50,6 +56,20 @@ def test_first_and_last_response():
     assert message.delta == TokenDelta(
         (b"a",), prompt_tokens=5, cached_tokens=3, finish=FinishReason.LENGTH, queue_s=40.0
     )
+
+
+@pytest.mark.parametrize("lacks", [(), ("prefill_time_us",), ("decode_time_us",)])
+def test_the_engines_times_come_both_or_not_at_all(lacks):
+    times_us = {"prefill_time_us": 250_000, "decode_time_us": 2**31 - 1}
+    sent = {
+        name: np.array([time_us], np.int32).tobytes()
+        for name, time_us in times_us.items()
+        if name not in lacks
+    }
+    message = codec.decode(response(text_output=b"", finish_reason=packed(b"stop"), **sent))
+    assert message.delta is not None
+    times = EngineTimes(prefill_s=0.25, decode_s=2147.483647)
+    assert message.delta.times == (None if lacks else times)
 
 
 @given(st.lists(st.tuples(st.binary(), st.integers(0, 2**31 - 1))))

@@ -152,6 +152,7 @@ class RowAllocator:
         """Returns a sequence to the queue with its tokens and states, and frees its row."""
         self._take_row_from(sequence)
         self.waiting.add(sequence)
+        sequence.job.sink.preempted()
         self._stats.preemptions += 1
 
     def _take_row_from(self, sequence: Sequence) -> None:
@@ -167,7 +168,9 @@ class RowAllocator:
         self.cache.load(keys, row)
         sequence.start(len(keys) * BLOCK, self._most_replayed)
         self._limit_cache()
-        if not sequence.has_started:
+        if sequence.has_started:
+            sequence.job.sink.resumed()
+        else:
             sequence.has_started = True
             sequence.job.sink.started(sequence.computed)
             self._stats.looked_up(sequence.computed)

@@ -9,7 +9,9 @@ from typing import Any
 
 from triton_openai.proxy.api.answers.exchange import Renderer
 from triton_openai.proxy.api.answers.stream_format import Annotation, Part, Payload
+from triton_openai.proxy.api.openai.answers.timings_renderer import milliseconds
 from triton_openai.proxy.api.openai.requests.nvext import NvExt
+from triton_openai.proxy.domain.answer_times import AnswerTimes
 from triton_openai.proxy.domain.completion import Completion
 from triton_openai.proxy.domain.events import Finished, OutputEvent
 from triton_openai.proxy.domain.model import ModelCard
@@ -36,6 +38,7 @@ class NvExtRenderer:
         self._received_ms = round(time.time() * 1000)
         self._unfinished = request.choices * len(request.prompts)
         self._usage = Usage()
+        self._times = AnswerTimes()
 
     @property
     def field_names(self) -> Mapping[str, str]:
@@ -48,12 +51,14 @@ class NvExtRenderer:
         if not isinstance(event, Finished):
             return [*prompt_annotations, *chunks]
         self._usage += event.usage
+        self._times = self._times.beside(event.times)
         self._unfinished -= 1
         if self._unfinished:
             return [*prompt_annotations, *chunks]
         parts = self._with_extra(chunks, event.timing)
         if self._annotates_timing:
-            parts.append(Annotation("timing", self._timing(event.timing, self._usage)))
+            timing = self._timing(event.timing, self._usage, self._times)
+            parts.append(Annotation("timing", timing))
         return [*prompt_annotations, *parts]
 
     def kept(self, event: OutputEvent) -> OutputEvent:
@@ -61,30 +66,30 @@ class NvExtRenderer:
 
     def full(self, completion: Completion) -> Payload:
         whole = self._inner.full(completion)
-        return {**whole, **self._extra(completion.timing, completion.usage)}
+        return {**whole, **self._extra(completion.timing, completion.usage, completion.times)}
 
     def _with_extra(self, chunks: list[Part], timing: Timing | None) -> list[Part]:
         """Adds `nvext` to the chunk that finishes a choice, not to a chunk of usage after it."""
         return [
-            {**chunk, **self._extra(timing, self._usage)}
+            {**chunk, **self._extra(timing, self._usage, self._times)}
             if isinstance(chunk, dict) and any(_finishes(choice) for choice in chunk["choices"])
             else chunk
             for chunk in chunks
         ]
 
-    def _extra(self, timing: Timing | None, usage: Usage) -> Payload:
+    def _extra(self, timing: Timing | None, usage: Usage, times: AnswerTimes) -> Payload:
         if not self._extra_fields:
             return {}
         extra: dict[str, Any] = {}
         if "timing" in self._extra_fields:
-            extra["timing"] = self._timing(timing, usage)
+            extra["timing"] = self._timing(timing, usage, times)
         if "worker_id" in self._extra_fields:
             extra["worker_id"] = dict.fromkeys(
                 ("prefill_worker_id", "decode_worker_id"), self._worker
             )
         return {"nvext": extra}
 
-    def _timing(self, timing: Timing | None, usage: Usage) -> Payload:
+    def _timing(self, timing: Timing | None, usage: Usage, times: AnswerTimes) -> Payload:
         """Timing with Dynamo's names. `kv_hit_rate`: share of the prompt in the prefix cache."""
         fields: dict[str, Any] = {"request_received_ms": self._received_ms}
         if timing is not None:
@@ -92,6 +97,9 @@ class NvExtRenderer:
             fields["total_time_ms"] = round(timing.total_s * 1000, 3)
         if usage.prompt_tokens:
             fields["kv_hit_rate"] = round(usage.cached_tokens / usage.prompt_tokens, 4)
+        fields["queue_time_ms"] = milliseconds(times.queue_s)
+        fields["prefill_time_ms"] = milliseconds(times.prefill_s)
+        fields["decode_time_ms"] = milliseconds(times.decode_s)
         return fields
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0)] | None
 FinishReason = Literal["stop", "length", "tool_calls"]
 TokenIds = Annotated[
     list[Count], Field(description="The choice's tokens, with `return_token_ids`.")
@@ -116,6 +117,9 @@ class NvExtTiming(AnswerBody):
     ttft_ms: float = 0.0
     total_time_ms: float = 0.0
     kv_hit_rate: float = Field(0.0, description="Share of the prompt from the prefix cache.")
+    queue_time_ms: Amount = None
+    prefill_time_ms: Amount = None
+    decode_time_ms: Amount = None
 
 
 class NvExtWorker(AnswerBody):
@@ -130,6 +134,21 @@ class NvExtAnswer(AnswerBody):
     worker_id: NvExtWorker | None = None
 
 
+class TimingsBody(AnswerBody):
+    """The engine's times, with `include_timings`; null: the engine does not report it."""
+
+    cache_n: Count = Field(description="Prompt tokens that came from the prefix cache.")
+    prompt_n: Count = Field(description="Prompt tokens that were computed.")
+    prompt_ms: Amount = Field(description="Prefill, from a row to the first token.")
+    prompt_per_token_ms: Amount
+    prompt_per_second: Amount
+    predicted_n: Count = Field(description="Generated tokens.")
+    predicted_ms: Amount = Field(description="Decode, from the first token to the last.")
+    predicted_per_token_ms: Amount
+    predicted_per_second: Amount
+    queue_ms: Amount = Field(description="The wait for a row, of the choice that waited most.")
+
+
 class AnswerHead(AnswerBody):
     id: str = Field(description="A prefix and the request's own `request_id`, or a unique one.")
     created: Count = Field(description="Unix time, in seconds.")
@@ -137,6 +156,9 @@ class AnswerHead(AnswerBody):
     system_fingerprint: str | None = Field(description="Changes when the model is rebuilt.")
     service_tier: ServiceTier = "default"
     nvext: NvExtAnswer | None = Field(None, description="With `nvext.extra_fields`.")
+    timings: TimingsBody | None = Field(
+        None, description="With `include_timings`; in a stream's last chunk."
+    )
 
 
 class ChatCompletion(AnswerHead):

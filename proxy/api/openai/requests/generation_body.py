@@ -42,6 +42,7 @@ class GenerationBody(SamplingBody, PromptBody, FormatBody):
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    include_timings: bool | None = None
     return_token_ids: bool | None = None
     priority: Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)] | None = None
     cache_salt: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = None

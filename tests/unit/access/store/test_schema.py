@@ -91,6 +91,7 @@ def test_a_store_of_version_1_is_read_after_the_upgrade(url):
             tenant = await store.keys.tenant("acme")
             assert (tenant.limits, tenant.of_models) == (LIMITS, {"demo": LIMITS})
             assert (tenant.weight, tenant.max_priority, key.max_priority) == (1.0, None, None)
+            assert tenant.records is False
             march = UsagePeriod(first=date(2026, 3, 1), last=date(2026, 3, 31))
             (used,) = await store.administration.usage.report(march)
             assert (used.requests, used.output_tokens, used.cost) == (1, 7, 0.5)

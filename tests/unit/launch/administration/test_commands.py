@@ -73,6 +73,11 @@ def test_a_tenant_and_its_keys_from_creation_to_the_end(run, place):
     assert (tenant["of_models"], tenant["is_active"]) == ({}, False)
     assert run("tenants", "show", "acme") == tenant
     assert run("tenants", "list") == [tenant]
+    assert run("tenants", "update", "acme", "--records")["records"] is True
+    assert run("tenants", "update", "acme", "--active")["records"] is True
+    assert run("tenants", "update", "acme", "--no-records", "--inactive") == tenant
+    assert run("tenants", "create", "b", "--records")["records"] is True
+    run("tenants", "delete", "b")
     key = run("keys", "create", "--tenant", "acme", "--name", "ci", "--model", "llama-*")
     assert key["key"].startswith(f"sk-{key['id']}-")
     assert key["scopes"] == ["chat", "completions", "embeddings", "models", "tokens"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,8 +12,9 @@ from structlog.testing import capture_logs
 
 from tests.doubles.pools import endpoint
 from tests.fixtures.operated_pools import ONE, OTHER, TWO, OperatedPools
-from tests.fixtures.own_server import served
+from tests.fixtures.running_app import RunningApp
 from triton_openai.proxy.cli import main
+from triton_openai.proxy.domain.log_level import LogLevel
 from triton_openai.proxy.launch.administration import drain_wait
 from triton_openai.proxy.launch.administration.process_connections import ProcessConnections
 from triton_openai.proxy.launch.administration.remote import Remote, own_url
@@ -23,28 +22,8 @@ from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.settings import Settings
 
 
-class RunningPools(OperatedPools):
-    """Served by uvicorn in a thread, for the body of the `with`."""
-
-    url: str
-
-    def __enter__(self) -> RunningPools:
-        started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)))
-        self._thread.start()
-        started.wait()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-
-    async def _serve(self, started: threading.Event) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with self.app.router.lifespan_context(self.app), served(self.app) as (host, port):
-            self.url = f"http://{host}:{port}"
-            started.set()
-            await self._stop.wait()
+class RunningPools(RunningApp, OperatedPools):
+    """Over doubles of the pools."""
 
 
 @pytest.fixture
@@ -266,3 +245,12 @@ def test_another_server_is_named_as_such(content):
         return
     with pytest.raises(LaunchError, match="is no triton-openai proxy"):
         remote.call("GET", "/x")
+
+
+def test_the_level_of_the_log_is_shown_and_changed(run, proxy):
+    assert run("log-level")[0] == "info (LOG_LEVEL: info)\n"
+    assert run("log-level", "debug", "--for-s", "600")[0].startswith("debug for ")
+    assert as_json(run("log-level", "--json"))["level"] == "debug"
+    assert proxy.applied == [LogLevel.DEBUG]
+    assert "needs a level" in run("log-level", "--for-s", "600", status=1)[1]
+    assert "'loud' is not one of" in run("log-level", "loud", status=2)[1]

@@ -1,0 +1,1 @@
+"""What Grafana's dashboards show. `python -m dashboards` writes docker/grafana/dashboards/."""

@@ -1,0 +1,63 @@
+"""Settings and OpenTelemetry's variables -> what observes requests. Called by `app`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from triton_openai.proxy.models.model_info import ModelInfo
+from triton_openai.proxy.models.registry import Registry
+from triton_openai.proxy.processes.errors import LaunchError
+from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry.exposition import Exposition
+from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.traces.configuration import (
+    TraceConfiguration,
+    WrongTraceVariable,
+)
+
+if TYPE_CHECKING:
+    from triton_openai.proxy.telemetry.traces.tracing import Tracing
+
+
+def trace_configuration(variables: Mapping[str, str]) -> TraceConfiguration | None:
+    """None: no endpoint for traces is named.
+
+    Raises:
+        LaunchError: a variable has a value that is not supported.
+    """
+    try:
+        return TraceConfiguration.read(variables)
+    except WrongTraceVariable as error:
+        raise LaunchError(str(error)) from None
+
+
+def tracing(settings: Settings, variables: Mapping[str, str], metrics: Metrics) -> Tracing | None:
+    """None: nothing is traced. Raises as `trace_configuration`."""
+    configuration = trace_configuration(variables)
+    if configuration is None:
+        return None
+    # takes a quarter of a second, which only those pay who want traces
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+
+    from triton_openai.proxy.telemetry.traces.export import SpanExport
+    from triton_openai.proxy.telemetry.traces.tracing import Tracing
+
+    return Tracing(
+        configuration,
+        lambda: SpanExport(configuration.endpoint, metrics.count_spans),
+        Resource.create({SERVICE_NAME: configuration.service}),
+        slow_s=settings.trace_slow_s,
+    )
+
+
+def metrics(settings: Settings, shared: Path | None) -> Metrics:
+    """shared: the folder of several processes; None for one."""
+    return Metrics(shared, tenants=settings.metrics_tenants)
+
+
+def exposition(settings: Settings, metrics: Metrics, registry: Registry) -> Exposition:
+    """What /metrics answers with."""
+    names = settings.metrics_vllm_names
+    return Exposition(metrics, ModelInfo(registry), has_vllm_names=names)

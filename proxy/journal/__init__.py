@@ -1,0 +1,1 @@
+"""Requests and answers of tenants that an operator records, for `triton-openai replay`."""

@@ -1,0 +1,63 @@
+"""The folder of records: one file a day and process, and which of them are kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+from typing import BinaryIO
+
+from triton_openai.proxy.journal.limits import JournalLimits
+
+NAME = re.compile(r"(\d{4}-\d\d-\d\d)\.[0-9a-f]+\.jsonl")
+
+
+class JournalFolder:
+    """Only its owner may enter it, or read its files. writer: the name of this process."""
+
+    def __init__(self, path: Path, limits: JournalLimits, writer: str) -> None:
+        self._path = path
+        self._limits = limits
+        self._writer = writer
+
+    def opened(self, day: date) -> BinaryIO:
+        """This process' file of a day, to append to. Raises OSError."""
+        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = self._path / f"{day.isoformat()}.{self._writer}.jsonl"
+        file.touch(mode=0o600)
+        return file.open("ab", buffering=0)
+
+    def sweep(self, today: date) -> int:
+        """Removes files that are too old, then the oldest of those that are too much.
+
+        Files of today are not removed. Returns the bytes that are left. Raises OSError.
+        """
+        first = today - timedelta(days=self._limits.keep_days)
+        left = []
+        for day, file in record_files(self._path):
+            if day < first:
+                file.unlink(missing_ok=True)
+            else:
+                left.append((day, file, _size(file)))
+        total = sum(size for *_, size in left)
+        for day, file, size in left:
+            if total > self._limits.bytes and day < today:
+                file.unlink(missing_ok=True)
+                total -= size
+        return total
+
+
+def record_files(folder: Path) -> Iterator[tuple[date, Path]]:
+    """The files of records with their days, the oldest first. Raises OSError."""
+    found = sorted(folder.iterdir()) if folder.exists() else []
+    for file in found:
+        if (match := NAME.fullmatch(file.name)) is not None:
+            yield date.fromisoformat(match[1]), file
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # another process has removed it
+        return 0

@@ -1,0 +1,183 @@
+"""Writes records in a thread of their own, and removes old ones. `app` makes it.
+
+A request never waits for it: what does not fit into memory or the folder is counted and dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, timezone
+from enum import Enum
+from pathlib import Path
+from secrets import token_hex
+from threading import Lock
+from typing import BinaryIO
+
+import structlog
+from typing_extensions import Self
+
+from triton_openai.proxy import background
+from triton_openai.proxy.journal.folder import JournalFolder
+from triton_openai.proxy.journal.limits import JournalLimits
+from triton_openai.proxy.journal.record import Record, fields_of, line_of, may_be_kept
+
+SWEEP_S = 60.0
+logger = structlog.get_logger(__name__)
+
+
+class Outcome(str, Enum):
+    """TOO_LARGE: the request with its answer. OVERLOADED: too much waits in memory to be written.
+    FULL: the records of today alone reach the bound. FAILED: the file cannot be written.
+    """
+
+    WRITTEN = "written"
+    NOT_STORED = "store_false"
+    INVALID = "invalid"
+    TOO_LARGE = "too_large"
+    OVERLOADED = "overloaded"
+    FULL = "full"
+    FAILED = "failed"
+
+
+class Journal:
+    """`async with` writes, and removes old records once a minute, until the body ends.
+
+    count: gets the outcome of each record that was begun. draw: a number from 0 to 1, exclusive.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        limits: JournalLimits,
+        count: Callable[[str], None],
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.limits = limits
+        self._folder = JournalFolder(folder, limits, token_hex(4))
+        self._place = str(folder)
+        self._count = count
+        self._now = now
+        self._draw = draw
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._held, self._lock = 0, Lock()
+        self._file: tuple[date, BinaryIO] | None = None
+        self._bytes = 0  # of all files, as far as this process knows
+        self._is_full = self._is_failing = self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        await self._run_sweep()
+        self._sweeping = asyncio.create_task(self._sweep_regularly())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._is_closed = True
+        await background.end([self._sweeping])
+        await asyncio.to_thread(self._thread.shutdown)  # after all that waits
+        self._close()
+
+    def wants(self) -> bool:
+        """Draws whether the next request is one of the sample."""
+        return self._draw() < self.limits.sample
+
+    def hold(self, size: int) -> bool:
+        """Whether so many bytes more may be held. Those of one record are given back together."""
+        with self._lock:
+            if self._held + size > self.limits.held_bytes:
+                return False
+            self._held += size
+            return True
+
+    def settle(self, held: int, outcome: Outcome) -> None:
+        """Gives back what was held of a record, and counts what became of it."""
+        with self._lock:
+            self._held -= held
+        self._count(outcome.value)
+
+    def add(self, record: Record, held: int) -> None:
+        """held: the bytes that `hold` has granted for it."""
+        if self._is_closed:  # a request that is abandoned with the proxy
+            self.settle(held, Outcome.FAILED)
+        else:
+            self._thread.submit(self._keep, record, held)
+
+    def _keep(self, record: Record, held: int) -> None:
+        outcome = Outcome.FAILED
+        try:
+            outcome = self._written(record)
+            self._is_failing = False
+        except OSError as error:
+            self._fail(error)
+        finally:
+            self.settle(held, outcome)
+
+    def _written(self, record: Record) -> Outcome:
+        """Raises OSError."""
+        fields = fields_of(record.body)
+        if fields is None:
+            return Outcome.INVALID
+        if not may_be_kept(fields):
+            return Outcome.NOT_STORED
+        line = line_of(record, fields)
+        if self._is_full or self._bytes + len(line) > self.limits.bytes:
+            self._note_full(is_full=True)  # until the next sweep
+            return Outcome.FULL
+        if self._of_today().write(line) < len(line):
+            raise OSError("the file system is full")
+        self._bytes += len(line)
+        return Outcome.WRITTEN
+
+    def _of_today(self) -> BinaryIO:
+        """The open file. A day, and a file after a failure, begin with a new line."""
+        today = self._now().date()
+        if self._file is None or self._file[0] != today:
+            self._close()
+            self._file = (today, self._folder.opened(today))
+            if self._file[1].tell():
+                self._file[1].write(b"\n")
+        return self._file[1]
+
+    def _fail(self, error: OSError) -> None:
+        if not self._is_failing:
+            logger.error(
+                "records cannot be written",
+                folder=self._place,
+                detail=str(error),
+                advice="look at space and rights in RECORD_DIR; requests are answered all the same",
+            )
+        self._is_failing = True
+        self._close()
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file[1].close()
+
+    async def _sweep_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            await self._run_sweep()
+
+    async def _run_sweep(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._sweep)
+
+    def _sweep(self) -> None:
+        try:
+            self._bytes = self._folder.sweep(self._now().date())
+        except OSError as error:
+            self._fail(error)
+        else:
+            self._note_full(is_full=self._bytes >= self.limits.bytes)
+
+    def _note_full(self, *, is_full: bool) -> None:
+        if is_full and not self._is_full:
+            logger.warning(
+                "no more is recorded today",
+                folder=self._place,
+                advice="raise MAX_RECORD_GB, or lower RECORD_SAMPLE",
+            )
+        self._is_full = is_full

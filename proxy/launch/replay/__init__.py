@@ -1,0 +1,1 @@
+"""`triton-openai replay`: sends recorded requests to another proxy, and compares its answers."""

@@ -1,0 +1,198 @@
+"""The requests that ended last, in the memory of this process: what each was, and its stages.
+
+Implements request_log.RequestObserver. Nothing of a prompt or an answer is kept: fields and
+attributes are those listed here, and texts are cut.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import orjson
+import structlog
+
+from triton_openai.proxy.domain.timeline import Timeline
+from triton_openai.proxy.telemetry.request_log import Headers
+
+# Of the log line, under the same names; a further field is kept only if it is added here.
+FIELDS = (
+    *("method", "path", "status", "tenant", "key_id", "model", "finish", "error"),
+    *("prompt_tokens", "cached_tokens", "completion_tokens"),
+    *("ttft_ms", "queue_ms", "inference_ms", "duration_ms", "resent", "continued"),
+    *("idempotency", "capped_priority", "endpoints", "trace_id"),
+)
+ATTRIBUTES = frozenset(
+    {
+        *("endpoint", "pool", "model", "deployment", "attempt", "tool", "round", "cause"),
+        *("outcome", "policy", "position", "tokens", "prompt_tokens", "cached_tokens"),
+        "completion_tokens",
+    }
+)
+LONGEST_TEXT, MOST_ITEMS = 200, 8  # characters of one value; values of one list
+STAGES_BYTES = 16_384  # of one request; if attributes make them larger, these are dropped
+UNKNOWN_CALLER = 401  # not kept: strangers could push out everything else
+UNWATCHED = ("/health", "/ping", "/admin/")  # paths: watching must not push out what is watched
+MICRO, NANO = 1e6, 1e9
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFilter:
+    """None: any. min_ms: of the whole duration."""
+
+    model: str | None = None
+    tenant: str | None = None
+    min_ms: float | None = None
+    failed: bool | None = None
+
+    def matches(self, fields: Mapping[str, Any]) -> bool:
+        return (
+            (self.model is None or fields.get("model") == self.model)
+            and (self.tenant is None or fields.get("tenant") == self.tenant)
+            and (self.min_ms is None or fields["duration_ms"] >= self.min_ms)
+            and (self.failed is None or ("error" in fields) is self.failed)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRequest:
+    """fields: of the request. stages: as JSON, which needs less memory than objects."""
+
+    fields: Fields
+    stages: bytes
+
+    @property
+    def record(self) -> Fields:
+        stages = [_stage(*row) for row in orjson.loads(self.stages)]
+        return {**self.fields, "stages": stages}
+
+
+class RecentRequests:
+    """most: how many are kept; 0: none."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._kept: deque[KeptRequest] = deque()
+        self._by_id: dict[str, KeptRequest] = {}
+
+    def trace(self, headers: Headers) -> None:
+        """Another observer traces."""
+
+    def ended(self, timeline: Timeline, line: Mapping[str, Any]) -> None:
+        request_id = structlog.contextvars.get_contextvars().get("request_id")
+        if not self.most or request_id is None or not _matters(line):
+            return
+        if len(self._kept) == self.most:
+            self._forget(self._kept.popleft())
+        kept = KeptRequest(fields=_fields(request_id, timeline, line), stages=_stages(timeline))
+        self._kept.append(kept)
+        for name in _ids(kept):
+            self._by_id[name] = kept
+
+    def find(self, request_id: str) -> Fields | None:
+        """request_id: of the header `x-request-id`, or the answer's `id`. Of several requests with
+        one id, the last.
+        """
+        kept = self._by_id.get(request_id)
+        return None if kept is None else kept.record
+
+    def last(self, wanted: RequestFilter, limit: int) -> list[Fields]:
+        """Those that match, without their stages, newest first."""
+        found: list[Fields] = []
+        for kept in reversed(self._kept):
+            if len(found) == limit:
+                break
+            if wanted.matches(kept.fields):
+                found.append(kept.fields)
+        return found
+
+    def _forget(self, kept: KeptRequest) -> None:
+        for name in _ids(kept):
+            if self._by_id.get(name) is kept:
+                del self._by_id[name]
+
+
+def _matters(line: Mapping[str, Any]) -> bool:
+    """Whether it asked something of a model, or failed."""
+    if line.get("status") == UNKNOWN_CALLER or str(line.get("path", "")).startswith(UNWATCHED):
+        return False
+    return "model" in line or "error" in line
+
+
+def _ids(kept: KeptRequest) -> Iterator[str]:
+    yield kept.fields["id"]
+    if "answer_id" in kept.fields:
+        yield kept.fields["answer_id"]
+
+
+def _fields(request_id: str, timeline: Timeline, line: Mapping[str, Any]) -> Fields:
+    began = datetime.fromtimestamp(timeline.began_ns / NANO, timezone.utc)
+    found: Fields = {"id": request_id, "began_at": began.isoformat(timespec="milliseconds")}
+    if "id" in line:
+        found["answer_id"] = _cut(line["id"])
+    found.update({name: _cut(line[name]) for name in FIELDS if name in line})
+    if timeline.dropped:
+        found["dropped_stages"] = timeline.dropped
+    return found
+
+
+def _stages(timeline: Timeline) -> bytes:
+    """A JSON array of rows, each as _stage takes it: cheap, because every request pays for it."""
+    places = {id(stage): place for place, stage in enumerate(timeline.stages)}
+    began, ended = timeline.began, timeline.ended
+    rows = [
+        (
+            stage.name,
+            int((stage.began - began) * MICRO),
+            int(((stage.ended or ended or stage.began) - stage.began) * MICRO),
+            None if stage.parent is None else places.get(id(stage.parent)),
+            stage.error,
+            _attributes(stage.attributes) if stage.attributes else None,
+        )
+        for stage in timeline.stages
+    ]
+    with suppress(orjson.JSONEncodeError):  # a text that is no Unicode must not fail the request
+        if len(written := orjson.dumps(rows)) <= STAGES_BYTES:
+            return written
+    return orjson.dumps([(*row[:-1], None) for row in rows])
+
+
+def _attributes(given: Mapping[str, Any]) -> Fields:
+    return {name: _cut(given[name]) for name in ATTRIBUTES.intersection(given)}
+
+
+def _stage(
+    name: str,
+    begin_us: int,
+    duration_us: int,
+    parent: int | None,
+    error: str | None,
+    attributes: Fields | None,
+) -> Fields:
+    return {
+        "name": name,
+        "begin_ms": begin_us / 1000,
+        "duration_ms": duration_us / 1000,
+        "parent": parent,
+        "error": error,
+        "attributes": attributes or {},
+    }
+
+
+def _cut(value: object) -> str | float | bool | list[str] | None:
+    """A value of bounded size, which JSON has."""
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT]
+    if value is None or isinstance(value, float):
+        return value
+    if isinstance(value, int) and abs(value) < 2**53:
+        return value
+    if isinstance(value, list):
+        return [str(each)[:LONGEST_TEXT] for each in value[:MOST_ITEMS]]
+    return str(value)[:LONGEST_TEXT]

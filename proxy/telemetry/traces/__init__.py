@@ -1,0 +1,1 @@
+"""OpenTelemetry: the traces of requests, written when they have ended."""

@@ -1,0 +1,140 @@
+"""Requests recorded at one proxy are sent to another: `triton-openai replay` says what differs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+from structlog.testing import capture_logs
+
+from tests.api.journal.test_journaling import BODY, CHAT, COMPLETIONS, Recorded
+from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from tests.doubles.sandbox import InProcess
+from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.own_server import served
+from tests.fixtures.stack import free_port
+from triton_openai.proxy.app import compose
+from triton_openai.proxy.cli import main
+from triton_openai.proxy.settings import Settings
+
+KEY = "the-key-of-the-other-proxy"
+SEEDED = {**BODY, "seed": 7}
+
+
+@contextmanager
+def running(app: FastAPI) -> Iterator[str]:
+    """Its URL; served by uvicorn in a thread."""
+    started, urls, ends = threading.Event(), [], []
+
+    async def serve() -> None:
+        end = asyncio.Event()
+        ends.append((asyncio.get_running_loop(), end))
+        async with app.router.lifespan_context(app), served(app) as (host, port):
+            urls.append(f"http://{host}:{port}")
+            started.set()
+            await end.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    started.wait()
+    yield urls[0]
+    ends[0][0].call_soon_threadsafe(ends[0][1].set)
+    thread.join()
+
+
+def other(folder: Path, engine: ScriptedEngine) -> FastAPI:
+    settings = Settings(models_file=folder / "none.yaml", api_key=KEY)
+    return compose(settings, engine, FixedCatalog(), ByteTokenizer(), InProcess())
+
+
+class Replays:
+    """run(*arguments, status=…) -> (what it printed, the lines of its output file)."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.folder, self._capfd = folder, capfd
+
+    def run(self, *arguments: str, status: int = 0) -> tuple[str, list[dict[str, Any]]]:
+        output = self.folder / "differences.jsonl"
+        records = str(self.folder / "records")
+        with capture_logs(), pytest.raises(SystemExit) as ended:
+            main(["replay", "--from", records, "--output", str(output), *arguments])
+        out, err = self._capfd.readouterr()
+        assert ended.value.code == status, (out, err)
+        return out + err, [json.loads(line) for line in output.read_text().splitlines()]
+
+
+@pytest.fixture
+def replays(tmp_path, capfd, monkeypatch) -> Replays:
+    monkeypatch.setenv("REPLAY_KEY", KEY)
+    return Replays(tmp_path, capfd)
+
+
+def record(folder: Path, *requests: tuple[str, dict]) -> None:
+    def work(client: TestClient) -> None:
+        for path, body in requests:
+            client.post(path, json=body)
+
+    Recorded(folder, ScriptedEngine(deltas("abc"))).run(work)
+
+
+REQUESTS = (
+    (CHAT, SEEDED),
+    (CHAT, {**SEEDED, "stream": True, "stream_options": {"include_usage": True}}),
+    (COMPLETIONS, {"model": "demo", "prompt": "hi", "temperature": 0}),
+    (CHAT, {**BODY, "temperature": 9}),
+    (CHAT, {**BODY, "store": False}),
+)
+
+
+@pytest.mark.parametrize("concurrency", ["1", "8"])
+def test_the_same_answers_are_the_same(tmp_path, replays, concurrency):
+    record(tmp_path, *REQUESTS)
+    engine = ScriptedEngine(deltas("abc"))
+    with running(other(tmp_path, engine)) as url:
+        table, lines = replays.run("--to", url, "--strict", "--concurrency", concurrency)
+    assert [line["differs"] for line in lines] == [[]] * 4
+    assert sorted(line["status"] for line in lines) == [[200, 200]] * 3 + [[400, 400]]
+    assert len(engine.requests) == 3
+    rows = [line.split() for line in table.splitlines()]
+    (row,) = (row for row in rows if row[:1] == ["demo"])
+    assert row[:-2] == ["demo", "4", "4", "0", "0", "0", "0", "0", "3"]
+    assert all(each.startswith("x") for each in row[-2:])
+
+
+def test_other_texts_are_differences_of_requests_that_repeat_only(tmp_path, replays):
+    record(tmp_path, (CHAT, SEEDED), (CHAT, {**SEEDED, "stream": True}), (CHAT, BODY))
+    with running(other(tmp_path, ScriptedEngine(deltas("abX")))) as url:
+        _, lines = replays.run("--to", url, "--strict", status=1)
+        found = sorted(
+            (line["differs"], line["first_difference"]) for line in lines if line["differs"]
+        )
+        assert found == [(["text"], 2), (["text"], 2)]
+        assert [line["is_deterministic"] for line in lines].count(False) == 1
+        replays.run("--to", url)
+    assert all("abX" not in json.dumps(line) for line in lines)
+
+
+def test_a_proxy_that_does_not_answer_or_knows_no_key_differs(tmp_path, replays, monkeypatch):
+    record(tmp_path, (CHAT, SEEDED))
+    _, (line,) = replays.run("--to", f"http://127.0.0.1:{free_port()}", "--strict", status=1)
+    assert (line["differs"], line["fault"].split(":")[0]) == (["no answer"], "ConnectError")
+    monkeypatch.setenv("REPLAY_KEY", "wrong")
+    with running(other(tmp_path, ScriptedEngine(deltas("abc")))) as url:
+        _, (line,) = replays.run("--to", url)
+    assert (line["status"], line["differs"]) == ([200, 401], ["status", "finish", "text"])
+
+
+def test_a_choice_without_records_is_an_error(tmp_path, replays):
+    record(tmp_path, (CHAT, SEEDED))
+    said, _ = replays.run("--to", "http://127.0.0.1:1", "--tenant", "nobody", status=1)
+    assert "no such records" in said
+    said, _ = replays.run("--to", "http://127.0.0.1:1", "--since", "2999-01-01", status=1)
+    assert "no such records" in said

@@ -1,0 +1,91 @@
+"""Traces of requests to the whole application, as an OTLP endpoint receives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.api.test_server_tools import call, rounds
+from tests.api.test_tools import CATALOG, CHAT, HI
+from tests.doubles.engine import ScriptedEngine, deltas
+from tests.fixtures.otlp import Collector, Span, collecting
+from triton_openai.proxy.domain.errors import EngineFailed
+from triton_openai.proxy.processes.errors import LaunchError
+
+TRACE, PARENT = "ab" * 16, "cd" * 8
+SAMPLED = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+BODY = {"model": "demo", "messages": HI, "stream": True}
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    with collecting() as found:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
+        yield found
+
+
+def spans(client, collector: Collector) -> list[Span]:
+    """All, when the application has stopped."""
+    client.__exit__(None, None, None)
+    return sorted(collector.spans, key=lambda span: span.times)
+
+
+def names(found: list[Span]) -> list[str]:
+    return [span.name for span in found]
+
+
+def test_a_streamed_chat_with_a_tool_of_the_server(serve, policy, collector):
+    engine = rounds(f"Let me see. {call('weather')}", "12 degrees.")
+    client = serve(engine, CATALOG, models_file=policy())
+    assert '"finish_reason":"stop"' in client.post(CHAT, json=BODY, headers=SAMPLED).text
+    client.get("/health/ready")
+    found = spans(client, collector)
+    (request,) = [span for span in found if span.parent == PARENT]
+    assert (request.name, request.service, request.trace_id) == (
+        "chat demo",
+        "triton-openai-proxy",
+        TRACE,
+    )
+    children = [span for span in found if span.parent == request.span_id]
+    assert names(children) == [
+        "body",
+        "plan",
+        "limits",
+        "queue",
+        "triton",
+        "tool",
+        "queue",
+        "triton",
+    ]
+    assert len(found) == 1 + len(children)
+    assert request.attributes["gen_ai.usage.output_tokens"] > 0
+    (tool,) = [span for span in found if span.name == "tool"]
+    assert tool.attributes == {"gen_ai.tool.name": "weather"}
+    assert "12 degrees" not in str(found)
+    assert engine.requests[0].stage.traceparent.startswith(f"00-{TRACE}-")
+
+
+def test_a_request_that_is_not_sampled_leaves_nothing(serve, collector):
+    engine = ScriptedEngine(deltas("hi"))
+    client = serve(engine)
+    headers = {"traceparent": f"00-{TRACE}-{PARENT}-00"}
+    assert client.post(CHAT, json=BODY, headers=headers).status_code == 200
+    assert spans(client, collector) == []
+    assert engine.requests[0].stage.traceparent is None
+
+
+def test_one_that_fails_is_written_nevertheless(serve, collector, monkeypatch):
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    unfinished = deltas("hi", None)
+    client = serve(ScriptedEngine(unfinished, error=EngineFailed("broken")))
+    client.post(CHAT, json=BODY)
+    request, *_ = spans(client, collector)
+    assert request.has_failed
+    assert request.attributes["error.type"] == "internal_error"
+
+
+def test_a_variable_that_is_not_supported_stops_the_start(serve, collector, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    with pytest.raises(LaunchError, match="OTEL_EXPORTER_OTLP_PROTOCOL=grpc is not supported"):
+        serve(ScriptedEngine())

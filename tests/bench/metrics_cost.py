@@ -1,0 +1,124 @@
+"""What the metrics of one request cost: this tree against another one.
+
+    .venv/bin/python -m tests.bench.metrics_cost OTHER_TREE [ROUNDS]
+
+CPU of a request with one stream of two responses, from its begin to its end, without its log line's
+writing; runs alternate, each in a process of its own. Then what /metrics takes with many series.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).parents[2]
+REQUESTS, ROUNDS = 5_000, 7
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def request_us() -> float:
+    """In this process, with the packages of its tree."""
+    from tests.doubles.engine import CARD
+    from triton_openai.proxy.domain.engine import EngineRequest
+    from triton_openai.proxy.domain.generation import Report
+    from triton_openai.proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
+    from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+    from triton_openai.proxy.telemetry.metrics import Metrics
+    from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
+
+    class Counted:
+        usage = Usage(prompt_tokens=700, completion_tokens=90, cached_tokens=100)
+
+    request = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
+    asked = EngineRequest(id="r", model=CARD, timeout_s=1, sampling=Sampling())
+    first = TokenDelta((b"a",), queue_s=0.02)
+    last = TokenDelta(
+        (b"b",), finish=FinishReason.STOP, times=EngineTimes(prefill_s=0.2, decode_s=3.0)
+    )
+    folder = os.environ.get(SHARED)
+    watcher = TelemetryWatcher(Metrics(None if folder is None else Path(folder)))
+
+    def ask() -> None:
+        report = Report(first_event_s=0.3, finish=FinishReason.STOP, counts=[Counted()])
+        with watcher.begin(request, CARD, report) as watch:
+            stream = watch.stream(asked)
+            stream.see(first)
+            stream.see(last)
+
+    for _ in range(200):
+        ask()
+    began = time.thread_time()
+    for _ in range(REQUESTS):
+        ask()
+    return (time.thread_time() - began) / REQUESTS * 1e6
+
+
+def measured(tree: Path, *, is_shared: bool) -> float:
+    with TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONPATH": str(tree)}
+        if is_shared:
+            environment[SHARED] = folder
+        command = [sys.executable, __file__, "request"]
+        found = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, check=True
+        )
+        return float(found.stdout)
+
+
+@contextmanager
+def workers(count: int, tenants: int, folder: Path):
+    """Their files, and no process."""
+    from prometheus_client.values import close_all_multiprocess_files
+
+    from tests.fixtures import counting_worker
+    from triton_openai.proxy.telemetry import worker_slot
+
+    os.environ[SHARED] = str(folder)
+    for slot in range(count):
+        with worker_slot.occupy(slot, folder):
+            for number in range(tenants):
+                counting_worker.count(folder, f"t{number}", tenants=tenants)
+            close_all_multiprocess_files()
+    yield
+
+
+def scrape_ms(count: int, tenants: int, *, has_vllm_names: bool) -> tuple[float, int]:
+    """Median time of five, and the number of lines."""
+    from triton_openai.proxy.telemetry.exposition import Exposition
+    from triton_openai.proxy.telemetry.metrics import Metrics
+
+    with TemporaryDirectory() as folder, workers(count, tenants, Path(folder)):
+        exposition = Exposition(Metrics(Path(folder)), has_vllm_names=has_vllm_names)
+        times = []
+        for _ in range(5):
+            began = time.thread_time()
+            text, _ = exposition.exposed("application/openmetrics-text")
+            times.append((time.thread_time() - began) * 1000)
+        return statistics.median(times), text.count(b"\n")
+
+
+def main(other: Path, rounds: int = ROUNDS) -> None:
+    for is_shared in (False, True):
+        runs: dict[Path, list[float]] = {other: [], ROOT: []}
+        for _ in range(rounds):
+            for tree, found in runs.items():
+                found.append(measured(tree, is_shared=is_shared))
+        before, after = (statistics.median(found) for found in runs.values())
+        where = "several processes" if is_shared else "one process"
+        sys.stdout.write(f"{where:18} {before:5.1f} us a request before, {after:5.1f} now\n")
+    for count, tenants in ((1, 50), (4, 50), (8, 50)):
+        spent, lines = scrape_ms(count, tenants, has_vllm_names=True)
+        sys.stdout.write(f"/metrics of {count} workers: {lines} lines in {spent:.0f} ms\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "request":
+        sys.stdout.write(f"{request_us()}\n")
+    else:
+        main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -1,0 +1,87 @@
+"""The dashboards are those that dashboards/ describes, and Grafana can draw them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from dashboards.__main__ import ALL, FOLDER, files
+from dashboards.grafana import SOURCE, TAG
+from tests.deploy.places import ROOT
+from tests.deploy.test_metrics import DASHBOARDS
+
+each_dashboard = pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one["uid"])
+
+
+def test_the_files_are_those_of_the_description():
+    written = {path: path.read_text() for path in FOLDER.glob("*.json")}
+    assert written == files(), "run: make doc-tables"
+
+
+def test_there_is_one_for_each_thing_that_is_looked_at():
+    names = [each.name for each in ALL]
+    assert names == ["overview", "model", "tenant", "engine", "endpoints", "gpu"]
+    assert {each["uid"] for each in DASHBOARDS} == {f"{TAG}-{name}" for name in names}
+
+
+@each_dashboard
+def test_every_panel_has_its_place(dashboard):
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        at = panel["gridPos"]
+        own = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not own & taken, panel["title"]
+        assert max(x for x, _ in own) < 24
+        taken |= own
+
+
+@each_dashboard
+def test_every_panel_has_a_title_an_id_and_the_source_of_its_own(dashboard):
+    panels = [each for each in dashboard["panels"] if each["type"] != "row"]
+    assert len({each["title"] for each in panels}) == len(panels)
+    assert len({each["id"] for each in dashboard["panels"]}) == len(dashboard["panels"])
+    assert all(each["datasource"] == SOURCE for each in panels)
+    assert all(each["targets"] for each in panels)
+
+
+@each_dashboard
+def test_queries_name_variables_that_the_dashboard_has(dashboard):
+    text = json.dumps([each.get("targets") for each in dashboard["panels"]])
+    asked = set(re.findall(r"\$(\w+)", text)) - {"__rate_interval"}
+    assert asked == {each["name"] for each in dashboard["templating"]["list"]}
+
+
+@each_dashboard
+def test_every_legend_is_a_label_of_its_query(dashboard):
+    """Of what the query groups by: other labels are lost. Without a group all are kept."""
+    for target in (each for panel in dashboard["panels"] for each in panel.get("targets", ())):
+        shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+        groups = re.findall(r"by \(([^)]+)\)", target["expr"])
+        for group in groups:
+            assert shown <= set(re.split(r",\s*", group)), target["expr"]
+
+
+def test_the_runbook_names_panels_and_dashboards_that_exist():
+    text = re.sub(r"\s+", " ", (ROOT / "docs/runbook.md").read_text())
+    titles = {panel["title"] for dashboard in DASHBOARDS for panel in dashboard["panels"]}
+    named = set(re.findall(r'panel "([^"]+)"', text))
+    assert named
+    assert named <= titles
+    assert set(re.findall(r'dashboard "([^"]+)"', text)) <= {each.title for each in ALL}
+
+
+def test_exemplars_are_asked_for_where_the_proxy_has_them():
+    asked = {
+        re.search(r"(\w+)_bucket", target["expr"])[1]
+        for dashboard in DASHBOARDS
+        for panel in dashboard["panels"]
+        for target in panel.get("targets", ())
+        if target.get("exemplar")
+    }
+    assert asked == {"proxy_time_to_first_token_seconds", "proxy_request_duration_seconds"}

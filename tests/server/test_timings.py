@@ -1,0 +1,68 @@
+"""The engine's times over the whole stack."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+WORDS = "The quick brown fox jumps over the lazy dog. "
+
+
+def timings(client, prompt: str, **fields: object) -> dict[str, Any]:
+    """Of an answer whose prompt is not in the prefix cache."""
+    extra = {"include_timings": True, "ignore_eos": True, "cache_salt": uuid.uuid4().hex}
+    answer = client.completions.create(
+        model="demo", prompt=prompt, temperature=0, extra_body=extra, **fields
+    )
+    return answer.timings
+
+
+def test_queue_prefill_and_decode_are_parts_of_the_requests_time(client):
+    began = time.perf_counter()
+    found = timings(client, WORDS, max_tokens=20)
+    took_ms = (time.perf_counter() - began) * 1000
+    parts_ms = [found[name] for name in ("queue_ms", "prompt_ms", "predicted_ms")]
+    assert all(part_ms >= 0 for part_ms in parts_ms)
+    assert 0 < sum(parts_ms) <= took_ms
+    assert (found["predicted_n"], found["cache_n"]) == (20, 0)
+    assert found["prompt_n"] > 5
+    assert found["prompt_ms"] > 0
+    assert found["predicted_ms"] > 0
+
+
+def test_prefill_takes_longer_for_a_longer_prompt_and_decode_for_a_longer_answer(client):
+    """The least of several: other work on the machine only adds to a time."""
+    short = [timings(client, "The", max_tokens=2) for _ in range(5)]
+    long_prompt = [timings(client, WORDS * 20, max_tokens=2) for _ in range(5)]
+    long_answer = [timings(client, "The", max_tokens=40) for _ in range(5)]
+    assert long_prompt[0]["prompt_n"] > 20 * short[0]["prompt_n"]
+    assert least(long_prompt, "prompt_ms") > least(short, "prompt_ms")
+    assert least(long_answer, "predicted_ms") > least(short, "predicted_ms")
+
+
+def test_a_cached_prompt_is_counted_apart(client):
+    extra = {"include_timings": True, "cache_salt": uuid.uuid4().hex}
+    fields = {"model": "demo", "prompt": WORDS * 20, "max_tokens": 2, "extra_body": extra}
+    first, again = (client.completions.create(**fields) for _ in range(2))
+    assert first.timings["cache_n"] == 0
+    assert again.timings["cache_n"] > again.timings["prompt_n"]
+    counted = again.timings["cache_n"] + again.timings["prompt_n"]
+    assert counted == first.timings["prompt_n"] == again.usage.prompt_tokens
+
+
+def test_a_stream_has_them_in_its_last_chunk_and_a_stop_string_does_not_lose_them(client):
+    fields = {"model": "demo", "prompt": WORDS, "max_tokens": 20, "temperature": 0}
+    extra = {"include_timings": True, "ignore_eos": True, "cache_salt": uuid.uuid4().hex}
+    *others, last = client.completions.create(**fields, stream=True, extra_body=extra)
+    assert last.timings["predicted_ms"] > 0
+    assert not any(hasattr(chunk, "timings") for chunk in others)
+    text = client.completions.create(**fields, extra_body=extra).choices[0].text
+    stopped = client.completions.create(**fields, stop=text[8:10], extra_body=extra)
+    assert stopped.choices[0].finish_reason == "stop"
+    assert stopped.timings["prompt_ms"] > 0
+    assert stopped.timings["predicted_ms"] is not None
+
+
+def least(found: list[dict[str, Any]], name: str) -> float:
+    return min(one[name] for one in found)

@@ -1,0 +1,78 @@
+"""An engine's own times in the timeline of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.doubles.engine import FACTS
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.interrupt import Cause
+from triton_openai.proxy.domain.model import ModelCard
+from triton_openai.proxy.domain.output import EngineTimes, TokenDelta
+from triton_openai.proxy.domain.request import Sampling
+from triton_openai.proxy.domain.timeline import Timeline, current_timeline
+from triton_openai.proxy.generation.engine_stages import EngineStages
+
+CARD = ModelCard(name="m", triton_model="m", facts=FACTS)
+PART = EngineRequest(id="r", model=CARD, text="x", timeout_s=1, sampling=Sampling())
+FIRST = TokenDelta((b"a",), queue_s=0.01)
+LAST = TokenDelta((b"b",), times=EngineTimes(prefill_s=0.02, decode_s=0.03))
+
+
+@pytest.fixture
+def timeline() -> Iterator[Timeline]:
+    found = Timeline()
+    token = current_timeline.set(found)
+    yield found
+    current_timeline.reset(token)
+
+
+def run(timeline: Timeline, last: TokenDelta | None, took_s: float = 1.0) -> dict[str, float]:
+    """Seconds by stage of one part that took so long."""
+    stages = EngineStages()
+    sent = stages.begin(PART)
+    assert sent.stage is timeline.stages[0]
+    sent.stage.began -= took_s
+    stages.see_first(FIRST)
+    stages.end(last)
+    timeline.end()
+    return timeline.seconds()
+
+
+def test_the_engines_times_end_with_the_last_response(timeline):
+    found = run(timeline, LAST)
+    assert found["triton"] == pytest.approx(1.0, abs=0.5)
+    assert found["engine queue"] == pytest.approx(0.01)
+    assert found["prefill"] == pytest.approx(0.02)
+    assert found["decode"] == pytest.approx(0.03)
+    triton, decode, prefill, queue = timeline.stages
+    assert queue.ended == prefill.began
+    assert prefill.ended == decode.began
+    assert decode.ended == triton.ended
+    assert {one.parent for one in (queue, prefill, decode)} == {triton}
+
+
+def test_they_never_begin_before_their_stream(timeline):
+    run(timeline, LAST, took_s=0.0)
+    triton, *within = timeline.stages
+    assert all(triton.began <= one.began <= one.ended <= triton.ended for one in within)
+
+
+@pytest.mark.parametrize("last", [None, FIRST])
+def test_an_engine_that_reports_no_times_has_no_stages_of_its_own(timeline, last):
+    assert list(run(timeline, last)) == ["triton"]
+
+
+def test_each_part_of_a_stream_has_a_stage_of_its_own(timeline):
+    stages = EngineStages()
+    stages.begin(PART)
+    stages.lose(Cause.LOST)
+    stages.begin(PART)
+    stages.end(None)
+    assert [(one.name.value, one.error) for one in timeline.stages] == [
+        ("triton", "lost"),
+        ("triton", None),
+    ]
+    assert all(one.ended is not None for one in timeline.stages)

@@ -1,0 +1,242 @@
+"""`trace` and `top` against a running proxy over a scripted engine."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
+from tests.doubles.key_source import PEPPER, KeysInMemory
+from tests.doubles.kserve import EchoModels
+from tests.doubles.pools import AuditInMemory, DecisionsInMemory, FixedPools, endpoint
+from tests.doubles.sandbox import InProcess
+from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.running_app import RunningApp
+from tests.fixtures.stack import HANG_S, ROOT, eventually
+from triton_openai.proxy.app import compose
+from triton_openai.proxy.cli import main
+from triton_openai.proxy.configured_pools import Operations
+from triton_openai.proxy.domain.identity import Scope
+from triton_openai.proxy.domain.log_level import LogLevel
+from triton_openai.proxy.settings import Settings
+from triton_openai.proxy.telemetry.chosen_level import ChosenLevel
+
+CHAT = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
+ADDRESS = "10.0.0.1:8001"
+
+
+class RunningProxy(RunningApp):
+    """admin, watcher, caller: keys with all scopes, with `metrics` only, with `chat` only."""
+
+    def __init__(self, models_file: Path) -> None:
+        keys = KeysInMemory()
+        self.admin = keys.add("admin")
+        self.watcher = keys.add("watcher", scopes=frozenset({Scope.METRICS}))
+        self.caller = keys.add("caller", scopes=frozenset({Scope.CHAT}))
+        decisions = DecisionsInMemory()
+        operations = Operations(
+            pools=FixedPools(decisions, endpoint(ADDRESS)),
+            kserve=EchoModels("add"),
+            decisions=decisions,
+            audit=AuditInMemory(),
+            log_levels=ChosenLevel(LogLevel.INFO, None, lambda _: None),
+        )
+        self.app = compose(
+            Settings(key_pepper=PEPPER, models_file=models_file),
+            *(ScriptedEngine(deltas("an answer")), FixedCatalog(), ByteTokenizer(), InProcess()),
+            keys=keys,
+            operations=operations,
+        )
+
+    def chat(self, **fields: object) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.caller}"}
+        url = f"{self.url}/v1/chat/completions"
+        return httpx.post(url, json={**CHAT, **fields}, headers=headers, timeout=HANG_S)
+
+    def kept(self, **fields: object) -> httpx.Response:
+        """A chat that is over: a request ends after its client has the whole answer."""
+        answer = self.chat(**fields)
+        path = f"{self.url}/admin/v1/requests/{answer.headers['x-request-id']}"
+        headers = {"authorization": f"Bearer {self.admin}"}
+        eventually(lambda: httpx.get(path, headers=headers).is_success, 10, "it is kept")
+        return answer
+
+
+@pytest.fixture
+def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningProxy]:
+    none = tmp_path / "none.yaml"
+    none.write_text("models: {another: {weights: w}}")
+    with capture_logs(), RunningProxy(none) as running:
+        monkeypatch.setenv("ADMIN_KEY", running.admin)
+        monkeypatch.setenv("PORT", running.url.rpartition(":")[2])
+        yield running
+
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """run(*arguments) -> what a successful command prints."""
+
+    def printed(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments])
+        out, err = capfd.readouterr()
+        assert (ended.value.code, err) == (0, "")
+        return out
+
+    return printed
+
+
+@pytest.fixture
+def fails(capfd: pytest.CaptureFixture[str]) -> Run:
+    """fails(*arguments) -> the one line of an error."""
+
+    def said(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments])
+        out, err = capfd.readouterr()
+        assert (ended.value.code, out) == (1, "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        return err
+
+    return said
+
+
+@contextmanager
+def load(proxy: RunningProxy) -> Iterator[None]:
+    """One request after the other."""
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            assert proxy.chat().status_code == 200
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def row(text: str, name: str) -> list[str]:
+    """The cells of the line that begins with the name."""
+    return next(line.split() for line in text.splitlines() if line.startswith(name))
+
+
+def test_a_request_is_shown_by_either_id_as_bars_or_json(proxy, run):
+    answer = proxy.kept()
+    request_id = answer.headers["x-request-id"]
+    text = run("trace", request_id)
+    assert text == run("trace", answer.json()["id"])
+    assert text.splitlines()[0].split() == [request_id, answer.json()["id"]]
+    assert re.search(r"^model demo  tenant acme  status 200  finish stop$", text, re.MULTILINE)
+    tokens = answer.json()["usage"]["completion_tokens"]
+    assert f"+ {tokens}  TTFT" in text
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert re.search(r"^request +█+ ", text, re.MULTILINE)
+    record = json.loads(run("trace", request_id, "--json"))
+    assert (record["id"], record["completion_tokens"]) == (request_id, tokens)
+
+
+def test_without_an_id_the_last_requests_are_listed_and_filtered(proxy, run):
+    found = [proxy.kept().headers["x-request-id"] for _ in range(2)]
+    wrong = proxy.kept(model="none").headers["x-request-id"]
+
+    def ids(*options: str) -> list[str]:
+        return [line.split()[0] for line in run("trace", *options).splitlines()[1:]]
+
+    assert ids() == [wrong, *reversed(found)]
+    assert ids("--failed") == [wrong]
+    assert ids("--model", "demo", "--limit", "1") == found[1:]
+    assert run("trace", "--min-ms", "1e9").startswith("No request")
+    listed = json.loads(run("trace", "--tenant", "acme", "--json"))
+    assert [each["id"] for each in listed["data"]] == [wrong, *reversed(found)]
+
+
+def test_trace_says_what_to_do(proxy, fails, monkeypatch):
+    assert "last 1000" in fails("trace", "req_none")
+    assert "--model filters" in fails("trace", "req_none", "--model", "demo")
+    monkeypatch.setenv("ADMIN_KEY", proxy.watcher)
+    assert "scope admin" in fails("trace", "req_none")
+
+
+def test_top_shows_the_load_of_models_and_endpoints(proxy, run):
+    shown: list[str] = []
+
+    def has_tokens() -> bool:
+        shown[:] = [run("top", "--once", "--interval", "0.5")]
+        requests, tokens = row(shown[0], "demo")[1], row(shown[0], "demo")[-1]
+        return float(requests.rstrip("k")) > 0 and float(tokens.rstrip("k")) > 0
+
+    with load(proxy):
+        eventually(has_tokens, 10, "tokens of a model")
+    (text,) = shown
+    assert text.startswith(f"{proxy.url}  ready  processes 1")
+    assert row(text, ADDRESS)[1:5] == ["default", "ready", "1", "0"]
+    assert "25%" in text
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_top_with_a_key_for_metrics_alone_says_what_is_missing(proxy, run, monkeypatch):
+    proxy.chat()
+    monkeypatch.setenv("ADMIN_KEY", proxy.watcher)
+    text = " ".join(run("top", "--once", "--interval", "0.1").split())
+    assert "Without the state and load of endpoints" in text
+    assert "a key of the scope admin" in text
+    assert " demo 0 " in text
+
+
+def test_top_says_what_to_do(proxy, fails, monkeypatch):
+    monkeypatch.setenv("ADMIN_KEY", proxy.caller)
+    assert "a key of the scope metrics" in fails("top", "--once")
+    assert "start it, or give its address with --url" in fails(
+        "top", "--once", "--url", "http://127.0.0.1:1"
+    )
+
+
+def test_on_a_terminal_top_is_live_until_q_and_leaves_it_as_it_was(proxy):
+    mine, its = pty.openpty()
+    fcntl.ioctl(mine, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 60, 0, 0))
+    before = termios.tcgetattr(its)
+    command = [sys.executable, "-m", "triton_openai.proxy.cli", "top", "--interval", "60"]
+    environment = {**os.environ, "TERM": "xterm", "ADMIN_KEY": proxy.admin}
+    with subprocess.Popen(
+        [*command, "--url", proxy.url], stdin=its, stdout=its, stderr=its, env=environment, cwd=ROOT
+    ) as process:
+        seen = b""
+        while b"l TTFT" not in seen:  # the frame at the start
+            assert process.poll() is None, seen
+            if select.select([mine], [], [], 0.1)[0]:
+                seen += os.read(mine, 65_536)
+        os.write(mine, b"rq")
+        assert process.wait(HANG_S) == 0
+        os.set_blocking(mine, False)
+        seen += os.read(mine, 65_536)
+    assert seen.count(b"sort:") == 2  # at once, and for the key `r`
+    assert seen.rstrip().endswith(b"\x1b[?25h\x1b[?1049l")  # the screen before, with a cursor
+    assert termios.tcgetattr(its) == before
+    os.close(mine)
+    os.close(its)

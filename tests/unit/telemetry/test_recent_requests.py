@@ -1,0 +1,155 @@
+"""The requests that ended last: what is kept of them, what is not, and how much at most."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from triton_openai.proxy.domain.timeline import MOST_STAGES, StageName, Timeline, stage
+from triton_openai.proxy.telemetry import request_log
+from triton_openai.proxy.telemetry.recent_requests import (
+    ATTRIBUTES,
+    LONGEST_TEXT,
+    MOST_ITEMS,
+    STAGES_BYTES,
+    RecentRequests,
+    RequestFilter,
+)
+
+ANY = RequestFilter()
+CHAT = "/v1/chat/completions"
+
+
+def end(recent: RecentRequests, request_id: str | None, **line: object) -> None:
+    """A request whose log line has these fields."""
+    ids = {} if request_id is None else {"request_id": request_id}
+    with structlog.contextvars.bound_contextvars(**ids):
+        timeline = Timeline()
+        timeline.end()
+        recent.ended(timeline, {"path": CHAT, "duration_ms": 1.0, **line})
+
+
+def ids(recent: RecentRequests, wanted: RequestFilter = ANY, limit: int = 100) -> list[str]:
+    return [each["id"] for each in recent.last(wanted, limit)]
+
+
+def test_a_request_is_found_by_its_id_and_by_its_answers():
+    recent = RecentRequests(10)
+    token = request_log.current_observer.set(recent)
+    bound = structlog.contextvars.bound_contextvars(request_id="req_1")
+    with capture_logs(), bound, request_log.RequestLine(method="POST", path=CHAT):
+        request_log.add(id="chatcmpl-1", model="demo", user="someone")
+        with stage(StageName.TRITON) as triton:
+            triton.attributes.update(endpoint="10.0.0.1:8001", prompt="a secret", tokens=3)
+            with pytest.raises(ValueError, match="no"), triton.stage(StageName.ROUTING):
+                raise ValueError("no")
+    request_log.current_observer.reset(token)
+    found = recent.find("req_1")
+    assert found == recent.find("chatcmpl-1")
+    assert (found["id"], found["answer_id"], found["model"]) == ("req_1", "chatcmpl-1", "demo")
+    assert found["began_at"].endswith("+00:00")
+    outer, inner = found["stages"]
+    assert (outer["name"], outer["parent"], outer["error"]) == ("triton", None, None)
+    assert outer["attributes"] == {"endpoint": "10.0.0.1:8001", "tokens": 3}
+    assert (inner["name"], inner["parent"], inner["error"]) == ("routing", 0, "ValueError")
+    assert 0 <= outer["begin_ms"] <= inner["begin_ms"] <= found["duration_ms"] + 0.1
+    assert inner["duration_ms"] <= outer["duration_ms"]
+    assert "user" not in found
+    assert recent.find("req_2") is None
+
+
+def test_the_oldest_is_forgotten_under_both_ids():
+    recent = RecentRequests(2)
+    for number in range(3):
+        end(recent, f"r{number}", id=f"a{number}", model="demo")
+    assert ids(recent) == ["r2", "r1"]
+    assert recent.find("r0") is recent.find("a0") is None
+    assert recent.find("a1")["id"] == "r1"
+
+
+def test_of_requests_with_one_id_the_last_is_found_until_it_is_forgotten():
+    recent = RecentRequests(2)
+    for number in range(3):
+        end(recent, "same", model="demo", prompt_tokens=number)
+        assert recent.find("same")["prompt_tokens"] == number
+    end(recent, "other", model="demo")
+    assert recent.find("same")["prompt_tokens"] == 2
+    end(recent, "another", model="demo")
+    assert recent.find("same") is None
+
+
+def test_what_asks_nothing_of_a_model_is_not_kept():
+    recent = RecentRequests(10)
+    end(recent, "models", path="/v1/models", status=200)
+    end(recent, "probe", path="/health/ready", error="model_unavailable")
+    end(recent, "ping", path="/ping", error="model_unavailable")
+    end(recent, "watching", path="/admin/v1/requests/r", error="request_not_found")
+    end(recent, "stranger", error="invalid_api_key", status=401)
+    end(recent, None, error="invalid_json")
+    assert ids(recent) == []
+    end(recent, "wrong", error="model_not_found", status=404)
+    assert ids(recent) == ["wrong"]
+
+
+def test_with_0_none_is_kept():
+    recent = RecentRequests(0)
+    end(recent, "r", model="demo")
+    assert ids(recent) == []
+
+
+def test_a_filter_has_the_newest_that_match():
+    recent = RecentRequests(10)
+    end(recent, "slow", model="demo", tenant="acme", duration_ms=900.0)
+    end(recent, "failed", model="demo", tenant="other", error="engine_stalled")
+    end(recent, "large", model="large", tenant="acme")
+    assert ids(recent, RequestFilter(model="demo")) == ["failed", "slow"]
+    assert ids(recent, RequestFilter(tenant="acme")) == ["large", "slow"]
+    assert ids(recent, RequestFilter(min_ms=900)) == ["slow"]
+    assert ids(recent, RequestFilter(failed=True)) == ["failed"]
+    assert ids(recent, RequestFilter(failed=False, tenant="acme")) == ["large", "slow"]
+    assert ids(recent, limit=2) == ["large", "failed"]
+
+
+def test_one_request_is_bounded_whatever_its_parts_say():
+    recent = RecentRequests(1)
+    timeline = Timeline()
+    for _ in range(MOST_STAGES + 3):
+        one = timeline.stage(StageName.TRITON)
+        one.attributes.update(dict.fromkeys(ATTRIBUTES, "é" * 10000))
+        one.attributes["tokens"] = 10**40
+    timeline.end()
+    with structlog.contextvars.bound_contextvars(request_id="r"):
+        line = {"path": CHAT, "model": "m" * 10_000, "status": object(), "duration_ms": 1.0}
+        line["endpoints"] = ["e" * 10_000] * 100
+        recent.ended(timeline, line)
+    found = recent.find("r")
+    assert len(found["stages"]) == MOST_STAGES
+    assert len(json.dumps(found["stages"])) < STAGES_BYTES
+    assert found["dropped_stages"] == 3
+    assert len(found["model"]) == LONGEST_TEXT
+    assert found["endpoints"] == ["e" * LONGEST_TEXT] * MOST_ITEMS
+
+
+def test_an_attribute_that_is_no_unicode_fails_no_request():
+    recent = RecentRequests(1)
+    timeline = Timeline()
+    timeline.stage(StageName.TOOL).attributes["tool"] = "\ud800"
+    timeline.end()
+    with structlog.contextvars.bound_contextvars(request_id="r"):
+        recent.ended(timeline, {"path": CHAT, "model": "demo", "duration_ms": 1.0})
+    (one,) = recent.find("r")["stages"]
+    assert (one["name"], one["attributes"]) == ("tool", {})
+
+
+def test_a_stage_without_an_end_ends_with_the_request():
+    recent = RecentRequests(1)
+    timeline = Timeline()
+    timeline.stage(StageName.TRITON, began=timeline.began + 1.0)
+    timeline.ended = timeline.began + 3.0
+    with structlog.contextvars.bound_contextvars(request_id="r"):
+        recent.ended(timeline, {"path": CHAT, "model": "demo", "duration_ms": 3000.0})
+    (one,) = recent.find("r")["stages"]
+    assert (one["begin_ms"], one["duration_ms"]) == (1000.0, 2000.0)

@@ -1,0 +1,167 @@
+"""What a request that has ended counts, by model and by tenant; and that callers cannot make series
+without bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.doubles.engine import CARD
+from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import EngineFailed, RateLimited
+from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller, current_caller
+from triton_openai.proxy.domain.output import EngineTimes, FinishReason, TokenDelta, Usage
+from triton_openai.proxy.domain.request import GenerationRequest, Sampling, TextPrompt
+from triton_openai.proxy.telemetry.buckets import (
+    DURATION_BUCKETS_S,
+    FEW_BUCKETS_S,
+    TOKEN_BUCKETS,
+)
+from triton_openai.proxy.telemetry.metrics import Metrics
+from triton_openai.proxy.telemetry.request_watcher import TelemetryWatcher
+
+ASKED = EngineRequest(id="r", model=CARD, timeout_s=1, sampling=Sampling())
+REQUEST = GenerationRequest(id="r", model="demo", prompt=TextPrompt(text="x"))
+TIMES = EngineTimes(prefill_s=0.02, decode_s=0.7)
+
+
+class Counted:
+    def __init__(self, prompt: int, completion: int) -> None:
+        self.usage = Usage(prompt_tokens=prompt, completion_tokens=completion)
+
+
+@pytest.fixture(autouse=True)
+def caller() -> Iterator[None]:
+    token = current_caller.set(Caller(tenant="acme", key_id="k", scopes=ALL_SCOPES))
+    yield
+    current_caller.reset(token)
+
+
+def answered(metrics: Metrics, *streams: list[TokenDelta], **report) -> None:
+    given = Report(**{"first_event_s": 0.3, "finish": FinishReason.STOP, **report})
+    with TelemetryWatcher(metrics).begin(REQUEST, CARD, given) as watch:
+        for deltas in streams:
+            stream = watch.stream(ASKED)
+            for delta in deltas:
+                stream.see(delta)
+
+
+def failed(metrics: Metrics, error: Exception, **report) -> None:
+    watching = TelemetryWatcher(metrics).begin(REQUEST, CARD, Report(**report))
+    with pytest.raises(type(error)), watching:
+        raise error
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_prefill_and_decode_of_each_stream_are_the_engines():
+    metrics = Metrics()
+    stream = [TokenDelta((b"a",)), TokenDelta((b"b",), finish=FinishReason.STOP, times=TIMES)]
+    answered(metrics, stream, stream, [TokenDelta((b"a",))])
+    for name, each_s in (("prefill", 0.02), ("decode", 0.7)):
+        assert value(metrics, f"proxy_{name}_time_seconds_count", model="demo") == 2
+        assert value(metrics, f"proxy_{name}_time_seconds_sum", model="demo") == 2 * each_s
+
+
+def test_the_length_of_prompt_and_answer_is_in_its_bucket():
+    metrics = Metrics()
+    answered(metrics, counts=[Counted(70, 3), Counted(0, 4)])
+    for name, total in (("prompt", 70), ("completion", 7)):
+        family = f"proxy_request_{name}_tokens"
+        assert value(metrics, f"{family}_sum", model="demo") == total
+        bounds = [bound for bound in TOKEN_BUCKETS if bound >= total]
+        assert value(metrics, f"{family}_bucket", model="demo", le=f"{bounds[0]:.1f}") == 1
+        below = TOKEN_BUCKETS[TOKEN_BUCKETS.index(bounds[0]) - 1]
+        assert value(metrics, f"{family}_bucket", model="demo", le=f"{below:.1f}") == 0
+
+
+@pytest.mark.parametrize(
+    ("in_proxy", "in_engine", "both"),
+    [(None, None, 0.0), (2.0, None, 2.0), (None, 0.5, 0.5), (2.0, 0.5, 2.5)],
+)
+def test_a_requests_wait_is_that_in_the_proxy_and_in_the_engine(in_proxy, in_engine, both):
+    metrics = Metrics()
+    answered(metrics, [TokenDelta((b"a",), queue_s=in_engine)], queue_s=in_proxy)
+    assert value(metrics, "proxy_request_queue_time_seconds_count", model="demo") == 1
+    assert value(metrics, "proxy_request_queue_time_seconds_sum", model="demo") == both
+    assert value(metrics, "proxy_tenant_queue_time_seconds_sum", tenant="acme") == both
+
+
+def test_a_request_that_never_got_a_row_has_only_the_wait_that_it_had():
+    metrics = Metrics()
+    failed(metrics, RateLimited("full"))
+    assert value(metrics, "proxy_request_queue_time_seconds_count", model="demo") == 0
+    failed(metrics, RateLimited("too long"), queue_s=30.0)
+    assert value(metrics, "proxy_request_queue_time_seconds_sum", model="demo") == 30
+
+
+def test_a_tenants_requests_are_counted_by_what_they_were_to_it():
+    metrics = Metrics()
+    answered(metrics, counts=[Counted(70, 3)])
+    answered(metrics, finish=None, first_event_s=None)
+    failed(metrics, RateLimited("too many"))
+    failed(metrics, EngineFailed("broken"))
+    failed(metrics, RuntimeError("a bug"))
+    found = {
+        result: value(metrics, "proxy_tenant_requests_total", tenant="acme", result=result)
+        for result in ("completed", "abandoned", "refused", "failed")
+    }
+    assert found == {"completed": 1, "abandoned": 1, "refused": 1, "failed": 2}
+    assert value(metrics, "proxy_tenant_prompt_tokens_total", tenant="acme") == 70
+    assert value(metrics, "proxy_tenant_completion_tokens_total", tenant="acme") == 3
+    assert value(metrics, "proxy_tenant_time_to_first_token_seconds_count", tenant="acme") == 1
+
+
+def test_ten_thousand_tenants_have_the_series_of_a_few():
+    """A tenant may come from a token that its issuer wrote: the proxy does not choose its name."""
+    metrics, errors = Metrics(tenants=3), (RateLimited("too many"), EngineFailed("broken"))
+
+    def count(number: int) -> None:
+        current_caller.set(Caller(tenant=f"t{number}", key_id="k", scopes=ALL_SCOPES))
+        answered(
+            metrics, counts=[Counted(number, number)], finish=[None, *FinishReason][number % 4]
+        )
+        failed(metrics, errors[number % 2])
+
+    for number in range(40):
+        count(number)
+    before = len(list(samples(metrics)))
+    for number in range(40, 10_000):
+        count(number)
+    assert len(list(samples(metrics))) == before
+    tenants = {labels["tenant"] for labels in samples(metrics) if "tenant" in labels}
+    assert tenants == {"t0", "t1", "t2", "other"}
+    total = sum(
+        value(metrics, "proxy_tenant_requests_total", tenant=tenant, result=result) or 0
+        for tenant in tenants
+        for result in ("completed", "abandoned", "refused", "failed")
+    )
+    assert total == 20_000
+
+
+def samples(metrics: Metrics) -> Iterator[dict[str, str]]:
+    for family in metrics.registry.collect():
+        yield from (sample.labels for sample in family.samples)
+
+
+@pytest.mark.parametrize("bounds", [DURATION_BUCKETS_S, FEW_BUCKETS_S])
+def test_durations_have_buckets_from_a_millisecond_to_ten_minutes(bounds):
+    assert (bounds[0], bounds[-1]) == (0.001, 600)
+    assert list(bounds) == sorted(set(bounds))
+
+
+def test_every_duration_has_one_of_these_ladders():
+    metrics = Metrics()
+    answered(metrics)
+    ladders = {
+        tuple(float(each.labels["le"]) for each in family.samples if "le" in each.labels)
+        for family in metrics.registry.collect()
+        if family.type == "histogram" and family.name.endswith("_seconds") and family.samples
+    }
+    infinity = (float("inf"),)
+    assert ladders == {DURATION_BUCKETS_S + infinity, FEW_BUCKETS_S + infinity}
