@@ -41,6 +41,7 @@ UNSAYABLE = (
     "is after 'to'",
     "is outside the years",
     "No pool has an endpoint",
+    "There is no pool",
     "has no deployment",
     "all weights are 0",
 )
