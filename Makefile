@@ -63,7 +63,7 @@ test: check
 	@echo "[make] test: all but $(LONG), with a real tritonserver, OpenAI's SDKs, and faults"
 	@$(call finished,test,$(RUN) tests.twice tests --ignore $(LONG) $(OPTIONS) $(PYTEST))
 
-# The properties of all tests again, with fifteen times as many examples (EXAMPLES=some: five times).
+# The properties of all tests again, with fifteen times as many examples (EXAMPLES=few: as many).
 EXAMPLES ?= many
 
 test-long: $(DEV)
