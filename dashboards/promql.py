@@ -19,7 +19,7 @@ def total(metric: str, *by: str, where: str = "") -> str:
 
 
 def ratio(above: str, below: str, *by: str, where: str = "") -> str:
-    """Of two counters, over the same labels."""
+    """The share of one counter in another, over the same labels."""
     return f"{rate(above, *by, where=where)} / {rate(below, *by, where=where)}"
 
 

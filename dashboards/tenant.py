@@ -1,5 +1,5 @@
-"""Who uses it: requests, tokens and waits of each tenant. Only so many tenants have series of their
-own; the others are one, `other`.
+"""The dashboard of tenants: requests, tokens and waits. A bounded number of tenants have series of
+their own; all others share `other`.
 """
 
 from __future__ import annotations

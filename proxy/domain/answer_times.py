@@ -18,7 +18,7 @@ class AnswerTimes:
     decode_s: float | None = 0.0
 
     def __add__(self, later: AnswerTimes) -> AnswerTimes:
-        """Of streams one after another."""
+        """Adds the times of a stream that follows this one."""
         return AnswerTimes(
             queue_s=_sum(self.queue_s, later.queue_s),
             prefill_s=_sum(self.prefill_s, later.prefill_s),
@@ -26,7 +26,7 @@ class AnswerTimes:
         )
 
     def beside(self, other: AnswerTimes) -> AnswerTimes:
-        """Of two choices. They wait at the same time, so the longer wait counts."""
+        """Adds another choice. Choices wait at the same time, so the longer wait counts."""
         is_known = self.queue_s is not None and other.queue_s is not None
         longest_s = max(self.queue_s or 0.0, other.queue_s or 0.0) if is_known else None
         return AnswerTimes(

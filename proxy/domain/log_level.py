@@ -26,7 +26,7 @@ class LevelInForce:
 
 
 class LogLevels(Protocol):
-    """Of one proxy. Every worker follows within a second."""
+    """Reads and sets the log level of one proxy. Every worker follows within a second."""
 
     @property
     def in_force(self) -> LevelInForce: ...

@@ -110,8 +110,9 @@ class Stage:
 
 
 class Timeline:
-    """Of one request. began_ns: its begin in Unix time; `began` is the same of time.perf_counter.
+    """Collects the stages of one request.
 
+    began: when it began, of time.perf_counter. began_ns: the same moment in Unix time.
     dropped: how many stages were not kept.
     """
 

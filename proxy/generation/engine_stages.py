@@ -12,7 +12,7 @@ from triton_openai.proxy.domain.timeline import Stage, StageName, stage
 
 
 class EngineStages:
-    """Of one part after the other; `begin` ends the part before."""
+    """Records a stage for each part of a stream; `begin` ends the stage of the part before."""
 
     __slots__ = ("_queue_s", "_stage")
 

@@ -7,7 +7,7 @@ The timeline of the request runs as long as its line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from triton_openai.proxy.telemetry.line_fields import MOST_ITEMS, bounded
 
 logger = structlog.get_logger(__name__)
 
-Headers = Iterable[tuple[bytes, bytes]]
+Headers = Sequence[tuple[bytes, bytes]]
 
 HEALTH_CHECKS = "/health"
 

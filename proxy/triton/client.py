@@ -85,11 +85,9 @@ class TritonClient:
         """
         message, retries = codec.encode(request), GuideRetries(request.timeout_s)
         terms, metadata = _lease_terms(request), _metadata(request)
+        open_stream = partial(self._streams.open, message, terms=terms, metadata=metadata)
         while True:
-            timeout_s = retries.left_s + RELEASE_TIMEOUT_S
-            stream = self._streams.open(
-                message, timeout_s=timeout_s, terms=terms, metadata=metadata
-            )
+            stream = open_stream(timeout_s=retries.left_s + RELEASE_TIMEOUT_S)
             is_cpp = tensors.is_cpp(request.model.facts)
             finish = MissingFinishReason(request) if is_cpp else None
             has_begun = has_ended = False  # what has ended in the engine needs no stop

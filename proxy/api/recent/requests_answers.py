@@ -35,7 +35,7 @@ class RequestFields(Answer):
     resent: int = Field(0, description="Streams that were sent again before their first token.")
     continued: int = Field(0, description="Streams that another engine stream continued.")
     idempotency: str = Field("", description="What became of its Idempotency-Key.")
-    capped_priority: int = Field(0, description="The priority that it asked for and did not get.")
+    capped_priority: int = Field(0, description="The priority it got, lower than it asked for.")
     endpoints: list[str] = Field([], description="Those that sent tokens of it.")
     trace_id: str = ""
     dropped_stages: int = Field(0, description="How many stages were too many to keep.")

@@ -50,7 +50,7 @@ class ChoiceClock:
 
     @property
     def times(self) -> AnswerTimes:
-        """Of the streams that are over."""
+        """The sum over the streams that are over."""
         return self._times
 
     def _measured(self, first_at: float, last_at: float) -> EngineTimes:

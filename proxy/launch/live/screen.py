@@ -19,7 +19,7 @@ FILE_WIDTH, WHOLE_LINES = 100, 1000
 
 
 def console() -> Console:
-    """Of the terminal's width; without one, of a fixed width."""
+    """A console as wide as the terminal; without a terminal it has a fixed width."""
     made = Console(highlight=False)
     if not made.is_terminal:
         made.width = FILE_WIDTH

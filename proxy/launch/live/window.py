@@ -35,7 +35,7 @@ class Window:
         return sum(seconds for seconds, _ in self._grown)
 
     def growth(self, name: str, *by: str) -> Groups:
-        """Of a counter, for the values of these labels."""
+        """How much a counter has grown in the window, for each set of values of these labels."""
         found: Groups = {}
         for _, grown in self._grown:
             for group, value in summed(grown, name, *by).items():

@@ -6,8 +6,9 @@ https://www.w3.org/TR/trace-context/ (level 1, 2021-11-23).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+
+from triton_openai.proxy.telemetry.request_log import Headers
 
 _HEADER = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
 _INVALID_VERSION = b"ff"
@@ -25,7 +26,7 @@ class CallersTrace:
     state: str = ""
 
 
-def callers_trace(headers: Iterable[tuple[bytes, bytes]]) -> CallersTrace | None:
+def callers_trace(headers: Headers) -> CallersTrace | None:
     """None where the header is missing, invalid, or there twice: the request begins a trace then.
 
     headers: names in lower case.
@@ -47,7 +48,7 @@ def callers_trace(headers: Iterable[tuple[bytes, bytes]]) -> CallersTrace | None
     )
 
 
-def _state(headers: Iterable[tuple[bytes, bytes]]) -> str:
+def _state(headers: Headers) -> str:
     """All `tracestate` headers as one list."""
     values = [value.decode("latin-1") for name, value in headers if name == b"tracestate"]
     joined = ",".join(values)

@@ -7,7 +7,7 @@ slow or failed; of the latter, Triton has no spans of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from opentelemetry.sdk.resources import Resource
@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from triton_openai.proxy.domain.errors import ErrorCode
 from triton_openai.proxy.domain.timeline import SPAN_BITS, TRACE_BITS, Timeline, Trace, new_id
-from triton_openai.proxy.telemetry.request_log import HEALTH_CHECKS
+from triton_openai.proxy.telemetry.request_log import HEALTH_CHECKS, Headers
 from triton_openai.proxy.telemetry.traces.configuration import TraceConfiguration
 from triton_openai.proxy.telemetry.traces.spans import RequestSpans
 from triton_openai.proxy.telemetry.traces.trace_context import CallersTrace, callers_trace
@@ -67,10 +67,10 @@ class Tracing:
         if queue is not None:
             await asyncio.to_thread(queue.close)
 
-    def trace(self, headers: Iterable[tuple[bytes, bytes]]) -> Trace:
+    def trace(self, headers: Headers) -> Trace:
         """As RequestObserver."""
         configuration = self._configuration
-        caller = callers_trace(tuple(headers)) if configuration.propagates else None
+        caller = callers_trace(headers) if configuration.propagates else None
         trace_id = new_id(TRACE_BITS) if caller is None else caller.trace_id
         return Trace(
             trace_id=trace_id,
