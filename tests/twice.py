@@ -14,7 +14,7 @@ import sys
 
 import pytest
 
-MOST_FAILURES = 3
+MOST_FAILURES = 10
 
 
 class Failures:

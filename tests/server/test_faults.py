@@ -17,6 +17,7 @@ from tests.fixtures.stack import HANG_S, ROOT, Stack, eventually, halted
 
 LONG = {"model": "endless", "prompt": "abc", "max_tokens": 4000, "temperature": 0, "stream": True}
 SHORT = {**LONG, "max_tokens": 3, "stream": False}
+TRIES = 5
 
 
 def regions(stack: Stack) -> set[Path]:
@@ -53,18 +54,15 @@ def assert_ends_with_error(lines: Iterator[str], code: str) -> None:
     assert done == "data: [DONE]"
 
 
-@pytest.mark.parametrize("killed", ["tritonserver", "endless_engine", "demo_detokenizer"])
-def test_a_killed_process_is_told_restarted_and_recovered_from_and_its_stream_continues(
-    victim, killed
-):
-    expected = complete(victim, max_tokens=2000).json()["choices"][0]["text"]
+def stream_through_a_kill(victim: Stack, killed: str) -> list[str]:
+    """Its lines. The process is killed after the first one."""
     if killed == "tritonserver":
         condemned = [victim.tritonserver()]
     else:
         condemned = victim.descendants(f"{killed}/1/model.py")
     engines = victim.engine_processes("endless")
     with httpx.Client(timeout=HANG_S) as client, contextlib.ExitStack() as halt:
-        first, lines = begin_stream(client, victim, max_tokens=2000)
+        first, lines = begin_stream(client, victim)
         halt.enter_context(halted(engines))
         for process in condemned:
             process.kill()
@@ -74,11 +72,24 @@ def test_a_killed_process_is_told_restarted_and_recovered_from_and_its_stream_co
         assert away.json()["error"]["code"] == "model_unavailable"
         assert away.headers["x-should-retry"] == "true"
         assert httpx.get(f"{victim.url}/health/live").status_code == 200
-        rest = [first, *lines]
-    assert ": continued 1 (endpoint lost)" in rest
-    assert text_of(rest) == expected
-    eventually(victim.is_ready, 20, "recovered")
-    assert complete(victim).status_code == 200
+        return [first, *lines]
+
+
+@pytest.mark.parametrize("killed", ["tritonserver", "endless_engine", "demo_detokenizer"])
+def test_a_killed_process_is_told_restarted_and_recovered_from_and_its_stream_continues(
+    victim, killed
+):
+    """Where this test stands still for half a second, a stream ends before the kill."""
+    expected = complete(victim, max_tokens=LONG["max_tokens"]).json()["choices"][0]["text"]
+    for _ in range(TRIES):
+        lines = stream_through_a_kill(victim, killed)
+        assert text_of(lines) == expected
+        eventually(victim.is_ready, 20, "recovered")
+        assert complete(victim).status_code == 200
+        if ": continued 1 (endpoint lost)" in lines:
+            break
+    else:
+        pytest.fail(f"none of {TRIES} streams was continued")
 
 
 def test_a_second_start_builds_nothing_and_a_stop_leaves_nothing(start):
@@ -109,7 +120,7 @@ def test_streams_that_outlast_the_drain_are_told(start):
     stack = start("serve", DRAIN_TIMEOUT_S=1)
     stack.wait_ready()
     with httpx.Client(timeout=HANG_S) as client:
-        _, lines = begin_stream(client, stack, n=8)  # takes seconds
+        _, lines = begin_stream(client, stack, n=32)  # takes many seconds
         stack.process.send_signal(signal.SIGTERM)
         assert_ends_with_error(lines, "model_unavailable")
     assert stack.stop() == 0

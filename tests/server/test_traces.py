@@ -72,7 +72,8 @@ def by_parent(spans: list[Span]) -> dict[str, list[Span]]:
 
 def test_a_chat_with_a_tool_is_one_trace_down_to_tritons_models(traced, collector):
     assert '"finish_reason":"stop"' in ask(traced, **SAMPLED)
-    eventually(lambda: len(tritons(collector)) == 2, 20, "both requests of Triton are there")
+    eventually(lambda: len(named(collector, "InferRequest")) == 2, 20, "Triton's spans are there")
+    eventually(lambda: named(collector, "chat demo"), 20, "the proxy's spans are there")
     below = by_parent(collector.of(TRACE))
     (request,) = below[PARENT]
     assert (request.name, request.service) == ("chat demo", OURS)
@@ -89,8 +90,8 @@ def test_a_chat_with_a_tool_is_one_trace_down_to_tritons_models(traced, collecto
         assert {"demo_tokenizer", "demo_engine", "demo_detokenizer"} <= models
 
 
-def tritons(collector: Collector) -> list[Span]:
-    return [span for span in collector.of(TRACE) if span.name == "InferRequest"]
+def named(collector: Collector, name: str) -> list[Span]:
+    return [span for span in collector.of(TRACE) if span.name == name]
 
 
 def test_what_is_not_sampled_is_traced_by_neither(traced, collector):

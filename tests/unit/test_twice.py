@@ -16,7 +16,7 @@ def test_flaky():
     assert not first
 """
 BROKEN = "def test_broken():\n    assert False\n"
-MANY = "".join(f"def test_{number}():\n    assert False\n" for number in range(4))
+MANY = "".join(f"def test_{number}():\n    assert False\n" for number in range(twice.MOST_FAILURES + 1))
 
 
 def run(folder: Path, text: str) -> tuple[int, str]:

@@ -20,6 +20,7 @@ PACKAGES = (
     *("pydantic-settings", "pyyaml", "jinja2", "orjson", "jsonschema-rs", "structlog"),
     *("prometheus-client", "typer", "tritonclient", "grpcio", "hpack", "psutil", "lark"),
     *("cachetools", "pyjwt", "sqlalchemy", "alembic", "aiosqlite"),
+    *("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
 )
 EMBEDDED = ("nvidia-pytriton", "torch")
 CONNECT_TIMEOUT_S = 3.0
