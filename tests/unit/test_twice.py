@@ -16,7 +16,8 @@ def test_flaky():
     assert not first
 """
 BROKEN = "def test_broken():\n    assert False\n"
-MANY = "".join(f"def test_{number}():\n    assert False\n" for number in range(twice.MOST_FAILURES + 1))
+TOO_MANY = range(twice.MOST_FAILURES + 1)
+MANY = "".join(f"def test_{number}():\n    assert False\n" for number in TOO_MANY)
 
 
 def run(folder: Path, text: str) -> tuple[int, str]:
