@@ -83,8 +83,7 @@ class PriorityClass:
         self._waits_less(share, now)
         stream.prompt_charged = stream.ticket.prompt_tokens
         self.charge(stream, stream.prompt_charged)
-        if self._remembered:
-            self._forget_remembered()
+        self._forget_served()
         if self._floor > REBASE_AT:
             self._rebase()
         return stream
@@ -135,7 +134,8 @@ class PriorityClass:
     def _ended(self, tenant: str, share: Share) -> None:
         if share.is_idle:
             self.active_weight -= share.weight
-            self._forget_idle(tenant, share)
+            self._remember(tenant, share)
+        self._forget_served()
 
     def _waits_less(self, share: Share, now: float) -> None:
         self.waiting -= 1
@@ -146,24 +146,22 @@ class PriorityClass:
             if not self.waiting:
                 self._floor = max(self._floor, share.counter)
 
-    def _forget_idle(self, tenant: str, share: Share) -> None:
-        """Remembers it only while its counter is above that of a new tenant."""
-        if not share.is_idle or share.is_remembered:
-            return
-        if share.counter <= self.least():
-            del self.shares[tenant]
-        else:
+    def _remember(self, tenant: str, share: Share) -> None:
+        if not share.is_remembered:
             share.is_remembered = True
             entry = (share.counter, next(self._numbers), tenant, share)
             heapq.heappush(self._remembered, entry)
 
-    def _forget_remembered(self) -> None:
-        due = []
-        while self._remembered and self._remembered[0][0] <= self._floor:
-            due.append(heapq.heappop(self._remembered))
-        for _, _, tenant, share in due:
+    def _forget_served(self) -> None:
+        """Idle tenants whose counters are no longer above that of a new one."""
+        least = self.least()
+        while self._remembered and self._remembered[0][0] <= least:
+            _, _, tenant, share = heapq.heappop(self._remembered)
             share.is_remembered = False
-            self._forget_idle(tenant, share)
+            if share.is_idle and share.counter <= least:
+                del self.shares[tenant]
+            elif share.is_idle:
+                self._remember(tenant, share)
 
     def _rebase(self) -> None:
         """Takes the floor from all counters: only their differences count."""

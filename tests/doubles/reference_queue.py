@@ -62,12 +62,14 @@ class ReferenceQueue:
         tenant = _tenant(stream)
         if not self._waits_in(tenant[0]):
             self.floors[tenant[0]] = max(self.floors.get(tenant[0], 0), self.counters[tenant])
+        self._forget_served(tenant[0])
         self._forget_idle_classes()
 
     def release(self, stream: QueuedStream) -> None:
         self.running.remove(stream)
         if stream in self.yielding:
             self.yielding.remove(stream)
+        self._forget_served(stream.ticket.priority)
         self._forget_idle_classes()
         self.fill()
 
@@ -82,6 +84,7 @@ class ReferenceQueue:
             self.waiting.remove(stream)
             self._begin(stream)
             self.charge(stream, stream.ticket.prompt_tokens)
+            self._forget_served(tenant[0])
 
     def next(self) -> QueuedStream:
         highest = max(each.ticket.priority for each in self.waiting)
@@ -130,6 +133,7 @@ class ReferenceQueue:
         self.waiting.remove(stream)
         self._begin(stream)
         self.charge(stream, stream.ticket.prompt_tokens)
+        self._forget_served(tenant[0])
 
     def _has_free_row(self) -> bool:
         return self.capacity is None or len(self.running) - len(self.yielding) < self.capacity
@@ -200,6 +204,14 @@ class ReferenceQueue:
         of_tenant, of_all = self.limits.waiting_per_tenant, self.limits.waiting
         assert own >= of_tenant - of_tenant // 2 or counted >= of_all - of_all // 2
         return False
+
+    def _forget_served(self, priority: int) -> None:
+        """Idle tenants that have had no more than a new one would begin with."""
+        least = self._least(priority)
+        active = {_tenant(each) for each in (*self.waiting, *self.running)}
+        for tenant, counter in tuple(self.counters.items()):
+            if tenant[0] == priority and tenant not in active and counter <= least:
+                del self.counters[tenant]
 
     def _forget_idle_classes(self) -> None:
         """Where nobody of a class runs or waits, nobody of it has had more than another."""
