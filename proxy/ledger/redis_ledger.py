@@ -76,22 +76,24 @@ class RedisLedger:
         self._own.hold(meters, amounts)
         link.calls += 1
         call = asyncio.ensure_future(self._state.reserve(meters, amounts))
-        call.add_done_callback(self._end_call)
         try:
             result = await asyncio.shield(call)
         except asyncio.CancelledError:
             call.add_done_callback(lambda done: self._give_back(done, meters, amounts))
             raise
-        except AWAY as error:
-            self._own.hold(meters, amounts, -1)
+        except Exception as error:
+            self._take_back(meters, amounts)
+            if not isinstance(error, AWAY):
+                raise
             link.lose(error)
             return self._reserve_own(meters, amounts)
         if link.is_away:  # since the call began: what has answered may be an empty state
-            self._own.hold(meters, amounts, -1)
+            self._take_back(meters, amounts)
             return self._reserve_own(meters, amounts)
         if isinstance(result, Refusal):
-            self._own.hold(meters, amounts, -1)
+            self._take_back(meters, amounts)
             return result
+        link.calls -= 1
         return self._own.record(result)
 
     def amend(self, grant: Grant, amounts: Sequence[int]) -> None:
@@ -109,7 +111,11 @@ class RedisLedger:
         if changes := self._own.change(operation, grant, amounts):
             self.link.send(operation, changes)
 
-    def _end_call(self, _: object) -> None:
+    def _take_back(self, meters: Sequence[Meter], amounts: Sequence[int]) -> None:
+        """Of a call that holds nothing. Both at once: what this proxy holds is sent to Redis when
+        no call is under way.
+        """
+        self._own.hold(meters, amounts, -1)
         self.link.calls -= 1
 
     def _give_back(
@@ -119,7 +125,7 @@ class RedisLedger:
         amounts: Sequence[int],
     ) -> None:
         """What was reserved for a caller that was cancelled meanwhile."""
-        self._own.hold(meters, amounts, -1)
+        self._take_back(meters, amounts)
         if call.cancelled():
             return
         if (error := call.exception()) is not None:

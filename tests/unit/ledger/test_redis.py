@@ -69,6 +69,22 @@ def test_a_host_that_dies_gives_back_what_it_held(redis_server: RedisServer):
     asyncio.run(main())
 
 
+def test_what_a_refused_call_asked_for_is_never_sent_as_held(redis_server: RedisServer):
+    """A beat sends what is held whenever no call is under way."""
+    meter = gauge(f"{unique('t')}.g", 1)
+
+    async def main() -> None:
+        async with ledger(redis_server) as one:
+            assert isinstance(await one.reserve([meter], [1]), Grant)
+            refused = asyncio.ensure_future(one.reserve([meter], [1]))
+            while not refused.done():
+                assert one.link.calls or list(one._own.holdings()) == [(meter, 1)]
+                await asyncio.sleep(0)
+            assert isinstance(refused.result(), Refusal)
+
+    asyncio.run(main())
+
+
 def test_a_call_that_is_cancelled_holds_nothing(redis_server: RedisServer):
     meters = [gauge(f"{unique('t')}.g", 3)]
 
