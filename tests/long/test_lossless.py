@@ -65,7 +65,10 @@ def requests() -> list[Request]:
     """Of each kind some with a seed of their own, and streams that are long enough to be lost."""
     found: list[Request] = []
     for seed in range(4):
-        long = {"model": "slow", "seed": seed, "max_tokens": MOST_TOKENS}
+        long = {
+            **{"model": "slow", "seed": seed, "max_tokens": MOST_TOKENS},
+            "return_token_ids": True,  # they show whether a difference is the engine's
+        }
         chat = {"model": "demo", "seed": seed, "temperature": 1.0, "max_tokens": MOST_TOKENS}
         form = {
             "type": "json_schema",
