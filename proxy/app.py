@@ -142,7 +142,7 @@ def compose(
     observer = Observers(tracing, parts.search.recent)
     layers = (settings, metrics, parts.gate, limiter, routers, callers, denied, keyed, observer)
     app = application(
-        configured_routes.layers(*layers, journal),
+        configured_routes.layers(*layers, journal, None if tracing is None else tracing.content),
         lambda _: parts.running(
             *(() if operations is None else operations.kept),
             *(tracing, store, engine, ledger, journal, keyed.relay),

@@ -23,6 +23,7 @@ from triton_openai.proxy.api.hosts import HostCheck, HostPolicy
 from triton_openai.proxy.api.idempotency.layer import Idempotency, LayerParts
 from triton_openai.proxy.api.journal.content_log import ContentLog
 from triton_openai.proxy.api.journal.journaling import Journaling
+from triton_openai.proxy.api.journal.traced_content import TracedContent
 from triton_openai.proxy.api.middleware import (
     BeginsInTurn,
     HeadAsGet,
@@ -47,6 +48,7 @@ from triton_openai.proxy.models.callers_models import CallersModels
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.structured.examiner import Examiner
+from triton_openai.proxy.telemetry.held_bytes import HeldBytes
 from triton_openai.proxy.telemetry.metrics import Metrics
 from triton_openai.proxy.telemetry.request_log import RequestObserver
 
@@ -113,8 +115,9 @@ def layers(
     idempotency: LayerParts,
     observer: RequestObserver | None,
     journal: Journal | None,
+    content: HeldBytes | None,
 ) -> list[Middleware]:
-    """Outermost first."""
+    """Outermost first. content: of spans; None where they have none."""
     scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
     options: dict[str, Any] = {"metrics": metrics, "scopes": scopes, "denied": denied}
     authentication = (
@@ -132,5 +135,6 @@ def layers(
         Middleware(Idempotency, parts=idempotency, scopes=scopes),
         Middleware(Journaling, journal=journal),
         *([Middleware(ContentLog)] if settings.log_content else ()),
+        *(() if content is None else [Middleware(TracedContent, held=content)]),
         Middleware(FastPath, routers=routers),
     ]

@@ -55,6 +55,18 @@ class Trace:
     state: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What was asked and answered, as bytes. held: how many are counted until it is written. lost:
+    why both are missing.
+    """
+
+    body: bytes = b""
+    answer: bytes = b""
+    held: int = 0
+    lost: str | None = None
+
+
 class Stage:
     """A part of a request. began, ended: of time.perf_counter; `ended` is None while it runs.
 
@@ -113,16 +125,17 @@ class Timeline:
     """Collects the stages of one request.
 
     began: when it began, of time.perf_counter. began_ns: the same moment in Unix time.
-    dropped: how many stages were not kept.
+    dropped: how many stages were not kept. exchange: only where spans have it.
     """
 
-    __slots__ = ("began", "began_ns", "dropped", "ended", "stages", "trace")
+    __slots__ = ("began", "began_ns", "dropped", "ended", "exchange", "stages", "trace")
 
     def __init__(self, trace: Trace | None = None) -> None:
         self.began, self.began_ns = perf_counter(), time_ns()
         self.ended: float | None = None
         self.stages: list[Stage] = []
         self.dropped = 0
+        self.exchange: Exchange | None = None
         self.trace = trace
 
     def stage(

@@ -13,7 +13,6 @@ from datetime import date, datetime, timezone
 from enum import Enum
 from pathlib import Path
 from secrets import token_hex
-from threading import Lock
 from typing import BinaryIO
 
 import structlog
@@ -22,7 +21,9 @@ from typing_extensions import Self
 from triton_openai.proxy import background
 from triton_openai.proxy.journal.folder import JournalFolder
 from triton_openai.proxy.journal.limits import JournalLimits
-from triton_openai.proxy.journal.record import Record, fields_of, line_of, may_be_kept
+from triton_openai.proxy.journal.record import Record, line_of
+from triton_openai.proxy.telemetry.held_bytes import HeldBytes
+from triton_openai.proxy.telemetry.kept_requests import fields_of, may_be_kept
 
 SWEEP_S = 60.0
 logger = structlog.get_logger(__name__)
@@ -64,7 +65,7 @@ class Journal:
         self._now = now
         self._draw = draw
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
-        self._held, self._lock = 0, Lock()
+        self._held = HeldBytes(limits.held_bytes)
         self._file: tuple[date, BinaryIO] | None = None
         self._bytes = 0  # of all files, as far as this process knows
         self._is_full = self._is_failing = self._is_closed = False
@@ -86,16 +87,11 @@ class Journal:
 
     def hold(self, size: int) -> bool:
         """Whether so many bytes more may be held. Those of one record are given back together."""
-        with self._lock:
-            if self._held + size > self.limits.held_bytes:
-                return False
-            self._held += size
-            return True
+        return self._held.hold(size)
 
     def settle(self, held: int, outcome: Outcome) -> None:
         """Gives back what was held of a record, and counts what became of it."""
-        with self._lock:
-            self._held -= held
+        self._held.give_back(held)
         self._count(outcome.value)
 
     def add(self, record: Record, held: int) -> None:

@@ -30,20 +30,6 @@ class Record:
     duration_s: float
 
 
-def fields_of(body: bytes) -> dict[str, Any] | None:
-    """The fields of a request's body; None: it is no JSON object."""
-    try:
-        found = orjson.loads(body)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def may_be_kept(fields: dict[str, Any]) -> bool:
-    """Whether the caller lets the request be kept: `store` is not false."""
-    return fields.get("store") is not False
-
-
 def line_of(record: Record, fields: dict[str, Any]) -> bytes:
     """fields: of the record's body."""
     model, first_s = fields.get("model"), record.first_byte_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -83,6 +84,22 @@ def test_one_that_fails_is_written_nevertheless(serve, collector, monkeypatch):
     request, *_ = spans(client, collector)
     assert request.has_failed
     assert request.attributes["error.type"] == "internal_error"
+
+
+def test_content_where_it_is_asked_for(serve, collector, monkeypatch):
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
+    client = serve(ScriptedEngine(deltas("12 degrees.")))
+    assert "[DONE]" in client.post(CHAT, json=BODY, headers=SAMPLED).text
+    assert client.post(CHAT, json={**BODY, "store": False}, headers=SAMPLED).status_code == 200
+    too_large = {**BODY, "messages": [{"role": "user", "content": "x" * 1_000_001}]}
+    client.post(CHAT, json=too_large, headers=SAMPLED)
+    found = [span.attributes for span in spans(client, collector) if span.parent == PARENT]
+    said, stored, large = found
+    (output,) = json.loads(said["gen_ai.output.messages"])
+    assert output["parts"] == [{"type": "text", "content": "12 degrees."}]
+    assert json.loads(said["gen_ai.input.messages"])[-1]["parts"][0]["content"] == HI[-1]["content"]
+    assert not {name for name in stored if "messages" in name}
+    assert large["triton_openai.content_lost"] == "too_large"
 
 
 def test_a_variable_that_is_not_supported_stops_the_start(serve, collector, monkeypatch):

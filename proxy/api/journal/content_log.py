@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from triton_openai.proxy.api.journal.tap import Tap, is_tapped
 from triton_openai.proxy.domain.errors import ProxyError
-from triton_openai.proxy.journal.record import fields_of, may_be_kept
+from triton_openai.proxy.telemetry.kept_requests import fields_of, may_be_kept
 
 EVENT = "content"
 MOST_BYTES = 200_000  # of a request and its answer; what is larger has a line without them

@@ -14,6 +14,7 @@ OPERATION = "gen_ai.operation.name"
 ERROR_TYPE = "error.type"
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 DROPPED = "triton_openai.dropped_stages"
+CONTENT_CUT, CONTENT_LOST = "triton_openai.content_cut", "triton_openai.content_lost"
 OPERATIONS: Mapping[str, str] = {
     "/v1/chat/completions": "chat",
     "/v1/completions": "text_completion",

@@ -20,6 +20,8 @@ PROPAGATORS = frozenset({"tracecontext", "baggage", "none"})
 PARENT_BASED = "parentbased_"
 RATIOS = {"always_on": 1.0, "always_off": 0.0, "traceidratio": None}
 SERVICE_NAME = "triton-openai-proxy"
+CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+CONTENTS = {"false": False, "NO_CONTENT": False, "true": True, "SPAN_ONLY": True}
 TRACES_PATH = "/v1/traces"
 
 
@@ -31,6 +33,7 @@ class WrongTraceVariable(Exception):
 class TraceConfiguration:
     """ratio: the share of requests whose traces are sampled. follows_callers: a caller's sampled
     flag decides before the ratio. propagates: the caller's trace context is read, and passed on.
+    has_content: spans have prompts and answers.
     """
 
     endpoint: str
@@ -38,6 +41,7 @@ class TraceConfiguration:
     ratio: float
     follows_callers: bool
     propagates: bool
+    has_content: bool = False
 
     @classmethod
     def read(cls, variables: Mapping[str, str]) -> TraceConfiguration | None:
@@ -63,6 +67,7 @@ class TraceConfiguration:
             ratio=_ratio(sampler, given),
             follows_callers=sampler.startswith(PARENT_BASED),
             propagates="tracecontext" in _propagators(given),
+            has_content=CONTENTS[_one_of(CONTENT, given.get(CONTENT, "false"), (*CONTENTS,))],
         )
 
 

@@ -32,13 +32,20 @@ UNSET = Status(StatusCode.UNSET)
 class RequestSpans:
     """The spans of one request: its own, and one for each stage.
 
-    has_failed: the request ended by a fault that is not its caller's.
+    content: attributes of the request's own. has_failed: it ended by a fault that is not its
+    caller's.
     """
 
     def __init__(
-        self, timeline: Timeline, trace: Trace, line: Mapping[str, Any], resource: Resource
+        self,
+        timeline: Timeline,
+        trace: Trace,
+        line: Mapping[str, Any],
+        resource: Resource,
+        content: Mapping[str, Any],
     ) -> None:
         self._timeline = timeline
+        self._content = content
         self._trace = trace
         self._line = line
         self._resource = resource
@@ -50,7 +57,7 @@ class RequestSpans:
 
     def _own(self, *, has_failed: bool) -> ReadableSpan:
         timeline, trace, line = self._timeline, self._trace, self._line
-        found = attributes.of_line(line)
+        found = {**attributes.of_line(line), **self._content}
         if timeline.dropped:
             found[attributes.DROPPED] = timeline.dropped
         operation = found.get(attributes.OPERATION)

@@ -8,22 +8,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+import structlog
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from typing_extensions import Self
 
 from triton_openai.proxy.domain.errors import ErrorCode
-from triton_openai.proxy.domain.timeline import SPAN_BITS, TRACE_BITS, Timeline, Trace, new_id
+from triton_openai.proxy.domain.timeline import (
+    SPAN_BITS,
+    TRACE_BITS,
+    Exchange,
+    Timeline,
+    Trace,
+    new_id,
+)
+from triton_openai.proxy.telemetry.held_bytes import HeldBytes
 from triton_openai.proxy.telemetry.request_log import HEALTH_CHECKS, Headers
 from triton_openai.proxy.telemetry.traces.configuration import TraceConfiguration
+from triton_openai.proxy.telemetry.traces.messages import content_of
 from triton_openai.proxy.telemetry.traces.spans import RequestSpans
 from triton_openai.proxy.telemetry.traces.trace_context import CallersTrace, callers_trace
 
+REPORT = "report it with this traceback; the request was answered"
 FIRST_FAULT_STATUS = 500
+MOST_CONTENT = 64_000_000  # bytes of requests and answers that run, or wait to be written
 SAMPLING_BITS = 64  # the lower half of a trace id, as OpenTelemetry's own sampler does it
 UNTRACED = ("/metrics", HEALTH_CHECKS)
+logger = structlog.get_logger(__name__)
 STATUSES = {code.value: code.status for code in ErrorCode}
 
 
@@ -40,7 +54,8 @@ class SpanQueue(Protocol):
 class Tracing:
     """Implements request_log.RequestObserver. `async with` exports what is left at its end.
 
-    slow_s: a request that takes longer is kept.
+    slow_s: a request that takes longer is kept. content: counts what layers keep of requests and
+    answers for `Timeline.exchange`; None where spans have nothing of them.
     """
 
     def __init__(
@@ -57,12 +72,19 @@ class Tracing:
         self._resource = resource
         self._slow_s = slow_s
         self._queue: SpanQueue | None = None
+        self._writing: ThreadPoolExecutor | None = None  # of spans with content
+        self.content = HeldBytes(MOST_CONTENT) if configuration.has_content else None
 
     async def __aenter__(self) -> Self:
         self._queue = self._make_queue()
+        if self.content is not None:
+            self._writing = ThreadPoolExecutor(1, thread_name_prefix="spans")
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await asyncio.to_thread(writing.shutdown)
         queue, self._queue = self._queue, None
         if queue is not None:
             await asyncio.to_thread(queue.close)
@@ -82,15 +104,37 @@ class Tracing:
 
     def ended(self, timeline: Timeline, line: Mapping[str, Any]) -> None:
         """As RequestObserver."""
-        trace, queue = timeline.trace, self._queue
-        if trace is None or queue is None or str(line.get("path", "")).startswith(UNTRACED):
+        exchange, writing = timeline.exchange, self._writing
+        if not self._keeps(timeline, line):
+            self._give_back(exchange)
+        elif exchange is None or writing is None:
+            self._write(timeline, line)
+        else:  # to read an answer of a megabyte takes milliseconds
+            writing.submit(self._write, timeline, line)
+
+    def _keeps(self, timeline: Timeline, line: Mapping[str, Any]) -> bool:
+        trace = timeline.trace
+        if trace is None or str(line.get("path", "")).startswith(UNTRACED):
+            return False
+        return trace.is_sampled or _has_failed(line) or timeline.duration_s > self._slow_s
+
+    def _write(self, timeline: Timeline, line: Mapping[str, Any]) -> None:
+        trace, queue, exchange = timeline.trace, self._queue, timeline.exchange
+        if trace is None or queue is None:
             return
-        has_failed = _has_failed(line)
-        if not (trace.is_sampled or has_failed or timeline.duration_s > self._slow_s):
-            return
-        spans = RequestSpans(timeline, trace, line, self._resource).all(has_failed=has_failed)
-        for span in spans:
-            queue.add(span)
+        try:
+            content = {} if exchange is None else content_of(exchange)
+            spans = RequestSpans(timeline, trace, line, self._resource, content)
+            for span in spans.all(has_failed=_has_failed(line)):
+                queue.add(span)
+        except Exception:  # nobody waits for what a thread raises
+            logger.exception("the spans of a request are lost", advice=REPORT)
+        finally:
+            self._give_back(exchange)
+
+    def _give_back(self, exchange: Exchange | None) -> None:
+        if exchange is not None and self.content is not None:
+            self.content.give_back(exchange.held)
 
     def _is_sampled(self, trace_id: int, caller: CallersTrace | None) -> bool:
         if caller is not None and self._configuration.follows_callers:

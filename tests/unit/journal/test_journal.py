@@ -60,7 +60,7 @@ def run(journal: Watched, *records: Record) -> list[dict]:
                 journal.put(record)
 
     asyncio.run(main())
-    assert journal._held == 0
+    assert journal._held.bytes == 0
     return lines(Path(journal._place))
 
 
@@ -175,14 +175,14 @@ def test_a_folder_that_cannot_be_written_is_logged_once_and_counted(tmp_path):
         asyncio.run(main())
     assert journal.outcomes == {"failed": 3}
     assert [each["event"] for each in logs] == ["records cannot be written"]
-    assert journal._held == 0
+    assert journal._held.bytes == 0
 
 
 def test_what_comes_after_the_end_is_counted(tmp_path):
     journal = Watched(tmp_path)
     run(journal)
     journal.put(RECORD)
-    assert (journal.outcomes, journal._held) == ({"failed": 1}, 0)
+    assert (journal.outcomes, journal._held.bytes) == ({"failed": 1}, 0)
 
 
 def test_a_line_that_was_cut_spoils_no_other(tmp_path):

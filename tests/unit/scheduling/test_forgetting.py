@@ -8,7 +8,6 @@ from tests.doubles.queued_stream import QueuedStream
 from triton_openai.proxy.domain.scheduling import Ticket
 from triton_openai.proxy.scheduling.priority_class import PriorityClass
 
-
 numbers = count(1)
 
 

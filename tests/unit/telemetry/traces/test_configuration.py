@@ -56,11 +56,21 @@ def test_samplers(sampler, argument, ratio, follows_callers):
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
         ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
         ("OTEL_PROPAGATORS", "b3"),
+        ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "EVENT_ONLY"),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(name, value):
     with pytest.raises(WrongTraceVariable, match=f"{name}={value} is not supported"):
         read(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("value", "has_content"),
+    [("", False), ("false", False), ("NO_CONTENT", False), ("true", True), ("SPAN_ONLY", True)],
+)
+def test_content_is_asked_for(value, has_content):
+    found = read(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=value)
+    assert found.has_content is has_content
 
 
 @pytest.mark.parametrize("argument", ["1.5", "-0.1", "half", "nan"])

@@ -23,7 +23,7 @@ def exported(url: str, spans: int, close_s: float) -> Counter[str]:
     timeline, resource = Timeline(trace), Resource.create({"service.name": "tested"})
     timeline.end()
     for _ in range(spans):
-        (span,) = RequestSpans(timeline, trace, {}, resource).all(has_failed=False)
+        (span,) = RequestSpans(timeline, trace, {}, resource, {}).all(has_failed=False)
         export.add(span)
     export.close()
     return counts
