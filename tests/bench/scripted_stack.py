@@ -99,7 +99,7 @@ def running(models: dict[str, dict], **settings: str) -> Iterator[BenchStack]:
     file.write_text(yaml.safe_dump({"models": models}))
     environment = {name: str(free_port()) for name in PORTS}
     environment |= {"MODELS_FILE": str(file), "ARTIFACTS_DIR": str(ARTIFACTS), **settings}
-    stack = Stack(["serve"], environment, ARTIFACTS / "serve.log")
+    stack = Stack(["serve"], environment, Path(environment["ARTIFACTS_DIR"], "serve.log"))
     try:
         stack.wait_ready(within_s=600)
         yield BenchStack(stack)

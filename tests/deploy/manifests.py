@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,20 @@ OVERLAYS = ("single-node", "multi-node")
 GROUP_SCHEMA = json.loads(Path(__file__).with_name("leaderworkerset.schema.json").read_text())
 
 
-def rendered(overlay: str) -> list[dict[str, Any]]:
-    command = ["kubectl", "kustomize", KUBERNETES / overlay]
+def rendered(overlay: str, kubernetes: Path = KUBERNETES) -> list[dict[str, Any]]:
+    command = ["kubectl", "kustomize", kubernetes / overlay]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return list(yaml.safe_load_all(result.stdout))
+
+
+def rendered_with(overlay: str, component: str, folder: Path) -> list[dict[str, Any]]:
+    """With one of the components, as an operator adds it. folder: for a copy."""
+    copy = folder / "kubernetes"
+    shutil.copytree(KUBERNETES, copy)
+    path = copy / overlay / "kustomization.yaml"
+    path.write_text(f"{path.read_text()}components: [{component}]\n")
+    return rendered(overlay, copy)
 
 
 def validate(thing: dict[str, Any], version: str = VERSION) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.deploy.manifests import KUBERNETES, OVERLAYS, pod_templates, validate
+from tests.deploy.manifests import KUBERNETES, OVERLAYS, pod_templates, rendered_with, validate
 from tests.deploy.places import MANIFESTS, documents
 from triton_openai.proxy.pools.discovery.source_url import KubernetesUrl, parse
 
@@ -74,11 +70,7 @@ def test_the_metrics_port_is_that_of_tritons_container():
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_an_overlay_with_the_component(overlay, tmp_path):
-    copy = tmp_path / "kubernetes"
-    shutil.copytree(KUBERNETES, copy)
-    path = copy / overlay / "kustomization.yaml"
-    path.write_text(f"{path.read_text()}components: [../endpoints]\n")
-    made = rendered(path.parent)
+    made = rendered_with(overlay, "../endpoints", tmp_path)
     for each in made:
         validate(each)
         assert each["kind"] == "Namespace" or each["metadata"]["namespace"] == "triton-openai"
@@ -100,11 +92,6 @@ def test_an_overlay_with_the_component(overlay, tmp_path):
         if each["kind"] == "RoleBinding" and each["metadata"]["name"] == "proxy"
     ]
     assert binding["subjects"][0]["namespace"] == "triton-openai"
-
-
-def rendered(folder: Path) -> list[dict[str, Any]]:
-    command = ["kubectl", "kustomize", os.fspath(folder)]
-    return list(yaml.safe_load_all(subprocess.run(command, capture_output=True, check=True).stdout))
 
 
 def is_proxy(deployment: dict[str, Any]) -> bool:
