@@ -6,7 +6,7 @@ in development. They allow JSON as a string. A long text is cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -21,9 +21,11 @@ from triton_openai.proxy.telemetry.answer_chunks import (
 from triton_openai.proxy.telemetry.kept_requests import fields_of, may_be_kept
 from triton_openai.proxy.telemetry.traces.attributes import CONTENT_CUT, CONTENT_LOST, INPUT, OUTPUT
 
-MOST_CHARACTERS = 50_000  # of all texts in one attribute
+MOST_CHARACTERS = 50_000  # of one attribute, about
+FRAME = 60  # characters of a message, and of a part, besides their values
+LONGEST_NAME = 200  # characters of a role, a function, an id
 REASONING, SPOKEN = ("reasoning_content", "reasoning"), ("content", "text", "refusal")
-BOUNDED = frozenset({"content", "response", "arguments"})
+TEXTS = frozenset({"content", "response", "arguments"})
 
 Part = dict[str, Any]
 
@@ -35,36 +37,44 @@ def content_of(exchange: Exchange) -> dict[str, Any]:
     fields = fields_of(exchange.body)
     if fields is None or not may_be_kept(fields):
         return {}
-    asked = _Texts(reversed([*_asked(fields)]))  # the newest are kept
-    said = _Texts(_said(exchange.answer.decode("utf-8", "replace")))
+    asked = _Messages(reversed([*_asked(fields)]))  # the newest are kept
+    said = _Messages(_said(exchange.answer.decode("utf-8", "replace")))
     found: dict[str, Any] = {INPUT: asked.json(is_reversed=True), OUTPUT: said.json()}
     if asked.is_cut or said.is_cut:
         found[CONTENT_CUT] = True
     return found
 
 
-class _Texts:
-    """Messages whose texts have MOST_CHARACTERS together."""
+class _Messages:
+    """As many as fit into MOST_CHARACTERS, the last of them cut."""
 
-    def __init__(self, messages: Iterator[Part]) -> None:
+    def __init__(self, messages: Iterable[Part]) -> None:
         self._left = MOST_CHARACTERS
         self.is_cut = False
-        self._messages = [self._bounded(message) for message in messages]
+        self._kept: list[Part] = []
+        for message in messages:
+            if self._left <= 0:
+                self.is_cut = True
+                break
+            self._kept.append({**message, "parts": [*self._fitting(message["parts"])]})
 
     def json(self, *, is_reversed: bool = False) -> str:
-        messages = self._messages[::-1] if is_reversed else self._messages
-        return orjson.dumps(messages).decode()
+        return orjson.dumps(self._kept[::-1] if is_reversed else self._kept).decode()
 
-    def _bounded(self, message: Part) -> Part:
-        return {**message, "parts": [self._bounded_part(part) for part in message["parts"]]}
+    def _fitting(self, parts: Iterable[Part]) -> Iterator[Part]:
+        self._left -= FRAME
+        for part in parts:
+            if self._left <= 0:
+                self.is_cut = True
+                return
+            self._left -= FRAME
+            yield {name: self._cut(name, value) for name, value in part.items()}
 
-    def _bounded_part(self, part: Part) -> Part:
-        return {
-            name: self._cut(value) if name in BOUNDED else value for name, value in part.items()
-        }
-
-    def _cut(self, value: str) -> str:
-        kept = value[: self._left]
+    def _cut(self, name: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        most = max(self._left, 0) if name in TEXTS else LONGEST_NAME
+        kept = value[:most]
         self._left -= len(kept)
         self.is_cut |= len(kept) < len(value)
         return kept
@@ -76,7 +86,7 @@ def _asked(fields: Mapping[str, Any]) -> Iterator[Part]:
         if isinstance(each, str):
             yield {"role": "user", "parts": [_text(each)]}
     for message in objects(fields.get("messages")):
-        role = str(message.get("role"))
+        role = str(message.get("role"))[:LONGEST_NAME]
         yield {"role": role, "parts": [*_parts_of(message, is_answer=role == "tool")]}
 
 
@@ -127,6 +137,6 @@ def _call(call_id: Any, function: Any) -> Part:
     return {
         "type": "tool_call",
         "id": call_id if isinstance(call_id, str) else None,
-        "name": str(named.get("name")),
-        "arguments": str(named.get("arguments")),
+        "name": str(named.get("name") or ""),
+        "arguments": str(named.get("arguments") or ""),
     }

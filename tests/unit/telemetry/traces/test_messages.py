@@ -93,11 +93,29 @@ def test_whole_answers():
 
 
 def test_the_newest_of_long_conversations_are_kept():
-    words = ["old", "x" * (MOST_CHARACTERS - 3), "new"]
+    words = ["older", "old" * MOST_CHARACTERS, "new"]
     messages = [{"role": "user", "content": each} for each in words]
     found = content({"messages": messages})
     kept = [message["parts"][0]["content"] for message in found["input"]]
-    assert kept == ["", *words[1:]]
+    assert kept == [words[1][: len(kept[0])], "new"]
+    assert MOST_CHARACTERS - 1000 < len(kept[0]) < MOST_CHARACTERS
+    assert found["triton_openai.content_cut"] is True
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"prompt": [""] * 300_000},
+        {"messages": [{}] * 300_000},
+        {"messages": [{"role": "r" * 900_000, "content": [{"type": "t" * 90_000}] * 10}]},
+        {"messages": [{"content": [{}] * 300_000}]},
+        {"messages": [{"tool_calls": [{"id": "i" * 90_000, "function": {}}] * 10}]},
+    ],
+    ids=["prompts", "messages", "names", "parts", "calls"],
+)
+def test_what_a_caller_sends_is_not_multiplied(fields):
+    found = content(fields)
+    assert len(json.dumps(found["input"])) < 2 * MOST_CHARACTERS
     assert found["triton_openai.content_cut"] is True
 
 
