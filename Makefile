@@ -63,13 +63,15 @@ test: check
 	@echo "[make] test: all but $(LONG), with a real tritonserver, OpenAI's SDKs, and faults"
 	@$(call finished,test,$(RUN) tests.twice tests --ignore $(LONG) $(OPTIONS) $(PYTEST))
 
-# The properties of all tests again, with fifteen times as many examples (EXAMPLES=few: as many).
+# Then the properties of all tests again, with fifteen times as many examples as in `make test`
+# (EXAMPLES=few: as many, so not again).
 EXAMPLES ?= many
+PROPERTIES = && $(RUN) tests.twice tests $(OPTIONS) --ignore $(LONG) -m hypothesis --hypothesis-profile $(EXAMPLES) $(PYTEST)
 
 test-long: $(DEV)
 	@echo "[make] test-long: attacks, fuzzing, the schema corpus, training, the benchmark, a soak"
-	@$(call finished,test-long,$(RUN) tests.twice $(LONG) $(OPTIONS) --hypothesis-profile $(EXAMPLES) $(PYTEST) && \
-	  $(RUN) tests.twice tests $(OPTIONS) --ignore $(LONG) -m hypothesis --hypothesis-profile $(EXAMPLES) $(PYTEST))
+	@$(call finished,test-long,$(RUN) tests.twice $(LONG) $(OPTIONS) --hypothesis-profile $(EXAMPLES) $(PYTEST) \
+	  $(if $(filter few,$(EXAMPLES)),,$(PROPERTIES)))
 
 # Mixed streams on a stack of its own; fails where memory grows, or anything is left at the end.
 SOAK_SECONDS ?= 600
