@@ -69,14 +69,16 @@ class JoinedChoice:
             if isinstance(text := message.get(name), str):
                 self._texts.setdefault(name, []).append(text)
         for number, call in enumerate(objects(message.get("tool_calls"))):
-            self._add_call(call.get("index", number), call)
+            at = call.get("index")
+            self._add_call(at if isinstance(at, int) else number, call)
 
     def _add_call(self, at: int, chunk: Mapping[str, Any]) -> None:
         call = self._calls.setdefault(at, {"id": "", "name": "", "arguments": ""})
-        call["id"] = chunk.get("id") or call["id"]
-        function = chunk.get("function") or {}
-        for name in ("name", "arguments"):
-            call[name] += function.get(name) or ""
+        call["id"] = str(chunk.get("id") or call["id"])
+        function = chunk.get("function")
+        if isinstance(function, Mapping):
+            for name in ("name", "arguments"):
+                call[name] += str(function.get(name) or "")
 
 
 def objects(value: Any) -> list[Mapping[str, Any]]:

@@ -104,13 +104,13 @@ class Tracing:
 
     def ended(self, timeline: Timeline, line: Mapping[str, Any]) -> None:
         """As RequestObserver."""
-        exchange, writing = timeline.exchange, self._writing
+        exchange, timeline.exchange = timeline.exchange, None  # others may keep the timeline
         if not self._keeps(timeline, line):
             self._give_back(exchange)
-        elif exchange is None or writing is None:
-            self._write(timeline, line)
+        elif exchange is None or self._writing is None:
+            self._write(timeline, line, exchange)
         else:  # to read an answer of a megabyte takes milliseconds
-            writing.submit(self._write, timeline, line)
+            self._writing.submit(self._write, timeline, line, exchange)
 
     def _keeps(self, timeline: Timeline, line: Mapping[str, Any]) -> bool:
         trace = timeline.trace
@@ -118,8 +118,10 @@ class Tracing:
             return False
         return trace.is_sampled or _has_failed(line) or timeline.duration_s > self._slow_s
 
-    def _write(self, timeline: Timeline, line: Mapping[str, Any]) -> None:
-        trace, queue, exchange = timeline.trace, self._queue, timeline.exchange
+    def _write(
+        self, timeline: Timeline, line: Mapping[str, Any], exchange: Exchange | None
+    ) -> None:
+        trace, queue = timeline.trace, self._queue
         if trace is None or queue is None:
             return
         try:
