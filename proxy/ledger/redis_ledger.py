@@ -112,8 +112,8 @@ class RedisLedger:
             self.link.send(operation, changes)
 
     def _take_back(self, meters: Sequence[Meter], amounts: Sequence[int]) -> None:
-        """Of a call that holds nothing. Both at once: what this proxy holds is sent to Redis when
-        no call is under way.
+        """A call has ended and holds nothing. Both counts change at once, since a beat sends what
+        this proxy holds whenever no call is under way.
         """
         self._own.hold(meters, amounts, -1)
         self.link.calls -= 1

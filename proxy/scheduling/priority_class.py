@@ -8,10 +8,9 @@ of its share whenever all of them run.
 
 from __future__ import annotations
 
-import heapq
 import math
-from itertools import count
 
+from triton_openai.proxy.scheduling.owing import Owing
 from triton_openai.proxy.scheduling.service_order import ServiceOrder, Share
 from triton_openai.proxy.scheduling.stream import Stream
 
@@ -33,8 +32,7 @@ class PriorityClass:
         self.weight = 0.0
         self.active_weight = 0.0
         self._floor = 0.0  # the counter of the tenant that was served last
-        self._remembered: list[tuple[float, int, str, Share]] = []  # idle ones that still owe
-        self._numbers = count()
+        self._owing = Owing()
         self._waited_until = -math.inf
 
     @property
@@ -134,7 +132,7 @@ class PriorityClass:
     def _ended(self, tenant: str, share: Share) -> None:
         if share.is_idle:
             self.active_weight -= share.weight
-            self._remember(tenant, share)
+            self._owing.add(tenant, share)
         self._forget_served()
 
     def _waits_less(self, share: Share, now: float) -> None:
@@ -146,30 +144,14 @@ class PriorityClass:
             if not self.waiting:
                 self._floor = max(self._floor, share.counter)
 
-    def _remember(self, tenant: str, share: Share) -> None:
-        if not share.is_remembered:
-            share.is_remembered = True
-            entry = (share.counter, next(self._numbers), tenant, share)
-            heapq.heappush(self._remembered, entry)
-
     def _forget_served(self) -> None:
-        """Idle tenants whose counters are no longer above that of a new one."""
-        least = self.least()
-        while self._remembered and self._remembered[0][0] <= least:
-            _, _, tenant, share = heapq.heappop(self._remembered)
-            share.is_remembered = False
-            if share.is_idle and share.counter <= least:
-                del self.shares[tenant]
-            elif share.is_idle:
-                self._remember(tenant, share)
+        for tenant in self._owing.pop_served(self.least()):
+            del self.shares[tenant]
 
     def _rebase(self) -> None:
         """Takes the floor from all counters: only their differences count."""
         base, self._floor = self._floor, 0.0
         for share in self.shares.values():
             share.counter = max(share.counter - base, 0.0)
-        self._remembered = [
-            (share.counter, number, tenant, share) for _, number, tenant, share in self._remembered
-        ]
         self.order.rebuild(self.shares.values())
-        heapq.heapify(self._remembered)
+        self._owing.rebuild()

@@ -14,7 +14,7 @@ COMPONENT = KUBERNETES / "tracing"
 
 
 def settings(name: str) -> dict[str, str]:
-    """Of the pods that read this ConfigMap."""
+    """What the component adds to this ConfigMap."""
     [component] = documents(COMPONENT / "kustomization.yaml")
     [found] = [each for each in component["configMapGenerator"] if each["name"] == name]
     assert found["behavior"] == "merge"

@@ -8,7 +8,6 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from triton_openai.proxy.api.journal.tap import Tap, is_tapped
-from triton_openai.proxy.domain.errors import ProxyError
 from triton_openai.proxy.telemetry.kept_requests import fields_of, may_be_kept
 
 EVENT = "content"
@@ -28,10 +27,7 @@ class ContentLog:
             return
         tap = Tap(MOST_BYTES, lambda _: True)
         try:
-            await self._app(scope, tap.receiving(receive), tap.sending(send))
-        except ProxyError as error:
-            tap.refused(error)
-            raise
+            await tap.run(self._app, scope, receive, send)
         finally:
             _log(tap)
 

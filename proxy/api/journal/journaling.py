@@ -6,7 +6,6 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from triton_openai.proxy.api.journal.tap import Tap, is_tapped
-from triton_openai.proxy.domain.errors import ProxyError
 from triton_openai.proxy.domain.identity import Caller, current_caller
 from triton_openai.proxy.journal.journal import Journal
 from triton_openai.proxy.journal.record import Record
@@ -39,10 +38,7 @@ class Journaling:
     ) -> None:
         tap = Tap(journal.limits.record_bytes, journal.hold)
         try:
-            await self._app(scope, tap.receiving(receive), tap.sending(send))
-        except ProxyError as error:
-            tap.refused(error)
-            raise
+            await tap.run(self._app, scope, receive, send)
         finally:
             if tap.lost is not None:
                 journal.settle(tap.held, tap.lost)

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from time import perf_counter
 
 import orjson
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triton_openai.proxy.domain.errors import ProxyError
 from triton_openai.proxy.journal.journal import Outcome
@@ -50,7 +50,15 @@ class Tap:
     def duration_s(self) -> float:
         return perf_counter() - self._began
 
-    def receiving(self, receive: Receive) -> Receive:
+    async def run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application, for one request."""
+        try:
+            await app(scope, self._receiving(receive), self._sending(send))
+        except ProxyError as error:
+            self._refused(error)
+            raise
+
+    def _receiving(self, receive: Receive) -> Receive:
         async def tapped() -> Message:
             message = await receive()
             if message["type"] == "http.request":
@@ -59,7 +67,7 @@ class Tap:
 
         return tapped
 
-    def sending(self, send: Send) -> Send:
+    def _sending(self, send: Send) -> Send:
         async def tapped(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self.status = message["status"]
@@ -70,7 +78,7 @@ class Tap:
 
         return tapped
 
-    def refused(self, error: ProxyError) -> None:
+    def _refused(self, error: ProxyError) -> None:
         """Notes a refusal, whose body an outer layer writes. Its message may name the caller's."""
         if self.status is None:
             self.status, self.is_complete = error.code.status, True

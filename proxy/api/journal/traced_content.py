@@ -5,7 +5,6 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from triton_openai.proxy.api.journal.tap import Tap, is_tapped
-from triton_openai.proxy.domain.errors import ProxyError
 from triton_openai.proxy.domain.timeline import Exchange, current_timeline
 from triton_openai.proxy.telemetry.held_bytes import HeldBytes
 
@@ -26,10 +25,7 @@ class TracedContent:
             return
         tap = Tap(MOST_BYTES, self._held.hold)
         try:
-            await self._app(scope, tap.receiving(receive), tap.sending(send))
-        except ProxyError as error:
-            tap.refused(error)
-            raise
+            await tap.run(self._app, scope, receive, send)
         finally:
             if timeline.ended is None:
                 timeline.exchange = _exchange(tap)

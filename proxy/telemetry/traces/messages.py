@@ -31,7 +31,7 @@ Part = dict[str, Any]
 
 
 def content_of(exchange: Exchange) -> dict[str, Any]:
-    """Nothing if the request says `store: false`, or is no JSON."""
+    """Empty if the request has `store: false`, or is no JSON."""
     if exchange.lost is not None:
         return {CONTENT_LOST: exchange.lost}
     fields = fields_of(exchange.body)

@@ -54,8 +54,8 @@ class SpanQueue(Protocol):
 class Tracing:
     """Implements request_log.RequestObserver. `async with` exports what is left at its end.
 
-    slow_s: a request that takes longer is kept. content: counts what layers keep of requests and
-    answers for `Timeline.exchange`; None where spans have nothing of them.
+    slow_s: a request that takes longer is kept. content: bounds the bytes of prompts and answers
+    that wait for their spans; None where spans have neither.
     """
 
     def __init__(
