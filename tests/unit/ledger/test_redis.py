@@ -13,7 +13,6 @@ import pytest
 
 from tests.fixtures.redis_server import RedisServer, needs_redis, running
 from tests.unit.ledger.test_ledgers import gauge, month, unique, window
-from tests.unit.ledger.test_windows import in_any_window
 from triton_openai.proxy.ledger.in_process import steady_us
 from triton_openai.proxy.ledger.outage import OutageMode
 from triton_openai.proxy.ledger.port import BUCKETS, Grant, LedgerUnavailable, Refusal
@@ -148,7 +147,7 @@ def test_kill_9_of_redis_lets_not_one_request_too_many_through(
     """Four proxies, above the limit, while Redis is killed and started again twice."""
     span_us = BUCKETS * 20_000  # 2.56 s
     meter = window("t.w", 40, span_us)
-    taken: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []  # that were granted: from when to when
     server.kill()
     server.start(keeps_state=keeps_state)
 
@@ -162,7 +161,7 @@ def test_kill_9_of_redis_lets_not_one_request_too_many_through(
                 await asyncio.sleep(0.02)
                 continue
             if isinstance(result, Grant):
-                taken.append((before, 1))
+                calls.append((before, steady_us()))
                 one.settle(result, [1])
             await asyncio.sleep(rng.random() * 0.02)
 
@@ -179,9 +178,10 @@ def test_kill_9_of_redis_lets_not_one_request_too_many_through(
             await asyncio.gather(*callers)
 
     asyncio.run(main())
-    taken.sort()
-    assert in_any_window(taken, span_us - 5_000) <= 40  # the time of a call is known to 5 ms
-    assert len(taken) >= 0.99 * 40 * 3  # whole windows between and after the kills
+    for start, _ in calls:  # a call on a busy machine takes long, and is granted at any time of it
+        within = [call for call in calls if start <= call[0] and call[1] < start + span_us]
+        assert len(within) <= 40
+    assert len(calls) >= 0.99 * 40 * 3  # whole windows between and after the kills
 
 
 @pytest.mark.parametrize("calls", [2, 30])
