@@ -17,6 +17,7 @@ ProxyError
     ├── ModelUnavailable     503: Triton is down, not ready, or the model is not loaded
     │   ├── GuidePending     503: the request's guide is still being compiled
     │   ├── EndpointDrains   503: its endpoint drains, and the stream continues elsewhere
+    │   ├── ForeignAnswer    503: Triton handed us the answer to another request, and is restarted
     │   ├── Preempted        503: a higher class needs its row, and the stream continues later
     │   └── ShuttingDown     503: this server stops, and its time to drain is over
     ├── LimitsUnavailable    503: the ledger of the callers' limits cannot be reached
@@ -236,6 +237,10 @@ class GuidePending(ModelUnavailable):
 
 
 class EndpointDrains(ModelUnavailable):
+    pass
+
+
+class ForeignAnswer(ModelUnavailable):
     pass
 
 

@@ -36,6 +36,7 @@ CAPABILITIES = frozenset(
         "engine_times",
         "deadline",
         "resume",
+        "receipt",
     }
 )
 

@@ -11,6 +11,7 @@ streams are cancelled.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
@@ -22,11 +23,18 @@ from tritonclient.grpc import service_pb2_grpc
 from typing_extensions import Self
 
 from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import GuidePending
+from triton_openai.proxy.domain.errors import ForeignAnswer, GuidePending, ModelUnavailable
+from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.triton import codec, tensors
 from triton_openai.proxy.triton.channel import channel
-from triton_openai.proxy.triton.errors import error_of_message, error_of_status, malformed
+from triton_openai.proxy.triton.errors import (
+    STUB_LATE,
+    error_of_message,
+    error_of_status,
+    foreign_answer,
+    malformed,
+)
 from triton_openai.proxy.triton.finish_reason import MissingFinishReason
 from triton_openai.proxy.triton.guide_retries import GuideRetries
 from triton_openai.proxy.triton.streams.grpc_aio import GrpcAioStreams
@@ -82,9 +90,13 @@ class TritonClient:
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine. The call's deadline is later than the request's, because the
         server cancels a call at its deadline, and a stop must come first.
+
+        Raises:
+            ForeignAnswer: Triton handed us another request's answer. It is being restarted.
         """
         message, retries = codec.encode(request), GuideRetries(request.timeout_s)
         terms, metadata = _lease_terms(request), _metadata(request)
+        mark = codec.receipt_mark(request.model, request.id)
         open_stream = partial(self._streams.open, message, terms=terms, metadata=metadata)
         while True:
             stream = open_stream(timeout_s=retries.left_s + RELEASE_TIMEOUT_S)
@@ -96,8 +108,8 @@ class TritonClient:
                     has_begun = True
                     if response.error_message:
                         has_ended = True
-                        raise error_of_message(response.error_message)
-                    found = codec.decode(response.infer_response)
+                        raise error_of_message(response.error_message, request.id)
+                    found = codec.decode(response.infer_response, mark)
                     if finish is not None:
                         found = finish.push(found)
                     if found.delta is not None:
@@ -108,6 +120,13 @@ class TritonClient:
                 return
             except GuidePending as error:
                 pending = error
+            except ModelUnavailable as error:
+                if isinstance(error, ForeignAnswer) or STUB_LATE.search(error.detail or ""):
+                    self._end_detokenizer(stream, request)
+                raise
+            except codec.ForeignReceipt as error:
+                self._end_detokenizer(stream, request)
+                raise foreign_answer(str(error)) from error
             except StreamFailed as error:
                 raise error_of_status(error.code, error.details) from error
             except codec.MalformedResponse as error:
@@ -118,6 +137,19 @@ class TritonClient:
                 else:
                     self._stop(stream, request, has_begun=has_begun)
             await retries.wait(pending)
+
+    def _end_detokenizer(self, stream: ResponseStream, request: EngineRequest) -> None:
+        """Has Triton restarted, over the connection of `stream`, so that it is this Triton."""
+        if tensors.has_receipts(request.model):
+            message = codec.encode_end_of_detokenizer(request.model)
+            end = stream.open_sibling(message, timeout_s=STOP_TIMEOUT_S)
+            self._in_background(_drained(end))
+
+    async def end_detokenizer(self, model: ModelCard) -> None:
+        """Has Triton restarted, because a unary call received another request's answer."""
+        message = codec.encode_end_of_detokenizer(model)
+        with contextlib.suppress(grpc.aio.AioRpcError):  # its process ends before it answers
+            await self.stub.ModelInfer(message, timeout=STOP_TIMEOUT_S)
 
     def _stop(self, stream: ResponseStream, request: EngineRequest, *, has_begun: bool) -> None:
         """Sends a stop, and releases the stream.
@@ -156,6 +188,13 @@ def _metadata(request: EngineRequest) -> Metadata:
     """Triton traces every request that has a trace context, sampled or not (tracer.cc at 2.51)."""
     found = None if request.stage is None else request.stage.traceparent
     return () if found is None else (("traceparent", found),)
+
+
+async def _drained(stream: ResponseStream) -> None:
+    """Its failure is expected: the process that would answer ends."""
+    with contextlib.suppress(StreamFailed):
+        async for _ in stream:
+            pass
 
 
 async def _finish_stop(stop: ResponseStream, request_id: str) -> None:

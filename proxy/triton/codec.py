@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,10 @@ _FORMATS = {"INT32": "<%di", "UINT64": "<%dQ", "FP32": "<%df", "BOOL": "<%d?"}
 
 class MalformedResponse(ValueError):
     """Triton sent something that violates the tensor contract."""
+
+
+class ForeignReceipt(ValueError):
+    """Triton handed us the detokenizer's answer for another response."""
 
 
 @dataclass(slots=True)
@@ -71,18 +76,38 @@ def encode_admission(request: EngineRequest) -> service_pb2.ModelInferRequest:
     message = _message(request.model.facts.tokenizer_model, request, tensors.TOKENIZER_INPUTS)
     _guide_may_be_pending(message, request)
     for output in tensors.TOKENIZER_OUTPUTS:
-        message.outputs.add(name=output.name)
+        if output.is_wanted(request):
+            message.outputs.add(name=output.name)
     return message
 
 
-def encode_detokenization(model: ModelCard, ids: Sequence[int]) -> service_pb2.ModelInferRequest:
+def encode_detokenization(
+    model: ModelCard, request_id: str, ids: Sequence[int]
+) -> service_pb2.ModelInferRequest:
     """A request to the detokenizer model alone."""
-    message = service_pb2.ModelInferRequest(model_name=model.facts.detokenizer_model)
+    message = service_pb2.ModelInferRequest(model_name=model.facts.detokenizer_model, id=request_id)
     raw, elements = _raw("INT32", ids)
     message.inputs.add(name="output_ids", datatype="INT32", shape=(1, 1, elements))
     message.raw_input_contents.append(raw)
     message.outputs.add(name=tensors.TEXT_OUTPUT.name)
+    if tensors.has_receipts(model):
+        message.outputs.add(name=tensors.RECEIPT.name)
     return message
+
+
+def encode_end_of_detokenizer(model: ModelCard) -> service_pb2.ModelInferRequest:
+    """The message that ends the detokenizer's process, so that its supervisor restarts Triton."""
+    message = encode_detokenization(model, "", (0,))
+    message.inputs.add(name="end_process", datatype="BOOL", shape=(1, 1))
+    message.raw_input_contents.append(b"\x01")
+    return _streamed(message)
+
+
+def receipt_mark(model: ModelCard, request_id: str) -> bytes | None:
+    """How each receipt for this request ends: with the CRC-32 of its id. None without receipts."""
+    if not tensors.has_receipts(model):
+        return None
+    return struct.pack("<I", zlib.crc32(request_id.encode()))
 
 
 def _guide_may_be_pending(message: service_pb2.ModelInferRequest, request: EngineRequest) -> None:
@@ -124,8 +149,16 @@ def _raw(datatype: Datatype, value: Value) -> tuple[bytes, int]:
     return struct.pack(_FORMATS[datatype] % len(elements), *elements), len(elements)
 
 
-def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
-    """The message in an engine's response. Raises MalformedResponse."""
+def decode(response: service_pb2.ModelInferResponse, mark: bytes | None = None) -> StreamMessage:
+    """The message in an engine's response.
+
+    Args:
+        mark: see `receipt_mark`.
+
+    Raises:
+        MalformedResponse: it violates the tensor contract.
+        ForeignReceipt: its texts belong to another response.
+    """
     is_final = response.parameters[_FINAL].bool_param
     outputs, contents = response.outputs, response.raw_output_contents
     count = len(outputs)
@@ -135,6 +168,9 @@ def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
         return StreamMessage(None, is_final)
     # by index: iterating over protobuf's containers costs twice as much
     raw = {outputs[at].name: contents[at] for at in range(count)}
+    if mark is not None:
+        check_receipt(raw, mark)
+        count -= 1
     texts = bytes_elements(raw.pop(tensors.TEXT_OUTPUT.name, b""))
     if not raw:
         return StreamMessage(TokenDelta(texts), is_final)
@@ -142,6 +178,13 @@ def decode(response: service_pb2.ModelInferResponse) -> StreamMessage:
     if count == 2 and ids is not None and len(ids) == 4 * len(texts):
         return StreamMessage(TokenDelta(texts, token_ids=_numbers("i", ids)), is_final)
     return StreamMessage(_delta(texts, raw), is_final)
+
+
+def check_receipt(raw: dict[str, bytes], mark: bytes) -> None:
+    """Takes the receipt out of a response's outputs. Raises ForeignReceipt."""
+    ids = raw.get(tensors.OUTPUT_IDS.name, b"") + raw.get(tensors.TOP_IDS.name, b"")
+    if raw.pop(tensors.RECEIPT.name, None) != ids + mark:
+        raise ForeignReceipt("the detokenizer answered for other token ids, or another request")
 
 
 def _delta(texts: tuple[bytes, ...], raw: Mapping[str, bytes]) -> TokenDelta:

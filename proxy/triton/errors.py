@@ -12,6 +12,7 @@ from triton_openai.proxy.domain.errors import (
     DeadlineExceeded,
     EngineFailed,
     ErrorCode,
+    ForeignAnswer,
     GuidePending,
     InvalidRequest,
     ModelUnavailable,
@@ -20,6 +21,9 @@ from triton_openai.proxy.domain.errors import (
 )
 
 UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+# Triton no longer waits for the stub's answer, which the next request will receive (see the
+# detokenizer); it says the same of a stub that has died.
+STUB_LATE = re.compile(r"Stub process .*is not healthy")
 NOT_LOADED = re.compile(
     r"unknown model|is not ready|is not healthy|no available versions|Server is stopping"
 )
@@ -43,19 +47,21 @@ def error_of_status(code: grpc.StatusCode, details: str) -> ProxyError:
     return EngineFailed(FAILED, detail=detail)
 
 
-def error_of_call(error: grpc.aio.AioRpcError) -> ProxyError:
+def error_of_call(error: grpc.aio.AioRpcError, request_id: str | None = None) -> ProxyError:
     """For a failed unary call: its own status, or Triton's message about the request."""
     code, details = error.code(), error.details() or ""
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, *UNREACHABLE):
         return error_of_status(code, details)
-    return error_of_message(details or code.name)
+    return error_of_message(details or code.name, request_id)
 
 
-def error_of_message(message: str) -> ProxyError:
+def error_of_message(message: str, request_id: str | None = None) -> ProxyError:
     """The error for a message in a stream: the tokenizer's refusal, which is JSON after a prefix, a
     full queue, a model that is not loaded, an engine that died; otherwise EngineFailed.
+
+    request_id: the request's, if it is known. A refusal of another one is a ForeignAnswer.
     """
-    if refusal := _refusal(message):
+    if refusal := _refusal(message, request_id):
         return refusal
     if QUEUE_FULL.search(message):
         return RateLimited(
@@ -72,20 +78,29 @@ def malformed(reason: str) -> EngineFailed:
     return EngineFailed(FAILED, detail=f"the response violates the tensor contract: {reason}")
 
 
-def _refusal(message: str) -> ProxyError | None:
+def foreign_answer(reason: str) -> ForeignAnswer:
+    """For an answer that Triton handed to the wrong request."""
+    return ForeignAnswer(UNAVAILABLE, detail=reason)
+
+
+def _refusal(message: str, request_id: str | None) -> ProxyError | None:
     """What our own tokenizer or engine refuses a request with; None for any other message.
 
-    `in ensemble 'demo', {"code": …, "param": …, "message": …}`
+    `in ensemble 'demo', {"code": …, "param": …, "message": …, "request_id": …}`
     """
     try:
         fields = json.loads(message[message.index("{") :])
         code, reason = fields["code"], str(fields["message"])[:LONGEST_REFUSAL]
-        param = fields["param"]
+        param, refused = fields["param"], fields.get("request_id", request_id)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     if not isinstance(param, (str, type(None))):
         return None
+    if request_id is not None and refused != request_id:
+        return foreign_answer(f"the tokenizer refused request {str(refused)[:ECHO_AT_MOST]!r}")
     match code:
+        case "foreign_answer":
+            return foreign_answer(reason)
         case "guide_pending":
             return GuidePending(f"Too much is asked for at once: {reason}.")
         case ErrorCode.QUEUE_FULL:

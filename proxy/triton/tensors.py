@@ -97,8 +97,15 @@ def is_cpp(facts: ModelFacts) -> bool:
     return facts.runtime == CPP_RUNTIME
 
 
+def has_receipts(model: ModelCard) -> bool:
+    """Whether its detokenizer says which ids each answer belongs to, see codec.decode."""
+    return "receipt" in model.capabilities
+
+
 def _wants_ids(request: EngineRequest) -> bool:
     """Also where the last id determines the finish reason, see finish_reason."""
+    if has_receipts(request.model):
+        return True
     if request.keeps_ids and "token_ids" in request.model.capabilities:
         return True
     return request.wants_token_ids or is_cpp(request.model.facts)
@@ -133,9 +140,10 @@ TOP_LOG_PROBS = OutputTensor("top_log_probs", "FP32", _wants_alternatives, "top_
 TOP_IDS = OutputTensor(
     "top_log_prob_ids",
     "INT32",
-    lambda r: r.wants_log_prob_ids and _wants_alternatives(r),
+    lambda r: _wants_alternatives(r) and (r.wants_log_prob_ids or has_receipts(r.model)),
     "log_prob_ids",
 )
+RECEIPT = OutputTensor("receipt", "INT32", lambda r: has_receipts(r.model), "receipt")
 TOP_TEXT = OutputTensor("top_log_prob_text", "BYTES", _wants_alternatives, "top_log_probs")
 
 INPUTS = (
@@ -189,6 +197,7 @@ OUTPUTS = (
     TOP_LOG_PROBS,
     TOP_IDS,
     TOP_TEXT,
+    RECEIPT,
 )
 
 # Outputs that the C++ backend lacks.
@@ -206,6 +215,7 @@ TOKENIZER_INPUTS = tuple(row for row in INPUTS if row.name in (*_PROMPT, *_LIMIT
 TOKENIZER_OUTPUTS = (
     OutputTensor("input_ids", "INT32"),
     OutputTensor("request_output_len", "INT32"),
+    OutputTensor("tokenized_for", "BYTES", lambda r: has_receipts(r.model), "receipt"),
 )
 
 # A stop goes directly to the engine model, under the request's id. All but `stop` are dummies.

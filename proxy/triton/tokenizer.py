@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +11,12 @@ import grpc
 from tritonclient.grpc import service_pb2
 
 from triton_openai.proxy.domain.engine import EngineRequest
-from triton_openai.proxy.domain.errors import EngineFailed, GuidePending
+from triton_openai.proxy.domain.errors import EngineFailed, ForeignAnswer, GuidePending
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.tokenizer import AdmittedPrompt
-from triton_openai.proxy.triton import codec
+from triton_openai.proxy.triton import codec, tensors
 from triton_openai.proxy.triton.client import TritonClient
-from triton_openai.proxy.triton.errors import error_of_call
+from triton_openai.proxy.triton.errors import error_of_call, foreign_answer
 from triton_openai.proxy.triton.guide_retries import GuideRetries
 
 DETOKENIZE_TIMEOUT_S = 30.0
@@ -32,26 +33,42 @@ class TritonTokenizer:
         retries = GuideRetries(request.timeout_s)
         while True:
             try:
-                outputs = await self._infer(message, timeout_s=retries.left_s)
+                outputs = await self._infer(message, request.model, timeout_s=retries.left_s)
                 break
             except GuidePending as error:
                 await retries.wait(error)
+        if tensors.has_receipts(request.model):
+            answered = codec.bytes_elements(outputs.get("tokenized_for", b""))
+            if answered != (request.id.encode(),):
+                await self._client.end_detokenizer(request.model)
+                raise foreign_answer(f"the tokenizer answered for {answered}")
         ids = _int32(outputs, "input_ids")
         return AdmittedPrompt(ids=ids, max_tokens=_int32(outputs, "request_output_len")[0])
 
     async def token_bytes(self, model: ModelCard, ids: Sequence[int]) -> tuple[bytes, ...]:
-        message = codec.encode_detokenization(model, ids)
-        outputs = await self._infer(message, timeout_s=DETOKENIZE_TIMEOUT_S)
+        request_id = uuid.uuid4().hex
+        message = codec.encode_detokenization(model, request_id, ids)
+        outputs = await self._infer(message, model, timeout_s=DETOKENIZE_TIMEOUT_S)
+        if (mark := codec.receipt_mark(model, request_id)) is not None:
+            sent = {**outputs, "output_ids": message.raw_input_contents[0]}
+            try:
+                codec.check_receipt(sent, mark)
+            except codec.ForeignReceipt as error:
+                await self._client.end_detokenizer(model)
+                raise foreign_answer(str(error)) from error
         return codec.bytes_elements(outputs["text_output"])
 
     async def _infer(
-        self, message: service_pb2.ModelInferRequest, *, timeout_s: float
+        self, message: service_pb2.ModelInferRequest, model: ModelCard, *, timeout_s: float
     ) -> dict[str, bytes]:
         """Output name -> its elements in their wire format."""
         try:
             answer: Any = await self._client.stub.ModelInfer(message, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
-            raise error_of_call(error) from error
+            found = error_of_call(error, message.id)
+            if isinstance(found, ForeignAnswer):
+                await self._client.end_detokenizer(model)
+            raise found from error
         named = zip(answer.outputs, answer.raw_output_contents, strict=True)
         return {output.name: raw for output, raw in named}
 

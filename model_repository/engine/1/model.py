@@ -19,9 +19,16 @@ import triton_python_backend_utils as pb_utils
 import metrics
 from leases import Leases
 from metric_reporter import MetricReporter
-from port import INVALID_PARAMETER, QUEUE_FULL, BadParameter, Job
+from port import FOREIGN_ANSWER, INVALID_PARAMETER, QUEUE_FULL, BadParameter, Job
 from recent_ids import RecentIds
-from request_tensors import generation_input, lease_id, prompt_tokens, scalar, timeout_s
+from request_tensors import (
+    generation_input,
+    lease_id,
+    prompt_tokens,
+    scalar,
+    timeout_s,
+    tokenized_for,
+)
 from response_writer import ResponseWriter
 from runtimes import RUNTIMES
 
@@ -72,6 +79,14 @@ class TritonPythonModel:
         request_id = request.request_id()
         if self._writer.unfinished >= self._most_unfinished:
             self._writer.reject(request.get_response_sender(), QUEUE_FULL, self._queue_is_full())
+            return
+        if (answered := tokenized_for(request)) not in (None, request_id):
+            self._writer.reject(
+                request.get_response_sender(),
+                FOREIGN_ANSWER,
+                f"The tokenizer's answer for request {answered!r} was handed to this request. "
+                "Restart Triton: until then, each of its answers goes to a later request.",
+            )
             return
         lease = lease_id(request)
         stream = self._writer.open(request.get_response_sender(), prompt_tokens(request), lease)

@@ -24,7 +24,7 @@ GUIDE_KINDS: tuple[GuideKind, ...] = (
 TOP_LOG_PROBS_AT_MOST = 20
 # Codes of refusals; the proxy turns them into API errors.
 INVALID_PARAMETER, GUIDE_TOO_SLOW, QUEUE_FULL = "invalid_parameter", "guide_too_slow", "queue_full"
-DEADLINE_EXCEEDED = "deadline_exceeded"
+DEADLINE_EXCEEDED, FOREIGN_ANSWER = "deadline_exceeded", "foreign_answer"
 RESUME_PARAM = "resume_from"  # the tensor with the number of generated_ids
 
 

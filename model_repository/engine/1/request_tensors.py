@@ -70,10 +70,19 @@ def lease_id(request: Any) -> str:
     return str(json.loads(request.parameters() or "{}").get("lease", ""))
 
 
+def tokenized_for(request: Any) -> str | None:
+    """The id of the request that the tokenizer answered; None without a tokenizer before it."""
+    answered = scalar(request, "tokenized_for")
+    return None if answered is None else str(answered.decode())
+
+
 def scalar(request: Any, name: str) -> Any:
     """The one element of a tensor as a Python value; None if the request lacks the tensor."""
     tensor = pb_utils.get_input_tensor_by_name(request, name)
-    return None if tensor is None else tensor.as_numpy().ravel()[0].item()
+    if tensor is None:
+        return None
+    element = tensor.as_numpy().ravel()[0]
+    return element if isinstance(element, bytes) else element.item()
 
 
 def _resumed(request: Any) -> int:

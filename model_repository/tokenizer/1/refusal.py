@@ -15,6 +15,13 @@ class Refusal(Exception):
         super().__init__(message)
         self.code, self.param, self.message = code, param, message
 
-    def as_json(self) -> str:
+    def as_json(self, request_id: str) -> str:
         """The error message that the proxy turns into an API error."""
-        return json.dumps({"code": self.code, "param": self.param, "message": self.message})
+        return json.dumps(
+            {
+                "code": self.code,
+                "param": self.param,
+                "message": self.message,
+                "request_id": request_id,
+            }
+        )

@@ -21,6 +21,10 @@ class Request:
         self._request = request
 
     @property
+    def id(self) -> str:
+        return str(self._request.request_id())
+
+    @property
     def text(self) -> str | None:
         text = self._scalar("text_input")
         return None if text is None else _decoded(text, "prompt")

@@ -2,13 +2,16 @@
 
 Triton does not restart a stub that died. Seen with 2.51: its running streams hang forever and each
 new request fails, while the server reports that it is ready. So a dead stub counts as a dead
-server.
+server. So does a tokenizer or detokenizer that stands still, by SIGSTOP for example: after a second
+Triton gives its answers to other requests, see model_repository/detokenizer. An engine is
+decoupled, so its answers find their requests, and the proxy notices that its streams are silent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import psutil
@@ -16,6 +19,7 @@ import psutil
 from triton_openai.proxy.launch.triton_server.ranks import LLM_API_LAUNCHER
 
 POLL_S = 0.25
+STOPPED_S = 0.75  # how long a tokenizer or detokenizer may be stopped
 COMM = 15  # characters that the kernel stores of a name
 MPIRUN = ("mpirun", "orterun", "prterun")  # Open MPI 4 and 5 have links of the first name
 # The processes between the lifeline and the stubs, see ranks.
@@ -23,14 +27,21 @@ STARTERS = frozenset(name[:COMM] for name in (*MPIRUN, LLM_API_LAUNCHER, "triton
 
 
 async def first_death(lifeline: int) -> str:
-    """Returns when a process that tritonserver had started has died, with its description."""
+    """Returns when a process that tritonserver had started has died or stands still, with its
+    description.
+    """
     stubs: dict[psutil.Process, str] | None = None
+    stopped_polls: Counter[psutil.Process] = Counter()
     while True:
         with contextlib.suppress(OSError):  # no file descriptor is free
             stubs = _running(lifeline) if stubs is None else stubs
             for stub, name in stubs.items():
-                if not _is_alive(stub):
+                if (status := _status(stub)) in (None, psutil.STATUS_ZOMBIE):
                     return f"its process {stub.pid} died: {name}"
+                is_stopped = status == psutil.STATUS_STOPPED and "tokenizer" in name
+                stopped_polls[stub] = stopped_polls[stub] + 1 if is_stopped else 0
+                if stopped_polls[stub] * POLL_S > STOPPED_S:
+                    return f"its process {stub.pid} stands still: {name}"
         await asyncio.sleep(POLL_S)
 
 
@@ -88,8 +99,9 @@ def _name(process: psutil.Process) -> str:
         return ""
 
 
-def _is_alive(process: psutil.Process) -> bool:
+def _status(process: psutil.Process) -> str | None:
+    """None if the process does not exist any more."""
     try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+        return str(process.status()) if process.is_running() else None
     except psutil.Error:
-        return False
+        return None

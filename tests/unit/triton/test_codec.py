@@ -140,6 +140,12 @@ def test_text_is_encoded_as_tritonclient_encodes_it():
     assert ours.raw_input_contents[0] == theirs._get_content()
 
 
+def test_the_end_of_a_detokenizer_is_a_request_to_it_alone():
+    message = codec.encode_end_of_detokenizer(CARD)
+    assert message.model_name == "demo_detokenizer"
+    assert [one.name for one in message.inputs] == ["output_ids", "end_process"]
+
+
 def test_a_stop_names_the_engine_and_the_same_request():
     message = codec.encode_stop(request(text="hi"))
     assert (message.model_name, message.id) == ("demo_engine", "r1")
@@ -178,8 +184,14 @@ def test_an_engine_that_does_not_report_its_times_is_not_asked_for_them():
 def test_only_outputs_that_are_wanted_are_asked_for(fields, outputs):
     always = {"text_output", "num_input_tokens", "num_cached_tokens", "finish_reason"}
     always |= {"queue_time_us", "prefill_time_us", "decode_time_us"}
-    message = codec.encode(request(text="x", **fields))
+    older = replace(CARD, capabilities=CARD.capabilities - {"receipt"})
+    message = codec.encode(replace(request(text="x", **fields), model=older))
     assert {output.name for output in message.outputs} == always | outputs
+    # a receipt is compared with all ids
+    ids = {"top_log_prob_ids"} if "top_log_probs" in outputs else set()
+    message = codec.encode(request(text="x", **fields))
+    asked = {output.name for output in message.outputs}
+    assert asked == always | outputs | {"receipt", "output_ids"} | ids
 
 
 @pytest.mark.parametrize("top", [None, 0, 1])
@@ -198,7 +210,7 @@ def test_what_a_request_asks_for_is_what_its_tensors_need(top):
     rows = (*codec.tensors.INPUTS, *codec.tensors.OUTPUTS)
     needed = {row.capability for row in rows if row.name in sent and row.capability}
     # sent wherever there is a tensor for it
-    always = {"queue_time", "engine_times", "deadline"}
+    always = {"queue_time", "engine_times", "deadline", "receipt"}
     assert needed - always == asked.needed_capabilities
 
 
@@ -208,7 +220,7 @@ CPP_CARD = replace(CARD, facts=replace(FACTS, runtime=codec.tensors.CPP_RUNTIME,
 def test_the_cpp_backend_is_asked_for_ids_and_for_nothing_that_it_does_not_tell():
     message = codec.encode(replace(request(text="x"), model=CPP_CARD))
     asked = {one.name for one in message.outputs}
-    assert asked == {"text_output", "num_input_tokens", "output_ids"}
+    assert asked == {"text_output", "num_input_tokens", "output_ids", "receipt"}
 
 
 def test_a_stop_of_the_cpp_backend_has_all_that_it_requires():
@@ -223,7 +235,9 @@ def test_a_stop_of_the_cpp_backend_has_all_that_it_requires():
 
 def test_ids_are_kept_where_the_model_reports_them_and_the_others_still_take_the_request():
     kept = request(text="hi", keeps_ids=True)
-    silent = replace(kept, model=replace(CARD, capabilities=CARD.capabilities - {"token_ids"}))
+    older = replace(CARD, capabilities=CARD.capabilities - {"receipt"})
+    kept = replace(kept, model=older)
+    silent = replace(kept, model=replace(older, capabilities=older.capabilities - {"token_ids"}))
     assert "output_ids" in [output.name for output in codec.encode(kept).outputs]
     assert "output_ids" not in [output.name for output in codec.encode(silent).outputs]
     assert not kept.needed_capabilities

@@ -39,6 +39,35 @@ def test_token_bytes_are_read_as_tritonclient_writes_them(elements):
     assert message.delta == TokenDelta(tuple(elements))
 
 
+IDS, TOP, MARK = (np.array(ids, np.int32).tobytes() for ids in ([7], [7, 9], [-5]))
+
+
+@pytest.mark.parametrize("receipt", [None, b"", IDS, MARK, MARK + IDS, TOP + MARK, IDS + TOP])
+def test_texts_of_other_ids_or_another_request_are_refused(receipt):
+    sent = {"text_output": packed(b"a"), "output_ids": IDS}
+    assert codec.decode(response(**sent, receipt=IDS + MARK), MARK).delta.token_ids == (7,)
+    with pytest.raises(codec.ForeignReceipt):
+        codec.decode(response(**sent, **({} if receipt is None else {"receipt": receipt})), MARK)
+
+
+@pytest.mark.parametrize("receipt", [IDS + MARK, TOP + MARK, IDS + TOP, IDS + TOP + MARK])
+def test_alternatives_of_other_ids_are_refused(receipt):
+    sent = {
+        "text_output": packed(b"a"),
+        "output_ids": IDS,
+        "output_log_probs": floats(-0.5),
+        "top_log_probs": floats(-0.5, -1.5),
+        "top_log_prob_ids": TOP,
+        "top_log_prob_text": packed(b"a", b"b"),
+    }
+    if receipt == IDS + TOP + MARK:
+        (found,) = codec.decode(response(**sent, receipt=receipt), MARK).delta.log_probs
+        assert [one.token_bytes for one in found.top] == [b"a", b"b"]
+        return
+    with pytest.raises(codec.ForeignReceipt):
+        codec.decode(response(**sent, receipt=receipt), MARK)
+
+
 def test_first_and_last_response():
     numbers = (5, 3, 40_000_000)
     count, cached, queued = (np.array([number], np.int32).tobytes() for number in numbers)

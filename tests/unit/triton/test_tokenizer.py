@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import zlib
 
 import grpc
 import pytest
@@ -15,9 +16,11 @@ from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import (
     DeadlineExceeded,
     EngineFailed,
+    ForeignAnswer,
     InvalidRequest,
     ModelUnavailable,
 )
+from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import Sampling
 from triton_openai.proxy.triton.tokenizer import TritonTokenizer
 
@@ -40,6 +43,7 @@ class AnsweringClient:
 
     def __init__(self, *errors: Exception, **outputs: bytes) -> None:
         self.stub = self
+        self.ended: list[ModelCard] = []
         self.errors = list(errors)
         self.outputs = outputs
         self.sent: list[service_pb2.ModelInferRequest] = []
@@ -48,11 +52,20 @@ class AnsweringClient:
         self.sent.append(message)
         if self.errors:
             raise self.errors.pop(0)
+        if "text_output" in self.outputs and "receipt" not in self.outputs:
+            mark = struct.pack("<I", zlib.crc32(message.id.encode()))
+            self.outputs["receipt"] = message.raw_input_contents[0] + mark
         response = service_pb2.ModelInferResponse()
         for name, raw in self.outputs.items():
             response.outputs.add(name=name)
             response.raw_output_contents.append(raw)
         return response
+
+    async def end_detokenizer(self, model):
+        self.ended.append(model)
+
+
+R1 = struct.pack("<I", 2) + b"r1"
 
 
 def int32(*values: int) -> bytes:
@@ -64,7 +77,7 @@ def failure(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
 
 
 def test_an_admission_sends_what_the_tokenizer_takes_and_reads_ids_and_limit():
-    client = AnsweringClient(input_ids=int32(4, 5), request_output_len=int32(7))
+    client = AnsweringClient(input_ids=int32(4, 5), request_output_len=int32(7), tokenized_for=R1)
     admitted = asyncio.run(TritonTokenizer(client).admit(REQUEST))
     assert (admitted.ids, admitted.max_tokens) == ((4, 5), 7)
     (sent,) = client.sent
@@ -83,7 +96,8 @@ def test_an_admission_sends_what_the_tokenizer_takes_and_reads_ids_and_limit():
 def test_an_admission_is_asked_again_while_its_guide_is_pending():
     refused = '{"code": "guide_pending", "param": "guided_decoding_guide", "message": "not yet"}'
     pending = failure(grpc.StatusCode.INVALID_ARGUMENT, refused)
-    client = AnsweringClient(pending, pending, input_ids=int32(4), request_output_len=int32(7))
+    outputs = {"input_ids": int32(4), "request_output_len": int32(7), "tokenized_for": R1}
+    client = AnsweringClient(pending, pending, **outputs)
     assert asyncio.run(TritonTokenizer(client).admit(REQUEST)).ids == (4,)
     assert len(client.sent) == 3
 
@@ -96,6 +110,33 @@ def test_detokenizing_gives_each_tokens_bytes():
     assert sent.model_name == "demo_detokenizer"
     assert [(row.name, list(row.shape)) for row in sent.inputs] == [("output_ids", [1, 1, 2])]
     assert sent.raw_input_contents == [int32(8, 9)]
+
+
+LATE = '{"code": "invalid_parameter", "param": "p", "message": "m", "request_id": "r0"}'
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        AnsweringClient(input_ids=int32(4), request_output_len=int32(7), tokenized_for=b""),
+        AnsweringClient(
+            input_ids=int32(4), request_output_len=int32(7), tokenized_for=R1.replace(b"r1", b"r0")
+        ),
+        AnsweringClient(failure(grpc.StatusCode.INVALID_ARGUMENT, LATE)),
+    ],
+)
+def test_an_admission_of_another_request_is_refused_and_triton_restarted(client):
+    with pytest.raises(ForeignAnswer):
+        asyncio.run(TritonTokenizer(client).admit(REQUEST))
+    assert client.ended == [CARD]
+
+
+@pytest.mark.parametrize("receipt", [b"", int32(8, 9, 0), int32(9, 8)])
+def test_the_bytes_of_other_tokens_are_refused_and_triton_restarted(receipt):
+    client = AnsweringClient(text_output=struct.pack("<I", 2) + b"ab", receipt=receipt)
+    with pytest.raises(ForeignAnswer):
+        asyncio.run(TritonTokenizer(client).token_bytes(CARD, [8, 9]))
+    assert client.ended == [CARD]
 
 
 @pytest.mark.parametrize(
@@ -120,6 +161,6 @@ def test_failures_are_the_proxys_errors(code, details, error):
 
 
 def test_an_answer_without_the_limit_is_an_error():
-    client = AnsweringClient(input_ids=int32(4), request_output_len=b"")
+    client = AnsweringClient(input_ids=int32(4), request_output_len=b"", tokenized_for=R1)
     with pytest.raises(EngineFailed, match="request_output_len"):
         asyncio.run(TritonTokenizer(client).admit(REQUEST))
