@@ -20,7 +20,7 @@ class Alternative:
 
     token_bytes: bytes
     log_prob: float
-    token_id: int | None = None  # where the caller wants it
+    token_id: int | None = None  # where the engine reports it
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TokenLogProb:
 
     log_prob: float | None
     top: tuple[Alternative, ...] = ()
-    token_id: int | None = None  # where the caller wants it
+    token_id: int | None = None  # where the engine reports it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,15 @@ from triton_openai.proxy.domain.endpoints import EndpointState
 class Outcome(str, Enum):
     """ENDED: with a finish reason. LEFT: closed from our side. LOST: the endpoint went away.
 
-    REFUSED: it answered with an error, such as a prompt that is too long.
+    REFUSED: it answered with an error, such as a prompt that is too long. FOREIGN: it handed us
+    another request's answer, of which we used nothing.
     """
 
     ENDED = "ended"
     LEFT = "left"
     LOST = "lost"
     REFUSED = "refused"
+    FOREIGN = "foreign"
 
 
 class Place(NamedTuple):

@@ -11,6 +11,7 @@ from typing_extensions import Self
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.errors import (
     DeadlineExceeded,
+    ForeignAnswer,
     GuidePending,
     ModelUnavailable,
     ProxyError,
@@ -80,7 +81,7 @@ def _failed(route: Route, error: ProxyError) -> Outcome:
     if isinstance(error, ModelUnavailable) and not isinstance(error, GuidePending):
         error.endpoint = route.place.endpoint
         route.lost()
-        return Outcome.LOST
+        return Outcome.FOREIGN if isinstance(error, ForeignAnswer) else Outcome.LOST
     route.answered()
     return Outcome.REFUSED
 
