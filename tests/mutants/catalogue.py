@@ -58,6 +58,20 @@ CATALOGUE = (
         tests=("tests/server/test_triton_direct.py", *STREAM_TESTS),
     ),
     Mutant(
+        fault="texts of other token ids are taken for the stream's own",
+        path="proxy/triton/codec.py",
+        before="if raw.pop(tensors.RECEIPT.name, None) != ids + mark:",
+        after="if raw.pop(tensors.RECEIPT.name, None) is None:",
+        tests=("tests/unit/triton/test_decoding.py",),
+    ),
+    Mutant(
+        fault="the engine takes a prompt that was tokenized for another request",
+        path=f"{ENGINE}/model.py",
+        before="not in (None, request_id):",
+        after="== request_id == b'':",
+        tests=("tests/server/test_triton_direct.py",),
+    ),
+    Mutant(
         fault="alternatives of a token are those of the first token",
         path="proxy/triton/codec.py",
         before="top[at * each : (at + 1) * each]",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import queue
+import zlib
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput
+from tritonclient.utils import InferenceServerException
 
 from tests.fixtures.stack import HANG_S, eventually
 from triton_openai.proxy.triton import contract, tensors
@@ -177,3 +179,25 @@ def test_the_running_models_have_the_proxys_tensors(stack):
     assert contract.tensor_differences(ensemble, tensors.INPUTS, tensors.OUTPUTS) == []
     engine = client.get_model_metadata("demo_engine")
     assert contract.tensor_differences(engine, tensors.STOP_INPUTS, ()) == []
+
+
+def test_the_engine_refuses_a_prompt_that_was_tokenized_for_another_request(stream):
+    asked = {"input_ids": ("INT32", [65, 66]), "request_output_len": ("INT32", [2])}
+    stream.send("endless_engine", "mine", tokenized_for=("BYTES", [b"mine"]), **asked)
+    assert len(list(stream.answers())) >= 1
+    stream.send("endless_engine", "mine", tokenized_for=("BYTES", [b"another"]), **asked)
+    with pytest.raises(InferenceServerException, match='"foreign_answer".*another'):
+        list(stream.answers())
+
+
+def test_each_receipt_names_the_ids_and_the_request(stream):
+    text_input = {"text_input": ("BYTES", [b"Hello"]), "max_tokens": ("INT32", [4])}
+    top = {"return_log_probs": ("BOOL", [True]), "num_top_log_probs": ("INT32", [2])}
+    stream.send("demo", "r-1", **text_input, **top)
+    for result in stream.answers():
+        ids = result.as_numpy("output_ids").ravel().tolist()
+        alternatives = result.as_numpy("top_log_prob_ids")
+        ids += [] if alternatives is None else alternatives.ravel().tolist()
+        *receipt, mark = result.as_numpy("receipt").ravel().tolist()
+        assert receipt == ids
+        assert mark % 2**32 == zlib.crc32(b"r-1")

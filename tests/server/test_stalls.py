@@ -1,0 +1,21 @@
+"""A tokenizer or detokenizer that stands still, and runs on: Triton's Python backend then hands its
+answers to other requests. No caller gets another one's text.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.fixtures.stalls import Stalls
+
+
+@pytest.mark.parametrize("part", ["_tokenizer/", "_detokenizer/"])
+def test_no_answer_has_text_of_another_stream(victim, part):
+    stalls, random = Stalls(victim.url, victim.process.pid), Random(part)
+    stalls.learn()
+    for _ in range(3):
+        stalls.stall(part, random)
+    assert not stalls.differences
+    assert stalls.counts["answers"] > stalls.counts["errors"]
