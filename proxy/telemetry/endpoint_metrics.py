@@ -27,7 +27,7 @@ class EndpointMetrics:
         labels = ("pool", "endpoint")
         self._streams = Counter(
             "proxy_endpoint_streams",
-            "Streams by how they ended: `ended`, `left` (closed by us), `lost`, `refused`, `foreign`",
+            "Streams by their end: `ended`, `left` (closed by us), `lost`, `refused`, `foreign`",
             (*labels, "outcome"),
             registry=registry,
         )

@@ -53,7 +53,7 @@ def test_a_default_is_cut_to_what_the_context_leaves(prompt_tokens, default):
 def test_a_refusal_says_what_and_how_to_mend_it(prompt_tokens, max_tokens, code, param, said):
     with pytest.raises(Refusal) as caught:
         ADMISSION.new_tokens(prompt_tokens, max_tokens)
-    refusal = json.loads(caught.value.as_json())
+    refusal = json.loads(caught.value.as_json("r1"))
     assert (refusal["code"], refusal["param"]) == (code, param)
     assert said in refusal["message"]
 

@@ -186,7 +186,7 @@ def test_the_engine_refuses_a_prompt_that_was_tokenized_for_another_request(stre
     stream.send("endless_engine", "mine", tokenized_for=("BYTES", [b"mine"]), **asked)
     assert len(list(stream.answers())) >= 1
     stream.send("endless_engine", "mine", tokenized_for=("BYTES", [b"another"]), **asked)
-    with pytest.raises(InferenceServerException, match='"foreign_answer".*another'):
+    with pytest.raises(InferenceServerException, match=r'"foreign_answer".*another'):
         list(stream.answers())
 
 
