@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from tests.fixtures.stalls import Stalls
+from tests.fixtures.stalls import PYTHON_MODELS, Stalls
 
 
-@pytest.mark.parametrize("part", ["_tokenizer/", "_detokenizer/"])
+@pytest.mark.parametrize("part", PYTHON_MODELS[:2])
 def test_no_answer_has_text_of_another_stream(victim, part):
     stalls, random = Stalls(victim.url, victim.process.pid), Random(part)
     stalls.learn()
