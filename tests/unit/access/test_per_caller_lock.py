@@ -15,7 +15,9 @@ def test_a_key_with_one_job_waits_for_one_of_each_other_key():
 
         async def job(name: str) -> None:
             async with lock.hold(name):
+                begun = len(done)
                 await asyncio.sleep(0)
+                assert len(done) == begun  # no other job of the tenant ran meanwhile
                 done.append(name)
 
         jobs = []
