@@ -23,6 +23,7 @@ from triton_openai.proxy import (
     configured_telemetry,
 )
 from triton_openai.proxy.access.authentication import composition as authentication
+from triton_openai.proxy.access.limits.charged_sandbox import ChargedSandbox
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import monitoring, route_scopes
@@ -131,6 +132,7 @@ def compose(
     callers = authentication.authenticator(settings, keys, metrics)
     ledger = configured_limits.ledger(settings, metrics, shared)
     limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
+    sandbox = ChargedSandbox(sandbox, limiter)
     queues = _queues(scheduler, settings, ledger, metrics, shared, operations)
     ports = (engine, catalog, tokenizer, sandbox, metrics, limiter, queues, shared)
     parts = Parts(settings, found or _models(settings), operations, *ports)

@@ -21,6 +21,7 @@ import structlog
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
 from triton_openai.proxy.access.per_caller_lock import PerCallerLock
+from triton_openai.proxy.domain.errors import RateLimited
 from triton_openai.proxy.domain.sandbox import TooCostly
 
 logger = structlog.get_logger(__name__)
@@ -36,9 +37,10 @@ NICE = 10  # a tenth of the CPU weight of the event loop and the engine
 class SandboxLimits:
     """Limits of one call, and of the pool.
 
-    memory_bytes: memory of one call, beyond that of an idle child. wall_s: for a call that waits
-    instead of computing. waiting: how many calls one caller may have, the running one included.
-    imports: modules that calls need, loaded by `start`.
+    memory_bytes: memory of one call, beyond that of an idle child. wall_s: from the call's start,
+    for one that waits instead of computing. waiting: how many calls one caller may have, the
+    running one included. patience_s: how long a call waits for its turn in its tenant, and then
+    for a child. imports: modules that calls need, loaded by `start`.
     """
 
     processes: int = 2
@@ -46,6 +48,7 @@ class SandboxLimits:
     memory_bytes: int = 512 * MB
     wall_s: float = 60.0
     waiting: int = 256
+    patience_s: float = 30.0
     imports: tuple[str, ...] = ()
 
 
@@ -55,7 +58,7 @@ class ProcessSandbox:
     def __init__(self, limits: SandboxLimits | None = None) -> None:
         self._limits = limits or SandboxLimits()
         self._limiter: CapacityLimiter | None = None
-        self._lock = PerCallerLock(waiting=self._limits.waiting)
+        self._lock = PerCallerLock(waiting=self._limits.waiting, patience_s=self._limits.patience_s)
 
     async def start(self) -> None:
         """Starts all children and imports the modules that calls need. Errors are only logged.
@@ -102,7 +105,18 @@ class ProcessSandbox:
 
     async def _locked(self, caller: str, call: Callable[[], Result]) -> Result:
         async with self._lock.hold(caller):
-            return await self._limited(call)
+            child = self._child_limit()
+            try:
+                with fail_after(self._limits.patience_s):
+                    await child.acquire()
+            except TimeoutError as error:
+                raise RateLimited(
+                    "This server is busy with checks of other requests. Try again in a moment."
+                ) from error
+            try:
+                return await self._limited(call)
+            finally:
+                child.release()
 
     async def _limited(self, call: Callable[[], Result]) -> Result:
         limits = self._limits
@@ -114,7 +128,7 @@ class ProcessSandbox:
                     limits.cpu_s,
                     limits.memory_bytes,
                     cancellable=True,
-                    limiter=self._child_limit(),
+                    limiter=CapacityLimiter(1),  # `_locked` holds the child's permit
                 )
         except (BrokenWorkerProcess, MemoryError, TimeoutError) as error:
             if isinstance(error, BrokenWorkerProcess) and error.args:

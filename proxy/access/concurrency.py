@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from triton_openai.proxy.access.permit_slots import FileSlots, PermitSlots, ProcessSlots
+from triton_openai.proxy.access.permit_slots import FileSlots
 from triton_openai.proxy.domain.errors import ErrorCode, InvalidRequest, RateLimited
 
 REMEMBERED_RETURNS = 64
@@ -39,7 +39,7 @@ class ConcurrencyLimit:
         self._limit = limit
         self._of = of
         self._what = what
-        self._slots = None if limit is None else _slots(limit, shared)
+        self._slots = None if limit is None or shared is None else FileSlots(limit, shared)
         self._rate = PermitRate()
         self.running = 0  # permits in use in this process
 
@@ -75,22 +75,28 @@ class ConcurrencyLimit:
         self._give_back(slots)
 
     def _take(self, count: int) -> list[int]:
-        if self._slots is None or self._limit is None:
+        if self._limit is None:
             return []
         self.check_possible(count)
+        if self._slots is None:
+            if self.running + count > self._limit:
+                raise self._full(self.running + count - self._limit)
+            return []
         taken: list[int] = []
         while len(taken) < count:
             slot = self._slots.take()
             if slot is None:
                 self._give_back(taken)
-                missing = count - len(taken)
-                raise RateLimited(
-                    f"{self._of} runs at most {self._limit} {self._what} at once, and all of "
-                    "them are in use. Try again in a moment.",
-                    retry_after_s=self._rate.wait_s(missing),
-                )
+                raise self._full(count - len(taken))
             taken.append(slot)
         return taken
+
+    def _full(self, missing: int) -> RateLimited:
+        return RateLimited(
+            f"{self._of} runs at most {self._limit} {self._what} at once, and all of "
+            "them are in use. Try again in a moment.",
+            retry_after_s=self._rate.wait_s(missing),
+        )
 
     def _give_back(self, taken: list[int]) -> None:
         if self._slots is not None:
@@ -113,10 +119,6 @@ class Permits:
 
     def __exit__(self, *_: object) -> None:
         self._owner.give_back(self._count, self._taken)
-
-
-def _slots(limit: int, shared: Path | None) -> PermitSlots:
-    return ProcessSlots(limit) if shared is None else FileSlots(limit, shared)
 
 
 class PermitRate:

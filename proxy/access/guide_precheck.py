@@ -21,7 +21,7 @@ REMEMBERED_BYTES = 4_000_000  # about 8,000 guides; the tokenizer remembers 4,09
 
 
 class GuidePrecheck:
-    """Checks one guide of each caller at a time, and remembers those that passed.
+    """Checks one guide of each tenant at a time, and remembers those that passed.
 
     Args:
         epoch: a number that changes when Triton restarts: its tokenizer has then forgotten all

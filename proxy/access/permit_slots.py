@@ -1,4 +1,4 @@
-"""Numbered slots behind a concurrency limit: of one process, or shared by several through a file.
+"""Numbered slots behind a concurrency limit that several processes share through a file.
 
 Used by `concurrency`.
 """
@@ -7,30 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import random
-from collections import deque
 from pathlib import Path
-from typing import Protocol
-
-
-class PermitSlots(Protocol):
-    """`take` returns a free slot's number, or None if all are taken."""
-
-    def take(self) -> int | None: ...
-
-    def give_back(self, slot: int) -> None: ...
-
-
-class ProcessSlots:
-    """Slots of this process alone."""
-
-    def __init__(self, count: int) -> None:
-        self._free = deque(range(count))
-
-    def take(self) -> int | None:
-        return self._free.popleft() if self._free else None
-
-    def give_back(self, slot: int) -> None:
-        self._free.append(slot)
 
 
 class FileSlots:
@@ -41,24 +18,27 @@ class FileSlots:
 
     def __init__(self, count: int, file: Path) -> None:
         self._file = file.open("ab")
-        # Slots that this process does not hold, in random order: processes then rarely try the
-        # same one.
-        self._others = deque(random.sample(range(count), count))
+        self._count = count
+        self._held: set[int] = set()  # by this process: its own locks do not exclude it
+        self._next = random.randrange(count)  # processes then rarely try the same one
 
     def __del__(self) -> None:
         self._file.close()  # releases all locks of this process on it
 
     def take(self) -> int | None:
-        for _ in range(len(self._others)):
-            slot = self._others.popleft()
+        """A free slot's number; None if all are taken."""
+        for _ in range(self._count):
+            slot, self._next = self._next, (self._next + 1) % self._count
+            if slot in self._held:
+                continue
             try:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
             except (BlockingIOError, PermissionError):
-                self._others.append(slot)
-            else:
-                return slot
+                continue
+            self._held.add(slot)
+            return slot
         return None
 
     def give_back(self, slot: int) -> None:
         fcntl.lockf(self._file, fcntl.LOCK_UN, 1, slot)
-        self._others.append(slot)
+        self._held.remove(slot)

@@ -33,11 +33,12 @@ class Sandbox(Protocol):
         """`function(*args, **kwargs)`. Function, arguments and result must be picklable.
 
         Args:
-            caller: whose turn it takes; each caller has one call running at a time.
+            caller: whose turn it takes. Each tenant has one call running at a time, and its callers
+                take turns.
 
         Raises:
             TooCostly: the call was ended at its limits.
-            RateLimited: this caller has too many calls waiting.
+            RateLimited: this caller has too many calls waiting, or the call waited too long.
             Exception: whatever the function raises.
         """
         ...

@@ -120,6 +120,7 @@ class Planner:
             prompt_cap=request.prompt_cap,
         )
         _check_capabilities(engine_request, card)
+        _check_token_ids(engine_request, card)
         return engine_request
 
     def _engine_priority(self, request: GenerationRequest, card: ModelCard) -> int | None:
@@ -153,6 +154,25 @@ def _check_capabilities(request: EngineRequest, card: ModelCard) -> None:
             code=ErrorCode.UNSUPPORTED_PARAMETER,
             param=missing[0],
         )
+
+
+def _check_token_ids(request: EngineRequest, card: ModelCard) -> None:
+    """Refuses ids outside the vocabulary before the request waits for a row, as the tokenizer and
+    the engine do after that.
+    """
+    sampling, size = request.sampling, card.facts.vocab_size
+    for param, ids in (
+        ("prompt", request.token_ids),
+        ("logit_bias", [token for token, _ in sampling.logit_bias or ()]),
+        ("allowed_token_ids", sampling.allowed_token_ids),
+        ("stop_token_ids", sampling.stop_token_ids),
+    ):
+        if ids and (largest := max(ids)) >= size:
+            raise InvalidRequest(
+                f"{param} names token {largest}, which is outside the vocabulary of {size} tokens",
+                code=ErrorCode.INVALID_PARAMETER,
+                param=param,
+            )
 
 
 def _wants_token_ids(request: GenerationRequest, card: ModelCard) -> bool:

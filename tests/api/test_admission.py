@@ -52,6 +52,24 @@ def test_generations_over_the_limit_get_429_with_the_time_to_wait(serve):
     assert refused.headers["x-should-retry"] == "true"
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (CHAT, {**BODY, "logit_bias": {"5": 1, "256": 1}}, "logit_bias"),
+        (CHAT, {**BODY, "allowed_token_ids": [256, 5]}, "allowed_token_ids"),
+        (CHAT, {**BODY, "stop_token_ids": [256]}, "stop_token_ids"),
+        (TEXT, {**PROMPT, "prompt": [5, 256]}, "prompt"),
+        (TEXT, {**PROMPT, "prompt": [[5], [256]]}, "prompt"),
+    ],
+)
+def test_token_ids_outside_the_vocabulary_are_refused_before_the_queue(serve, path, body, param):
+    engine = ScriptedEngine(deltas("a"))
+    response = serve(engine).post(path, json={**body, "stream": True})
+    assert (response.status_code, error_of(response)["param"]) == (400, param)
+    assert "token 256, which is outside the vocabulary of 256" in error_of(response)["message"]
+    assert not engine.requests
+
+
 def test_a_prompt_of_many_choices_is_rendered_once(serve):
     engine = ScriptedEngine(deltas("a"))
     client = serve(engine)

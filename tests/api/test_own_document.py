@@ -41,6 +41,7 @@ MESSAGES = {
     "is only allowed when 'tools' are given": "two lists are compared",
     "the name of an earlier tool": "values of a list are compared",
     "needs a message of the assistant at the end": "the last value of a list is looked at",
+    "outside the vocabulary": "the keys of 'logit_bias' are numbers",
     "bytes are allowed": "bytes are added up",
     "are asked for": "prompts times choices, and elements of nested lists, are counted",
 }

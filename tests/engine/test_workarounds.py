@@ -103,6 +103,37 @@ def test_other_texts_of_a_grammar_stay_as_they_are():
     assert rewrite_ebnf(given) == expected
 
 
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "number"}, "-" + "3" * 25, "3" * 26),
+        ({"type": "number"}, "0." + "3" * 24, "0." + "3" * 25),
+        ({"type": "number"}, "-1.7976931348623157E+308", "1e1000"),
+        ({"type": "integer"}, "18446744073709551615", "3" * 26),
+        ({"type": "integer", "minimum": 3}, "3" * 25, "3" * 26),
+        ({"type": ["integer", "null"], "maximum": 0}, "-" + "3" * 25, "-" + "3" * 26),
+        ({"type": "number", "exclusiveMinimum": 0.5}, "3" * 25 + ".5", "3" * 26),
+        ({"type": "array"}, f"[{'3' * 25}]", f"[{'3' * 26}]"),
+        # what a caller wrote itself stays as it is
+        ({"type": "string", "pattern": "^[1-9][0-9]+$"}, f'"{"3" * 60}"', '"x"'),
+        ({"enum": ["[1-9] [0-9]*"]}, '"[1-9] [0-9]*"', '"3"'),
+    ],
+)
+@pytest.mark.parametrize("kind", ["json_schema", "structural_tag"])
+def test_a_number_has_a_limited_length(compiled, kind, schema, good, bad):
+    guide = schema
+    if kind == "structural_tag":
+        guide = {"type": kind, "format": {"type": "json_schema", "json_schema": schema}}
+    assert takes(compiled(kind, guide), good)
+    assert not takes(compiled(kind, guide), bad)
+
+
+def test_a_callers_grammar_in_a_structural_tag_may_have_numbers_of_any_length(compiled):
+    content = {"type": "grammar", "grammar": "root ::= [1-9] [0-9]*"}
+    guide = {"type": "structural_tag", "format": content}
+    assert takes(compiled("structural_tag", guide), "3" * 60)
+
+
 def test_names_that_a_pattern_describes_are_held_to_it(compiled):
     schema = {"type": "object", "patternProperties": {"^a(xb+)?$": {"type": "integer"}}}
     assert takes(compiled("json_schema", schema), '{"axb": 1}')

@@ -1,4 +1,4 @@
-"""Calls in child processes: results, errors, limits, and one call of each caller at a time."""
+"""Calls in child processes: results, errors, limits, and one call of each tenant at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.fixtures.limits import caller
 from triton_openai.proxy.domain.errors import RateLimited
+from triton_openai.proxy.domain.identity import ANYONE, Caller, current_caller
 from triton_openai.proxy.domain.sandbox import TooCostly
 from triton_openai.proxy.process_sandbox import MB, ProcessSandbox, SandboxLimits
 
@@ -102,16 +104,46 @@ def test_a_call_over_its_memory_is_ended_and_the_next_one_runs():
     assert run(scenario()) == 20 * MB
 
 
-def test_a_caller_takes_turns_with_itself_and_not_with_others(tmp_path):
+def as_caller(sandbox, who: Caller, name: str, *call) -> asyncio.Task:
+    current_caller.set(who)
+    return asyncio.ensure_future(sandbox.run(name, *call))
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "three"),
+    [
+        ((ANYONE, "a"), (ANYONE, "a"), (ANYONE, "b")),
+        # the keys of one tenant
+        ((caller("t", "1"), "t/1"), (caller("t", "2"), "t/2"), (caller("u", "1"), "u/1")),
+    ],
+)
+def test_a_tenant_takes_turns_with_itself_and_not_with_others(tmp_path, one, two, three):
     async def scenario():
         sandbox = ProcessSandbox(SandboxLimits(processes=3))
-        first = sandbox.run("a", meet, tmp_path, "first", "other")
-        second = sandbox.run("a", stamp, 0)
-        other = sandbox.run("b", meet, tmp_path, "other", "first")
+        first = as_caller(sandbox, *one, meet, tmp_path, "first", "other")
+        second = as_caller(sandbox, *two, stamp, 0)
+        other = as_caller(sandbox, *three, meet, tmp_path, "other", "first")
         return await asyncio.gather(first, second, other)
 
     first, second, _ = run(scenario())  # the two that meet run at the same time, or for ever
     assert second[0] >= first[1]
+
+
+@pytest.mark.parametrize(("name", "said"), [("a", "of yours"), ("b", "server is busy")])
+def test_a_call_that_waits_too_long_is_sent_again_later_and_not_too_costly(tmp_path, name, said):
+    async def scenario():
+        sandbox = ProcessSandbox(SandboxLimits(processes=1, patience_s=0.5))
+        await sandbox.start()
+        held = as_caller(sandbox, ANYONE, "a", meet, tmp_path, "held", "end")
+        for _ in range(3):
+            await asyncio.sleep(0)  # until it has the lock and the child
+        with pytest.raises(RateLimited, match=said):
+            await sandbox.run(name, double, 1)
+        (tmp_path / "end").touch()
+        await held
+        return await sandbox.run(name, double, 2)
+
+    assert run(scenario()) == 4
 
 
 def test_a_caller_may_have_so_many_calls_waiting():

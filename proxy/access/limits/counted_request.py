@@ -51,8 +51,9 @@ class CountedRequest:
             self._means.ledger.settle(self._grant, self._meters.amounts(self._used))
 
     def give_back(self) -> None:
-        """The request was refused for another reason, and does not count."""
-        self._used = NOTHING
+        """The request was refused for another reason, and does not count unless it was costly."""
+        if not self._standings.is_costly:
+            self._used = NOTHING
 
     async def _reserve(self) -> None:
         amounts = self._meters.amounts(ONE_RUNNING)
@@ -66,4 +67,4 @@ class CountedRequest:
         if isinstance(result, Refusal):
             self._means.on_refusal(result.meter.name)
             raise refusals.error_of(result, amounts[result.at])
-        self._grant = result
+        self._grant, self._standings.is_counted = result, True

@@ -144,6 +144,8 @@ class Reservation:
         if isinstance(result, Refusal):
             self._means.on_refusal(result.meter.name)
             raise refusals.error_of(result, amounts[self._meters.units[result.at]])
+        if standings is not None:
+            standings.is_counted = True
         self._held.append(_Held(result, needs, amounts))
 
     async def _asked(self, needs: Needs) -> tuple[Amounts, Grant | Refusal]:

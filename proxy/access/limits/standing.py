@@ -20,11 +20,16 @@ class Standing(NamedTuple):
 
 
 class Standings:
-    """Those of one response; empty until the ledger has answered."""
+    """Those of one response; empty until the ledger has answered.
 
-    __slots__ = ("_look", "_meters")
+    is_counted: the request is among those that the limits count. is_costly: it took so much work
+    that it counts even if it is refused.
+    """
+
+    __slots__ = ("_look", "_meters", "is_costly", "is_counted")
 
     def __init__(self) -> None:
+        self.is_counted = self.is_costly = False
         self._meters: CallerMeters | None = None
         self._look: Look = NOTHING.__getitem__
 

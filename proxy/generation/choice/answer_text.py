@@ -69,9 +69,13 @@ class AnswerText:
         self._pass_on(self._stops.flush() + text, is_token=False)
 
     def flush(self, finish: FinishReason) -> FinishReason:
-        """Passes on what was held back. Returns why the answer ended."""
+        """Passes on what was held back. Returns why the answer ended.
+
+        Where the token limit cuts a character in two, its bytes are left out, as by vLLM.
+        """
         if not self.has_ended:
-            rest = self._stops.push(self._decoder.flush())
+            is_cut = finish is FinishReason.LENGTH
+            rest = self._stops.push("" if is_cut else self._decoder.flush())
             if self._stops.is_stopped:
                 finish = FinishReason.STOP
             rest += self._stops.flush()

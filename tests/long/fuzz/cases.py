@@ -28,6 +28,7 @@ SCRAPS = (
         "~1..9",
     ),
     *("{{", "{%", "%}", "{% for i in range(9) %}", "{{ m }}", "\U0001f600", "\u00e9", "\ud7ff"),
+    *("\u0300", "\u0327", "\u0300" * 9 + "\u0327" * 9, "\ufdfa", "\uac00"),
     *("<tool_call>", "<think>", "</tool_call>", "a", "aaaaaaaa", "0", "1e400"),
 )
 KEYWORDS: tuple[dict[str, Any], ...] = (
@@ -107,6 +108,8 @@ def seeds() -> Iterator[Case]:
     yield Case("bias", CHAT, _chat(logit_bias={"5": 1}, bad_words=["a"], allowed_token_ids=[1, 2]))
     yield Case("logprobs", CHAT, _chat(n=4, logprobs=True, top_logprobs=5))
     yield Case("stream", CHAT, _chat(stream=True, stop=["a"], n=2))
+    marks = "a" + "\u0300" * 5_000 + "\u0327" * 5_000  # to normalize it takes quadratic time
+    yield Case("marks", TEXT, {"model": "demo", "prompt": marks})
     yield Case("prompts", TEXT, {"model": "demo", "prompt": ["a", "b"], "echo": True})
     yield Case("render", RENDER, _chat(guided_json={"oneOf": [{"const": 1}, {"const": 2}]}))
     yield Case("tokenize", TOKENIZE, {"messages": [HI], "tools": [_tool(OBJECT)]})

@@ -21,8 +21,10 @@ from typing import Any, TextIO
 
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.limits import AsCaller, caller
 from tests.long.fuzz.cases import SOCKET, Case
 from triton_openai.proxy.app import compose
+from triton_openai.proxy.domain.identity import Limits
 from triton_openai.proxy.process_sandbox import ProcessSandbox, SandboxLimits
 from triton_openai.proxy.settings import Settings
 
@@ -39,6 +41,7 @@ TEMPLATE = (
     "{% endfor %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 MODEL = replace(FACTS, chat_template=TEMPLATE, context_length=100_000)
+LIMITED = caller(key=Limits(tokens_per_minute=10**12))  # its requests are bounded and counted
 HEADERS = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
 
 
@@ -172,7 +175,8 @@ async def serve(answers: TextIO) -> None:
             gc.collect()
             gc.freeze()  # what the imports made is not looked through for each case
             while line := await loop.run_in_executor(None, sys.stdin.readline):
-                found = await measured(app, meter, Case(**json.loads(line)))
+                limited = AsCaller(app, LIMITED)
+                found = await measured(limited, meter, Case(**json.loads(line)))
                 engine.requests.clear()
                 answers.write(json.dumps(found) + "\n")
                 answers.flush()

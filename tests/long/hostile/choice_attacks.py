@@ -86,6 +86,11 @@ MEMORY = [
         wall_s=20,
         cpu_s=2,
     ),
+    one(
+        "prompts: 30,000 combining marks in the wrong order",
+        0,
+        post(text(prompt="a" + "\u0300" * 15_000 + "\u0327" * 15_000), TEXT),
+    ),
     one("prompts: 100,000 empty texts", 0, post(text(prompt=[""] * 100_000), TEXT)),
     one("prompts: 1,000,000 token ids", 0, post(text(prompt=[7] * 1_000_000), TEXT)),
     one(
@@ -98,6 +103,12 @@ MEMORY = [
 ]
 
 LISTS = [
+    one(
+        "logit_bias: a token outside the vocabulary",
+        0,
+        burst(chat(logit_bias={"999999999": 1}, stream=True), count=100),
+        answers=frozenset({400}),
+    ),
     one(
         "logit_bias: 1,024 entries for 128 choices",
         0,

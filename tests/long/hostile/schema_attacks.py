@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.long.hostile.attack import Send, Target
-from tests.long.hostile.caller import CHAT, RENDER, post
+from tests.long.hostile.caller import CHAT, RENDER, burst, post
 from tests.long.hostile.structured_attacks import fresh, on_engine, one
 
 FORMATS = ("date-time", "uuid", "email", "ipv4", "ipv6", "uri", "hostname", "duration", "date")
@@ -123,5 +123,7 @@ ATTACKS = [
         guided(consts(3_000), RENDER)),
     one("render: 80 patterns (a{500}){500}", 3,
         guided(properties(PATTERNS), RENDER)),
+    one("render: 80 patterns (a{500}){500}, eight at once", 3,
+        burst(on_engine(guided_json=properties(PATTERNS)), RENDER, count=8), wall_s=25),
     one("schema: oneOf of 1,500 consts, not strict", 1, guided(consts(1_500))),
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -47,6 +48,18 @@ def test_a_request_takes_all_its_permits_or_none(tmp_path, is_shared):
             pass
         with limit.permits(2):
             assert limit.running == 5
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_large_limit_takes_no_memory_before_it_is_used(tmp_path, is_shared):
+    tracemalloc.start()
+    try:
+        limit = ConcurrencyLimit(1_000_000, tmp_path / "permits" if is_shared else None)
+        with limit.permits(3):
+            _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
 
 
 def test_what_never_fits_is_the_callers_mistake():

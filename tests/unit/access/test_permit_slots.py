@@ -1,4 +1,4 @@
-"""Permit slots: each is taken once, in one process or in several."""
+"""Permit slots: each is taken once, by one process of several."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from triton_openai.proxy.access.permit_slots import FileSlots, ProcessSlots
+from triton_openai.proxy.access.permit_slots import FileSlots
 
 HOLDER = """
 import sys
@@ -20,12 +18,8 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture(params=["own", "shared"])
-def slots(request, tmp_path):
-    return ProcessSlots(3) if request.param == "own" else FileSlots(3, tmp_path / "permits")
-
-
-def test_all_are_taken_once_and_what_is_given_back_is_taken_again(slots):
+def test_all_are_taken_once_and_what_is_given_back_is_taken_again(tmp_path):
+    slots = FileSlots(3, tmp_path / "permits")
     taken = {slots.take() for _ in range(3)}
     assert taken == {0, 1, 2}
     assert slots.take() is None

@@ -20,29 +20,58 @@ SOURCE_LINE = re.compile(r"\[[\d:]+\] \S+:\d+: |Check failed: \(.*?\) is (?:true
 
 # xgrammar 0.2.8 allows raw control characters in strings of limited length; JSON does not.
 LOOSE_CHARACTER, CHARACTER = r"[^\"\\\r\n]", r"[^\0-\x1f\"\\]"
+# Some models write digits for as long as they may. A caller's numbers have up to 17 significant
+# digits, or the 20 of a 64-bit integer; with zeros before them a fraction has some more.
+DIGITS_AT_MOST, EXPONENT_AT_MOST = 24, 3
+DIGIT_RULE = re.compile(r"^(\S+) ::= \(\(\[0-9\]\)\)$", re.MULTILINE)
+# Repeated digits, as xgrammar writes them for numbers; and texts and classes, to skip them.
+REPEATS = re.compile(
+    r"(?P<digits>\[1-9\] \[0-9\])\*"
+    r"|(?P<exponent>\[eE\] \S+ )?(?<![\w.-])(?P<rule>[\w.-]+)\{(?P<least>\d+), -1\}"
+    r'|"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]'
+)
+# In a structural tag: a caller's own rules cannot be told from those of its JSON schemas.
+GRAMMAR_FORMAT = re.compile(r'"type":\s*"grammar"')
 
 
 def _json_schema(compiler: Any, text: str) -> Any:
     from xgrammar import Grammar
 
     grammar = Grammar.from_json_schema(text, max_whitespace_cnt=WHITESPACE_AT_MOST)
-    return compiler.compile_grammar(_tightened(grammar) or grammar)
+    return compiler.compile_grammar(_tightened(grammar))
 
 
 def _structural_tag(compiler: Any, text: str) -> Any:
-    compiled = compiler.compile_structural_tag(text)
-    tightened = _tightened(compiled.grammar)
-    return compiled if tightened is None else compiler.compile_grammar(tightened)
-
-
-def _tightened(grammar: Any) -> Any:
-    """The grammar without raw control characters; None if it allows none."""
     from xgrammar import Grammar
 
-    rules = str(grammar)
-    if LOOSE_CHARACTER not in rules:
-        return None
-    return Grammar.from_ebnf(rules.replace(LOOSE_CHARACTER, CHARACTER))
+    grammar = Grammar.from_structural_tag(text)
+    is_callers = GRAMMAR_FORMAT.search(text) is not None
+    return compiler.compile_grammar(_tightened(grammar, bounds_numbers=not is_callers))
+
+
+def _tightened(grammar: Any, *, bounds_numbers: bool = True) -> Any:
+    """The grammar without raw control characters, and with numbers of limited length."""
+    from xgrammar import Grammar
+
+    given = str(grammar)
+    rules = given.replace(LOOSE_CHARACTER, CHARACTER)
+    if bounds_numbers:
+        rules = _bounded_numbers(rules)
+    return grammar if rules == given else Grammar.from_ebnf(rules)
+
+
+def _bounded_numbers(rules: str) -> str:
+    digits = set(DIGIT_RULE.findall(rules))
+
+    def bounded(found: re.Match[str]) -> str:
+        if found["digits"]:
+            return f"{found['digits']}{{0, {DIGITS_AT_MOST}}}"
+        if found["rule"] not in digits:
+            return found[0]
+        most = EXPONENT_AT_MOST if found["exponent"] else DIGITS_AT_MOST
+        return found[0].replace("-1}", f"{max(most, int(found['least']))}}}")
+
+    return REPEATS.sub(bounded, rules)
 
 
 KINDS: dict[str, Callable[[Any, str], Any]] = {

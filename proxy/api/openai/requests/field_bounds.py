@@ -1,6 +1,6 @@
 """Writes the settings' limits and the models' sizes into the OpenAPI document's schemas.
 
-FieldLimits and the routes of /tokenize enforce them. Called by `cached_document`.
+FieldLimits, the planner and the routes of /tokenize enforce them. Called by `cached_document`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,20 @@ def bounds(limits: FieldLimits, sizes: ModelSizes | None) -> Callable[[Json], No
         if sizes is not None:
             tokens = schemas["DetokenizeBody"]["properties"]["tokens"]
             _bound(tokens, "array", maxItems=sizes.context)
-            _bound(tokens["items"], "integer", maximum=sizes.vocabulary - 1)
+            _bound_ids(tokens, sizes)
+            for name in ("ChatCompletionBody", "CompletionBody"):
+                for field in ("prompt", "prompt_token_ids", "allowed_token_ids", "stop_token_ids"):
+                    _bound_ids(schemas[name]["properties"].get(field, {}), sizes)
 
     return add
+
+
+def _bound_ids(schema: Json, sizes: ModelSizes) -> None:
+    """Bounds the ids of each list of token ids, and of lists of these."""
+    for form in (schema, *schema.get("anyOf", ()), *_nested(schema)):
+        if form.get("type") == "array":
+            _bound(form["items"], "integer", maximum=sizes.vocabulary - 1)
+            _bound_ids(form["items"], sizes)
 
 
 def _bound_generation(properties: Json, limits: FieldLimits) -> None:

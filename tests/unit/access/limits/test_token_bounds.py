@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import time
+import unicodedata
 from dataclasses import replace
 
 import pytest
@@ -9,8 +12,12 @@ import pytest
 from tests.doubles.engine import CARD, FACTS
 from triton_openai.proxy.access.limits.token_bounds import (
     ADDED_TOKENS,
+    COUNTED_CHARACTERS,
+    GROWTH,
+    MOST_TIMES,
     output_bound,
     prompt_bound,
+    prompt_bounds,
 )
 from triton_openai.proxy.domain.engine import EngineRequest
 from triton_openai.proxy.domain.request import (
@@ -21,6 +28,7 @@ from triton_openai.proxy.domain.request import (
     TextPrompt,
 )
 
+FACTS_100K = replace(FACTS, context_length=100_000)
 LONG = replace(CARD, facts=replace(FACTS, context_length=10_000))
 
 
@@ -32,10 +40,44 @@ def engine_request(**fields: object) -> EngineRequest:
 
 @pytest.mark.parametrize(
     ("text", "bytes_at_least"),
-    [("abc", 3), ("héé", 5), ("\ufdfa", 33), ("日本", 6), ("", 0)],
+    [("abc", 3), ("hж", 3), ("hé", 4), ("\ufdfa", 33), ("日本", 6), ("한국", 6), ("", 0)],
 )
 def test_a_prompt_has_at_most_a_token_for_each_byte_of_its_normalized_text(text, bytes_at_least):
     assert prompt_bound(engine_request(text=text)) == bytes_at_least + ADDED_TOKENS
+
+
+def size(text: str) -> int:
+    return len(text.encode())
+
+
+def test_no_character_and_no_composition_is_normalized_to_more_bytes_than_the_bound():
+    for char in map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))):
+        normalized = unicodedata.normalize("NFKC", char)
+        assert size(normalized) <= size(char) + GROWTH.get(char, 0) <= MOST_TIMES * size(char)
+        # a whole text is decomposed, reordered and composed again
+        decomposed = unicodedata.normalize("NFKD", char)
+        assert size(unicodedata.normalize("NFC", decomposed)) <= size(decomposed)
+        is_hangul = "\uac00" <= char <= "\ud7a3"  # nothing separates its parts: composed again
+        assert is_hangul or size(decomposed) <= size(char) + GROWTH.get(char, 0)
+
+
+def test_marks_in_the_wrong_order_do_not_cost_quadratic_time():
+    """To normalize such a text of 60 KB takes 1.5 s."""
+    text = "a" + "\u0300" * 15_000 + "\u0327" * 15_000
+    began = time.thread_time()
+    bound = prompt_bound(engine_request(text=text, model=replace(LONG, facts=FACTS_100K)))
+    assert time.thread_time() - began < 0.3
+    assert bound == size(text) + ADDED_TOKENS
+
+
+@pytest.mark.parametrize("prompts", [1, 4])
+def test_long_prompts_are_bounded_without_a_look_at_each_character(prompts: int):
+    text = "é" * (COUNTED_CHARACTERS // prompts)
+    model = replace(LONG, facts=replace(FACTS, context_length=10**7))
+    requests = [engine_request(id=str(n), text=text, model=model) for n in range(prompts)]
+    assert prompt_bounds(requests)["0"] == len(text) * 3 + ADDED_TOKENS
+    requests.append(engine_request(id="one more", text="é", model=model))
+    assert prompt_bounds(requests)["0"] == size(text) * MOST_TIMES + ADDED_TOKENS
 
 
 def test_token_ids_are_counted_and_limits_of_the_prompt_hold():

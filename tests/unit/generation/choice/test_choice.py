@@ -87,6 +87,17 @@ def test_the_logged_tokens_are_those_of_the_text(text, stop):
         )
 
 
+@pytest.mark.parametrize(
+    ("finish", "text"), [(FinishReason.LENGTH, "a"), (FinishReason.STOP, "a\ufffd")]
+)
+def test_a_character_that_the_token_limit_cuts_is_left_out(finish, text):
+    """Its bytes stay with the log-probabilities; a model's own half character stays in the text."""
+    cut = [b"a", *(bytes([byte]) for byte in "\U0001f600".encode()[:3])]
+    (answer,) = answered(asked(sampling=LOGGED), [cut], finish).choices
+    assert answer.text == text
+    assert [token.token_bytes for token in answer.log_probs] == cut
+
+
 def test_the_end_token_is_counted_and_has_an_id_but_is_not_logged():
     completion = answered(
         asked(sampling=LOGGED, returns_token_ids=True), [[b"a", b""]], FinishReason.STOP
