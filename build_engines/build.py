@@ -214,7 +214,7 @@ def _write_repository(
                 facts = _fitted(name, facts, kv_bytes, say)
                 say(
                     f"{name}: up to {kv_bytes / 1e6:,.0f} MB for running rows and kept prefixes "
-                    "(onnx.kv_cache_mb); these take only memory that is free"
+                    "(onnx.kv_cache_mb); prefixes are kept only in memory that is free"
                 )
                 parameters = role_parameters.on_cpu(name, entry, facts, kv_bytes)
                 triton_models.render(name, fresh, parameters, without=engine_limits.LORA)

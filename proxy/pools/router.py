@@ -51,8 +51,8 @@ class Route:
         self.matched = choice.matched
         self._candidate = choice.candidate
         self._peers = peers
-        # nothing else takes time before its first token, such as the compilation of a guide
         self._is_slow = False
+        # nothing else takes time before its first token, such as the compilation of a guide
         self._has_plain_start = request.constraint is None and not request.generated
         self._pool = pool
         self._endpoint = endpoint
