@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onnx_cpu.free_memory import FreeMemory, spare_bytes
 from port import Guide, SamplingParams
 from tests.fixtures.examples import examples
 from tests.fixtures.stepped_scheduler import ROWS, Bench, decoder, prompt
@@ -187,36 +186,6 @@ def test_the_least_recently_used_prefix_goes_first(artifacts):
     assert kept.sink.cached_tokens == 96
     assert gone.sink.cached_tokens < 96
     assert bench.scheduler.stats.evicted_blocks > 0
-
-
-def test_kept_prefixes_take_only_free_memory_and_give_it_back_also_while_idle(artifacts):
-    spare, now_s = [10**9], [0.0]
-    bench = Bench(artifacts / "llama", memory=FreeMemory(lambda: spare[0], lambda: now_s[0]))
-    stats = bench.scheduler.stats
-    bench.add(prompt(97, 1), 1)
-    bench.run()
-    kept = stats.kv_cached_bytes
-    spare[0], now_s[0] = -kept // 2, 1.5
-    bench.scheduler.rest()
-    assert 0 < stats.kv_cached_bytes <= kept // 2
-    rest = stats.kv_cached_bytes
-    spare[0], now_s[0] = 0, 3.0
-    bench.add(prompt(97, 2), 1)
-    bench.run()
-    assert 0 < stats.kv_cached_bytes <= rest
-
-
-@pytest.mark.parametrize(
-    ("limit", "spare"), [(None, 4_096_000), ("max", 4_096_000), ("3000000", 1_200_000)]
-)
-def test_a_tenth_of_the_machines_and_the_containers_memory_is_spared(tmp_path, limit, spare):
-    meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal: 10000 kB\nMemFree: 1 kB\nMemAvailable: 5000 kB\nHuge: 0\n")
-    if limit is not None:
-        files = {"max": limit, "current": "2000000", "stat": "anon 7\ninactive_file 500000"}
-        for name, text in files.items():
-            (tmp_path / f"memory.{name}").write_text(text)
-    assert spare_bytes(meminfo, tmp_path) == spare
 
 
 def test_a_long_prompt_does_not_stall_running_streams(artifacts):
