@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median_low
 
-NOTICED = 2.0  # times the median of the others; load and chance explain less
+NOTICED = 3.0  # times the median of the others; load and chance explain less
 OUTLIER = 5.0
 SLOW_STREAMS = 5  # one after another make the endpoint an outlier
 SHORT_PROMPT = 256  # tokens; times to first tokens are converted to a prompt of no length
@@ -56,7 +56,7 @@ class Speed:
         self.forget()
 
     def forget(self) -> None:
-        self.first_token = Measure(noise_s=0.05, outlier_s=1.0)
+        self.first_token = Measure(noise_s=0.1, outlier_s=1.0)
         self.each_token = Measure(noise_s=0.002, outlier_s=0.1)
         self.slow_streams = 0
 
