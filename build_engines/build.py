@@ -212,6 +212,10 @@ def _write_repository(
                 kv_bytes = kv_memory.kv_bytes(entry, models=len(models.built))
                 facts = Facts.read(artifacts / name / "facts.json")
                 facts = _fitted(name, facts, kv_bytes, say)
+                say(
+                    f"{name}: up to {kv_bytes / 1e6:,.0f} MB for running rows and kept prefixes "
+                    "(onnx.kv_cache_mb); prefixes are kept only in memory that is free"
+                )
                 parameters = role_parameters.on_cpu(name, entry, facts, kv_bytes)
                 triton_models.render(name, fresh, parameters, without=engine_limits.LORA)
             case ScriptedEntry():

@@ -19,10 +19,15 @@ def kv_bytes(entry: OnnxEntry, *, models: int) -> int:
     """The size that models.yaml sets, else this model's share of the machine's memory."""
     if entry.onnx.kv_cache_mb is not None:
         return entry.onnx.kv_cache_mb * 1_000_000
+    return int(SHARE_OF_MEMORY * memory_bytes() / models)
+
+
+def memory_bytes() -> int:
+    """The memory of this container, or of the machine where it has no limit."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if CGROUP_LIMIT.is_file() and (limit := CGROUP_LIMIT.read_text().strip()).isdigit():
         memory = min(memory, int(limit))
-    return int(SHARE_OF_MEMORY * memory / models)
+    return memory
 
 
 def fitted(facts: Facts, kv_bytes: int) -> Facts:

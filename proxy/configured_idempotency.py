@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import structlog
+
+from triton_openai.build_engines.kv_memory import memory_bytes
 from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.idempotency.layer import LayerParts
@@ -14,7 +18,24 @@ from triton_openai.proxy.idempotency.relay import Relay, RelayLimits
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.telemetry.metrics import Metrics
 
+logger = structlog.get_logger(__name__)
+
 MB = 1_000_000
+KEPT_PART, HELD_PART = 0.2, 0.25  # the most of the container's memory, or of the machine's
+
+
+def within(name: str, mb: float, part: float, memory: int | None = None) -> int:
+    """The setting in bytes, but at most that part of the memory; logs where that is less."""
+    wanted, most = mb * MB, part * (memory or memory_bytes())
+    if wanted > most:
+        logger.info(
+            "idempotency: the memory allows less than the setting",
+            setting=name,
+            mb=mb,
+            used_mb=int(most / MB),
+            advice="give the proxy more memory to keep more",
+        )
+    return int(min(wanted, most))
 
 
 def _relay(settings: Settings, metrics: Metrics, shared: Path | None) -> Relay:
@@ -22,7 +43,7 @@ def _relay(settings: Settings, metrics: Metrics, shared: Path | None) -> Relay:
         grace_s=settings.idempotency_grace_s,
         resume_grace_s=settings.resume_grace_s,
         answer_bytes=int(settings.max_kept_answer_mb * MB),
-        memory_bytes=int(settings.max_held_answers_mb * MB),
+        memory_bytes=within("MAX_HELD_ANSWERS_MB", settings.max_held_answers_mb, HELD_PART),
         readers=settings.max_answer_readers,
         keeps=settings.idempotency_keep_s > 0,
     )
@@ -47,9 +68,10 @@ def layer_parts(
 
 
 def _records(settings: Settings, shared: Path | None) -> Records:
+    part = KEPT_PART if settings.ledger_url_value is None else math.inf
     quotas = Quotas(
         keep_s=settings.idempotency_keep_s,
-        bytes=int(settings.max_kept_mb * MB),
+        bytes=within("MAX_KEPT_MB", settings.max_kept_mb, part),
         answers=settings.max_kept_answers,
     )
     if settings.ledger_url_value is not None:

@@ -21,7 +21,7 @@ from triton_openai.proxy.api.route_scopes import RouteScopes
 from triton_openai.proxy.domain import identity
 from triton_openai.proxy.domain.identity import current_caller
 
-COUNTED = frozenset({identity.Scope.TOKENS, identity.Scope.MODELS})
+COUNTED = frozenset({identity.Scope.TOKENS, identity.Scope.MODELS, identity.Scope.KSERVE})
 
 EXPOSED = (
     *("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),

@@ -1,4 +1,4 @@
-"""Ejects an endpoint that cannot be reached, as Envoy's outlier detection does.
+"""Ejects an endpoint that cannot be reached or is far too slow, as Envoy's outlier detection does.
 
 The pool asks `can_admit` before it chooses an endpoint, calls `admit` for each stream that it sends
 there, and reports on the `Attempt` how the stream began.
@@ -105,6 +105,7 @@ class CircuitBreaker:
         self._is_probing = False
         self._closed_at = clock()
         self.ejections = 0
+        self.was_slow = False  # why it was ejected last
 
     @property
     def state(self) -> BreakerState:
@@ -168,6 +169,15 @@ class CircuitBreaker:
             self._forget()
             self._eject()
 
+    def eject_slow(self) -> bool:
+        """Its answers take far longer than other endpoints'. Returns whether it is ejected now."""
+        if not self.is_closed or not self._may_eject():
+            return False
+        self._forget()
+        self._eject()
+        self.was_slow = True
+        return True
+
     def record_abandoned(self, began_in: int) -> None:
         if began_in == self._round:
             self._is_probing = False
@@ -176,7 +186,7 @@ class CircuitBreaker:
         policy = self._policy
         self._level = min(self._level + 1, policy.most_ejections)
         self._ejected_until = self._clock() + min(self._level * policy.base_s, policy.most_s)
-        self._is_probing = False
+        self._is_probing = self.was_slow = False
         self._faults = 0
         self._round += 1
         self.ejections += 1

@@ -8,23 +8,26 @@ from dataclasses import dataclass
 from triton_openai.proxy.domain.endpoints import EngineLoad
 from triton_openai.proxy.pools.outstanding import Outstanding
 from triton_openai.proxy.pools.slow_start import WINDOW_S, slow_start_share
+from triton_openai.proxy.pools.speed import Speed
 
 FULL = 1e12  # tokens a row: more than any work that is really outstanding
 KV_PRESSURE_FROM = 0.9
 LEAST_KV_HEADROOM = 0.1
+SLOW_FOR_S = 10.0  # after the last measurement
 
 
 class Candidate:
     """One endpoint, for one Triton model or all.
 
     bit: of `PrefixIndex.add_endpoint`; 0 without an index. rows: requests that the engine runs at
-    once, 1 if unknown. `capacity`, `extra_tokens` and `penalty` are what `Chooser` reads.
+    once, 1 if unknown. slowness: how many times slower its answers are than the other endpoints'.
+    `capacity`, `extra_tokens` and `penalty` are what `Chooser` reads.
     """
 
     __slots__ = (
-        *("_headroom", "_share", "_since_s", "_window_s"),
+        *("_headroom", "_share", "_since_s", "_slow_until_s", "_window_s"),
         *("address", "bit", "capacity", "extra_streams", "extra_tokens"),
-        *("outstanding", "penalty", "rows"),
+        *("outstanding", "penalty", "rows", "slowness", "speed"),
     )
 
     def __init__(
@@ -38,7 +41,8 @@ class Candidate:
         self.extra_tokens = 0.0
         self.penalty = 0.0
         self._share = self._headroom = 1.0
-        self._since_s, self._window_s = 0.0, 0.0
+        self._since_s, self._window_s, self._slow_until_s = 0.0, 0.0, 0.0
+        self.speed, self.slowness = Speed(), 1.0
         self.capacity = float(self.rows)
 
     @property
@@ -47,7 +51,7 @@ class Candidate:
 
     @property
     def is_warming_up(self) -> bool:
-        return self._share < 1.0
+        return self._share < 1.0 or self.slowness > 1.0
 
     def set_rows(self, rows: int) -> None:
         self.rows = max(1, rows)
@@ -72,15 +76,24 @@ class Candidate:
 
     def start_slowly(self, now_s: float, window_s: float = WINDOW_S) -> None:
         """It is new, or its breaker has closed. `Chooser` then calls `warm_up` until it is over."""
-        self._since_s, self._window_s = now_s, window_s
+        self._since_s, self._window_s, self.slowness = now_s, window_s, 1.0
+        self.speed.forget()
         self.warm_up(now_s)
 
+    def slow_down(self, slowness: float, now_s: float) -> None:
+        """Measured now; 1: it is as fast as the others. `Chooser` then calls `warm_up`."""
+        self.slowness, self._slow_until_s = slowness, now_s + SLOW_FOR_S
+        self._weigh()
+
     def warm_up(self, now_s: float) -> None:
+        """Also tries an endpoint again that was slow, and that nothing was sent to since."""
+        if self.slowness > 1.0 and now_s >= self._slow_until_s:
+            self.start_slowly(self._slow_until_s, self._window_s)
         self._share = slow_start_share(now_s - self._since_s, self._window_s)
         self._weigh()
 
     def _weigh(self) -> None:
-        self.capacity = self.rows * self._share * self._headroom
+        self.capacity = self.rows * self._share * self._headroom / self.slowness
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from triton_openai.proxy.pools.adapter_index import AdapterIndex
 from triton_openai.proxy.pools.candidate import Candidate, Candidates
 from triton_openai.proxy.pools.prefix_index import PrefixIndex, PromptBlocks
 from triton_openai.proxy.pools.slow_start import WINDOW_S
+from triton_openai.proxy.pools.speed import NOTICED
 
 
 class Policy(str, Enum):
@@ -47,11 +48,14 @@ class ChoicePolicy:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """What the choice needs of a request. prompt_tokens: exact or an estimate."""
+    """What the choice needs of a request. prompt_tokens: exact or an estimate. output_tokens: as
+    expected.
+    """
 
     prompt_tokens: int
     blocks: PromptBlocks | None = None
     adapter: str | None = None
+    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,13 @@ class Chooser:
         """The endpoint is new, or its breaker has closed: its share of the work grows slowly."""
         self._warm_up()  # forgets those whose time is over, also where nothing is chosen
         candidate.start_slowly(self._clock(), self._policy.slow_start_s)
-        if candidate.is_warming_up and candidate not in self._warming:
-            self._warming.append(candidate)
+        self._watch(candidate)
+
+    def slow_down(self, candidate: Candidate, slowness: float) -> None:
+        """Its answers take so many times as long as the others'."""
+        if slowness >= NOTICED or candidate.slowness > 1.0:
+            candidate.slow_down(slowness if slowness >= NOTICED else 1.0, self._clock())
+            self._watch(candidate)
 
     def end_slow_start(self, candidate: Candidate) -> None:
         """Its endpoint has left."""
@@ -115,7 +124,9 @@ class Chooser:
         start = self._turn % len(members)  # equal endpoints take turns
         members = members[start:] + members[:start]
         savings, common = _split(self._savings(candidates.bits, request), candidates.bits)
-        tokens = request.prompt_tokens - common[1]
+        # never less than nothing, also where an adapter saves more than a short prompt costs
+        prompt = max(0.0, request.prompt_tokens - common[1], savings[0][1] if savings else 0.0)
+        tokens = prompt + request.output_tokens
         if savings:
             return _least_with(savings, members, tokens, common)
         return Choice(_least(members, tokens), common[2])
@@ -134,6 +145,10 @@ class Chooser:
         if candidate.bit:
             self.prefixes.forget(candidate.bit)
             self.adapters.forget(candidate.bit)
+
+    def _watch(self, candidate: Candidate) -> None:
+        if candidate.is_warming_up and candidate not in self._warming:
+            self._warming.append(candidate)
 
     def _warm_up(self) -> None:
         now_s = self._clock()

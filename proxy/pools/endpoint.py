@@ -191,6 +191,12 @@ class Endpoint:
     def name(self) -> str:
         return self.address.address
 
+    @property
+    def why_ejected(self) -> str:
+        if self.breaker.was_slow:
+            return "its answers are far slower than those of other endpoints"
+        return "streams failed there one after another"
+
     def status(self) -> EndpointStatus:
         state, works = self.state, self._works()
         return EndpointStatus(
@@ -212,7 +218,7 @@ class Endpoint:
                 return None
             case EndpointState.EJECTED:
                 tried = "" if self.breaker.ejected_for_s else "; the next request tries it"
-                return f"streams failed there one after another{tried}"
+                return f"{self.why_ejected}{tried}"
             case EndpointState.DRAINING | EndpointState.DRAINED:
                 return "it left its pool" if self.is_leaving else "an operator drains it"
         return str(self.why_not_ready or LOST)

@@ -126,6 +126,7 @@ class Pool:
                 "endpoint is ejected",
                 pool=self.name,
                 endpoint=endpoint.name,
+                reason=endpoint.why_ejected,
                 seconds=endpoint.breaker.ejected_for_s,
                 advice="look at this Triton and its log; it is tried again by itself",
             )

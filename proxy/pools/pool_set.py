@@ -45,6 +45,7 @@ class PoolSet:
         random: Random | None = None,
     ) -> None:
         self._counter = counter
+        self.clock = clock
         self._interned: dict[LoadedModel, LoadedModel] = {}
         self._running = AsyncExitStack()
         self._has_news = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -22,6 +21,8 @@ from triton_openai.proxy.pools.endpoint_counter import EndpointCounter, Outcome
 from triton_openai.proxy.pools.pool_set import PoolSet
 from triton_openai.proxy.pools.router import Route, Router
 from triton_openai.proxy.telemetry import request_log
+
+FIRST_LOOK = 4  # deltas; later ones at 8, 16, …
 
 
 class PooledEngine:
@@ -45,19 +46,27 @@ class PooledEngine:
 
     async def generate(self, request: EngineRequest) -> AsyncGenerator[TokenDelta, None]:
         """See domain.engine.Engine. A ModelUnavailable names the endpoint that was lost."""
-        route = self._routed(request)
-        began, outcome, tokens = time.monotonic(), Outcome.LEFT, 0
+        route, clock = self._routed(request), self._pools.clock
+        outcome, tokens, seen, look, counted = Outcome.LEFT, 0, 0, FIRST_LOOK, 0
+        asked, waited_s = clock(), 0.0
         try:
             async with aclosing(route.engine.generate(request)) as deltas:
                 async for delta in deltas:
-                    if delta.prompt_tokens is not None:
-                        self._counter.began(route.place, time.monotonic() - began, route.matched)
-                        request_log.list_in("endpoints", route.place.endpoint)
-                        route.began(delta.prompt_tokens, delta.cached_tokens or 0)
+                    waited_s += clock() - asked
                     tokens += len(delta.token_bytes)
+                    seen += 1
+                    if delta.prompt_tokens is not None:
+                        self._counter.began(route.place, waited_s, route.matched)
+                        request_log.list_in("endpoints", route.place.endpoint)
+                        route.began(delta.prompt_tokens, delta.cached_tokens or 0, waited_s)
+                        waited_s, counted = 0.0, tokens
+                    elif seen == look:
+                        route.paced(waited_s, tokens - counted)
+                        waited_s, counted, look = 0.0, tokens, 2 * look
                     if delta.finish is not None:
                         outcome = Outcome.ENDED
                     yield delta
+                    asked = clock()
         except DeadlineExceeded:  # the endpoint may have said nothing at all
             raise
         except ProxyError as error:

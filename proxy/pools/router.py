@@ -8,14 +8,15 @@ from triton_openai.proxy.domain.engine import EngineRequest, TokenSource
 from triton_openai.proxy.domain.errors import ModelUnavailable
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.pools.breaker import Attempt
-from triton_openai.proxy.pools.candidate import Candidates
-from triton_openai.proxy.pools.choice import RoutedRequest
+from triton_openai.proxy.pools.candidate import Candidate, Candidates
+from triton_openai.proxy.pools.choice import Choice, RoutedRequest
 from triton_openai.proxy.pools.endpoint import Endpoint
 from triton_openai.proxy.pools.endpoint_counter import Place
 from triton_openai.proxy.pools.outstanding import TokenEstimates, Work
 from triton_openai.proxy.pools.pool import Pool
 from triton_openai.proxy.pools.pool_set import PoolSet
 from triton_openai.proxy.pools.prefix_index import prompt_blocks
+from triton_openai.proxy.pools.speed import SLOW_STREAMS
 from triton_openai.proxy.pools.variants import Variant
 
 NOTHING_SERVES = "no endpoint that is ready serves this build of the model"
@@ -25,19 +26,21 @@ MOST_MODELS = 1024  # whose lengths are remembered
 class Route:
     """One stream on one endpoint. matched: the share of its prompt that is probably cached there.
 
-    interrupt: of a stream that can be moved. Call `end` once the stream is closed.
+    peers: all endpoints that serve the build. interrupt: of a stream that can be moved. Call `end`
+    once the stream is closed.
     """
 
     __slots__ = (
-        *("_attempt", "_endpoint", "_estimates", "_interrupt", "_pool", "_prompt_tokens", "_work"),
-        *("engine", "matched", "place"),
+        *("_attempt", "_candidate", "_endpoint", "_estimates", "_has_plain_start", "_interrupt"),
+        *("_is_slow", "_peers", "_pool", "_prompt_tokens", "_work", "engine", "matched", "place"),
     )
 
     def __init__(
         self,
         pool: Pool,
         endpoint: Endpoint,
-        matched: float,
+        choice: Choice,
+        peers: tuple[Candidate, ...],
         work: Work,
         attempt: Attempt,
         estimates: TokenEstimates,
@@ -45,7 +48,12 @@ class Route:
     ) -> None:
         self.engine: TokenSource = endpoint.connection.engine
         self.place = Place(endpoint.pool, endpoint.name)
-        self.matched = matched
+        self.matched = choice.matched
+        self._candidate = choice.candidate
+        self._peers = peers
+        self._is_slow = False
+        # nothing else takes time before its first token, such as the compilation of a guide
+        self._has_plain_start = request.constraint is None and not request.generated
         self._pool = pool
         self._endpoint = endpoint
         self._work = work
@@ -57,11 +65,19 @@ class Route:
             interrupt.endpoint = endpoint.name
             endpoint.movable[interrupt] = request.model.facts
 
-    def began(self, prompt_tokens: int, cached_tokens: int) -> None:
+    def began(self, prompt_tokens: int, cached_tokens: int, waited_s: float) -> None:
         """The first token came. cached_tokens: of the prompt, which cost the engine nothing."""
         self._prompt_tokens = prompt_tokens
         self._work.set_prompt_tokens(prompt_tokens - cached_tokens)
         self.answered()
+        if self._has_plain_start:
+            self._candidate.speed.began(waited_s, prompt_tokens - cached_tokens)
+            self._compare()
+
+    def paced(self, waited_s: float, tokens: int) -> None:
+        """So many tokens came since the last call, after so long a wait for the endpoint."""
+        self._candidate.speed.each_token.add(waited_s / max(1, tokens))
+        self._compare()
 
     def answered(self) -> None:
         """With a token, or with an error that is not the endpoint's fault."""
@@ -74,9 +90,26 @@ class Route:
         self._pool.note_breaker(self._endpoint)
         self._endpoint.lost()
 
+    def _compare(self) -> None:
+        mine = self._candidate
+        if not self._endpoint.breaker.is_closed:
+            return
+        others = [one.speed for one in self._peers if one is not mine]
+        slowness, is_outlier = mine.speed.compared(others)
+        if is_outlier and not self._is_slow:
+            self._is_slow = True
+            mine.speed.slow_streams += 1
+        is_ejected = mine.speed.slow_streams >= SLOW_STREAMS and self._endpoint.breaker.eject_slow()
+        self._pool.chooser.slow_down(mine, 1.0 if is_ejected else slowness)
+        if is_ejected:
+            mine.speed.forget()
+            self._pool.note_breaker(self._endpoint)
+
     def end(self) -> None:
         self._attempt.abandoned()
         self._work.release()
+        if self._prompt_tokens and not self._is_slow:
+            self._candidate.speed.slow_streams = 0
         if self._interrupt is not None:
             self._endpoint.movable.pop(self._interrupt, None)
 
@@ -109,7 +142,9 @@ class Router:
         if pool.ejected:
             candidates = _open(variant, candidates)
         prompt: str | Sequence[int] = request.text or request.token_ids or ""
-        routed = _routed(request, prompt, estimates, has_choice=len(candidates.members) > 1)
+        output_tokens = estimates.output_tokens(request.max_tokens)
+        has_choice = len(candidates.members) > 1
+        routed = _routed(request, prompt, estimates, output_tokens, has_choice=has_choice)
         choice = pool.chooser.choose(candidates, routed)
         if choice is None:
             raise _unavailable()
@@ -119,9 +154,10 @@ class Router:
         pool.chooser.sent(candidate, routed)
         work = candidate.outstanding.add(
             prompt_tokens=round(routed.prompt_tokens * (1.0 - choice.matched)),
-            output_tokens=estimates.output_tokens(request.max_tokens),
+            output_tokens=output_tokens,
         )
-        return Route(pool, endpoint, choice.matched, work, attempt, estimates, request)
+        peers = variant.candidates.members
+        return Route(pool, endpoint, choice, peers, work, attempt, estimates, request)
 
     def _estimates_of(self, card: ModelCard) -> TokenEstimates:
         found = self._estimates.get(card.triton_model)
@@ -152,6 +188,7 @@ def _routed(
     request: EngineRequest,
     prompt: str | Sequence[int],
     estimates: TokenEstimates,
+    output_tokens: int,
     *,
     has_choice: bool,
 ) -> RoutedRequest:
@@ -163,4 +200,4 @@ def _routed(
     blocks = prompt_blocks(
         prompt, model=card.triton_model, cache_salt=request.cache_salt, adapter=adapter
     )
-    return RoutedRequest(tokens, blocks, adapter)
+    return RoutedRequest(tokens, blocks, adapter, output_tokens)

@@ -45,6 +45,8 @@ class TritonKserve:
     async def infer(
         self, model: str, version: str, request: KserveRequest, *, timeout_s: float
     ) -> KserveResponse:
+        if any(tensor.shape[:1] == (0,) for tensor in request.inputs):
+            await self._check_batch(model, version)
         message = _encoded(model, version, request)
         answer = await self._call("ModelInfer", message, model, timeout_s)
         if len(answer.raw_output_contents) != len(answer.outputs):
@@ -78,6 +80,17 @@ class TritonKserve:
         return ServerMetadata(
             name=found.name, version=found.version, extensions=tuple(found.extensions)
         )
+
+    async def _check_batch(self, model: str, version: str) -> None:
+        """Raises InvalidRequest: the model batches. Triton never answers a batch of nothing."""
+        request = service_pb2.ModelConfigRequest(name=model, version=version)
+        if (await self._call("ModelConfig", request, model)).config.max_batch_size > 0:
+            raise InvalidRequest(
+                f"The shape of an input begins with 0, an empty batch: the model {echoed(model)} "
+                "batches its requests, so the first number of a shape must be 1 or more.",
+                code=ErrorCode.INVALID_PARAMETER,
+                param="inputs",
+            )
 
     async def _call(
         self, method: str, request: Any, model: str, timeout_s: float = CALL_TIMEOUT_S

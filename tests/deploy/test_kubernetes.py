@@ -27,6 +27,7 @@ from tests.deploy.manifests import (
     validate,
 )
 from tests.deploy.places import DOCKER, MANIFESTS, ROOT, documents, find, is_known
+from triton_openai.proxy.configured_idempotency import HELD_PART, KEPT_PART, within
 from triton_openai.proxy.settings import Settings
 
 kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl renders it")
@@ -188,6 +189,27 @@ def test_every_container_has_a_memory_limit():
     assert containers()
     for container in containers():
         assert re.fullmatch(r"\d+[MG]i", container["resources"]["limits"]["memory"])
+
+
+def test_what_the_proxy_keeps_fits_into_its_memory():
+    """It needs the last quarter for itself."""
+    settings = Settings()
+    (pod,) = (each for each in pods() if name_of(each) == "proxy")
+    memory = size(pod["spec"]["containers"][0]["resources"]["limits"]["memory"])
+    kept = within("kept", settings.max_kept_mb, KEPT_PART, memory)
+    held = within("held", settings.max_held_answers_mb, HELD_PART, memory)
+    in_memory = [each for each in find([pod], "emptyDir") if each.get("medium") == "Memory"]
+    files = sum(size(each["sizeLimit"]) for each in in_memory)
+    assert kept + held + settings.max_bodies_bytes + files < 0.75 * memory
+
+
+@pytest.mark.parametrize(("wanted_mb", "allowed_mb"), [(1000, 200), (150, 150)])
+def test_kept_answers_get_no_more_than_their_part_of_the_memory(wanted_mb, allowed_mb):
+    assert within("MAX_KEPT_MB", wanted_mb, 0.2, 1_000_000_000) == allowed_mb * 1_000_000
+
+
+def size(text: str) -> int:
+    return int(text[:-2]) * {"Mi": 2**20, "Gi": 2**30}[text[-2:]]
 
 
 OTHERS = {("k8s-app", "kube-dns"), ("app.kubernetes.io/name", "opentelemetry-collector")}

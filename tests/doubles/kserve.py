@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from triton_openai.proxy.domain.errors import UnknownModel
@@ -15,12 +16,17 @@ from triton_openai.proxy.domain.kserve import (
 
 
 class EchoModels:
-    """names: the models. requests: what they were sent. Each input comes back as an output."""
+    """names: the models. requests: what they were sent. Each input comes back as an output.
+
+    may_answer: clear it, and inferences run until it is set.
+    """
 
     def __init__(self, *names: str) -> None:
         self.names = names
         self.requests: list[tuple[str, str, KserveRequest]] = []
         self.is_ready = True
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     def _check(self, model: str) -> None:
         if model not in self.names:
@@ -31,6 +37,7 @@ class EchoModels:
     ) -> KserveResponse:
         self._check(model)
         self.requests.append((model, version, request))
+        await self.may_answer.wait()
         asked = {each.name for each in request.outputs} or {each.name for each in request.inputs}
         outputs = tuple(replace(t, parameters={}) for t in request.inputs if t.name in asked)
         return KserveResponse(

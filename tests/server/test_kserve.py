@@ -64,7 +64,11 @@ def config(name: str, more: str = "") -> str:
 def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder: Path = tmp_path_factory.mktemp("kserve")
     decoupled = "model_transaction_policy { decoupled: true }"
-    for name, code, more in (("echo", ECHO, ""), ("streams", STREAM, decoupled)):
+    for name, code, more in (
+        ("echo", ECHO, ""),
+        ("streams", STREAM, decoupled),
+        ("batches", ECHO, "max_batch_size: 8"),
+    ):
         model = folder / "model_repository" / name
         (model / "1").mkdir(parents=True)
         (model / "config.pbtxt").write_text(config(name, more))
@@ -176,3 +180,18 @@ def test_a_decoupled_model_is_refused_by_name(client):
     answer = client.post("/v2/models/streams/infer", json={"inputs": [one]})
     assert answer.status_code == 400
     assert "The model 'streams' is decoupled" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("shape", [[0, 0], [0, 3]])
+def test_an_empty_batch_which_triton_never_answers_is_refused(client, shape):
+    one = {"name": "in_FP32", "datatype": "FP32", "shape": shape, "data": []}
+    answer = client.post("/v2/models/batches/infer", json={"inputs": [one]})
+    assert answer.status_code == 400
+    assert "an empty batch: the model 'batches' batches" in answer.json()["error"]
+
+
+def test_tensors_without_elements_are_answered_where_they_are_valid(client):
+    for model, shape in (("echo", [0]), ("batches", [1, 0])):
+        one = {"name": "in_FP32", "datatype": "FP32", "shape": shape, "data": []}
+        answer = client.post(f"/v2/models/{model}/infer", json={"inputs": [one]})
+        assert answer.json()["outputs"][0]["shape"] == shape

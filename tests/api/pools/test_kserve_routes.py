@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
 from collections.abc import Iterator
@@ -10,10 +11,12 @@ from contextlib import asynccontextmanager
 import pytest
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Message
 
 from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.kserve import EchoModels
 from tests.doubles.sandbox import InProcess
+from tests.fixtures.limits import AsCaller, caller, unlimited
 from triton_openai.proxy.access.authentication.composition import authenticator
 from triton_openai.proxy.api.application import application
 from triton_openai.proxy.api.authentication import Authentication
@@ -21,8 +24,9 @@ from triton_openai.proxy.api.bodies.body_reader import BodyLimits, BodyReader
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
 from triton_openai.proxy.api.kserve import kserve_routes
 from triton_openai.proxy.api.middleware import RequestContext, WithoutLastSlash
+from triton_openai.proxy.api.rate_limit_headers import RateLimitHeaders
 from triton_openai.proxy.api.route_scopes import RouteScopes, check
-from triton_openai.proxy.domain.identity import Scope
+from triton_openai.proxy.domain.identity import Limits, Scope
 from triton_openai.proxy.settings import Settings
 from triton_openai.proxy.telemetry.metrics import Metrics
 
@@ -46,6 +50,7 @@ class Front:
             timeout_s=9,
         )
         metrics = Metrics()
+        self.router = router
         callers = authenticator(Settings(key_pepper=PEPPER), self.keys, metrics)
 
         @asynccontextmanager
@@ -226,3 +231,59 @@ def test_who_may_use_which_model(client, front):
     for path in ("/v2", "/v2/models/echo", "/v2/nothing"):
         assert client.get(path, headers=chatter).status_code == 403
     assert client.get("/v2/models/echo/versions/x").status_code == 400
+
+
+async def infer(app: ASGIApp, *, hangs_up: bool = False) -> int:
+    """The status of an inference; 0 without an answer. hangs_up: right after the request."""
+    body = json.dumps({"inputs": [tensor()]}).encode()
+    messages = [{"type": "http.request", "body": body}]
+    status, stays = 0, asyncio.Event()
+
+    async def receive() -> Message:
+        if not messages and not hangs_up:
+            await stays.wait()
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        nonlocal status
+        status = message.get("status", status)
+
+    path = {"path": INFER, "raw_path": INFER.encode(), "query_string": b"", "root_path": ""}
+    scope = {"type": "http", "method": "POST", "headers": [], **path}
+    await app(scope, receive, send)
+    return status if not hangs_up else 0
+
+
+@pytest.mark.anyio
+async def test_a_tenant_that_hangs_up_keeps_its_own_part_of_the_places_until_triton_has_answered(
+    front,
+):
+    app = application([], None)
+    app.include_router(front.router)
+    noisy, quiet = AsCaller(app, caller("noisy")), AsCaller(app, caller("quiet"))
+    front.models.may_answer.clear()
+    gone = [infer(noisy, hangs_up=True) for _ in range(260)]
+    assert await asyncio.wait_for(asyncio.gather(*gone), 60) == [0] * 260
+    assert len(front.models.requests) == 64  # none was cancelled: that could crash Triton
+    assert await infer(noisy) == 429
+    waiting = asyncio.create_task(infer(quiet))
+    while len(front.models.requests) < 65:
+        assert not waiting.done()
+        await asyncio.sleep(0)
+    front.models.may_answer.set()
+    assert await waiting == 200
+    assert await infer(noisy) == 200
+
+
+def test_inferences_and_metadata_count_in_limits_on_requests(front):
+    headers = Middleware(RateLimitHeaders, limiter=unlimited(), scopes=RouteScopes())
+    app = application([headers], None)
+    app.include_router(front.router)
+    who = caller(key=Limits(requests_per_minute=2))
+    with TestClient(AsCaller(app, who)) as client:
+        assert client.get("/v2/health/live").status_code == 200  # for load balancers: free
+        assert client.get("/v2/models/echo").headers["x-ratelimit-remaining-requests"] == "1"
+        assert client.post(INFER, json={"inputs": [tensor()]}).status_code == 200
+        refused = client.post(INFER, json={"inputs": [tensor()]})
+        assert refused.headers["x-ratelimit-exceeded"] == "key.requests_per_minute"
+        assert (refused.status_code, len(front.models.requests)) == (429, 1)

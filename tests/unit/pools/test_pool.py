@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from itertools import count
+from random import Random
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,6 +16,9 @@ from tests.doubles.scripted_pools import PoolStand, ScriptedTriton, build, check
 from triton_openai.proxy.domain.endpoints import EndpointState
 from triton_openai.proxy.domain.errors import ModelUnavailable
 from triton_openai.proxy.pools import endpoint_life, pool
+from triton_openai.proxy.pools.candidate import Candidate, Candidates
+from triton_openai.proxy.pools.choice import ChoicePolicy, Chooser, RoutedRequest
+from triton_openai.proxy.pools.outstanding import Outstanding
 
 EJECTED, READY = EndpointState.EJECTED, EndpointState.READY
 LOST = ModelUnavailable("away", detail="UNAVAILABLE: the connection was lost")
@@ -258,3 +263,112 @@ def test_nothing_is_left_of_endpoints_that_come_and_go():
             assert not any(one.open for one in named.values())
 
     clock.run(run())
+
+
+USUAL_S, SLOW_S = 0.01, 0.4  # before each delta
+
+
+def paced(pause_s: float = USUAL_S) -> ScriptedTriton:
+    triton = ScriptedTriton()
+    triton.engine = ScriptedEngine(deltas("abcdefgh"), pause_s=pause_s)
+    return triton
+
+
+def three() -> dict[str, ScriptedTriton]:
+    return {address: paced() for address in ("a:1", "b:1", "c:1")}
+
+
+async def one_after_another(stand: PoolStand, times: int) -> Counter[str]:
+    """How many answers came from each endpoint."""
+    before = stand.counter.begun.copy()
+    for _ in range(times):
+        await stand.answered()
+    return stand.counter.begun - before
+
+
+@pytest.mark.parametrize("policy", ["least_outstanding", "prefix"])
+def test_an_endpoint_that_has_become_slow_gets_little_until_it_recovers(policy):
+    async def run() -> None:
+        tritons = three()
+        async with PoolStand(tritons, policy) as stand:
+            await checked(20)
+            usual = await one_after_another(stand, 60)
+            tritons["c:1"].engine.pause_s = SLOW_S
+            slow = await one_after_another(stand, 300)
+            tritons["c:1"].engine.pause_s = USUAL_S
+            await asyncio.sleep(25)
+            recovered = await one_after_another(stand, 60)
+            if policy == "least_outstanding":  # the prefix stays where it is
+                assert min(usual.values()) == 20 == min(recovered.values())
+            assert slow["c:1"] <= 6
+            assert not stand.counter.ejections
+
+    clock.run(run())
+
+
+@pytest.mark.parametrize("addresses", [("a:1", "c:1"), ("a:1", "b:1", "c:1")])
+def test_an_endpoint_that_is_far_slower_than_the_others_is_ejected_and_tried_again(addresses):
+    async def run() -> None:
+        tritons = {address: paced() for address in addresses}
+        async with PoolStand(tritons) as stand:
+            await checked(20)
+            tritons["c:1"].engine.pause_s = SLOW_S
+            with capture_logs() as lines:
+                await asyncio.gather(*(stand.answered() for _ in range(30)))
+            assert stand.states().pop("c:1") is EJECTED
+            assert stand.counter.ejections == {"c:1": 1}
+            (line,) = (one for one in lines if one["event"] == "endpoint is ejected")
+            assert line["reason"] == "its answers are far slower than those of other endpoints"
+            tritons["c:1"].engine.pause_s = USUAL_S
+            await asyncio.sleep(30)
+            await one_after_another(stand, 3)  # one of them tries it, and it begins slowly
+            await asyncio.sleep(10)
+            assert (await one_after_another(stand, 30))["c:1"] == 30 // len(addresses)
+
+    clock.run(run())
+
+
+@pytest.mark.parametrize("endpoints", [2, 3, 8])
+def test_nobody_is_slow_where_all_are_equally_slow_or_a_little_uneven(endpoints):
+    async def run() -> None:
+        random, tritons = Random(1), {f"{n}:1": paced(SLOW_S) for n in range(endpoints)}
+        async with PoolStand(tritons) as stand:
+            await checked(20)
+            for _ in range(40):
+                for triton in tritons.values():
+                    triton.engine.pause_s = SLOW_S * random.uniform(0.6, 1.5)
+                await asyncio.gather(*(stand.answered() for _ in range(2 * endpoints)))
+            assert not stand.counter.ejections
+            assert min(stand.counter.begun.values()) > 0.7 * 80
+
+    clock.run(run())
+
+
+def test_a_client_that_reads_slowly_does_not_make_its_endpoint_slow():
+    async def run() -> None:
+        async with PoolStand(three()) as stand:
+            await checked(20)
+            await one_after_another(stand, 30)
+            for _ in range(10):
+                avoided = frozenset({"a:1", "b:1"})
+                async for _ in stand.engine.generate(stand.request(avoids=avoided)):
+                    await asyncio.sleep(1)
+            assert not stand.counter.ejections
+            assert min((await one_after_another(stand, 30)).values()) == 10
+
+    clock.run(run())
+
+
+def test_a_slow_endpoint_gains_nothing_from_an_adapter_that_is_worth_more_than_the_prompt():
+    slow, fast, neither = (
+        Candidate(name, Outstanding(), bit=1 << n) for n, name in enumerate("abc")
+    )
+    chooser = Chooser(ChoicePolicy(), clock=lambda: 0.0, random=Random(1))
+    request = RoutedRequest(10, adapter="tuned", output_tokens=100)
+    for one in (slow, fast):
+        chooser.sent(one, request)
+    chooser.slow_down(slow, 50.0)
+    chosen = {
+        chooser.choose(Candidates.of([slow, fast, neither]), request).candidate for _ in range(9)
+    }
+    assert chosen == {fast}

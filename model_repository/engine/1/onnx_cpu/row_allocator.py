@@ -9,6 +9,7 @@ import bisect
 from collections.abc import Callable, Iterator
 
 from onnx_cpu.batch import Batch
+from onnx_cpu.free_memory import FreeMemory
 from onnx_cpu.kv_rows import KvRows
 from onnx_cpu.prefix_cache import BLOCK, BlockKey, PrefixCache
 from onnx_cpu.sequence import Sequence
@@ -34,6 +35,7 @@ class RowAllocator:
         rows: int,
         kv_tokens: int,
         most_replayed: int,
+        memory: FreeMemory,
         ended: Callable[[Job], None],
     ) -> None:
         self.batch = Batch(kv, rows)
@@ -42,6 +44,7 @@ class RowAllocator:
         self._stats = stats
         self._kv_tokens = kv_tokens
         self._most_replayed = most_replayed
+        self._memory = memory
         self._token_bytes = kv.shape.token_bytes
         self._ended = ended
 
@@ -92,7 +95,12 @@ class RowAllocator:
             if last is None or len(self.batch.running) == 1:
                 break
             self._preempt(last)
-        self._limit_cache()
+        self.limit_cache()
+
+    def limit_cache(self) -> None:
+        """Evicts what running rows, or other programs, need the memory of."""
+        free = max(0, self._kv_tokens - self.batch.held_tokens()) * self._token_bytes
+        self.cache.limit(min(free, self._memory.limit(self.cache.used_bytes)))
 
     def report(self) -> None:
         """Writes the current values of the stats."""
@@ -167,17 +175,13 @@ class RowAllocator:
         row = self.batch.place(sequence)
         self.cache.load(keys, row)
         sequence.start(len(keys) * BLOCK, self._most_replayed)
-        self._limit_cache()
+        self.limit_cache()
         if sequence.has_started:
             sequence.job.sink.resumed()
         else:
             sequence.has_started = True
             sequence.job.sink.started(sequence.computed)
             self._stats.looked_up(sequence.computed)
-
-    def _limit_cache(self) -> None:
-        free = self._kv_tokens - self.batch.held_tokens()
-        self.cache.limit(max(0, free) * self._token_bytes)
 
 
 def _equal_keys(one: list[BlockKey], other: list[BlockKey]) -> int:

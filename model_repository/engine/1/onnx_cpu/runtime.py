@@ -20,6 +20,7 @@ from stats import Stats
 logger = logging.getLogger(__name__)
 
 GUIDE_POLL_S = 0.005
+REST_S = 1.0
 ARRIVALS_A_STEP = 32  # adding a long prompt with penalties takes part of a millisecond
 GUIDE_CACHE_BYTES = 200_000_000
 GUIDE_THREADS = 2  # while one compiles a hard guide, the other compiles the rest
@@ -109,7 +110,8 @@ class OnnxRuntime:
             if pause_s is not None and not inbox.has_arrived and not inbox.is_closing:
                 inbox.changed.wait(pause_s)
             while not (inbox.has_arrived or inbox.is_closing or self._scheduler.has_work):
-                inbox.changed.wait()
+                if not inbox.changed.wait(REST_S):
+                    self._scheduler.rest()
             return not inbox.is_closing
 
     def _take_arrived(self, at_most: int | None) -> None:

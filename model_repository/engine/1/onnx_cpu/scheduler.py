@@ -15,6 +15,7 @@ import numpy as np
 from guides.slow_guides import SlowGuides, refusal
 from guides.state import GuideTooSlow
 from onnx_cpu.decoder_port import Decoder, Logits
+from onnx_cpu.free_memory import FreeMemory
 from onnx_cpu.pending_guides import Compiler, PendingGuides
 from onnx_cpu.prefill import Prefill, PrefillBudget
 from onnx_cpu.prefix_cache import BLOCK
@@ -56,6 +57,7 @@ class Scheduler:
         *,
         end_ids: frozenset[int],
         ended: Callable[[Job], None],
+        memory: FreeMemory | None = None,
     ) -> None:
         self._decoder = decoder
         self._end_ids = end_ids
@@ -75,6 +77,7 @@ class Scheduler:
             rows=config.rows,
             kv_tokens=kv_tokens,
             most_replayed=config.most_replayed,
+            memory=memory or FreeMemory(),
             ended=ended,
         )
         self._batch = self._allocator.batch
@@ -124,6 +127,11 @@ class Scheduler:
         self._decode()
         self._report(time.monotonic())
         return is_working
+
+    def rest(self) -> None:
+        """Called about once a second while there is nothing to do."""
+        self._allocator.limit_cache()
+        self._allocator.report()
 
     def end_all(self) -> None:
         """Ends every job as cancelled."""
