@@ -1,7 +1,8 @@
 """Triton models that only the proxy itself may call. Used by the routes of KServe.
 
-The ensembles of every deployment and build, and their parts: whoever called the engine or the tokenizer directly would pass by
-control tokens' protection, limits, usage and the model list of keys.
+The ensembles of every deployment and build, and their parts: whoever called the engine or the
+tokenizer directly would pass by control tokens' protection, limits, usage and the model list of
+keys.
 """
 
 from __future__ import annotations
