@@ -63,7 +63,7 @@ def test_without_the_scope_nothing_is_allowed_and_each_call_is_in_the_audit_log(
     nobody = proxy.with_key("sk-abcdefghijkl-" + "a" * 43)
     assert nobody.get(KEYS).status_code == 401
     wanted = {(key["id"], f"{method} {path}") for method, path in ADMIN_ROUTES}
-    wanted.add(("nobody", f"GET {KEYS}"))
+    wanted.add(("nobody", "several objects"))
     begun, found = time.monotonic(), set()
     while not wanted <= found:
         assert time.monotonic() - begun < HANG_S, wanted - found
