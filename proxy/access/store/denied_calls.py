@@ -20,6 +20,7 @@ from triton_openai.proxy.access.store.periodic import Periodic
 from triton_openai.proxy.access.store.stored_text import cleaned
 from triton_openai.proxy.domain.errors import ErrorCode, StoreUnavailable
 from triton_openai.proxy.domain.identity import Caller
+from triton_openai.proxy.telemetry.printable_text import redacted
 
 Kind = tuple[str, str, str]  # actor, object, code
 logger = structlog.get_logger(__name__)
@@ -54,7 +55,7 @@ class DeniedCalls:
         if caller is None:
             self._counts[NOBODY] += 1
             return
-        object = cleaned(f"{method} {path}")[:LONGEST]
+        object = redacted(cleaned(f"{method} {path}"))[:LONGEST]
         kind = (cleaned(caller.key_id)[:LONGEST], object, code.value)
         is_known = kind in self._counts or len(self._counts) < KINDS_AT_ONCE
         self._counts[kind if is_known else OTHERS] += 1

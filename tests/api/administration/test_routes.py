@@ -237,6 +237,14 @@ def test_a_wrong_query_is_refused_by_name(proxy, path, query, param):
     ("method", "path", "body", "param"),
     [
         ("POST", TENANTS, {"name": "a/b"}, "name"),
+        *(
+            ("POST", TENANTS, {"name": name}, "name")
+            for name in ("default", "127.0.0.1", "2001:db8::1", "0.0.0.0")
+        ),
+        *(
+            ("POST", TENANTS, {"name": "a", "limits": {limit: 1e-320}}, f"limits.{limit}")
+            for limit in ("requests_per_second", "monthly_budget")
+        ),
         ("POST", TENANTS, {"name": "a", "color": 1}, "color"),
         ("POST", TENANTS, {"name": "a", "limits": {"burst": 0}}, "limits.burst"),
         *(
