@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fnmatch import fnmatchcase
 from ipaddress import ip_network
@@ -111,7 +111,9 @@ def is_reserved(tenant: str) -> bool:
 
 
 ANYONE = Caller(tenant=SHARED_TENANT, key_id="anonymous", scopes=ALL_SCOPES, is_shared=True)
-"""The caller where authentication is off."""
+"""The caller where there are no keys, and ADMIN=on."""
+ANYONE_BUT_ADMINS = replace(ANYONE, scopes=ALL_SCOPES - {Scope.ADMIN})
+"""The caller where there are no keys."""
 
 current_headers: ContextVar[Sequence[tuple[bytes, bytes]]] = ContextVar(
     "current_headers", default=()
