@@ -303,6 +303,6 @@ def test_a_store_that_is_away_is_a_503(proxy, made):
 
 
 def test_without_a_store_there_is_no_administration(serve):
-    client = serve(ScriptedEngine())
+    client = serve(ScriptedEngine(), admin="on")
     assert client.get("/v1/usage").status_code == 404
     assert client.get(KEYS).status_code == 404
