@@ -8,7 +8,7 @@ import re
 
 # A key (access.authentication.api_key), also a part of one, and keys of other APIs; a token.
 _KEY = re.compile(r"(?<![A-Za-z0-9])(sk-(?:[A-Za-z0-9]{4,32}-)?)[A-Za-z0-9_-]{16,}")
-_TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
+_TOKEN = re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 HIDDEN = "…"
 
 
