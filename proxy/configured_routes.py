@@ -16,7 +16,7 @@ from triton_openai.proxy.access.limits.request_limiter import RequestLimiter
 from triton_openai.proxy.access.start_gate import StartGate
 from triton_openai.proxy.api import cross_origin, dynamo, route_scopes
 from triton_openai.proxy.api.answers.answer import Answers
-from triton_openai.proxy.api.authentication import Authentication, Denied
+from triton_openai.proxy.api.authentication import Authentication, Denied, WithoutKeys
 from triton_openai.proxy.api.bodies.body_reader import BodyReader
 from triton_openai.proxy.api.fast_path import FastPath
 from triton_openai.proxy.api.hosts import HostCheck, HostPolicy
@@ -120,9 +120,11 @@ def layers(
     """Outermost first. content: of spans; None where they have none."""
     scopes = route_scopes.RouteScopes(public_metrics=settings.public_metrics)
     options: dict[str, Any] = {"metrics": metrics, "scopes": scopes, "denied": denied}
-    authentication = (
-        [] if callers is None else [Middleware(Authentication, authenticator=callers, **options)]
-    )
+    if callers is not None:
+        authentication = [Middleware(Authentication, authenticator=callers, **options)]
+    else:
+        closed = [Middleware(WithoutKeys, scopes=scopes)]
+        authentication = [] if settings.opens_administration else closed
     return [
         *cross_origin.layers(settings.cors_origins),
         Middleware(BeginsInTurn, gate=gate),

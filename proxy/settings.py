@@ -123,6 +123,11 @@ class Settings(
         return self.auth != "off" and any(getattr(self, name) for name in CALLERS)
 
     @property
+    def opens_administration(self) -> bool:
+        """Whether callers without a key may administrate."""
+        return self.admin == "on" and self.auth != "off" and not self.is_authenticated
+
+    @property
     def concurrent_requests(self) -> int | None:
         """At most; None is no limit. One folder on one CPU has one by default, a registry none."""
         if self.max_concurrent_requests is None and self.model_path is not None:

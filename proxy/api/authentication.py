@@ -1,6 +1,6 @@
 """ASGI middleware that finds out who calls, before anything of the body is read.
 
-It is left out where everybody may do everything; `app` decides that.
+Where there are no keys, `WithoutKeys` takes its place; `configured_routes` decides that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.types import Scope as Connection
 from triton_openai.proxy.api import errors
 from triton_openai.proxy.api.route_scopes import Need, Open, RouteScopes
 from triton_openai.proxy.domain.errors import ErrorCode, Forbidden, ProxyError, in_short
-from triton_openai.proxy.domain.identity import Caller, Scope, current_caller
+from triton_openai.proxy.domain.identity import ANYONE_BUT_ADMINS, Caller, Scope, current_caller
 from triton_openai.proxy.domain.timeline import StageName, stage
 from triton_openai.proxy.telemetry import request_log
 from triton_openai.proxy.telemetry.metrics import Metrics
@@ -23,6 +23,12 @@ from triton_openai.proxy.telemetry.metrics import Metrics
 DENIAL = "websocket.http.response"  # ASGI's extension for a refused handshake
 REFUSED = 1008  # a refused handshake where the server lacks the extension
 _AGAIN = "authenticate_again"  # in the connection's scope
+
+NO_ADMIN = (
+    "Administration needs a key, and this server has none. Start it with KEY_PEPPER, a long random "
+    "value: the first start prints an admin key. ADMIN=on lets everybody on this machine "
+    "administrate."
+)
 
 Headers = list[tuple[bytes, bytes]]
 Denied = Callable[[str, str, Caller | None, ErrorCode], None]
@@ -110,6 +116,25 @@ class Authentication:
         if counter is None:
             counter = self._outcomes[outcome] = self._metrics.authentications.labels(outcome)
         counter.inc()
+
+
+class WithoutKeys:
+    """Takes the place of Authentication where there are no keys: nobody may administrate. A fuzzer
+    that follows /openapi.json, or any program on this machine, would drain the server.
+    """
+
+    def __init__(self, app: ASGIApp, *, scopes: RouteScopes) -> None:
+        self._app = app
+        self._scopes = scopes
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self._scopes.of(scope["path"]) is Scope.ADMIN:
+            raise Forbidden(NO_ADMIN, code=ErrorCode.INSUFFICIENT_SCOPE, param=None)
+        token = current_caller.set(ANYONE_BUT_ADMINS)
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            current_caller.reset(token)
 
 
 async def authenticate_again(connection: Connection) -> None:

@@ -14,6 +14,7 @@ from starlette.routing import compile_path
 from triton_openai.proxy.domain.identity import Scope
 
 ADMINISTRATION = "/admin/"
+RETURN_SECRETS = "/admin/v1/keys"  # the prefix of routes whose answers are new keys
 KSERVE, KSERVE_HEALTH = "/v2/", "/v2/health/"
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fnmatch import fnmatchcase
+from ipaddress import ip_network
 
 
 class Scope(str, Enum):
@@ -96,8 +97,23 @@ class Caller:
         return scope in self.scopes
 
 
-ANYONE = Caller(tenant="default", key_id="anonymous", scopes=ALL_SCOPES, is_shared=True)
-"""The caller where authentication is off."""
+SHARED_TENANT = "default"
+"""Of callers that only their addresses tell apart."""
+
+
+def is_reserved(tenant: str) -> bool:
+    """Whether a tenant of this name could be taken for callers that only an address tells apart."""
+    try:
+        ip_network(tenant, strict=False)
+    except ValueError:
+        return tenant == SHARED_TENANT
+    return True
+
+
+ANYONE = Caller(tenant=SHARED_TENANT, key_id="anonymous", scopes=ALL_SCOPES, is_shared=True)
+"""The caller where there are no keys, and ADMIN=on."""
+ANYONE_BUT_ADMINS = replace(ANYONE, scopes=ALL_SCOPES - {Scope.ADMIN})
+"""The caller where there are no keys."""
 
 current_headers: ContextVar[Sequence[tuple[bytes, bytes]]] = ContextVar(
     "current_headers", default=()

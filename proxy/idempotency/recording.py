@@ -37,14 +37,15 @@ class Recording:
     generation waits for it. An answer without its beginning can be joined by nobody, and is not
     kept.
 
-    on_readers: called with the number of readers when it changes.
+    on_readers: called with the number of readers when it changes. is_private: nothing of it may
+    leave this process; final when the head is there.
     """
 
     def __init__(
         self, budget: MemoryBudget, most_bytes: int, on_readers: Callable[[int], None]
     ) -> None:
         self.head: Head | None = None
-        self.is_complete = self.is_lost = False
+        self.is_complete = self.is_lost = self.is_private = False
         self._is_full = False
         self._window = PartWindow(budget, most_bytes)
         self._on_readers = on_readers

@@ -32,7 +32,7 @@ from triton_openai.proxy.idempotency.request import KeyedRequest
 from triton_openai.proxy.ledger.redis_state import Script
 
 AWAY = (RedisError, OSError, asyncio.TimeoutError)
-HEAD, PART, END, LOST = b"H", b"P", b"E", b"L"
+HEAD, PART, END, LOST, PRIVATE = b"H", b"P", b"E", b"L", b"X"
 READ_ENTRIES = 32
 BLOCK_MS = 1000
 LAG_S, LOOK_S = 2.0, 0.02  # of the copy behind the answer
@@ -48,6 +48,7 @@ class AnswerKeys:
 class Copy:
     """Writes a running answer to Redis, and renews its claim. While somebody reads the copy, the
     generation counts one more reader. Where Redis fails, the copy ends: the answer itself does not.
+    The copy of a private answer says that it is private, and nothing else.
 
     lease_ms: for how long the claim stands after the last renewal. most_bytes: of the stream; its
     oldest entries make room.
@@ -100,6 +101,10 @@ class Copy:
 
     async def _write_parts(self) -> None:
         head = await self._recording.began()
+        if self._recording.is_private:
+            self._recording.leave(self._reader)
+            await self._add(PRIVATE)
+            return
         await self._add(HEAD, data=head.as_json())
         async for part in self._recording.parts(self._reader):
             if not isinstance(part, Notice):
@@ -113,7 +118,7 @@ class Copy:
         if kind is PART:
             self._entries.append((entry, len(data)))
             self._bytes += len(data)
-        elif kind is HEAD:
+        elif kind is not END:
             await self._client.pexpire(self._keys.parts, self._lease_ms)
 
     async def _trim(self) -> None:
@@ -159,6 +164,8 @@ class CopiedAnswer:
         fields = await self._next()
         if fields[b"k"] == PART:
             raise JoinRefused(Reason.NOT_KEPT if self._after else Reason.TOO_LARGE)
+        if fields[b"k"] == PRIVATE:
+            raise JoinRefused(Reason.PRIVATE)
         if fields[b"k"] != HEAD:
             raise AnswerLost
         head = Head.of_json(fields[b"d"])

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 class KeyedRequest:
     """id: digest of everything that the key is scoped to. tenant: digest of whose quota the answer
     counts in. body: digest of the raw body. after: the last event that the client has received;
-    0 begins with the first. is_private: the answer must not be written to a disk.
+    0 begins with the first. is_private: nothing of the answer leaves this process. is_shared: only
+    an address tells the caller from others, so that nobody gets the answer after its end.
     """
 
     id: bytes
@@ -19,6 +20,7 @@ class KeyedRequest:
     body: bytes
     after: int = 0
     is_private: bool = False
+    is_shared: bool = False
 
 
 def digest(parts: Iterable[str]) -> bytes:

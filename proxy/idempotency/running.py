@@ -37,7 +37,7 @@ class Limits(Protocol):
 
 class RunningAnswer:
     """abandoned: set when its readers have left, and nobody came back in time. has_failed: the
-    stream ended with an error. is_private: nothing of it may be kept on a disk.
+    stream ended with an error.
 
     forget: called when nobody may join it any more, and when its memory was given back.
     """
@@ -55,7 +55,7 @@ class RunningAnswer:
         self.recording = Recording(budget, limits.answer_bytes, self._readers_changed)
         self.abandoned = asyncio.Event()
         self.has_failed = False
-        self.is_private = request.is_private
+        self.recording.is_private = request.is_private
         self.task: asyncio.Task[None] | None = None
         self._limits = limits
         self._forget = forget
@@ -72,12 +72,12 @@ class RunningAnswer:
 
     @property
     def may_be_kept(self) -> bool:
-        return self._limits.keeps and not self.is_private and self.recording.is_whole
+        return self._limits.keeps and not self.recording.is_private and self.recording.is_whole
 
     def linger(self) -> None:
         """The generation has ended. A good answer stays in memory for those who come back."""
         self._is_over = True
-        if not self.is_good:
+        if not self.is_good or self.request.is_shared:
             self.close()
         else:
             self._readers_changed(self.recording.readers)

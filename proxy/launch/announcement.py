@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from triton_openai.proxy.api.authentication import NO_ADMIN
 from triton_openai.proxy.launch.triton_server import probe
 from triton_openai.proxy.settings import Settings
 
@@ -36,6 +37,8 @@ async def _announce(settings: Settings, model: str | None, say: Say) -> None:
     scheme, name = "https" if has_tls else "http", f"[{host}]" if ":" in host else host
     base = f"{scheme}://{name}:{settings.port}/v1"
     say(f"ready: {base}")
+    if not settings.is_authenticated and not settings.opens_administration:
+        say(f"{NO_ADMIN} (docs/access.md)")
     say(f"try it:\n{curl(base, model, needs_key=settings.is_authenticated)}")
 
 

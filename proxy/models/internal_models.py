@@ -1,7 +1,8 @@
 """Triton models that only the proxy itself may call. Used by the routes of KServe.
 
-The ensembles and their parts: whoever called the engine or the tokenizer directly would pass by
-control tokens' protection, limits, usage and the model list of keys.
+The ensembles of every deployment and build, and their parts: whoever called the engine or the
+tokenizer directly would pass by control tokens' protection, limits, usage and the model list of
+keys.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ def internal_models(registry: Registry) -> frozenset[str]:
     reason = registry.why_not_ready
     if reason is not None and reason.category == NOTHING_SERVED:
         return frozenset()
+    registry.cards()  # raises
     return frozenset(
         name
-        for card in registry.cards()
+        for model in registry.loaded
         for name in (
-            *(card.triton_model, card.facts.engine_model),
-            *(card.facts.tokenizer_model, card.facts.detokenizer_model),
+            *(model.name, model.facts.engine_model),
+            *(model.facts.tokenizer_model, model.facts.detokenizer_model),
         )
     )

@@ -26,7 +26,7 @@ class Registry:
     policy: entries by public name. A loaded model without an entry is served with defaults.
     limits: limits of requests to every model; a model's entry can only lower them. is_available:
     whether an endpoint serves a card's build now. rows: requests that its endpoints run at once.
-    table: what is served now.
+    loaded: what all Tritons have, also where no deployment names it. table: what is served now.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Registry:
         self._defaults = CardDefaults(limits or RequestLimits(), callers_control_tokens)
         self._is_available = is_available
         self.rows = rows
-        self._loaded: list[LoadedModel] = []
+        self.loaded: list[LoadedModel] = []
         self.table = CardTable({}, {}, {}, policy)
         self._why_not_ready: NotReady | None = NotReady("", "Triton has not been reached yet")
         self.epoch = 0  # counts how often the models changed or Triton came back
@@ -58,7 +58,7 @@ class Registry:
         Raises NotReady: the limits of one of the models cannot be enforced.
         """
         found = sorted(loaded, key=_newest_first)
-        if found == self._loaded and self._why_not_ready is None:
+        if found == self.loaded and self._why_not_ready is None:
             return False
         self._take(found, self.table.policy)
         self._why_not_ready = None
@@ -71,18 +71,18 @@ class Registry:
         Raises:
             NotReady: the limits of one of the models cannot be enforced.
         """
-        return card_table.made(self._loaded, policy, self._defaults).cards
+        return card_table.made(self.loaded, policy, self._defaults).cards
 
     def replace_policy(self, policy: Mapping[str, ModelEntry]) -> None:
         """Makes the cards of the loaded models anew. Running requests keep the cards they have.
 
         Raises as `cards_under`, and has changed nothing then.
         """
-        self._take(self._loaded, policy)
+        self._take(self.loaded, policy)
 
     def _take(self, found: list[LoadedModel], policy: Mapping[str, ModelEntry]) -> None:
         self.table = card_table.made(found, policy, self._defaults)
-        self._loaded = found
+        self.loaded = found
 
     def plan(self, card: ModelCard) -> DeploymentPlan:
         """The deployments of a card's public model; of an adapter, those of its model."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Any
@@ -17,6 +17,8 @@ from triton_openai.proxy.server_tools.header_secrets import HeaderSecrets
 
 SHOWN_ERROR_CHARS = 500  # of an error's body, to the model
 TEXT_TYPES = ("text/", "application/json", "application/xml", "application/problem+json")
+# All others are read as UTF-8: Python knows codecs that a server could hold the event loop with.
+CHARSETS = {"iso-8859-1": "latin-1", "latin-1": "latin-1", "windows-1252": "cp1252"}
 OUR_HEADERS = {
     "User-Agent": "triton-openai",
     "Accept": "application/json, text/*",
@@ -75,7 +77,8 @@ class HttpToolRunner:
             self._answered(client, tool, request) as response,
         ):
             data = await _body(response, tool.max_response_bytes)
-        text = data.decode(response.charset_encoding or "utf-8", errors="replace")
+        charset = (response.charset_encoding or "").lower()
+        text = data.decode(CHARSETS.get(charset, "utf-8"), errors="replace")
         if response.is_redirect:
             why = f"The tool failed: it redirects ({response.status_code}), which is not followed."
             raise _Failed(CallStatus.FAILED, why, len(data))
@@ -128,14 +131,24 @@ def _request(
 ) -> httpx.Request:
     url = httpx.URL(tool.url)
     if tool.method == "GET":
-        url = url.copy_merge_params(_query(arguments))
+        url = url.copy_merge_params(_query(arguments, url.params))
         return httpx.Request("GET", url, headers={**OUR_HEADERS, **headers})
     return httpx.Request("POST", url, headers={**OUR_HEADERS, **headers}, json=dict(arguments))
 
 
-def _query(arguments: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
-    """The arguments as query parameters; those that are null are left out."""
+def _query(
+    arguments: Mapping[str, Any], fixed: Iterable[str]
+) -> dict[str, str | int | float | bool]:
+    """The arguments as query parameters; those that are null are left out.
+
+    fixed: names of parameters that the tool's URL sets. Some servers ignore case in names.
+    """
+    taken = {name.casefold() for name in fixed}
     for name, value in arguments.items():
+        if name.casefold() in taken:
+            raise _Failed(
+                CallStatus.INVALID_ARGUMENTS, f"The argument {name!r} is fixed: leave it out."
+            )
         if isinstance(value, (dict, list)):
             raise _Failed(
                 CallStatus.INVALID_ARGUMENTS,

@@ -42,6 +42,10 @@ class Callers(Group):
     `API_KEY`, `KEY_PEPPER`, `JWT_ISSUER` or `CLIENT_NAME_HEADER` is set; without them the proxy
     serves this machine only, and everybody on it. `off`: everybody who reaches the proxy may do
     everything."""
+    admin: Literal["on", "off"] = "off"
+    """`on`: where there are no keys, everybody on this machine may administrate (`/admin/…`) and
+    use Triton's internal models. With keys the scope `admin` decides; with `AUTH=off` nobody
+    may."""
     api_key: Secret = None
     """One key that may do everything, without a store of keys: at least 16 characters."""
     metrics_key: Secret = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from triton_openai.proxy.telemetry.printable_text import printable
+from triton_openai.proxy.telemetry.printable_text import printable, redacted
 
 Bound = Callable[[Any], Any]  # the value to write; None: nothing
 
@@ -42,6 +42,7 @@ def _text(longest: int) -> Bound:
             return None
         if len(value) > longest:
             value = f"{value[:longest]}…"
+        value = redacted(value)
         return value if value.isprintable() else printable(value)
 
     return bound

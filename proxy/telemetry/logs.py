@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import structlog
 
-from triton_openai.proxy.telemetry.printable_text import printable
+from triton_openai.proxy.telemetry.printable_text import printable, redacted
 
 # They log each request at INFO, and the metrics of every endpoint are read once a second.
 CHATTY = ("httpx", "httpcore")
@@ -71,7 +71,16 @@ def _shared() -> list[Any]:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        _without_keys,
     ]
+
+
+def _without_keys(_: Any, __: str, event: structlog.typing.EventDict) -> Any:
+    """Callers put keys where they do not belong: into paths, names of models, ids of requests."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = redacted(value)
+    return event
 
 
 def _made_printable(_: Any, __: str, event: structlog.typing.EventDict) -> Any:

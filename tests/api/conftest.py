@@ -12,6 +12,7 @@ import yaml
 from starlette.testclient import TestClient
 
 from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.key_source import PEPPER, KeysInMemory
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.tool_server import ToolServer, running
@@ -40,6 +41,19 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             return client
 
         yield start
+
+
+@pytest.fixture
+def keyed(serve: Serve) -> Serve:
+    """As `serve`; the client has an API key that nobody else has."""
+
+    def start(*args, **settings) -> TestClient:
+        keys = KeysInMemory()
+        client = serve(*args, keys=keys, key_pepper=PEPPER, **settings)
+        client.headers["authorization"] = f"Bearer {keys.add('own1')}"
+        return client
+
+    return start
 
 
 CITY = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -86,7 +87,7 @@ def test_a_bodys_schema_holds_with_the_documents_own(serve):
 
 
 def test_every_answer_has_a_documented_status_and_form(serve):
-    client, own = open_document(serve, ScriptedEngine(deltas("ab")))
+    client, own = open_document(partial(serve, admin="on"), ScriptedEngine(deltas("ab")))
     client.post("/v1/chat/completions", json=CHAT, headers={"x-request-id": "known"})
     bodies = [*BAD, *(json.dumps(good).encode() for good in GOOD)]
     for path, method, operation in operations(own):

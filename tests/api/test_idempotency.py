@@ -32,8 +32,8 @@ def chat(client: TestClient, body: dict | None = None, **headers: str) -> httpx.
     return client.post(CHAT, json=body or BODY, headers={**KEY, **named})
 
 
-def test_the_same_request_gets_the_same_answer_without_a_second_generation(serve: Serve):
-    client = serve(engine := ScriptedEngine(deltas("abc")))
+def test_the_same_request_gets_the_same_answer_without_a_second_generation(keyed: Serve):
+    client = keyed(engine := ScriptedEngine(deltas("abc")))
     first, second = chat(client), chat(client)
     assert (first.status_code, second.status_code) == (200, 200)
     assert first.content == second.content
@@ -45,8 +45,8 @@ def test_the_same_request_gets_the_same_answer_without_a_second_generation(serve
     assert second.headers["content-length"] == first.headers["content-length"]
 
 
-def test_a_stream_is_replayed_byte_by_byte_with_numbered_events(serve: Serve):
-    client = serve(engine := ScriptedEngine(deltas("abc")))
+def test_a_stream_is_replayed_byte_by_byte_with_numbered_events(keyed: Serve):
+    client = keyed(engine := ScriptedEngine(deltas("abc")))
     first, second = chat(client, STREAM), chat(client, STREAM)
     assert first.content == second.content
     assert len(engine.requests) == 1
@@ -57,21 +57,21 @@ def test_a_stream_is_replayed_byte_by_byte_with_numbered_events(serve: Serve):
     assert events[-1].endswith("data: [DONE]")
 
 
-def test_a_stream_without_a_key_has_no_ids(serve: Serve):
-    client = serve(ScriptedEngine(deltas("abc")))
+def test_a_stream_without_a_key_has_no_ids(keyed: Serve):
+    client = keyed(ScriptedEngine(deltas("abc")))
     assert "id: 1" not in client.post(CHAT, json=STREAM).text
 
 
-def test_without_the_key_or_with_another_the_request_is_generated_anew(serve: Serve):
-    client = serve(engine := ScriptedEngine(deltas("abc")))
+def test_without_the_key_or_with_another_the_request_is_generated_anew(keyed: Serve):
+    client = keyed(engine := ScriptedEngine(deltas("abc")))
     chat(client)
     client.post(CHAT, json=BODY)
     chat(client, Idempotency_Key="order-18")
     assert len(engine.requests) == 3
 
 
-def test_another_body_with_the_same_key_is_a_conflict_that_sdks_do_not_retry(serve: Serve):
-    client = serve(engine := ScriptedEngine(deltas("abc")))
+def test_another_body_with_the_same_key_is_a_conflict_that_sdks_do_not_retry(keyed: Serve):
+    client = keyed(engine := ScriptedEngine(deltas("abc")))
     chat(client)
     refused = chat(client, {**BODY, "max_tokens": 7})
     assert refused.status_code == 409
@@ -81,8 +81,8 @@ def test_another_body_with_the_same_key_is_a_conflict_that_sdks_do_not_retry(ser
     assert len(engine.requests) == 1
 
 
-def test_the_key_is_scoped_to_the_route(serve: Serve):
-    client = serve(engine := ScriptedEngine(deltas("abc")))
+def test_the_key_is_scoped_to_the_route(keyed: Serve):
+    client = keyed(engine := ScriptedEngine(deltas("abc")))
     chat(client)
     plain = client.post("/chat/json", json={"messages": BODY["messages"]}, headers=KEY)
     assert plain.status_code == 200
@@ -90,30 +90,30 @@ def test_the_key_is_scoped_to_the_route(serve: Serve):
 
 
 @pytest.mark.parametrize("key", ['"order-17"', " order-17 "])
-def test_a_quoted_key_is_the_same_key(serve: Serve, key: str):
-    client = serve(engine := ScriptedEngine(deltas("abc")))
+def test_a_quoted_key_is_the_same_key(keyed: Serve, key: str):
+    client = keyed(engine := ScriptedEngine(deltas("abc")))
     chat(client)
     assert chat(client, Idempotency_Key=key).headers["idempotent-replayed"] == "true"
     assert len(engine.requests) == 1
 
 
 @pytest.mark.parametrize("key", ["", '""', "x" * 256, "a\tb", '"open', '"a"b"'])
-def test_a_malformed_key_is_refused_by_name(serve: Serve, key: str):
-    client = serve(engine := ScriptedEngine(deltas("abc")))
+def test_a_malformed_key_is_refused_by_name(keyed: Serve, key: str):
+    client = keyed(engine := ScriptedEngine(deltas("abc")))
     refused = chat(client, Idempotency_Key=key)
     assert refused.status_code == 400
     assert error_of(refused)["param"] == "Idempotency-Key"
     assert not engine.requests
 
 
-def test_two_different_keys_in_one_request_are_refused(serve: Serve):
-    client = serve(ScriptedEngine(deltas("abc")))
+def test_two_different_keys_in_one_request_are_refused(keyed: Serve):
+    client = keyed(ScriptedEngine(deltas("abc")))
     headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
     assert client.post(CHAT, json=BODY, headers=headers).status_code == 400
 
 
-def test_an_error_is_not_kept(serve: Serve):
-    client = serve(engine := ScriptedEngine(deltas("abc")))
+def test_an_error_is_not_kept(keyed: Serve):
+    client = keyed(engine := ScriptedEngine(deltas("abc")))
     wrong = {**BODY, "temperature": 99}
     assert [chat(client, wrong).status_code for _ in range(2)] == [400, 400]
     assert "idempotent-replayed" not in chat(client, wrong).headers
@@ -121,8 +121,8 @@ def test_an_error_is_not_kept(serve: Serve):
     assert len(engine.requests) == 1
 
 
-def test_a_stream_that_ends_with_an_error_is_not_kept(serve: Serve):
-    client = serve(engine := ScriptedEngine(deltas("abc", None), error=EngineFailed("broken")))
+def test_a_stream_that_ends_with_an_error_is_not_kept(keyed: Serve):
+    client = keyed(engine := ScriptedEngine(deltas("abc", None), error=EngineFailed("broken")))
     first = chat(client, STREAM)
     assert first.status_code == 200
     assert "broken" in first.text
@@ -133,16 +133,16 @@ def test_a_stream_that_ends_with_an_error_is_not_kept(serve: Serve):
     assert "idempotent-replayed" not in second.headers
 
 
-def test_with_store_false_nothing_is_kept_after_the_grace(serve: Serve):
-    client = serve(engine := ScriptedEngine(deltas("abc")), resume_grace_s=0)
+def test_with_store_false_nothing_is_kept_after_the_grace(keyed: Serve):
+    client = keyed(engine := ScriptedEngine(deltas("abc")), resume_grace_s=0)
     body = {**BODY, "store": False}
     assert chat(client, body).status_code == 200
     chat(client, body)
     assert len(engine.requests) == 2
 
 
-def test_with_store_false_a_stream_can_be_resumed_within_the_grace(serve: Serve, tmp_path: Path):
-    client = serve(engine := ScriptedEngine(deltas("abc")), idempotency_dir=tmp_path / "kept")
+def test_with_store_false_a_stream_can_be_resumed_within_the_grace(keyed: Serve, tmp_path: Path):
+    client = keyed(engine := ScriptedEngine(deltas("abc")), idempotency_dir=tmp_path / "kept")
     body = {**STREAM, "store": False}
     whole = chat(client, body).text
     rest = chat(client, body, Last_Event_ID="2").text
@@ -154,28 +154,28 @@ def test_with_store_false_a_stream_can_be_resumed_within_the_grace(serve: Serve,
 
 
 def test_answers_in_a_folder_outlive_the_proxy_and_only_its_user_may_read_them(
-    serve: Serve, tmp_path: Path
+    keyed: Serve, tmp_path: Path
 ):
     folder = tmp_path / "kept"
-    first = chat(serve(ScriptedEngine(deltas("abc")), idempotency_dir=folder))
-    second = chat(serve(other := ScriptedEngine(deltas("xyz")), idempotency_dir=folder))
+    first = chat(keyed(ScriptedEngine(deltas("abc")), idempotency_dir=folder))
+    second = chat(keyed(other := ScriptedEngine(deltas("xyz")), idempotency_dir=folder))
     assert second.content == first.content
     assert not other.requests
     assert (folder / "idempotency.sqlite").stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_where_nothing_is_kept_a_later_request_is_generated(serve: Serve):
+def test_where_nothing_is_kept_a_later_request_is_generated(keyed: Serve):
     engine = ScriptedEngine(deltas("abc"))
-    client = serve(engine, idempotency_keep_s=0, resume_grace_s=0)
+    client = keyed(engine, idempotency_keep_s=0, resume_grace_s=0)
     chat(client)
     chat(client)
     assert len(engine.requests) == 2
 
 
-def test_an_answer_beyond_the_bound_is_sent_but_not_kept(serve: Serve):
+def test_an_answer_beyond_the_bound_is_sent_but_not_kept(keyed: Serve):
     engine = ScriptedEngine(deltas("abc" * 20))
-    client = serve(engine, max_kept_answer_mb=0.001, resume_grace_s=0)
+    client = keyed(engine, max_kept_answer_mb=0.001, resume_grace_s=0)
     first = chat(client, {**STREAM, "max_tokens": 100})
     assert first.text.endswith("data: [DONE]\n\n")
     assert len(first.content) > 2_000
@@ -183,8 +183,8 @@ def test_an_answer_beyond_the_bound_is_sent_but_not_kept(serve: Serve):
     assert len(engine.requests) == 2
 
 
-def test_every_post_takes_a_key(serve: Serve):
-    client = serve(ScriptedEngine(deltas("abc")))
+def test_every_post_takes_a_key(keyed: Serve):
+    client = keyed(ScriptedEngine(deltas("abc")))
     body = {"model": "demo", "prompt": "abc"}
     first, second = (client.post("/tokenize", json=body, headers=KEY) for _ in range(2))
     assert first.content == second.content
@@ -192,20 +192,20 @@ def test_every_post_takes_a_key(serve: Serve):
     assert client.get("/v1/models", headers=KEY).status_code == 200
 
 
-def test_records_that_cannot_be_used_are_reported(serve: Serve, tmp_path: Path):
+def test_records_that_cannot_be_used_are_reported(keyed: Serve, tmp_path: Path):
     (tmp_path / "file").write_text("")
     broken = {"idempotency_dir": tmp_path / "file"}
-    response = chat(serve(ScriptedEngine(deltas("abc")), **broken))
+    response = chat(keyed(ScriptedEngine(deltas("abc")), **broken))
     assert response.status_code == 200
     assert response.headers["idempotency-unavailable"] == "true"
-    closed = serve(engine := ScriptedEngine(deltas("abc")), ledger_outage="closed", **broken)
+    closed = keyed(engine := ScriptedEngine(deltas("abc")), ledger_outage="closed", **broken)
     refused = chat(closed)
     assert (refused.status_code, error_of(refused)["code"]) == (503, "idempotency_unavailable")
     assert not engine.requests
 
 
-def test_what_happened_is_counted(serve: Serve):
-    client = serve(ScriptedEngine(deltas("abc")))
+def test_what_happened_is_counted(keyed: Serve):
+    client = keyed(ScriptedEngine(deltas("abc")))
     chat(client)
     joined = 0  # the answer is kept a moment after it was sent
     while chat(client) and not counted(client, "replayed"):
@@ -224,8 +224,8 @@ def counted(client: TestClient, outcome: str) -> float:
     return sum(float(line.removeprefix(mark)) for line in lines if line.startswith(mark))
 
 
-def test_pages_of_other_origins_may_read_the_headers(serve: Serve):
-    client = serve(ScriptedEngine(deltas("abc")), cors_origins=("https://a.example",))
+def test_pages_of_other_origins_may_read_the_headers(keyed: Serve):
+    client = keyed(ScriptedEngine(deltas("abc")), cors_origins=("https://a.example",))
     shown = chat(client, Origin="https://a.example").headers["access-control-expose-headers"]
     assert set(EXPOSED) <= set(shown.split(", "))
 
@@ -244,6 +244,21 @@ def test_tenants_do_not_share_keys_and_learn_nothing_of_each_others():
         assert other.status_code == 200
         assert "idempotent-replayed" not in other.headers
         assert len(engine.requests) == 2
+
+
+def test_callers_that_only_an_address_tells_apart_share_no_finished_answer(tmp_path: Path):
+    """Also from one address: a front's, or one that a caller has forged."""
+    folder = tmp_path / "kept"
+    settings = Settings(idempotency_dir=folder, api_key="the key of everybody".replace(" ", "-"))
+    engine = ScriptedEngine(deltas("abc"))
+    app = compose(settings, engine, FixedCatalog(), ByteTokenizer(), InProcess())
+    with TestClient(app, headers={"x-api-key": "the-key-of-everybody"}) as client:
+        answers = [chat(client, body) for body in (BODY, BODY, STREAM, STREAM)]
+        assert chat(client, STREAM, Last_Event_ID="1").status_code == 410
+    assert [each.status_code for each in answers] == [200] * 4
+    assert not any("idempotent-replayed" in each.headers for each in answers)
+    assert len(engine.requests) == 4
+    assert b"chat.completion" not in (folder / "idempotency.sqlite").read_bytes()
 
 
 def test_two_keys_of_a_tenant_share_answers():

@@ -12,6 +12,7 @@ from tests.doubles.sandbox import InProcess
 from tests.doubles.stepped_engine import SteppedEngine
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.asgi_calls import Call, started
+from tests.fixtures.limits import AsCaller, caller
 from triton_openai.proxy.app import compose
 from triton_openai.proxy.settings import Settings
 
@@ -38,7 +39,7 @@ async def front(text: str = TEXT, **settings: Any) -> AsyncIterator[Front]:
     engine = SteppedEngine(deltas(text))
     app = compose(Settings(**settings), engine, FixedCatalog(), ByteTokenizer(), InProcess())
     async with started(app):
-        yield Front(app, engine)
+        yield Front(AsCaller(app, caller()), engine)
 
 
 def test_a_second_caller_gets_the_running_stream_from_its_beginning():

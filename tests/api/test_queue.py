@@ -15,6 +15,7 @@ from tests.api.test_errors import error_of
 from tests.doubles.engine import FACTS, FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
+from tests.fixtures.limits import AsCaller, caller
 from tests.fixtures.own_server import served
 from tests.fixtures.stack import HANG_S
 from triton_openai.proxy.app import compose
@@ -78,7 +79,8 @@ class Stand:
             *(settings, self.engine, ONE_ROW, ByteTokenizer(), InProcess()),
             scheduler=self.scheduler,
         )
-        async with app.router.lifespan_context(app), served(app) as (host, port):
+        known = AsCaller(app, caller())
+        async with app.router.lifespan_context(app), served(known) as (host, port):
             self.url = f"http://{host}:{port}"
             started.set()
             await self._stop.wait()

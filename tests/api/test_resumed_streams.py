@@ -10,8 +10,8 @@ from tests.api.test_idempotency import CHAT, STREAM, chat
 from tests.doubles.engine import ScriptedEngine, deltas
 
 
-def test_last_event_id_continues_after_that_event(serve: Serve):
-    client = serve(engine := ScriptedEngine(deltas("abc" * 9)))
+def test_last_event_id_continues_after_that_event(keyed: Serve):
+    client = keyed(engine := ScriptedEngine(deltas("abc" * 9)))
     body = {**STREAM, "max_tokens": 50}
     whole = chat(client, body).text
     events = whole.split("\n\n")[:-1]
@@ -30,28 +30,28 @@ def test_last_event_id_continues_after_that_event(serve: Serve):
         ("99", 400, "invalid_parameter"),
     ],
 )
-def test_a_wrong_last_event_id_is_refused_by_name(serve: Serve, event_id, status, code):
-    client = serve(ScriptedEngine(deltas("abc")))
+def test_a_wrong_last_event_id_is_refused_by_name(keyed: Serve, event_id, status, code):
+    client = keyed(ScriptedEngine(deltas("abc")))
     chat(client, STREAM)
     refused = chat(client, STREAM, Last_Event_ID=event_id)
     assert (refused.status_code, error_of(refused)["code"]) == (status, code)
     assert error_of(refused)["param"] == "Last-Event-ID"
 
 
-def test_last_event_id_of_an_answer_without_events_is_refused(serve: Serve):
-    client = serve(ScriptedEngine(deltas("abc")))
+def test_last_event_id_of_an_answer_without_events_is_refused(keyed: Serve):
+    client = keyed(ScriptedEngine(deltas("abc")))
     chat(client)
     assert chat(client, Last_Event_ID="1").status_code == 400
 
 
-def test_last_event_id_without_a_key_is_refused(serve: Serve):
-    client = serve(ScriptedEngine(deltas("abc")))
+def test_last_event_id_without_a_key_is_refused(keyed: Serve):
+    client = keyed(ScriptedEngine(deltas("abc")))
     refused = client.post(CHAT, json=STREAM, headers={"Last-Event-ID": "1"})
     assert refused.status_code == 400
 
 
-def test_a_stream_that_is_not_kept_is_not_spliced_with_another_one(serve: Serve):
-    client = serve(engine := ScriptedEngine(deltas("abc")))
+def test_a_stream_that_is_not_kept_is_not_spliced_with_another_one(keyed: Serve):
+    client = keyed(engine := ScriptedEngine(deltas("abc")))
     refused = chat(client, STREAM, Last_Event_ID="3")
     assert (refused.status_code, error_of(refused)["code"]) == (410, "stream_not_kept")
     assert not engine.requests

@@ -87,7 +87,17 @@ ONLY_IN = {
 }
 DOMAIN_MAY = {
     *("proxy.domain", "__future__", "array", "bisect", "collections", "dataclasses", "enum"),
-    *("contextvars", "datetime", "fnmatch", "io", "random", "time", "typing", "typing_extensions"),
+    *(
+        "contextvars",
+        "datetime",
+        "fnmatch",
+        "io",
+        "ipaddress",
+        "random",
+        "time",
+        "typing",
+        "typing_extensions",
+    ),
 }
 
 

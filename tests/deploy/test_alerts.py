@@ -73,11 +73,16 @@ def test_rules_are_valid(name):
 @needs_prometheus
 @pytest.mark.parametrize("name", CONFIGS)
 def test_configurations_are_valid(name, tmp_path):
-    """Debian builds Prometheus without Kubernetes: there, targets are put in their place."""
+    """Debian builds Prometheus without Kubernetes: there, targets are put in their place. promtool
+    looks for the file of the key.
+    """
     config = yaml.safe_load((PROMETHEUS / name).read_text())
     for job in config["scrape_configs"]:
         if job.pop("kubernetes_sd_configs", None):
             job["static_configs"] = [{"targets": ["pod:9000"]}]
+        if "authorization" in job:
+            (tmp_path / "key").write_text("the key of this test")
+            job["authorization"]["credentials_file"] = str(tmp_path / "key")
     for rules in RULE_FILES:
         (tmp_path / rules).write_text((PROMETHEUS / rules).read_text())
     (tmp_path / name).write_text(yaml.safe_dump(config))

@@ -186,9 +186,34 @@ def test_compose_refuses_to_start_without_secrets(name):
         ("triton", "TRITON_SECRET", "TRITON_SECRET"),
         ("proxy", "TRITON_SECRET", "TRITON_SECRET"),
         ("proxy", "API_KEY", "API_KEY"),
+        ("proxy", "METRICS_KEY", "METRICS_KEY"),
+        ("prometheus", "METRICS_KEY", "METRICS_KEY"),
         ("grafana", "GF_SECURITY_ADMIN_PASSWORD", "GRAFANA_PASSWORD"),
     ):
         assert found[each]["environment"][variable].startswith(f"${{{given}:?")
+
+
+@with_pools
+def test_the_metrics_of_a_proxy_are_open_to_prometheus_alone(name):
+    found = services(name)
+    assert not any("PUBLIC_METRICS" in own.get("environment", {}) for own in found.values())
+    file = next(each for each in found["prometheus"]["command"] if "config.file" in each)
+    [config] = documents(DOCKER / "prometheus" / Path(file).name)
+    of_proxies, *others = config["scrape_configs"]
+    assert of_proxies["authorization"]["credentials_file"] == "/tmp/metrics-key"
+    assert not any("authorization" in each for each in others)
+
+
+def test_the_entry_point_of_prometheus_writes_the_key_for_its_user_only(tmp_path):
+    [shell, *words] = services("compose.yaml")["prometheus"]["entrypoint"]
+    here = [each.replace("$$", "$").replace("/tmp", str(tmp_path)) for each in words]
+    here = [each.replace("exec prometheus", "exec echo") for each in here]
+    environment = {"METRICS_KEY": "the key", "PATH": "/bin:/usr/bin"}
+    run = [shell, *here, "--config.file=a b", "-x"]
+    found = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "--config.file=a b -x\n"
+    assert (tmp_path / "metrics-key").read_text() == "the key"
+    assert (tmp_path / "metrics-key").stat().st_mode & 0o777 == 0o600
 
 
 def test_prometheus_scrapes_services_of_both_files():

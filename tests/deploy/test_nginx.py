@@ -103,7 +103,3 @@ def test_the_websockets_are_upgraded(server):
     headers = [each["args"] for each in block(server, chat_socket.PATH)]
     assert ["Upgrade", "$http_upgrade"] in headers
     assert ["Connection", "upgrade"] in headers
-
-
-def test_metrics_are_not_for_callers(server):
-    assert told(block(server, "/metrics")) == {"return": ["404"]}

@@ -1,17 +1,27 @@
-"""The nginx example on Debian's nginx: which requests go to another proxy, and which never do."""
+"""The nginx example on Debian's nginx: which requests go to another proxy, which never do, and what
+callers cannot reach or claim.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import http.server
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.sandbox import InProcess
+from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures import nginx
-from tests.fixtures.stack import free_port
+from tests.fixtures.running_app import RunningApp
+from tests.fixtures.stack import HANG_S, free_port
+from triton_openai.proxy.app import compose
+from triton_openai.proxy.settings import Settings
 
 pytestmark = nginx.needs_nginx
 REQUESTS = 20
@@ -28,11 +38,16 @@ class Proxy(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.behaves = behaves
         self.asked = 0
+        self.seen: list[dict[str, str]] = []
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Proxy
+
+    def do_GET(self) -> None:
+        self.server.seen.append(dict(self.headers.items()))
+        self.answer(200, b"{}")
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
@@ -144,3 +159,53 @@ def test_a_stream_passes_as_it_comes(place):
         assert next(events) == "data: 1"
         has_first.set()
         assert [line for line in events if line] == ["data: 2"]
+
+
+METRICS = (
+    *("/metrics", "/metrics/", "/metrics//", "/metrics?", "/metrics?x"),
+    *("/metrics/?x", "/metrics#x"),
+    *("/metrics%2f", "/metrics%2F", "/metrics%2f/", "/metrics/%2f", "/metrics%2f?x", "/metrics%3f"),
+    *("/%6detrics", "/metric%73", "/%6d%65%74%72%69%63%73", "/%6detrics%2f", "/metrics/."),
+    *("//metrics", "///metrics//", "/./metrics", "/v1/../metrics", "/v1/%2e%2e/metrics"),
+    *("/v1/..%2fmetrics/", "/metrics/../metrics/", "/%2fmetrics", "/metrics;x", "/metrics%20"),
+    *("/metrics%00", "/metrics%0a", "/METRICS", "http://localhost/metrics/", "/%256detrics"),
+)
+
+
+def raw(front: nginx.Front, target: str) -> bytes:
+    """The answer to a request whose target no client library has normalized."""
+    port = urlsplit(front.url).port
+    with (
+        socket.create_connection(("localhost", port), timeout=HANG_S) as plain,
+        front.trust.wrap_socket(plain, server_hostname="localhost") as connection,
+    ):
+        head = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        connection.sendall(head.encode())
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def test_no_spelling_of_the_metrics_reaches_them(tmp_path):
+    """The proxy itself gives them to everybody, so that only nginx stands before them."""
+    (tmp_path / "models.yaml").write_text("models: {another: {weights: w}}")
+    settings = Settings(models_file=tmp_path / "models.yaml", public_metrics=True)
+    ports = (ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess())
+    proxy = RunningApp()
+    proxy.app = compose(settings, *ports)
+    with proxy, nginx.running([urlsplit(proxy.url).port], tmp_path) as front:
+        assert b"proxy_http_responses" in httpx.get(f"{proxy.url}/metrics/").content
+        assert raw(front, "/version").startswith(b"HTTP/1.1 200")
+        got = {target: raw(front, target) for target in METRICS}  # fewer than `burst`
+    refused = (b"HTTP/1.1 400", b"HTTP/1.1 404")
+    assert [target for target, answer in got.items() if not answer.startswith(refused)] == []
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions/ws"])
+def test_a_caller_chooses_neither_its_address_nor_its_name(place, path):
+    front, (proxy,) = place(answers)
+    claims = {
+        "X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "gopher", "X-Client-Name": "root"
+    }  # fmt: skip
+    assert httpx.get(f"{front.url}{path}", headers=claims, verify=front.trust).status_code == 200
+    (seen,) = proxy.seen
+    assert (seen["X-Forwarded-For"], seen["X-Forwarded-Proto"]) == ("127.0.0.1", "https")
+    assert "X-Client-Name" not in seen

@@ -14,6 +14,8 @@ import pytest
 
 from tests.fixtures.keyed_load import (
     MODEL,
+    NAME,
+    NAMED,
     TOKENS,
     asked,
     assert_one_generation_a_key,
@@ -86,8 +88,19 @@ async def join(url: str, body: dict, key: dict[str, str]) -> int:
         return response.status_code
 
 
+@pytest.fixture
+def named(start, scripted_stack: Stack) -> Stack:
+    """A proxy that takes the callers' names from a header."""
+    target = f"grpc://127.0.0.1:{scripted_stack.triton_grpc_port}"
+    proxy = start("proxy", "--triton", target, **NAMED)
+    proxy.wait_ready()
+    return proxy
+
+
 @pytest.mark.parametrize("stream", [False, True])
-def test_openais_sdk_retries_with_the_key_and_notices_nothing(scripted_stack: Stack, stream: bool):
+def test_openais_sdk_retries_with_the_key_and_notices_nothing(
+    named: Stack, scripted_stack: Stack, stream: bool
+):
     """The connection breaks after the request was sent: the SDK sends it again by itself."""
 
     class BreaksOnce(httpx.HTTPTransport):
@@ -103,9 +116,10 @@ def test_openais_sdk_retries_with_the_key_and_notices_nothing(scripted_stack: St
 
     before = scripted_stack.begun(MODEL)
     with openai.OpenAI(
-        base_url=f"{scripted_stack.url}/v1",
-        api_key="none",
+        base_url=f"{named.url}/v1",
+        api_key="",
         max_retries=2,
+        default_headers={**NAME, "Authorization": openai.Omit()},
         http_client=httpx.Client(transport=BreaksOnce(), timeout=HANG_S),
     ) as client:
         key = {"Idempotency-Key": f"sdk-{stream}"}
@@ -121,11 +135,15 @@ def test_openais_sdk_retries_with_the_key_and_notices_nothing(scripted_stack: St
     assert scripted_stack.begun(MODEL) - before == 1
 
 
-def test_openais_sdk_sees_a_conflict_at_once(scripted_stack: Stack):
+def test_openais_sdk_sees_a_conflict_at_once(named: Stack):
     sent = []
     transport = httpx.Client(event_hooks={"request": [sent.append]}, timeout=HANG_S)
     with openai.OpenAI(
-        base_url=f"{scripted_stack.url}/v1", api_key="none", max_retries=2, http_client=transport
+        base_url=f"{named.url}/v1",
+        api_key="",
+        max_retries=2,
+        default_headers={**NAME, "Authorization": openai.Omit()},
+        http_client=transport,
     ) as client:
         key = {"Idempotency-Key": "conflict"}
         client.chat.completions.create(**asked("one", False), extra_headers=key)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from triton_openai.proxy.access.authentication.authenticator import Authenticator, Sources
 from triton_openai.proxy.access.authentication.known_keys import KnownKeys
 from triton_openai.proxy.access.authentication.trusted_front import TrustedFront
-from triton_openai.proxy.domain.identity import ALL_SCOPES, Caller, Scope
+from triton_openai.proxy.domain.identity import ALL_SCOPES, SHARED_TENANT, Caller, Scope
 from triton_openai.proxy.domain.key_records import KeySource
 from triton_openai.proxy.processes.errors import LaunchError
 from triton_openai.proxy.setting_groups.group import secret_value
@@ -21,8 +21,6 @@ from triton_openai.proxy.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
     from triton_openai.proxy.access.authentication.tokens import Tokens
-
-DEFAULT_TENANT = "default"
 
 
 def authenticator(
@@ -54,7 +52,7 @@ def _fixed(settings: Settings) -> dict[bytes, Caller]:
         (settings.api_key, "API_KEY", ALL_SCOPES),
     ):
         if (value := secret_value(secret)) is not None:
-            caller = Caller(tenant=DEFAULT_TENANT, key_id=key_id, scopes=scopes, is_shared=True)
+            caller = Caller(tenant=SHARED_TENANT, key_id=key_id, scopes=scopes, is_shared=True)
             found[sha256(value.encode()).digest()] = caller
     return found
 

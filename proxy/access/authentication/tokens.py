@@ -14,7 +14,7 @@ import structlog
 
 from triton_openai.proxy.access.authentication.signing_keys import SigningKeys
 from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode
-from triton_openai.proxy.domain.identity import Scope
+from triton_openai.proxy.domain.identity import Scope, is_reserved
 
 MOST_REMEMBERED = 10_000
 LONGEST_NAME = 200  # of a tenant or subject, in characters
@@ -100,8 +100,11 @@ class Tokens:
             raise _refusal("it is not signed with a key of the issuer")
         payload = self._payload(token, key, algorithm)
         scopes = _words(_claim(payload, self._rules.scope_claim))
+        tenant = _name(payload, self._rules.tenant_claim)
+        if is_reserved(tenant):
+            raise _refusal(f"the tenant {tenant!r} is reserved")
         return Claims(
-            tenant=_name(payload, self._rules.tenant_claim),
+            tenant=tenant,
             subject=_name(payload, "sub"),
             scopes=frozenset(scope for scope in Scope if scope.value in scopes),
             max_priority=_priority(payload, self._rules.priority_claim),

@@ -8,6 +8,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from triton_openai.proxy.access.authentication.credentials import Headers
 from triton_openai.proxy.domain.errors import AuthenticationFailed, ErrorCode
+from triton_openai.proxy.domain.identity import is_reserved
 
 Network = IPv4Network | IPv6Network
 # A plain name, or the common name of a distinguished name (RFC 2253). Escapes are not read: a part
@@ -42,7 +43,10 @@ class TrustedFront:
                 code=ErrorCode.CONFLICTING_CREDENTIALS,
             )
         given = values[0].decode("latin-1").strip() if values else ""
-        return _name(given) if given else None
+        name = _name(given) if given else None
+        if name is not None and is_reserved(name):
+            raise AuthenticationFailed(f"The name {name!r} of the client certificate is reserved.")
+        return name
 
     def _is_front(self, peer: str) -> bool:
         try:

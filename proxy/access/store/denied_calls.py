@@ -1,13 +1,17 @@
 """Gathers denied admin calls, and writes them to the audit log about every second.
 
 A caller that is denied a thousand times a second must not keep the store busy: calls of one caller
-to one object are one entry with their number, and each entry list is bounded.
+to one object are one entry with their number, and each entry list is bounded. The log is never
+shortened, so that callers without a key, who choose objects freely, have one entry a minute.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections import Counter
+from collections.abc import Callable
 
 import structlog
 
@@ -16,30 +20,43 @@ from triton_openai.proxy.access.store.periodic import Periodic
 from triton_openai.proxy.access.store.stored_text import cleaned
 from triton_openai.proxy.domain.errors import ErrorCode, StoreUnavailable
 from triton_openai.proxy.domain.identity import Caller
+from triton_openai.proxy.telemetry.printable_text import redacted
 
 Kind = tuple[str, str, str]  # actor, object, code
 logger = structlog.get_logger(__name__)
 
 INTERVAL_S = 1.0
+NOBODYS_INTERVAL_S = 60.0
 CLOSE_TIMEOUT_S = 5.0
 KINDS_AT_ONCE = 100
-NOBODY = "nobody"
 OTHERS = ("several callers", "several objects", "several codes")
+NOBODY = ("nobody", "several objects", "several codes")
 LONGEST = 200  # characters of an actor or an object
 
 
 class DeniedCalls:
-    """`async with` writes until the body ends, and then what is left."""
+    """`async with` writes until the body ends, and then what is left. clock: monotonic seconds."""
 
-    def __init__(self, changes: ChangeLog, *, interval_s: float = INTERVAL_S) -> None:
+    def __init__(
+        self,
+        changes: ChangeLog,
+        *,
+        interval_s: float = INTERVAL_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._changes = changes
         self._rounds = Periodic(self._round, interval_s)
         self._counts: Counter[Kind] = Counter()
+        self._clock = clock
+        self._nobody_was_written_at = -math.inf
 
     def add(self, method: str, path: str, caller: Caller | None, code: ErrorCode) -> None:
         """Takes one denied call without waiting. caller: None where nobody was recognized."""
-        actor = NOBODY if caller is None else cleaned(caller.key_id)
-        kind = (actor[:LONGEST], cleaned(f"{method} {path}")[:LONGEST], code.value)
+        if caller is None:
+            self._counts[NOBODY] += 1
+            return
+        object = redacted(cleaned(f"{method} {path}"))[:LONGEST]
+        kind = (cleaned(caller.key_id)[:LONGEST], object, code.value)
         is_known = kind in self._counts or len(self._counts) < KINDS_AT_ONCE
         self._counts[kind if is_known else OTHERS] += 1
 
@@ -50,6 +67,7 @@ class DeniedCalls:
     async def __aexit__(self, *_: object) -> None:
         await self._rounds.stop()
         try:
+            self._nobody_was_written_at = -math.inf
             await asyncio.wait_for(self.flush(), CLOSE_TIMEOUT_S)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
             logger.error(
@@ -60,10 +78,16 @@ class DeniedCalls:
             )
 
     async def flush(self) -> None:
-        """Raises StoreUnavailable; the calls are then kept."""
-        if not self._counts:
-            return
+        """Writes all but what nobody has called, if that was written less than a minute ago.
+
+        Raises StoreUnavailable; the calls are then kept.
+        """
         taken, self._counts = self._counts, Counter()
+        now = self._clock()
+        if now - self._nobody_was_written_at < NOBODYS_INTERVAL_S and NOBODY in taken:
+            self._counts[NOBODY] = taken.pop(NOBODY)
+        if not taken:
+            return
         try:
             await self._changes.denied(
                 [
@@ -74,6 +98,8 @@ class DeniedCalls:
         except BaseException:
             self._counts.update(taken)
             raise
+        if NOBODY in taken:
+            self._nobody_was_written_at = now
 
     async def _round(self) -> None:
         try:

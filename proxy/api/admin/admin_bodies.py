@@ -19,7 +19,14 @@ from pydantic import (
 
 from triton_openai.proxy.access.store.issued_key import KeyOrder
 from triton_openai.proxy.api.openai.requests.field_types import INT32_MAX, whole
-from triton_openai.proxy.domain.identity import NO_LIMITS, Limits, ModelPatterns, Scope
+from triton_openai.proxy.domain.identity import (
+    NO_LIMITS,
+    SHARED_TENANT,
+    Limits,
+    ModelPatterns,
+    Scope,
+    is_reserved,
+)
 from triton_openai.proxy.domain.key_records import KeyRecord, TenantRecord
 
 TENANT = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
@@ -30,9 +37,9 @@ LEAST_WEIGHT, MOST_WEIGHT = 0.01, 1000.0
 
 TenantName = Annotated[str, StringConstraints(pattern=TENANT)]
 PlainText = Annotated[str, StringConstraints(pattern=PLAIN, max_length=128)]
-Rate = Annotated[float, Field(gt=0, le=1_000_000)]
+Rate = Annotated[float, Field(ge=1e-6, le=1_000_000)]  # its meter counts whole microseconds
 Count = Annotated[int, Field(ge=1, le=MOST), BeforeValidator(whole)]
-Money = Annotated[float, Field(gt=0, le=1e12)]
+Money = Annotated[float, Field(ge=1e-9, le=1e12)]  # its meter counts billionths
 Share = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
 Weight = Annotated[
     Share | None, Field(description="Of its share where tenants compete for a model; default 1.")
@@ -108,6 +115,13 @@ class TenantBody(AdminBody):
     weight: Weight = None
     max_priority: MaxPriority = None
     records: Records = False
+
+    @field_validator("name")
+    @classmethod
+    def _not_reserved(cls, name: str) -> str:
+        if is_reserved(name):
+            raise ValueError(f"{SHARED_TENANT!r} and addresses are reserved names")
+        return name
 
     @property
     def options(self) -> dict[str, Any]:

@@ -92,6 +92,8 @@ class Recorder:
             route=getattr(self._scope.get("route"), "path", ""),
         )
         self._numbering = EventNumbering() if head.has_events else None
+        if answer_marks.is_private(self._scope):
+            self._recording.is_private = True
         self._recording.begin(head)
 
     async def _add(self, data: bytes) -> None:
@@ -111,7 +113,6 @@ class Recorder:
                 await self._recording.append(part)
         running, scope = self._running, self._scope
         running.has_failed = running.has_failed or answer_marks.has_failed(scope)
-        running.is_private = running.is_private or answer_marks.is_private(scope)
         self._recording.complete()
 
 

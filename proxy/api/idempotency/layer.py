@@ -21,7 +21,7 @@ from triton_openai.proxy.api.idempotency import refusals
 from triton_openai.proxy.api.idempotency.generation import Generation
 from triton_openai.proxy.api.idempotency.key_headers import KeyHeaders, key_headers
 from triton_openai.proxy.api.rate_limit_headers import COUNTED
-from triton_openai.proxy.api.route_scopes import RouteScopes
+from triton_openai.proxy.api.route_scopes import RETURN_SECRETS, RouteScopes
 from triton_openai.proxy.domain import identity
 from triton_openai.proxy.domain.errors import ShuttingDown
 from triton_openai.proxy.domain.identity import current_caller
@@ -75,6 +75,8 @@ class Idempotency:
         if given is None:
             await self._app(scope, receive, send)
             return
+        if scope["path"].startswith(RETURN_SECRETS):
+            raise refusals.returns_secrets()
         async with self._parts.bodies.received(Request(scope, receive)) as body:
             request = await self._request(scope, given, body)
         generation = Generation(self._app, scope, body)
@@ -93,7 +95,9 @@ class Idempotency:
             await self._send(answer, scope, receive, send)
 
     async def _request(self, scope: Scope, given: KeyHeaders, body: bytes) -> KeyedRequest:
-        """Keys of one tenant share answers where they allow the same models."""
+        """Keys of one tenant share answers where they allow the same models. An address is no proof
+        of who calls, so that callers with nothing else get no answer that is kept.
+        """
         who = current_caller.get()
         address = caller_name(scope) if who.is_shared else ""
         route = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
@@ -104,7 +108,8 @@ class Idempotency:
             tenant=digest((who.tenant, address)),
             body=made,
             after=given.after,
-            is_private=self._scopes.of(scope["path"]) is identity.Scope.ADMIN,
+            is_private=who.is_shared or self._scopes.of(scope["path"]) is identity.Scope.ADMIN,
+            is_shared=who.is_shared,
         )
 
     @asynccontextmanager

@@ -44,6 +44,11 @@ def error_of(reason: Reason) -> ProxyError:
                 f"Too many requests with this {KEY} read the answer at once.",
                 code=ErrorCode.CONCURRENCY_LIMIT_EXCEEDED,
             )
+        case Reason.PRIVATE:
+            return _conflict(
+                f"Another server has the request with this {KEY}, and its answer is private: it "
+                "stays there. Use another key."
+            )
         case Reason.NOT_REACHED:
             return ModelUnavailable(
                 "The server process that generates this answer is too busy to share it. Try again."
@@ -52,6 +57,15 @@ def error_of(reason: Reason) -> ProxyError:
 
 def lost() -> ProxyError:
     return ModelUnavailable("The server process that generated this answer has ended. Try again.")
+
+
+def returns_secrets() -> ProxyError:
+    return InvalidRequest(
+        f"Routes of API keys take no {KEY}: their answers are secrets, which are not kept for a "
+        "second request. Send the request without it.",
+        code=ErrorCode.UNSUPPORTED_PARAMETER,
+        param=KEY,
+    )
 
 
 def unavailable(detail: str) -> ProxyError:

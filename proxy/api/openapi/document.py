@@ -26,7 +26,7 @@ from triton_openai.proxy.api.openapi.operation import (
 )
 from triton_openai.proxy.api.openapi.request_headers import header_parameter
 from triton_openai.proxy.api.openapi.response_headers import HEADERS
-from triton_openai.proxy.api.route_scopes import NEEDS, Open
+from triton_openai.proxy.api.route_scopes import NEEDS, RETURN_SECRETS, Open
 
 REF = "#/components/schemas/{model}"
 Json = dict[str, Any]
@@ -114,7 +114,7 @@ def _spec(route: APIRoute) -> Operation:
 def _operation(route: APIRoute, method: str, needs_keys: bool) -> Json:
     spec, is_open = _spec(route), NEEDS.get(route.path) is Open.ANYBODY
     more = () if is_open else OF_CALLERS
-    is_keyed = method == "POST"
+    is_keyed = method == "POST" and not route.path.startswith(RETURN_SECRETS)
     made: Json = {
         "tags": [spec.tag],
         "summary": route.name.replace("_", " ").capitalize(),

@@ -114,10 +114,7 @@ def _refusal(status: int, content: Any, url: str, scope: str) -> LaunchError:
             f"{message} Set {KEY_VARIABLE}, or give --key-file, with a key of the scope {scope}"
         )
     if error.get("code") == "unknown_url":
-        return Refused(
-            f"the proxy at {url} cannot be operated: it runs with AUTH=off, where everybody could, "
-            "or is an older release"
-        )
+        return Refused(f"the proxy at {url} cannot be operated: it is an older release")
     return LaunchError(message)
 
 

@@ -1,13 +1,8 @@
-"""Administration with an Idempotency-Key: a change is made once, and its answer is on no disk."""
+"""Administration with an Idempotency-Key: a change is made once; routes of keys take none."""
 
 from __future__ import annotations
 
-from starlette.testclient import TestClient
-
-from tests.doubles.engine import FixedCatalog, ScriptedEngine
-from tests.doubles.sandbox import InProcess
-from tests.doubles.tokenizer import ByteTokenizer
-from triton_openai.proxy.app import compose
+import pytest
 
 KEY = {"Idempotency-Key": "change-1"}
 TENANT = {"name": "twice"}
@@ -24,19 +19,12 @@ def test_a_tenant_is_created_once_and_the_retry_gets_the_same_answer(proxy):
     assert without.json()["error"]["code"] == "tenant_exists"
 
 
-def test_a_new_api_key_is_in_memory_only(proxy, tmp_path):
-    folder = tmp_path / "kept"
-    app = compose(
-        proxy.settings.model_copy(update={"idempotency_dir": folder}),
-        *(ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess()),
-        store=proxy.new_store(),
-    )
-    with TestClient(app, headers=dict(proxy.admin.headers)) as admin:
-        admin.post("/admin/v1/tenants", json=TENANT)
-        body = {"tenant": "twice", "name": "k", "scopes": ["chat"]}
-        first, second = (admin.post("/admin/v1/keys", json=body, headers=KEY) for _ in range(2))
-        assert first.status_code == 200, first.text
-        assert first.json()["key"] == second.json()["key"]
-    kept = b"".join(file.read_bytes() for file in folder.iterdir())
-    assert kept
-    assert first.json()["key"].encode() not in kept
+@pytest.mark.parametrize("path", ["", "/", "/{id}/rotate", "/{id}/revoke"])
+def test_routes_that_return_secrets_take_no_key(proxy, made, path):
+    path = "/admin/v1/keys" + path.format(id=made()["id"])
+    before = proxy.admin.get("/admin/v1/audit").content
+    refused = proxy.admin.post(path, json={"tenant": "acme", "name": "k"}, headers=KEY)
+    assert refused.status_code == 400
+    error = refused.json()["error"]
+    assert (error["code"], error["param"]) == ("unsupported_parameter", "Idempotency-Key")
+    assert proxy.admin.get("/admin/v1/audit").content == before

@@ -38,6 +38,15 @@ def test_what_limits_let_through_is_what_usage_has(proxy, made):
     assert row["output_tokens"] == sum(one["completion_tokens"] for one in usage)
 
 
+@pytest.mark.parametrize(
+    ("limits", "statuses"),
+    [({"requests_per_second": 1e-6}, [200, 429]), ({"monthly_budget": 1e-9}, [200, 200])],
+)
+def test_the_lowest_limits_hold(proxy, made, limits, statuses):
+    client = proxy.with_key(made(limits=limits)["key"])
+    assert [ask(client).status_code for _ in statuses] == statuses  # `demo` costs nothing
+
+
 def test_a_months_tokens_are_remembered_by_the_store(proxy, made):
     """A proxy that starts later begins with what the store has."""
     issued = made()

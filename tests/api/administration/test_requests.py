@@ -104,10 +104,10 @@ def test_a_proxy_that_keeps_none_says_so(proxy, engine):
 def test_where_anybody_may_do_everything_nobody_sees_others_requests(serve, engine):
     client = serve(engine, auth="off")
     answer = client.get(REQUESTS)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "insufficient_scope")
 
 
 def test_on_a_machine_of_ones_own_no_key_is_needed(serve, engine):
-    client = serve(engine)
+    client = serve(engine, admin="on")
     client.post(CHAT, json=BODY, headers={"x-request-id": "mine"})
     assert client.get(f"{REQUESTS}/mine").json()["model"] == "demo"

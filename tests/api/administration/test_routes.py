@@ -237,6 +237,14 @@ def test_a_wrong_query_is_refused_by_name(proxy, path, query, param):
     ("method", "path", "body", "param"),
     [
         ("POST", TENANTS, {"name": "a/b"}, "name"),
+        *(
+            ("POST", TENANTS, {"name": name}, "name")
+            for name in ("default", "127.0.0.1", "2001:db8::1", "0.0.0.0")
+        ),
+        *(
+            ("POST", TENANTS, {"name": "a", "limits": {limit: 1e-320}}, f"limits.{limit}")
+            for limit in ("requests_per_second", "monthly_budget")
+        ),
         ("POST", TENANTS, {"name": "a", "color": 1}, "color"),
         ("POST", TENANTS, {"name": "a", "limits": {"burst": 0}}, "limits.burst"),
         *(
@@ -295,6 +303,6 @@ def test_a_store_that_is_away_is_a_503(proxy, made):
 
 
 def test_without_a_store_there_is_no_administration(serve):
-    client = serve(ScriptedEngine())
+    client = serve(ScriptedEngine(), admin="on")
     assert client.get("/v1/usage").status_code == 404
     assert client.get(KEYS).status_code == 404

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.long.hostile import (
+    admin_attacks,
     body_attacks,
     choice_attacks,
     connection_attacks,
@@ -19,6 +20,7 @@ GROUPS = {
     "bodies": body_attacks.ATTACKS,
     "connections": connection_attacks.ATTACKS,
     "keys": key_attacks.ATTACKS,
+    "administration": admin_attacks.ATTACKS,
     "sockets": socket_attacks.ATTACKS,
 }
 EVERY = [attack for group in GROUPS.values() for attack in group]

@@ -53,6 +53,7 @@ def running(
         "MODELS_FILE": str(file),
         "ARTIFACTS_DIR": str(folder),
         "PYTHONPATH": str(root),
+        "ADMIN": "off",  # as by default; the tests' other stacks are operated without keys
         # the scripted engine starts requests as fast as they come, unlike one with rows: 256 of
         # them at once are all that two cores do, and no token gets through
         "GENERATIONS_PER_ROW": "2",

@@ -7,7 +7,9 @@ from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from tests.fixtures.redis_server import RedisServer, needs_redis
 from tests.unit.idempotency.answering import (
     HEAD,
     Generation,
@@ -19,8 +21,11 @@ from tests.unit.idempotency.answering import (
     until,
     whole,
 )
-from tests.unit.idempotency.conftest import Pair
+from tests.unit.idempotency.conftest import LIMITS, QUOTAS, Pair
 from triton_openai.proxy.idempotency.answer import JoinRefused, Notice, Outcome, Reason
+from triton_openai.proxy.idempotency.redis_records import RedisRecords
+from triton_openai.proxy.idempotency.relay import Relay
+from triton_openai.proxy.telemetry.idempotency_metrics import IdempotencyMetrics
 
 
 def test_a_finished_answer_is_replayed_by_both(pair: Pair):
@@ -158,13 +163,13 @@ def test_an_error_is_not_kept(pair: Pair, status: int):
     asyncio.run(run())
 
 
-def test_a_private_answer_is_only_in_memory_and_both_may_still_read_it(pair: Pair):
+def test_a_private_answer_is_only_in_memory_and_may_still_be_read_there(pair: Pair):
     async def run() -> None:
         generation = Generation()
         generation.step(5)
-        async with pair() as (one, other):
+        async with pair() as (one, _):
             await ask(one, generation, asked(is_private=True))
-            answer = await other.open(asked(is_private=True), generation)
+            answer = await one.open(asked(is_private=True), generation)
             assert answer.outcome is Outcome.JOINED
             assert await read(answer) == whole()
             assert one.budget.bytes == len(whole())
@@ -179,6 +184,7 @@ def test_after_its_grace_nothing_of_a_private_answer_is_left(pair: Pair):
         generation.step(10)
         async with pair(resume_grace_s=0) as (one, other):
             await ask(one, generation, asked(is_private=True))
+            await until(lambda: not one._running)
             await settled(one)
             assert one.budget.bytes == 0
             await ask(other, generation, asked(is_private=True))
@@ -238,5 +244,39 @@ def test_comments_are_not_kept(pair: Pair):
             await read(first)
             await settled(one)
             assert await ask(other, generation) == whole()
+
+    asyncio.run(run())
+
+
+@needs_redis
+def test_nothing_of_a_private_answer_is_published(redis: RedisServer):
+    """Not even while it runs, into the append-only file of another machine."""
+
+    async def run() -> None:
+        from redis import asyncio as client
+
+        generation, request = Generation(), asked(is_private=True)
+        records = [
+            RedisRecords(redis.url, QUOTAS, answer_bytes=1_000_000, timeout_s=5) for _ in range(2)
+        ]
+        relays = [Relay(each, LIMITS, IdempotencyMetrics(CollectorRegistry())) for each in records]
+        async with relays[0] as one, relays[1] as other, client.Redis.from_url(redis.url) as seen:
+            first = await one.open(request, generation)
+            generation.step(3)
+            parts = first.parts()
+            await anext(parts)
+            joined = await other.open(request, generation)
+            with pytest.raises(JoinRefused) as refused:
+                await joined.head()
+            assert refused.value.reason is Reason.PRIVATE
+            generation.step(2)
+            assert b"".join([part async for part in parts]).endswith(event(5))
+            assert await read(await one.open(request, generation)) == whole()
+            streams = [name async for name in seen.scan_iter() if b"}:p:" in name]
+            written = [await seen.xrange(name) for name in streams]
+            assert b"data" not in str(written).encode()
+            assert streams
+            await first.aclose()
+            assert generation.runs == 1
 
     asyncio.run(run())

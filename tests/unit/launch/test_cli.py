@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import re
@@ -12,9 +13,14 @@ from pathlib import Path
 import pytest
 import typer
 
+from tests.doubles.engine import FixedCatalog, ScriptedEngine
+from tests.doubles.sandbox import InProcess
+from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.published import config
+from tests.fixtures.running_app import RunningApp
 from tests.fixtures.stack import ROOT
 from triton_openai.proxy import __version__
+from triton_openai.proxy.app import compose
 from triton_openai.proxy.cli import app, main
 from triton_openai.proxy.launch import announcement
 from triton_openai.proxy.processes.errors import explain
@@ -219,6 +225,22 @@ def test_the_curl_line_names_the_model():
     assert line.startswith("curl -N http://127.0.0.1:9000/v1/chat/completions ")
     assert '"model": "demo"' in line
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("given", "is_said"),
+    [({}, True), ({"admin": "on"}, False), ({"api_key": "a-key-of-this-test"}, False)],
+)
+def test_the_start_says_how_to_get_an_admin_key(given, is_said):
+    said: list[str] = []
+    proxy = RunningApp()
+    ports = (ScriptedEngine(), FixedCatalog(), ByteTokenizer(), InProcess())
+    proxy.app = compose(Settings(), *ports)
+    with proxy:
+        settings = Settings(port=int(proxy.url.rpartition(":")[2]), **given)
+        asyncio.run(announcement._announce(settings, None, said.append))
+    assert said[0].startswith("ready: ")
+    assert any("KEY_PEPPER" in line and "ADMIN=on" in line for line in said) is is_said
 
 
 GPU_MODEL = """\

@@ -13,6 +13,7 @@ from triton_openai.build_engines.sampling_defaults import SamplingDefaults
 from triton_openai.proxy.domain.engine import NotReady
 from triton_openai.proxy.domain.errors import ModelUnavailable, UnknownModel
 from triton_openai.proxy.domain.model import LoadedModel
+from triton_openai.proxy.models.internal_models import internal_models
 from triton_openai.proxy.models.registry import Registry
 
 POLICY = {
@@ -88,6 +89,19 @@ def test_a_public_name_has_a_card_for_each_deployment_that_is_loaded():
     assert [card.name for card in made.cards()] == ["chat"]
     assert made.serve([east])
     assert [card.deployment for card in made.variants("chat")] == ["blue"]
+
+
+def test_the_parts_of_every_deployment_and_build_are_internal():
+    made = Registry(deployed(DeploymentEntry(name="blue"), DeploymentEntry(name="green", pool="b")))
+    facts = [
+        replace(FACTS, engine_model=f"engine_{n}", tokenizer_model=f"in_{n}", detokenizer_model="o")
+        for n in range(3)
+    ]
+    found = zip(facts, ("default", "b", "c"), strict=True)
+    made.serve([LoadedModel(name="chat", facts=each, pool=pool) for each, pool in found])
+    assert internal_models(made) == {
+        *("chat", "o", "engine_0", "engine_1", "engine_2", "in_0", "in_1", "in_2")
+    }
 
 
 def test_a_model_that_a_deployment_claims_is_not_served_under_its_own_name():

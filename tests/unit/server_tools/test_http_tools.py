@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -57,6 +58,25 @@ def test_get_sends_scalars_in_the_query_beside_the_urls_own(server):
         "v=2&city=a+b%26c&n=3&on=true",
         "v=2&city=a%20b%26c&n=3&on=true",
     )
+
+
+@pytest.mark.parametrize("name", ["v", "V", "über"])
+def test_the_models_arguments_never_override_parameters_of_the_url(server, name):
+    result = run(tool(server.url("/weather?v=2&%C3%BCber=1&v=3")), {"city": "x", name: "mine"})
+    assert (result.status, server.seen) == (CallStatus.INVALID_ARGUMENTS, [])
+    assert repr(name) in result.text
+
+
+@pytest.mark.parametrize(
+    "charset", ["foo", "punycode", "idna", "zip", "rot13", "utf-7", "unicode_escape", "\x27"]
+)
+def test_an_unknown_or_costly_charset_is_read_as_utf_8(server, charset):
+    """60,000 bytes of punycode would hold the event loop for seconds."""
+    began = time.process_time()
+    result = run(tool(server.url(f"/charset/{charset}")))
+    assert result.status is CallStatus.OK
+    assert result.text.endswith("aGrüße")
+    assert time.process_time() - began < 2
 
 
 def test_get_takes_no_nested_arguments(server):

@@ -53,6 +53,33 @@ def test_texts_are_cut_and_counted():
     assert (len(line["metadata"]), len(line["endpoints"])) == (16, 8)
 
 
+KEYS = (
+    "sk-k3x9q27bt0mz-" + "hidden-_" * 5 + "abc",
+    "sk-k3x9q27bt0mz-" + "hidden_" * 3,  # a part of one
+    "sk-proj-" + "hidden12" * 12,
+    "sk-" + "hidden00" * 6,
+    "eyJoiddenheader." + "hidden" * 9 + ".hidden-signature",
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_in_a_text_of_a_caller_is_not_written(key):
+    text = f"/v1/models/{key}/x?{key}"
+    fields = {"path": text, "model": key, "user": text, "metadata": {key: text}, "endpoints": [key]}
+    written = io.BytesIO()
+    logger = structlog.wrap_logger(structlog.BytesLogger(written), logs.processors("json"))
+    logger.info("request", **bounded(fields))
+    logger.warning("another line", request_id=key, where=text)
+    assert "hidden" not in str(bounded(fields))
+    assert b"hidden" not in written.getvalue()
+    assert (b"sk-k3x9q27bt0mz-" in written.getvalue()) is key.startswith("sk-k")
+
+
+@pytest.mark.parametrize("text", ["sk-learn", "task-force-one", "a risk-averse-and-careful-man"])
+def test_other_texts_stay(text):
+    assert bounded({"user": text}) == {"user": text}
+
+
 def test_an_endpoint_is_listed_once():
     with capture_logs() as lines, request_log.RequestLine(path="/x"):
         for each in ("a:1", "b:1", "a:1"):

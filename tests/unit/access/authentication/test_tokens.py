@@ -128,6 +128,8 @@ def test_claims_may_be_inside_of_objects_or_have_dots_in_their_names():
         ({"tenant": "a\nb"}, "'tenant' is not a name"),
         ({"tenant": "x" * 201}, "'tenant' is not a name"),
         ({"tenant": {"a": 1}}, "'tenant' is not a name"),
+        ({"tenant": "default"}, "reserved"),
+        ({"tenant": "2001:db8:1:2::/64"}, "reserved"),
         ({"sub": ""}, "'sub' is not a name"),
         ({"header": {"crit": ["b64"]}}, ""),
         ({"number": 2}, "signature is wrong"),

@@ -12,7 +12,9 @@ from sqlalchemy import text
 
 from tests.unit.access.store.samples import ACTOR, ORDER, PEPPERS, opened
 from triton_openai.proxy.access.store.audit_chain import Verification
+from triton_openai.proxy.access.store.change_log import ChangeLog
 from triton_openai.proxy.access.store.database import Database
+from triton_openai.proxy.access.store.denied_calls import DeniedCalls
 from triton_openai.proxy.access.store.pepper import Peppers
 from triton_openai.proxy.access.store.store import Store
 from triton_openai.proxy.domain.errors import ErrorCode
@@ -163,7 +165,7 @@ def test_writers_at_the_same_time_make_one_chain(url):
         async with opened(url) as store:
             for turn in range(each):
                 await store.administration.tenants.create(f"w{number}", f"t{number}-{turn}")
-                store.denied_calls.add("GET", "/x", None, NO_SCOPE)
+                store.denied_calls.add("GET", "/x", OTHER, NO_SCOPE)
                 await store.denied_calls.flush()
 
     async def main() -> None:
@@ -210,6 +212,30 @@ def test_a_flood_of_denied_calls_makes_few_entries(url):
             assert sum(json.loads(entry.after)["times"] for entry in entries) == 1000
             assert max(len(entry.object) for entry in entries) == 200
             assert entries[-1].actor == "several callers"
+
+    asyncio.run(main())
+
+
+def test_callers_without_a_key_have_one_entry_a_minute_with_their_number(url):
+    async def main() -> None:
+        second, database = 0, Database(url)
+        async with opened(url) as store:
+            changes = ChangeLog(database, PEPPERS.chain_key)
+            calls = DeniedCalls(changes, clock=lambda: second)
+            for second in range(180):
+                for path in range(60):
+                    calls.add("GET", f"/admin/{second}-{path}", None, NO_SCOPE)
+                await calls.flush()
+            calls.add("GET", "/admin/v1/keys", OTHER, NO_SCOPE)
+            async with calls:
+                pass
+            found = await store.administration.audit.list()
+            assert [(each.actor, json.loads(each.after)["times"]) for each in found] == [
+                *(("nobody", 60), ("nobody", 3600), ("nobody", 3600)),
+                *(("nobody", 180 * 60 - 7260), ("other", 1)),  # the rest, at the end
+            ]
+            assert found[0].object == "several objects"
+        await database.close()
 
     asyncio.run(main())
 
