@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2] / "model_repository"
 MODELS = ("tokenizer", "engine", "detokenizer")
 RANKS = {
     "engine": [
-        {"stats", "grammars"},
+        {"stats", "grammars", "parent_watch"},
         {"port"},
         {"inbox", "sampling", "guides"},
         {"onnx_cpu", "scripted", "trtllm"},  # the runtimes, which do not know each other
@@ -29,13 +29,13 @@ RANKS = {
         {"model"},
     ],
     "tokenizer": [
-        {"grammars", "refusal"},
+        {"grammars", "parent_watch", "refusal"},
         {"admission", "bad_words_list", "executor_inputs", "guide_check", "plain_spans"},
         {"prompt_truncation", "request"},
         {"prompt_encoder"},
         {"model"},
     ],
-    "detokenizer": [{"token_bytes"}, {"model"}],
+    "detokenizer": [{"parent_watch", "token_bytes"}, {"model"}],
 }
 # Foreign libraries, and the only modules or packages that import them.
 ONLY_IN = {

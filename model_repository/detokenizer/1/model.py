@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
+from parent_watch import end_with_parent
 from token_bytes import TokenBytes
 
 
@@ -21,6 +22,7 @@ class TritonPythonModel:
     """Looks up each id in the table that `build` made from the tokenizer."""
 
     def initialize(self, args: dict[str, str]) -> None:
+        end_with_parent()
         config = json.loads(args["model_config"])
         artifacts = config["parameters"]["artifacts_dir"]["string_value"]
         self._table = TokenBytes.load(Path(args["model_repository"], artifacts, "token_bytes.npz"))

@@ -20,6 +20,7 @@ from admission import Admission
 from bad_words_list import bad_words_list
 from executor_inputs import ExecutorInputs
 from guide_check.check import MB, GuideCheck
+from parent_watch import end_with_parent
 from prompt_encoder import PromptEncoder
 from refusal import Refusal
 from request import Request
@@ -32,6 +33,7 @@ class TritonPythonModel:
     """One prompt a request; the tokenizer is the model's own tokenizer.json."""
 
     def initialize(self, args: dict[str, str]) -> None:
+        end_with_parent()
         config = json.loads(args["model_config"])
         parameters = {k: v["string_value"] for k, v in config["parameters"].items()}
         artifacts = Path(args["model_repository"], parameters["artifacts_dir"])

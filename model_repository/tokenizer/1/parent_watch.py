@@ -1,0 +1,1 @@
+../../engine/1/parent_watch.py
