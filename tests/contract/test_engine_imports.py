@@ -29,13 +29,13 @@ RANKS = {
         {"model"},
     ],
     "tokenizer": [
-        {"grammars", "parent_watch", "refusal"},
+        {"grammars", "refusal"},
         {"admission", "bad_words_list", "executor_inputs", "guide_check", "plain_spans"},
         {"prompt_truncation", "request"},
         {"prompt_encoder"},
         {"model"},
     ],
-    "detokenizer": [{"parent_watch", "token_bytes"}, {"model"}],
+    "detokenizer": [{"token_bytes"}, {"model"}],
 }
 # Foreign libraries, and the only modules or packages that import them.
 ONLY_IN = {

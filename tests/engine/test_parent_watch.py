@@ -1,4 +1,4 @@
-"""parent_watch: a stub ends with its server, whatever it waits for."""
+"""parent_watch: a stub ends with its server, also while one of its threads keeps the GIL."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import psutil
 
 from tests.fixtures.stack import eventually
 
-MODEL = Path(__file__).parents[2] / "model_repository" / "detokenizer" / "1"
+MODEL = Path(__file__).parents[2] / "model_repository" / "engine" / "1"
 STUB = f"""
-import sys, threading
+import ctypes, sys
 sys.path.append({str(MODEL)!r})
-from parent_watch import end_with_parent
-end_with_parent()
+import parent_watch
+watch = parent_watch.start()
 print("waits", flush=True)
-threading.Event().wait()
+ctypes.PyDLL(None).sleep(3000)  # keeps the GIL
 """
-# A thread of its own starts the stub, and ends: PR_SET_PDEATHSIG would end the stub with it.
+# As in Triton, a thread that ends starts the stub: PR_SET_PDEATHSIG would end the stub with it.
 SERVER = """
 import subprocess, sys, threading
 def start():

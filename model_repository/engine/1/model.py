@@ -17,9 +17,9 @@ from typing import Any
 import triton_python_backend_utils as pb_utils
 
 import metrics
+import parent_watch
 from leases import Leases
 from metric_reporter import MetricReporter
-from parent_watch import end_with_parent
 from port import INVALID_PARAMETER, QUEUE_FULL, BadParameter, Job
 from recent_ids import RecentIds
 from request_tensors import generation_input, lease_id, prompt_tokens, scalar, timeout_s
@@ -33,7 +33,7 @@ class TritonPythonModel:
     """One instance a model, because the runtime does the batching."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        end_with_parent()
+        self._parent_watch = parent_watch.start()
         config = json.loads(args["model_config"])
         parameters = {k: v["string_value"] for k, v in config["parameters"].items()}
         artifacts = Path(args["model_repository"], parameters["artifacts_dir"])

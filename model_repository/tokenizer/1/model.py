@@ -1,7 +1,9 @@
 """Triton model `tokenizer`: text or ids -> input_ids, and how many new tokens may follow.
 
 It refuses prompts that do not fit and guides that cannot be used, before the engine sees them. The
-message of an error is JSON `{"code", "param", "message"}`, which the proxy turns into an API error.
+message of an error is JSON `{"code", "param", "message", "request_id"}`, which the proxy turns into
+an API error. Each answer names its request, because Triton can hand it to another one, see the
+detokenizer.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from admission import Admission
 from bad_words_list import bad_words_list
 from executor_inputs import ExecutorInputs
 from guide_check.check import MB, GuideCheck
-from parent_watch import end_with_parent
 from prompt_encoder import PromptEncoder
 from refusal import Refusal
 from request import Request
@@ -33,7 +34,6 @@ class TritonPythonModel:
     """One prompt a request; the tokenizer is the model's own tokenizer.json."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        end_with_parent()
         config = json.loads(args["model_config"])
         parameters = {k: v["string_value"] for k, v in config["parameters"].items()}
         artifacts = Path(args["model_repository"], parameters["artifacts_dir"])
@@ -63,7 +63,8 @@ class TritonPythonModel:
         try:
             return pb_utils.InferenceResponse(self._outputs(Request(request)))
         except Refusal as refusal:
-            error = pb_utils.TritonError(refusal.as_json(), pb_utils.TritonError.INVALID_ARG)
+            message = refusal.as_json(request.request_id())
+            error = pb_utils.TritonError(message, pb_utils.TritonError.INVALID_ARG)
             return pb_utils.InferenceResponse(error=error)
 
     def _outputs(self, request: Request) -> list[Any]:
@@ -83,6 +84,7 @@ class TritonPythonModel:
             pb_utils.Tensor("input_ids", np.array([ids], dtype=np.int32)),
             pb_utils.Tensor("request_output_len", np.array([[new_tokens]], dtype=np.int32)),
             pb_utils.Tensor("bad_words_list", bad_words),
+            pb_utils.Tensor("tokenized_for", np.array([[request.id.encode()]], dtype=np.object_)),
         ]
         if self._executor_inputs is not None:
             others = self._executor_inputs.of(request.elements, prompt_tokens=len(ids))

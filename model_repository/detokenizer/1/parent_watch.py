@@ -1,1 +1,0 @@
-../../engine/1/parent_watch.py
