@@ -264,7 +264,8 @@ def load(path: Path, check: Check | None = None) -> ModelsFile:
         document = MarkedYaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelsFileError(f"cannot read {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
+        # PyYAML lets Python's own errors through, for example for the date 2024-99-99
         raise ModelsFileError(f"{path} is not valid YAML: {error}") from error
     try:
         found = ModelsFile.model_validate(document.data, context={"base": path.resolve().parent})

@@ -38,6 +38,7 @@ from triton_openai.proxy.api.recent import requests_routes
 from triton_openai.proxy.configured_pools import Operations
 from triton_openai.proxy.configured_scheduling import Queues
 from triton_openai.proxy.domain.engine import Catalog, Engine
+from triton_openai.proxy.domain.health import Concern
 from triton_openai.proxy.domain.key_records import KeySource
 from triton_openai.proxy.domain.kserve import KserveBackend
 from triton_openai.proxy.domain.sandbox import Sandbox
@@ -130,7 +131,7 @@ def compose(
     metrics = configured_telemetry.metrics(settings, shared) if metrics is None else metrics
     keys, usage = configured_store.keys_and_usage(store, keys, usage)
     callers = authentication.authenticator(settings, keys, metrics)
-    ledger = configured_limits.ledger(settings, metrics, shared)
+    ledger = configured_limits.ledger(settings, shared)
     limiter = configured_limits.limiter(settings, metrics, ledger, tokenizer, usage)
     sandbox = ChargedSandbox(sandbox, limiter)
     queues = _queues(scheduler, settings, ledger, metrics, shared, operations)
@@ -154,8 +155,14 @@ def compose(
     )
     parts.export(app)
     exposed = configured_telemetry.exposition(settings, metrics, parts.registry)
-    concerns = (parts.registry, exposed, ledger, tuple if callers is None else callers.concerns)
-    return _with_routes(app, (*routers, monitoring.routes(*concerns)), settings, parts.registry)
+    metrics.ledger_up.set_function(lambda: limiter.is_ledger_up)
+
+    def concerns() -> list[Concern]:
+        found = [] if callers is None else callers.concerns()
+        return [*found, *limiter.concerns, *parts.watch.concerns]
+
+    health = monitoring.routes(parts.registry, exposed, ledger, concerns)
+    return _with_routes(app, (*routers, health), settings, parts.registry)
 
 
 def _queues(
@@ -212,7 +219,7 @@ class Parts:
         self._catalog, self._metrics, self._recovery = catalog, metrics, RecoveryQueue(self.gate)
         tools = HttpToolRunner(policy.secrets(entries, environment()))
         files = (settings, found, self.registry)
-        self._watch = PolicyWatch(*files, (rereads_secrets(tools),), metrics.models_file_valid)
+        self.watch = PolicyWatch(*files, (rereads_secrets(tools),), metrics.models_file_valid)
         self._shadows = ShadowDeployments(self.registry, engine, metrics.shadow, queues.scheduler)
         self._service = composed(
             *(self.registry, engine, TelemetryWatcher(metrics)),
@@ -250,7 +257,7 @@ class Parts:
     def export(self, app: FastAPI) -> None:
         """What the HTTP server needs of the application."""
         app.state.stopping, app.state.in_flight = self._stopping, self._in_flight
-        app.state.policy_watch = self._watch
+        app.state.policy_watch = self.watch
 
     @contextlib.asynccontextmanager
     async def running(
@@ -266,7 +273,7 @@ class Parts:
                 readiness.refresh(self._catalog, self.registry), self._sandbox.start()
             )
             watching = readiness.watch(self._catalog, self.registry, self._metrics, self._recovery)
-            tasks = [asyncio.create_task(each) for each in (watching, self._watch.run())]
+            tasks = [asyncio.create_task(each) for each in (watching, self.watch.run())]
             lag = LoopLag(self._metrics.loop_lag, warn_s=self._settings.loop_lag_warn_ms / 1000)
             with lag.measured():
                 yield

@@ -30,7 +30,7 @@ from triton_openai.proxy.structured.schema import SchemaLimits
 from triton_openai.proxy.telemetry.metrics import Metrics
 
 
-def ledger(settings: Settings, metrics: Metrics, shared: Path | None) -> Ledger:
+def ledger(settings: Settings, shared: Path | None) -> Ledger:
     """shared: the folder of several processes; None for one."""
     return ledger_of(
         settings.ledger_url_value,
@@ -38,7 +38,6 @@ def ledger(settings: Settings, metrics: Metrics, shared: Path | None) -> Ledger:
         shared,
         workers=settings.workers,
         timeout_s=settings.ledger_timeout_ms / 1000,
-        on_outage=lambda is_away: metrics.ledger_up.set(not is_away),
     )
 
 

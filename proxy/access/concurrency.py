@@ -96,6 +96,7 @@ class ConcurrencyLimit:
             f"{self._of} runs at most {self._limit} {self._what} at once, and all of "
             "them are in use. Try again in a moment.",
             retry_after_s=self._rate.wait_s(missing),
+            code=ErrorCode.QUEUE_FULL,
         )
 
     def _give_back(self, taken: list[int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import Self
 
-from triton_openai.proxy.domain.errors import RateLimited
+from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
 
 
 class LogProbShare:
@@ -44,7 +44,8 @@ class LogProbBudget:
         if self._entries + entries > self._most:
             raise RateLimited(
                 f"This server holds at most {self._most} log-probabilities for answers that are "
-                "not streamed, and they are all in use. Use 'stream', or ask for fewer."
+                "not streamed, and they are all in use. Use 'stream', or ask for fewer.",
+                code=ErrorCode.QUEUE_FULL,
             )
         self._entries += entries
 

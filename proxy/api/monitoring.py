@@ -81,7 +81,8 @@ def routes(
 
         While the shared state of limits cannot be reached, the body has `ledger`, or the status is
         503 if nothing is let through then. While an endpoint serves some models, but none serves
-        others, the status is 200 and `concerns` counts the others.
+        others, the status is 200 and `concerns` counts the others. `concerns` also says so where
+        the ledger failed a request within the last minute, and where models.yaml was rejected.
         The error's message names the category of the problem; the log line `not ready` has details.
         """
         return JSONResponse(_readiness(registry, ledger, concerns()))

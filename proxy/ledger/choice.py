@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from triton_openai.proxy.ledger.in_process import InProcessLedger
@@ -19,14 +18,11 @@ def ledger_of(
     *,
     workers: int,
     timeout_s: float,
-    on_outage: Callable[[bool], None],
 ) -> Ledger:
     """url: of Redis. outage: an OutageMode. shared: the folder of a parent and its workers.
     workers: how many these are."""
     if url is not None:
         from triton_openai.proxy.ledger.redis_ledger import RedisLedger  # takes 0.2 s to import
 
-        return RedisLedger(
-            url, OutageMode(outage), timeout_s=timeout_s, on_outage=on_outage, workers=workers
-        )
+        return RedisLedger(url, OutageMode(outage), timeout_s=timeout_s, workers=workers)
     return InProcessLedger() if shared is None else WorkerLedger(shared / SOCKET)

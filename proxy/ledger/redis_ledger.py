@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from typing_extensions import Self
 
@@ -24,8 +24,8 @@ BEAT_S = 2.0
 
 
 class RedisLedger:
-    """mode: of an outage. on_outage: called when one begins and ends. workers: the number of this
-    proxy's processes; each has a ledger of its own.
+    """mode: of an outage. workers: the number of this proxy's processes; each has a ledger of its
+    own.
 
     lease_s: how long Redis keeps what this proxy holds after it was last heard of. clock: for
     tests, in place of Redis' own and of this machine's.
@@ -40,7 +40,6 @@ class RedisLedger:
         beat_s: float = BEAT_S,
         lease_s: float = LEASE_S,
         clock: Clock | None = None,
-        on_outage: Callable[[bool], None] = lambda is_away: None,
         workers: int = 1,
     ) -> None:
         lease_us = int(lease_s * 1e6)
@@ -49,7 +48,7 @@ class RedisLedger:
         )
         self._mode = mode
         self._own = OwnCount(clock or steady_us)
-        self.link = RedisLink(self._state, self._own, beat_s, on_outage, workers=workers)
+        self.link = RedisLink(self._state, self._own, beat_s, workers=workers)
 
     async def __aenter__(self) -> Self:
         await self.link.start()

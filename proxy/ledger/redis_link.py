@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 from redis.exceptions import RedisError
@@ -35,14 +35,12 @@ class RedisLink:
         state: RedisState,
         own: OwnCount,
         beat_s: float,
-        on_outage: Callable[[bool], None],
         *,
         workers: int = 1,
     ) -> None:
         self._state = state
         self._own = own
         self._beat_s = beat_s
-        self._on_outage = on_outage
         self._outbox: asyncio.Queue[tuple[str, list[Change]]] = asyncio.Queue()
         self._unsent = 0  # in the outbox, and what is being sent
         self._restored_at = -math.inf  # when Redis was found to have lost the state
@@ -56,7 +54,6 @@ class RedisLink:
 
     async def start(self) -> None:
         await self._try_beat()
-        self._on_outage(self.is_away)
         self._tasks = [asyncio.create_task(self._beats()), asyncio.create_task(self._sends())]
 
     async def stop(self) -> None:
@@ -81,12 +78,7 @@ class RedisLink:
     def lose(self, error: BaseException) -> None:
         if not self.is_away:
             logger.warning("limits: redis is away", error=str(error), advice=WHILE_AWAY)
-            self._begin_outage()
-
-    def _begin_outage(self) -> None:
-        if not self.is_away:
             self.is_away = True
-            self._on_outage(True)
 
     async def _beats(self) -> None:
         while True:
@@ -107,7 +99,7 @@ class RedisLink:
         if is_lost:
             advice = "look why it was restarted, or evicted keys"
             logger.warning("limits: redis has lost its state, which all restore", advice=advice)
-            self._begin_outage()
+            self.is_away = True
             self._restored_at = now
             while self._unsent:  # all of it is counted in what is added now
                 await self._outbox.join()
@@ -139,7 +131,6 @@ class RedisLink:
             if self.is_away:
                 self.is_away = False
                 logger.info("limits: redis is back", proxies=self.proxies)
-                self._on_outage(False)
         finally:
             self.is_open.set()
 

@@ -20,6 +20,7 @@ from triton_openai.build_engines.models_file import (
     ModelsFileError,
 )
 from triton_openai.proxy.domain.engine import NotReady
+from triton_openai.proxy.domain.health import Concern
 from triton_openai.proxy.models import policy
 from triton_openai.proxy.models.registry import Registry
 from triton_openai.proxy.prompting import control_tokens
@@ -32,6 +33,11 @@ Stamp = tuple[int, int, int] | None  # of a file: time of change in ns, size, in
 Listener = Callable[[ModelsFile], None]
 
 
+REJECTED = Concern(
+    message="models.yaml was rejected, and what it said before is in force", is_fatal=False
+)
+
+
 class Gauge(Protocol):
     def set(self, value: float) -> None: ...
 
@@ -40,7 +46,7 @@ class PolicyWatch:
     """The models file of one process, as it is in force.
 
     current: what is in force. listeners: get each new file that is in force; they may not fail.
-    is_valid: 1 while the file that was read last is in force.
+    is_valid: 1 while the file that was read last is in force. concerns: for readiness.
     """
 
     def __init__(
@@ -57,6 +63,8 @@ class PolicyWatch:
         self._listeners = tuple(listeners)
         self._is_valid = is_valid
         self._requested = asyncio.Event()
+        self.concerns: tuple[Concern, ...] = ()
+        self._first = self._stamp()  # now: the file may change before `run` begins
         is_valid.set(1)
 
     def read_again(self) -> None:
@@ -67,7 +75,7 @@ class PolicyWatch:
         """Never ends. A file that changes is read when one poll has found it unchanged."""
         if self._settings.model_path is not None:
             return
-        read = seen = await asyncio.to_thread(self._stamp)
+        read = seen = self._first
         while True:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._requested.wait(), poll_s)
@@ -91,11 +99,13 @@ class PolicyWatch:
                 advice="repair models.yaml; the state from before holds until then",
             )
             self._is_valid.set(0)
+            self.concerns = (REJECTED,)
             return False
         for listener in self._listeners:
             listener(found)
         before, self._current = self._current, found
         self._is_valid.set(1)
+        self.concerns = ()
         stale = needing_build({} if before is None else before.models, found.models)
         logger.info("models file read", models=len(found.models), needs_build=stale)
         if found.pools != ({} if before is None else before.pools):

@@ -115,7 +115,8 @@ class Logs(Group):
     log_format: Literal["auto", "json", "text"] = "auto"
     """`auto` is `text` on a terminal, else `json`."""
     loop_lag_warn_ms: Annotated[float, Field(ge=1, le=60_000)] = 50.0
-    """If the event loop is late by more than this, a log line names the request that caused it."""
+    """If the proxy's own CPU time makes the event loop late by more than this, a log line names the
+    request that caused it, at most once a minute."""
     recent_requests: Annotated[int, Field(ge=0, le=100_000)] = 1000
     """Requests that each process remembers after their end, for `triton-openai trace`: their log
     line and stages, without prompts and answers. About 2 kB each. 0: none."""

@@ -129,11 +129,10 @@ class Metrics:
         )
         self.ledger_up = Gauge(
             "proxy_ledger_up",
-            "1 while the state of the callers' limits can be reached",
+            "1 while the state of the callers' limits answers, and 0 for a minute after a failure",
             registry=self.registry,
             multiprocess_mode="livemin",
         )
-        self.ledger_up.set(1)
         self.ready = Gauge(
             "proxy_ready",
             "1 while every model can be served",

@@ -1,4 +1,4 @@
-"""A shared ledger that cannot be reached: readiness, the metric, and what callers get."""
+"""A shared ledger that fails: readiness, metrics, and what callers get."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import redis
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
@@ -15,6 +16,8 @@ from tests.doubles.engine import FixedCatalog, ScriptedEngine, deltas
 from tests.doubles.sandbox import InProcess
 from tests.doubles.tokenizer import ByteTokenizer
 from tests.fixtures.limits import AsCaller, caller
+from tests.fixtures.redis_server import needs_redis, running
+from tests.fixtures.stack import eventually
 from triton_openai.proxy.app import compose
 from triton_openai.proxy.domain.identity import Limits
 from triton_openai.proxy.processes.errors import explain
@@ -24,25 +27,30 @@ BODY = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "max_t
 Away = Callable[[str], TestClient]
 
 
+def served(tmp_path: Path, url: str, mode: str) -> TestClient:
+    """A client of a proxy with its ledger at the URL; the caller may send three requests a minute.
+
+    tmp_path: gets the models.yaml.
+    """
+    models_file = tmp_path / "models.yaml"
+    models_file.write_text("models: {another: {weights: w}}")
+    app = compose(
+        Settings(models_file=models_file, ledger_url=url, ledger_outage=mode),
+        ScriptedEngine(deltas("abc")),
+        FixedCatalog(),
+        ByteTokenizer(),
+        InProcess(),
+    )
+    return TestClient(AsCaller(app, caller(key=Limits(requests_per_minute=3))))
+
+
 @pytest.fixture
 def away(tmp_path: Path) -> Iterator[Away]:
     """A client of a proxy whose Redis has a port that nobody listens on."""
     with ExitStack() as stack, socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-
-        def start(mode: str) -> TestClient:
-            none = tmp_path / "none.yaml"
-            none.write_text("models: {another: {weights: w}}")
-            url = f"redis://:secret-word@127.0.0.1:{bound.getsockname()[1]}/0"
-            settings = Settings(models_file=none, ledger_url=url, ledger_outage=mode)
-            app = compose(
-                *(settings, ScriptedEngine(deltas("abc")), FixedCatalog()),
-                *(ByteTokenizer(), InProcess()),
-            )
-            who = caller(key=Limits(requests_per_minute=3))
-            return stack.enter_context(TestClient(AsCaller(app, who)))
-
-        yield start
+        url = f"redis://:secret-word@127.0.0.1:{bound.getsockname()[1]}/0"
+        yield lambda mode: stack.enter_context(served(tmp_path, url, mode))
 
 
 @pytest.mark.parametrize(
@@ -71,6 +79,27 @@ def test_a_proxy_that_lets_nothing_through_is_not_ready(away: Away):
     client = away("closed")
     assert client.get("/health/ready").status_code == 503
     assert client.get("/health/live").status_code == 200
+
+
+@needs_redis
+def test_a_ledger_that_answers_one_tenant_with_errors_is_a_concern(tmp_path: Path):
+    """Redis itself is well: only keys of this tenant hold something else."""
+    with running(tmp_path) as server, served(tmp_path, server.url, "closed") as client:
+        assert client.post("/v1/chat/completions", json=BODY).status_code == 200
+        assert "\nproxy_ledger_up 1.0\n" in client.get("/metrics").text
+        with redis.Redis.from_url(server.url) as keys:
+            for key in keys.scan_iter("triton-openai:{t}:*requests*"):
+                keys.set(key, "something else")
+        refused = client.post("/v1/chat/completions", json=BODY)
+        assert refused.json()["error"]["code"] == "limits_unavailable"
+        client.app.caller = caller("another")
+        # The proxy takes Redis for away until its next beat, and then for well.
+        eventually(lambda: client.get("/health/ready").status_code == 200, 10, "a beat")
+        concerns = ["the limits of some requests could not be checked"]
+        assert client.get("/health/ready").json() == {"status": "ready", "concerns": concerns}
+        exposition = client.get("/metrics").text
+        assert "\nproxy_ledger_up 0.0\n" in exposition
+        assert 'proxy_rejections_total{model="demo",reason="limits_unavailable"} 1.0' in exposition
 
 
 def test_refusals_are_counted_by_limit(away: Away):

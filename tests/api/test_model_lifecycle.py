@@ -99,3 +99,5 @@ def test_a_changed_file_changes_what_callers_see_and_an_invalid_one_does_not(ser
     answer = client.post("/v1/chat/completions", json={"model": "second", **body})
     assert answer.status_code == 200
     assert "proxy_models_file_valid 0.0" in client.get("/metrics").text
+    concerns = ["models.yaml was rejected, and what it said before is in force"]
+    assert client.get("/health/ready").json() == {"status": "ready", "concerns": concerns}

@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2] / "model_repository"
 MODELS = ("tokenizer", "engine", "detokenizer")
 RANKS = {
     "engine": [
-        {"stats", "grammars"},
+        {"stats", "grammars", "parent_watch"},
         {"port"},
         {"inbox", "sampling", "guides"},
         {"onnx_cpu", "scripted", "trtllm"},  # the runtimes, which do not know each other

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -126,12 +125,20 @@ def test_streams_that_outlast_the_drain_are_told(start):
     assert stack.stop() == 0
 
 
-def test_a_killed_launcher_leaves_no_process_and_the_next_start_no_region(start):
+@pytest.mark.parametrize("killed_too", [None, "lifeline.py"])
+def test_a_killed_launcher_leaves_no_process_and_the_next_start_no_region(start, killed_too):
+    """While a stream runs: a Python model then waits for its server."""
     stack = start("serve")
     stack.wait_ready()
     processes = psutil.Process(stack.process.pid).children(recursive=True)
     assert len(processes) > 6
-    os.kill(stack.process.pid, signal.SIGKILL)
+    condemned = stack.descendants(killed_too) if killed_too else []
+    with httpx.Client(timeout=HANG_S) as client:
+        begin_stream(client, stack, n=32)
+        for process in (psutil.Process(stack.process.pid), *condemned):
+            process.suspend()  # so that neither sees the other's end
+        for process in (psutil.Process(stack.process.pid), *condemned):
+            process.kill()
     stack.process.wait(HANG_S)
 
     def all_gone() -> bool:

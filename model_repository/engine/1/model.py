@@ -17,6 +17,7 @@ from typing import Any
 import triton_python_backend_utils as pb_utils
 
 import metrics
+import parent_watch
 from leases import Leases
 from metric_reporter import MetricReporter
 from port import FOREIGN_ANSWER, INVALID_PARAMETER, QUEUE_FULL, BadParameter, Job
@@ -39,6 +40,7 @@ class TritonPythonModel:
     """One instance a model, because the runtime does the batching."""
 
     def initialize(self, args: dict[str, str]) -> None:
+        self._parent_watch = parent_watch.start()
         config = json.loads(args["model_config"])
         parameters = {k: v["string_value"] for k, v in config["parameters"].items()}
         artifacts = Path(args["model_repository"], parameters["artifacts_dir"])

@@ -11,9 +11,8 @@ from triton_openai.proxy.access.limits import refusals
 from triton_openai.proxy.access.limits.caller_meters import NOTHING, Amounts
 from triton_openai.proxy.access.limits.reservation import Means
 from triton_openai.proxy.access.limits.standing import Standings
-from triton_openai.proxy.domain.errors import LimitsUnavailable
 from triton_openai.proxy.domain.identity import Caller
-from triton_openai.proxy.ledger.port import Grant, LedgerUnavailable, Refusal
+from triton_openai.proxy.ledger.port import Grant, Refusal
 
 ONE_RUNNING: Amounts = (1, 1, 0, 0, 0, 0, 0)
 ONE_DONE: Amounts = (1, 0, 0, 0, 0, 0, 0)
@@ -57,12 +56,7 @@ class CountedRequest:
 
     async def _reserve(self) -> None:
         amounts = self._meters.amounts(ONE_RUNNING)
-        try:
-            result = await self._means.ledger.reserve(self._meters.meters, amounts)
-        except LedgerUnavailable as error:
-            raise LimitsUnavailable(
-                "The limits cannot be checked at present. Try again later.", detail=str(error)
-            ) from error
+        result = await self._means.reserve(self._meters.meters, amounts)
         self._standings.set(self._meters, result.look)
         if isinstance(result, Refusal):
             self._means.on_refusal(result.meter.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -15,18 +16,23 @@ from triton_openai.proxy.access.limits.request_usage import RequestUsage
 from triton_openai.proxy.access.limits.reservation import Means, Reservation
 from triton_openai.proxy.access.limits.standing import Standings
 from triton_openai.proxy.domain.engine import EngineRequest
+from triton_openai.proxy.domain.errors import LimitsUnavailable
 from triton_openai.proxy.domain.generation import Report
+from triton_openai.proxy.domain.health import Concern
 from triton_openai.proxy.domain.identity import Caller, Limits
 from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.request_limits import smaller
 from triton_openai.proxy.domain.tokenizer import Tokenizer
 from triton_openai.proxy.domain.usage import NothingSpent, SpentSource, UsageSink
-from triton_openai.proxy.ledger.port import Ledger, LedgerUnavailable
+from triton_openai.proxy.ledger.port import Ledger
 
 DEFAULT_OUTPUT_TOKENS = 4096
 # Of a limit, by one request that does not say how many tokens it wants.
 PART_OF_LIMIT = 4
+# How long a failure of the ledger is shown: it may concern some callers only, with others between.
+FAILURE_S = 60.0
+UNCHECKED = Concern(message="the limits of some requests could not be checked", is_fatal=False)
 
 
 class RequestLimiter:
@@ -63,6 +69,16 @@ class RequestLimiter:
             cached_weight=cached_weight,
             on_refusal=on_refusal,
         )
+
+    @property
+    def concerns(self) -> tuple[Concern, ...]:
+        """For readiness: whether the ledger failed a request within the last minute."""
+        has_failed = time.monotonic() - self._means.failed_at < FAILURE_S
+        return (UNCHECKED,) if has_failed else ()
+
+    @property
+    def is_ledger_up(self) -> bool:
+        return self._means.ledger.outage is None and not self.concerns
 
     def capped(
         self, request: GenerationRequest, card: ModelCard, caller: Caller, report: Report
@@ -109,8 +125,8 @@ class RequestLimiter:
         if not meters.meters:
             return
         try:
-            result = await self._means.ledger.reserve(meters.meters, meters.amounts(NOTHING))
-        except LedgerUnavailable:
+            result = await self._means.reserve(meters.meters, meters.amounts(NOTHING))
+        except LimitsUnavailable:
             return
         standings.set(meters, result.look)
 

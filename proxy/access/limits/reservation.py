@@ -5,6 +5,8 @@ Made by `request_limiter`, entered by the generation service.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import sub
@@ -28,7 +30,7 @@ from triton_openai.proxy.domain.model import ModelCard
 from triton_openai.proxy.domain.output import TokenDelta
 from triton_openai.proxy.domain.request import GenerationRequest
 from triton_openai.proxy.domain.tokenizer import Tokenizer
-from triton_openai.proxy.ledger.port import Grant, Ledger, LedgerUnavailable, Refusal
+from triton_openai.proxy.ledger.port import Grant, Ledger, LedgerUnavailable, Meter, Refusal
 
 ONE_REQUEST = (1, 1)
 NO_MORE_REQUESTS = (0, 0, 0)
@@ -36,15 +38,34 @@ MOST_BYTES_A_TOKEN = 16
 INPUT_UNITS = frozenset((Unit.INPUT, Unit.TOTAL, Unit.COST))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Means:
-    """What all reservations use. on_refusal: gets the name of the limit that refuses."""
+    """What all reservations use. on_refusal: gets the name of the limit that refuses.
+
+    failed_at: when the ledger last failed a request, on the clock of time.monotonic.
+    """
 
     ledger: Ledger
     callers: MeteredCallers
     tokenizer: Tokenizer
     cached_weight: float
     on_refusal: Callable[[str], None]
+    failed_at: float = -math.inf
+
+    async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant | Refusal:
+        """
+        Raises:
+            LimitsUnavailable: nobody can say whether the limits hold.
+        """
+        try:
+            return await self.ledger.reserve(meters, amounts)
+        except Exception as error:
+            self.failed_at = time.monotonic()
+            if not isinstance(error, LedgerUnavailable):
+                raise
+            raise LimitsUnavailable(
+                "The limits cannot be checked at present. Try again later.", detail=str(error)
+            ) from error
 
 
 @dataclass(slots=True)
@@ -151,15 +172,8 @@ class Reservation:
     async def _asked(self, needs: Needs) -> tuple[Amounts, Grant | Refusal]:
         assert self._meters is not None
         amounts = self._rates.reserved(needs)
-        try:
-            result = await self._means.ledger.reserve(
-                self._meters.meters, self._meters.amounts(amounts)
-            )
-        except LedgerUnavailable as error:
-            raise LimitsUnavailable(
-                "The limits cannot be checked at present. Try again later.", detail=str(error)
-            ) from error
-        return amounts, result
+        meters = self._meters
+        return amounts, await self._means.reserve(meters.meters, meters.amounts(amounts))
 
     def _may_fit(self, refusal: Refusal, needs: Needs) -> bool:
         """Whether the prompts must be counted exactly: bytes are several times as many."""

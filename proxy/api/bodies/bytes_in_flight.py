@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from triton_openai.proxy.domain.errors import RateLimited
+from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
 
 logger = structlog.get_logger(__name__)
 
@@ -114,4 +114,5 @@ def no_room() -> RateLimited:
     return RateLimited(
         "The server is receiving too many large requests at present: send it again later.",
         retry_after_s=RETRY_AFTER_S,
+        code=ErrorCode.QUEUE_FULL,
     )

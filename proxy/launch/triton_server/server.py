@@ -10,8 +10,11 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from asyncio.subprocess import DEVNULL, Process
 from dataclasses import dataclass
+
+import psutil
 
 from triton_openai.proxy.launch.triton_server import probe, run_folder, server_log, shm, stubs
 from triton_openai.proxy.launch.triton_server.command import LOOPBACK, Ports
@@ -25,13 +28,16 @@ from triton_openai.proxy.processes.errors import (
 )
 
 POLL_S = 0.05
+# Of one core. Servers that wait use some: a start that uses less over its timeout stands still.
+LEAST_CPU_SHARE = 0.02
+MOST_TIMEOUTS = 5  # a start that makes progress may take so many times its timeout
 # The proxy, or `drain`, has drained the streams before; those that still run are too late.
 EXIT_TIMEOUT_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a start needs."""
+    """What a start needs. start_timeout_s: the longest time without progress."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -68,11 +74,7 @@ class TritonServer:
         self._is_stopping = False
         process = self._process = await self._spawn()
         try:
-            await asyncio.wait_for(self._until_ready(process), self._launch.start_timeout_s)
-        except asyncio.TimeoutError:
-            await self.stop(grace_s=0)
-            what = f"was not ready within {self._launch.start_timeout_s:g} s"
-            raise self._failure(f"{what} (TRITON_START_TIMEOUT_S)") from None
+            await self._until_ready(process)
         except BaseException:
             await self.stop(grace_s=0)
             raise
@@ -117,10 +119,21 @@ class TritonServer:
             )
 
     async def _until_ready(self, process: Process) -> None:
+        timeout_s, began = self._launch.start_timeout_s, time.monotonic()
+        progress = _Progress(process.pid, self._launch)
         while not await self._is_ready():
             if process.returncode is not None:
                 raise self._failure(f"ended with {exit_reason(process.returncode)}")
-            await asyncio.sleep(POLL_S)
+            await asyncio.to_thread(progress.look)
+            now = time.monotonic()
+            if now - progress.seen_at >= timeout_s:
+                within = f"{timeout_s:g} s after it last made progress (TRITON_START_TIMEOUT_S)"
+            elif now - began >= MOST_TIMEOUTS * timeout_s:
+                within = f"{now - began:.0f} s ({MOST_TIMEOUTS} times TRITON_START_TIMEOUT_S)"
+            else:
+                await asyncio.sleep(POLL_S)
+                continue
+            raise self._failure(f"was not ready within {within}; {progress.awaited()}")
 
     async def _is_ready(self) -> bool:
         """tritonserver opens its metrics port last: after gRPC, and after loading all models.
@@ -141,6 +154,60 @@ class TritonServer:
         reasons = "; ".join(server_log.reasons(log)) or "the log gives no reason"
         kind = StartCrashed if server_log.CRASH in reasons else LaunchError
         return kind(f"tritonserver {what}: {reasons} (log: {log})")
+
+
+class _Progress:
+    """Whether a start moves: its processes use CPU time, or start others, or its log grows.
+
+    seen_at: when it last did, on the clock of time.monotonic.
+    """
+
+    def __init__(self, lifeline: int, launch: Launch) -> None:
+        self._lifeline = lifeline
+        self._launch = launch
+        self._looks_at = 0.0
+        self._cpu_s = 0.0
+        self._others = (0, 0)  # the number of processes, and of the log's bytes
+        self.seen_at = time.monotonic()
+
+    def look(self) -> None:
+        """Reads all of /proc, so at most every second."""
+        timeout_s, now = self._launch.start_timeout_s, time.monotonic()
+        if now < self._looks_at:
+            return
+        self._looks_at = now + min(1.0, timeout_s / 10)
+        spent = [cpu_s for each in self._processes() if (cpu_s := _cpu_s(each)) is not None]
+        others = len(spent), self._launch.folder.log.stat().st_size
+        if sum(spent) - self._cpu_s >= LEAST_CPU_SHARE * timeout_s or others != self._others:
+            self.seen_at, self._cpu_s, self._others = now, sum(spent), others
+
+    def awaited(self) -> str:
+        """What the start waits for, and what else this machine does."""
+        processes = ", ".join(
+            f"{stubs.name(each)} ({cpu_s:.1f} s of CPU)"
+            for each in self._processes()[1:]
+            if (cpu_s := _cpu_s(each)) is not None
+        )
+        memory, load = psutil.virtual_memory(), " ".join(f"{each:.1f}" for each in os.getloadavg())
+        return (
+            f"it waits for the metrics port {self._launch.ports.metrics}, which opens when every "
+            f"model is loaded, and runs {processes or 'no process'}; this machine has a load of "
+            f"{load} on {os.cpu_count()} cores, and {memory.available / 1e9:.1f} of "
+            f"{memory.total / 1e9:.1f} GB of memory free"
+        )
+
+    def _processes(self) -> list[psutil.Process]:
+        with contextlib.suppress(psutil.Error):
+            return [psutil.Process(self._lifeline), *stubs.descendants(self._lifeline)]
+        return []
+
+
+def _cpu_s(process: psutil.Process) -> float | None:
+    """With its children that have ended; None if it has ended itself."""
+    try:
+        return float(sum(process.cpu_times()[:4]))
+    except psutil.Error:
+        return None
 
 
 async def _end(process: Process, grace_s: float) -> None:

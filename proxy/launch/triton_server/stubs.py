@@ -70,6 +70,15 @@ def kill(processes: Iterable[psutil.Process]) -> None:
             process.kill()
 
 
+def name(process: psutil.Process) -> str:
+    """The Triton model of a stub; of any other process its program."""
+    with contextlib.suppress(psutil.Error):
+        for part in process.cmdline():
+            if part.endswith("/1/model.py"):
+                return str(part.split("/")[-3])
+    return _name(process)
+
+
 def _below(parent: psutil.Process) -> Iterator[tuple[psutil.Process, str]]:
     for child in _children(parent.pid):
         with contextlib.suppress(psutil.Error):

@@ -105,8 +105,9 @@ def test_held_log_probs_are_bounded_for_all_and_given_back():
     with held.share() as one, held.share() as other:
         one.add(6)
         other.add(4)
-        with pytest.raises(RateLimited, match="at most 10"):
+        with pytest.raises(RateLimited, match="at most 10") as refused:
             other.add(1)
+    assert refused.value.code is ErrorCode.QUEUE_FULL
     with held.share() as one:
         one.add(10)
 

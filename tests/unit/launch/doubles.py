@@ -69,6 +69,9 @@ if mode == "crashes":
     os.abort()
 if mode == "hangs":
     time.sleep(300)
+end = time.monotonic() + {"slow": 4.5, "endless": 300}.get(mode, 0)
+while time.monotonic() < end:
+    pass
 if mode == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 class Ready(http.server.BaseHTTPRequestHandler):

@@ -74,6 +74,7 @@ async def test_a_valid_file_comes_into_force_and_old_cards_stay_as_they_are(serv
     ("text", "said"),
     [
         ("models: {m: {weights: w,", "is not valid YAML"),
+        ("models: {m: {weights: 2024-99-99}}", "is not valid YAML: month must be"),
         ("models:\n  m:\n    weights: w\n    wait: 1", ":4: models.m.wait: unknown key"),
         ("models:\n  m:\n    weights: w\n    tool_parser: ni", ":2: models.m: "),
         (
@@ -91,9 +92,11 @@ async def test_an_invalid_file_is_rejected_as_a_whole_with_file_and_line(served,
     assert f"{served.path}" in line["reason"]
     assert said in line["reason"]
     assert (served.aliases, served.valid.value, served.heard.empty()) == (("a",), 0, True)
+    [concern] = served.watch.concerns
+    assert (concern.is_fatal, str(served.path) in concern.message) == (False, False)
     served.path.write_text(SECOND)
     assert await served.watch.reload()
-    assert served.valid.value == 1
+    assert (served.valid.value, served.watch.concerns) == (1, ())
 
 
 async def test_a_file_with_limits_that_cannot_be_enforced_is_rejected(tmp_path):
@@ -119,12 +122,10 @@ async def test_a_file_that_is_gone_is_rejected(served):
 
 
 async def test_a_change_is_noticed_and_a_request_reads_the_file_at_once(served):
-    watching = asyncio.create_task(served.watch.run(poll_s=0.01))
-    served.watch.read_again()
-    await asyncio.wait_for(served.heard.get(), 30)  # so the watch knows the file as it is
     other = served.path.with_suffix(".new")
     other.write_text(SECOND)
-    os.replace(other, served.path)
+    os.replace(other, served.path)  # also a change from before the watch runs
+    watching = asyncio.create_task(served.watch.run(poll_s=0.01))
     changed = await asyncio.wait_for(served.heard.get(), 30)
     served.watch.read_again()
     again = await asyncio.wait_for(served.heard.get(), 30)

@@ -46,6 +46,8 @@ class FourBytes:
 
 
 class Away:
+    outage = None
+
     async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]) -> Grant:
         raise LedgerUnavailable("the shared limits cannot be reached")
 
@@ -118,6 +120,25 @@ def test_a_ledger_that_cannot_be_reached_is_our_fault_and_names_no_address():
         asyncio.run(entered(reservation(limiter, caller(key=Limits(requests_per_day=1)), "x")))
     assert failed.value.code.status == 503
     assert "Try again later" in failed.value.message
+    assert [concern.is_fatal for concern in limiter.concerns] == [False]
+
+
+@pytest.mark.parametrize("error", [LedgerUnavailable("full"), KeyError("a fault of the ledger")])
+def test_a_ledger_that_fails_one_request_is_down_though_it_grants_the_next(error):
+    class Failing(InProcessLedger):
+        async def reserve(self, meters: Sequence[Meter], amounts: Sequence[int]):
+            if meters[0].tenant == "new":
+                raise error
+            return await super().reserve(meters, amounts)
+
+    limiter, limits = RequestLimiter(Failing(), FourBytes()), Limits(requests_per_day=9)
+    asyncio.run(entered(reservation(limiter, caller("known", key=limits), "x")))
+    assert (limiter.is_ledger_up, limiter.concerns) == (True, ())
+    with pytest.raises((LimitsUnavailable, KeyError)):
+        asyncio.run(entered(reservation(limiter, caller("new", key=limits), "x")))
+    asyncio.run(entered(reservation(limiter, caller("known", key=limits), "x")))
+    assert not limiter.is_ledger_up
+    assert limiter.concerns
 
 
 def test_refusals_are_counted_by_the_limit():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from triton_openai.proxy.api.bodies.bytes_in_flight import BytesInFlight
-from triton_openai.proxy.domain.errors import RateLimited
+from triton_openai.proxy.domain.errors import ErrorCode, RateLimited
 
 
 def test_the_oldest_unfinished_body_makes_room():
@@ -21,8 +21,9 @@ def test_a_complete_body_is_not_cut_off():
     first, second = (flight.arriving(lambda at=at: cut.append(at)) for at in range(2))
     first.add(6)
     first.complete()
-    with pytest.raises(RateLimited):
+    with pytest.raises(RateLimited) as refused:
         second.add(6)
+    assert refused.value.code is ErrorCode.QUEUE_FULL
     assert (cut, flight.bytes) == ([], 6)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -85,7 +86,28 @@ def test_a_crash_of_tritons_python_backend_is_told_from_a_fault_of_the_configura
 
 def test_a_start_that_takes_too_long_is_given_up(tmp_path, port):
     launch = program(tmp_path, "hangs", port, start_timeout_s=4.0)
-    with pytest.raises(LaunchError, match="not ready within 4 s"):
+    with pytest.raises(
+        LaunchError, match="not ready within 4 s after it last made progress"
+    ) as why:
+        asyncio.run(TritonServer(launch).start())
+    assert is_gone(stub_pid(tmp_path))
+    waits = rf"waits for the metrics port {port}, .* and runs python\S* \(\d+\.\d s of CPU\)"
+    assert re.search(waits, str(why.value))
+    assert re.search(r"load of [\d. ]+ on \d+ cores, and [\d.]+ of [\d.]+ GB", str(why.value))
+
+
+def test_a_start_that_makes_progress_may_take_longer(tmp_path, port):
+    async def life() -> None:
+        server = TritonServer(program(tmp_path, "slow", port, start_timeout_s=3.0))
+        await server.start()
+        await server.stop(grace_s=1)
+
+    asyncio.run(life())
+
+
+def test_a_start_that_moves_for_ever_is_given_up_too(tmp_path, port):
+    launch = program(tmp_path, "endless", port, start_timeout_s=1.5)
+    with pytest.raises(LaunchError, match=r"not ready within \d+ s \(5 times TRITON_START"):
         asyncio.run(TritonServer(launch).start())
     assert is_gone(stub_pid(tmp_path))
 
