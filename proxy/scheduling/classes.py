@@ -39,12 +39,16 @@ class Classes:
         self._waits_less(priority)
         self._forget(priority)
 
-    def take_first(self, now: float) -> Stream:
-        """Of the highest class that waits."""
-        priority = self._waiting[-1]
-        stream = self._classes[priority].take_first(now)
+    @property
+    def next(self) -> Stream | None:
+        """The stream whose turn it is; None while none waits."""
+        return self._classes[self._waiting[-1]].next if self._waiting else None
+
+    def take(self, stream: Stream, now: float) -> None:
+        """Runs the first stream of a tenant that waits."""
+        priority = stream.ticket.priority
+        self._classes[priority].take(stream, now)
         self._waits_less(priority)
-        return stream
 
     def get(self, priority: int) -> PriorityClass | None:
         return self._classes.get(priority)

@@ -9,26 +9,26 @@ from collections.abc import Iterable
 from triton_openai.proxy.scheduling.stream import Stream
 
 SPARE_ENTRIES = 64
+ROW = 1_024  # service that a row stands for while a stream holds it
+SLICE = 256  # service by which a tenant is ahead of another before it gives up a row to it
 
 Entry = tuple[float, int, "Share"]
 
 
 class Share:
-    """One tenant's. counter: its service, divided by its weight.
+    """One tenant's share of a class."""
 
-    entry: its valid one in the order; None where it has nothing waiting. yielding: streams that
-    run, and were told to stop.
-    """
-
-    __slots__ = ("counter", "entry", "is_remembered", "running", "waiting", "weight", "yielding")
+    __slots__ = ("counter", "entry", "holding", "is_remembered", "running", "waiting", "weight")
 
     def __init__(self, counter: float, weight: float) -> None:
-        self.counter = counter
+        self.counter = counter  # its service, divided by its weight
         self.weight = weight
         self.waiting: OrderedDict[Stream, None] = OrderedDict()
         self.running = 0
-        self.yielding = 0
-        self.entry: Entry | None = None
+        self.holding: OrderedDict[Stream, None] = (
+            OrderedDict()
+        )  # those that have rows and keep them
+        self.entry: Entry | None = None  # its valid one in the order; None while nothing waits
         self.is_remembered = False
 
     @property
@@ -36,17 +36,26 @@ class Share:
         return not (self.running or self.waiting)
 
     @property
-    def rows(self) -> int:
-        """Those that it keeps."""
-        return self.running - self.yielding
-
-    @property
     def first(self) -> Stream:
         return next(iter(self.waiting))
 
+    @property
+    def load(self) -> float:
+        """The counter as it will be when each of its rows has given some service."""
+        return self.counter + ROW * len(self.holding) / self.weight
+
+    @property
+    def load_without_a_row(self) -> float:
+        return self.load - ROW / self.weight
+
+    @property
+    def settled_at(self) -> float:
+        """The least counter of the others at which it stands as a new tenant does."""
+        return self.counter + SLICE / self.weight
+
 
 class ServiceOrder:
-    """Tenants with streams that wait; the one with the least counter is first.
+    """Tenants with streams that wait, by their counters.
 
     An entry is valid if its share has it; its key is never greater than the true one, so that the
     first entry with a true key is the least. `len` counts entries, valid or not.
@@ -72,7 +81,7 @@ class ServiceOrder:
         self.tenants -= 1
 
     def first(self) -> Share | None:
-        """The share whose turn it is."""
+        """The share with the least counter."""
         heap = self._heap
         while heap:
             entry = heap[0]
@@ -85,6 +94,23 @@ class ServiceOrder:
                 share.entry = _entry(share)
                 heapq.heapreplace(heap, share.entry)
         return None
+
+    def next(self) -> Share | None:
+        """The share with the least load, whose turn it is.
+
+        Only shares with rows are passed over: the first without any has the least load of the rest.
+        """
+        passed: list[Entry] = []
+        best: Share | None = None
+        while (share := self.first()) is not None:
+            if best is None or share.load < best.load:
+                best = share
+            if best.load <= share.counter:
+                break
+            passed.append(heapq.heappop(self._heap))
+        for entry in passed:
+            heapq.heappush(self._heap, entry)
+        return best
 
     def valid_entries(self) -> list[Entry]:
         """A copy without the others. It is a heap."""
