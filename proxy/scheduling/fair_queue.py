@@ -127,7 +127,7 @@ class FairQueue:
             self._leave_place(stream)
             self._run_instead(stream, victim, now)
         for spare in tuple(self._running.spares):
-            if spare.can_yield and self._victim_for(spare) is not None:
+            if spare.ticket.may_yield and self._victim_for(spare) is not None:
                 self._stop(spare)  # it comes back at once, and takes the row over
                 break
 
@@ -188,7 +188,7 @@ class FairQueue:
         takes_row = victim not in self._running.spares
         stopped = [victim]
         if takes_row and not stream.ticket.engine_takes_priority:
-            stopped += [each for each in self._running.spares if each.can_yield]
+            stopped += [each for each in self._running.spares if each.ticket.may_yield]
         for each in stopped:
             self._yields(each)
         self._classes.take(stream, now)

@@ -10,8 +10,8 @@ from triton_openai.proxy.scheduling.service_order import Share
 
 
 class Owing:
-    """A heap, by the least counter of the others at which each stands as a new tenant does. One that
-    a refund has lowered since is found a little later.
+    """A heap of their counters when they were added. One that a refund has lowered since is found a
+    little later.
     """
 
     def __init__(self) -> None:
@@ -22,21 +22,21 @@ class Owing:
         """It idles now. Nothing happens if it is here already."""
         if not share.is_remembered:
             share.is_remembered = True
-            heapq.heappush(self._heap, (share.settled_at, next(self._numbers), tenant, share))
+            heapq.heappush(self._heap, (share.counter, next(self._numbers), tenant, share))
 
     def pop_served(self, least: float) -> Iterator[str]:
-        """Those that stand as a new tenant does, where `least` is the least counter of the others.
-        Tenants that no longer idle are dropped, and added when they idle again.
+        """Those whose counters are no longer above that of a new tenant, `least`. Tenants that no
+        longer idle are dropped, and added when they idle again.
         """
         while self._heap and self._heap[0][0] <= least:
             _, _, tenant, share = heapq.heappop(self._heap)
             share.is_remembered = False
-            if share.is_idle and share.settled_at <= least:
+            if share.is_idle and share.counter <= least:
                 yield tenant
             elif share.is_idle:
                 self.add(tenant, share)
 
     def rebuild(self) -> None:
         """After the counters were changed."""
-        self._heap = [(each[3].settled_at, *each[1:]) for each in self._heap]
+        self._heap = [(share.counter, number, name, share) for _, number, name, share in self._heap]
         heapq.heapify(self._heap)

@@ -1,7 +1,7 @@
 """The fair order of one class: virtual token counters (Sheng et al., OSDI 2024).
 
 The tenant with the least load goes first: its counter, and what its rows will give it. The counter
-of a tenant that comes back from idling is lifted to the least of those that wait, but for a slice,
+of a tenant that comes back from idling is lifted to the least of those that wait,
 so that nobody saves up service. One whose streams run while none of them waits keeps a bounded
 credit: without it, a tenant with few streams loses a part of its share whenever all of them run.
 """
@@ -12,7 +12,7 @@ import math
 
 from triton_openai.proxy.domain.scheduling import Ticket
 from triton_openai.proxy.scheduling.owing import Owing
-from triton_openai.proxy.scheduling.service_order import SLICE, ServiceOrder, Share
+from triton_openai.proxy.scheduling.service_order import ServiceOrder, Share
 from triton_openai.proxy.scheduling.stream import Stream
 
 REBASE_AT = 1e12  # far below 2**53, above which a float loses single tokens
@@ -44,11 +44,14 @@ class PriorityClass:
 
     def enter(self, stream: Stream) -> None:
         share = self._share(stream)
+        has_come = share.is_idle
         share.waiting[stream] = None
         if stream.ticket.has_begun:
             share.waiting.move_to_end(stream, last=False)
         if share.entry is None:
             share.counter = self._lifted(share)
+            if has_come:
+                share.came_at = share.counter
             self.weight += share.weight
         self.waiting += 1
         if share.entry is None or stream.ticket.has_begun:
@@ -116,7 +119,7 @@ class PriorityClass:
         """Of its tenant, when another stream of it comes."""
         share = self.shares.get(ticket.tenant)
         if share is None:
-            return self.least() - SLICE / ticket.weight
+            return self.least()
         return share.load if share.waiting else share.load - share.counter + self._lifted(share)
 
     def least(self) -> float:
@@ -128,16 +131,15 @@ class PriorityClass:
         ticket = stream.ticket
         share = self.shares.get(ticket.tenant)
         if share is None:
-            counter = self.least() - SLICE / ticket.weight
-            share = self.shares[ticket.tenant] = Share(counter, ticket.weight)
+            share = self.shares[ticket.tenant] = Share(self.least(), ticket.weight)
         elif not share.waiting:
             share.weight = ticket.weight
         return share
 
     def _lifted(self, share: Share) -> float:
         """Its counter when it has nothing waiting, and comes to wait."""
-        credit = CREDIT if share.running else SLICE
-        return max(share.counter, self.least() - credit / share.weight)
+        credit = CREDIT / share.weight if share.running else 0.0
+        return max(share.counter, self.least() - credit)
 
     def _ended(self, tenant: str, share: Share) -> None:
         if share.is_idle:

@@ -18,10 +18,14 @@ Entry = tuple[float, int, "Share"]
 class Share:
     """One tenant's share of a class."""
 
-    __slots__ = ("counter", "entry", "holding", "is_remembered", "running", "waiting", "weight")
+    __slots__ = (
+        *("came_at", "counter", "entry", "holding", "is_remembered"),
+        *("running", "waiting", "weight"),
+    )
 
     def __init__(self, counter: float, weight: float) -> None:
         self.counter = counter  # its service, divided by its weight
+        self.came_at = counter  # what it was when its first stream came after it had none
         self.weight = weight
         self.waiting: OrderedDict[Stream, None] = OrderedDict()
         self.running = 0
@@ -49,9 +53,9 @@ class Share:
         return self.load - ROW / self.weight
 
     @property
-    def settled_at(self) -> float:
-        """The least counter of the others at which it stands as a new tenant does."""
-        return self.counter + SLICE / self.weight
+    def has_just_come(self) -> bool:
+        """It has not had a slice of service since it had no stream."""
+        return self.is_idle or self.counter < self.came_at + SLICE / self.weight
 
 
 class ServiceOrder:

@@ -19,10 +19,13 @@ def victim_for(ticket: Ticket, of_class: PriorityClass) -> Stream | None:
     """The stream that makes room for the next one of a tenant; None if that has to wait.
 
     A row belongs to the tenant that has less load without it. The slice keeps two tenants with the
-    same load from taking it from each other at each token.
+    same load from taking it from each other at each token; a tenant that has just come need not
+    wait for it.
     """
-    load = of_class.load_of(ticket) + SLICE / ticket.weight
+    load = of_class.load_of(ticket)
     own = of_class.shares.get(ticket.tenant)
+    if own is not None and not own.has_just_come:
+        load += SLICE / ticket.weight
     ahead = [
         each for each in of_class.holders if each is not own and each.load_without_a_row >= load
     ]
