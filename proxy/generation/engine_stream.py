@@ -138,13 +138,16 @@ class EngineStream:
         self._clock.see_first(delta.queue_s)
         if part.interrupt is not None:
             watch.see_first(failover.can_move)
-        cached_tokens = delta.cached_tokens or 0
+        prompt_tokens, cached_tokens = delta.prompt_tokens or 0, delta.cached_tokens or 0
         if not given.has_begun:
             self._begin(delta, part)
         elif delta.prompt_tokens is not None:  # the reader has counted the prompt
             delta = replace(delta, prompt_tokens=None, cached_tokens=None)
+        # An engine with `resume_from` counts the cached tokens of the prompt alone. If all of them
+        # are cached, what was generated is, too.
+        is_cached = given.has_begun and 0 < prompt_tokens <= cached_tokens
         context_tokens = given.prompt_tokens + len(given.answer_ids)
-        self._row.see_first(max(context_tokens - cached_tokens, 0))
+        self._row.see_first(0 if is_cached else max(context_tokens - cached_tokens, 0))
         failover.see_first()
         repeats = failover.repeats
         while repeats:

@@ -34,8 +34,9 @@ def fixed_spare(streams: int) -> Spare:
 class EngineRoom:
     """One model's engine on one endpoint.
 
-    streams: how many it should have now. spare: those beyond its rows. in_engine: how many it says it has, of every proxy; None
-    where it does not say. is_stale: what it says is too old to be used.
+    streams: how many it should have now. spare: those beyond its rows. in_engine: how many it says
+    it has, of every proxy; None where it does not say. is_stale: what it says is too old to be
+    used.
 
     A report of an idle row, while streams wait here, adds a spare stream: the next ones came too
     late. It is taken away again after GROWS_LESS_AFTER reports without an idle row.

@@ -134,7 +134,7 @@ def _order_of(one: PriorityClass, stream_cost: float) -> Iterator[Stream | None]
         tag, number, share = order[0]
         if share not in streams:
             streams[share] = list(reversed(share.waiting))
-            true_key = (share.counter, share.first.number if share.waiting else number)
+            true_key = (share.load, share.first.number if share.waiting else number)
             if true_key != (tag, number):
                 heapq.heapreplace(order, (*true_key, share))
                 yield None

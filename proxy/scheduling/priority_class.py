@@ -12,7 +12,7 @@ import math
 
 from triton_openai.proxy.domain.scheduling import Ticket
 from triton_openai.proxy.scheduling.owing import Owing
-from triton_openai.proxy.scheduling.service_order import ServiceOrder, Share
+from triton_openai.proxy.scheduling.service_order import ROW, ServiceOrder, Share
 from triton_openai.proxy.scheduling.stream import Stream
 
 REBASE_AT = 1e12  # far below 2**53, above which a float loses single tokens
@@ -44,17 +44,18 @@ class PriorityClass:
 
     def enter(self, stream: Stream) -> None:
         share = self._share(stream)
-        has_come = share.is_idle
+        has_entry = share.entry is not None
+        if not has_entry:
+            lifted = self._lifted(share, share.weight)
+            if share.is_idle:
+                share.came_at = lifted
+            share.counter = lifted
+            self.weight += share.weight
         share.waiting[stream] = None
         if stream.ticket.has_begun:
             share.waiting.move_to_end(stream, last=False)
-        if share.entry is None:
-            share.counter = self._lifted(share)
-            if has_come:
-                share.came_at = share.counter
-            self.weight += share.weight
         self.waiting += 1
-        if share.entry is None or stream.ticket.has_begun:
+        if not has_entry or stream.ticket.has_begun:
             self.order.add(share)
 
     def leave(self, stream: Stream, now: float) -> None:
@@ -116,11 +117,13 @@ class PriorityClass:
             self.order.add(share)
 
     def load_of(self, ticket: Ticket) -> float:
-        """Of its tenant, when another stream of it comes."""
+        """The load of its tenant when another stream of it comes."""
         share = self.shares.get(ticket.tenant)
         if share is None:
             return self.least()
-        return share.load if share.waiting else share.load - share.counter + self._lifted(share)
+        if share.waiting:
+            return share.load
+        return self._lifted(share, ticket.weight) + ROW * len(share.holding) / ticket.weight
 
     def least(self) -> float:
         """The counter of the tenant that has had the least service, of those that wait."""
@@ -133,12 +136,14 @@ class PriorityClass:
         if share is None:
             share = self.shares[ticket.tenant] = Share(self.least(), ticket.weight)
         elif not share.waiting:
-            share.weight = ticket.weight
+            share.weight = stream.ticket.weight
+        if share.is_idle:
+            share.came_at = share.counter
         return share
 
-    def _lifted(self, share: Share) -> float:
+    def _lifted(self, share: Share, weight: float) -> float:
         """Its counter when it has nothing waiting, and comes to wait."""
-        credit = CREDIT / share.weight if share.running else 0.0
+        credit = CREDIT / weight if share.running else 0.0
         return max(share.counter, self.least() - credit)
 
     def _ended(self, tenant: str, share: Share) -> None:
@@ -163,6 +168,7 @@ class PriorityClass:
         """Takes the floor from all counters: only their differences count."""
         base, self._floor = self._floor, 0.0
         for share in self.shares.values():
+            share.came_at -= base
             share.counter = max(share.counter - base, 0.0)
         self.order.rebuild(self.shares.values())
         self._owing.rebuild()

@@ -52,7 +52,7 @@ class Running:
             self._drop(stream)
 
     def newest_below(self, priority: int, *, spare: bool = False) -> Stream | None:
-        """The newest of the lowest class below this one, of those that have rows or of the spares."""
+        """The newest of the lowest class below this one: one that has a row, or a spare one."""
         for each in self._priorities[: bisect_left(self._priorities, priority)]:
             for stream in islice(reversed(self._may_yield[each]), LOOKED_AT):
                 if (stream in self.spares) is spare and (spare or stream.can_yield):

@@ -105,16 +105,15 @@ class ServiceOrder:
         Only shares with rows are passed over: the first without any has the least load of the rest.
         """
         passed: list[Entry] = []
-        best: Share | None = None
         while (share := self.first()) is not None:
-            if best is None or share.load < best.load:
-                best = share
-            if best.load <= share.counter:
+            passed.append((share.load, share.first.number, share))
+            if not share.holding:
                 break
-            passed.append(heapq.heappop(self._heap))
-        for entry in passed:
-            heapq.heappush(self._heap, entry)
-        return best
+            heapq.heappop(self._heap)
+        for _, _, each in passed:
+            if each.holding and each.entry is not None:
+                heapq.heappush(self._heap, each.entry)
+        return min(passed)[2] if passed else None
 
     def valid_entries(self) -> list[Entry]:
         """A copy without the others. It is a heap."""

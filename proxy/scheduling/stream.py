@@ -7,7 +7,6 @@ from enum import Enum, auto
 from triton_openai.proxy.domain.errors import RateLimited
 from triton_openai.proxy.domain.scheduling import Standing, Ticket
 
-
 START_TOKENS_A_TOKEN = 16  # prefill costs about a hundredth of decode, so starts about 5 %
 
 
