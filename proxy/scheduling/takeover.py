@@ -20,14 +20,17 @@ def victim_for(ticket: Ticket, of_class: PriorityClass) -> Stream | None:
 
     A row belongs to the tenant that has less load without it. The slice keeps two tenants with the
     same load from taking it from each other at each token; a tenant that has just come need not
-    wait for it.
+    wait for it, unless the other one has just come, too.
     """
-    load = of_class.load_of(ticket)
+    load, a_slice = of_class.load_of(ticket), SLICE / ticket.weight
     own = of_class.shares.get(ticket.tenant)
-    if own is not None and not own.has_just_come:
-        load += SLICE / ticket.weight
+    has_just_come = own is None or own.has_just_come
     ahead = [
-        each for each in of_class.holders if each is not own and each.load_without_a_row >= load
+        each
+        for each in of_class.holders
+        if each is not own
+        and each.load_without_a_row
+        >= load + (0 if has_just_come and not each.has_just_come else a_slice)
     ]
     for each in sorted(ahead, key=lambda share: share.load_without_a_row, reverse=True):
         for stream in islice(reversed(each.holding), LOOKED_AT):

@@ -136,11 +136,15 @@ class ReferenceQueue:
         if not own:
             self._come(stream)
         load = self._load(tenant)
-        if self.counters[tenant] >= self.came_at[tenant] + SLICE / self.weights[tenant]:
-            load += SLICE / ticket.weight
+        a_slice, is_new = SLICE / ticket.weight, self._has_just_come(tenant)
         kept = [each for each in self.holding if each.ticket.priority == ticket.priority]
         others = {_tenant(each) for each in kept} - {tenant}
-        ahead = [each for each in others if self._load(each, 1) >= load]
+        ahead = [
+            each
+            for each in others
+            if self._load(each, 1)
+            >= load + (0 if is_new and not self._has_just_come(each) else a_slice)
+        ]
         victims = [each for each in kept if _tenant(each) in ahead and self._can_yield(each)]
         for kept_values, value in zip(
             (self.counters, self.weights, self.came_at), before, strict=True
@@ -152,6 +156,9 @@ class ReferenceQueue:
             return None
         most = max(self._load(_tenant(each), 1) for each in victims)
         return [each for each in victims if self._load(_tenant(each), 1) == most][-1]
+
+    def _has_just_come(self, tenant: Tenant) -> bool:
+        return self.counters[tenant] < self.came_at[tenant] + SLICE / self.weights[tenant]
 
     def _below(self, priority: int) -> list[QueuedStream]:
         """Those of lower classes that may yield: the lowest class first, its newest first."""
