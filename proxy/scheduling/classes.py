@@ -53,6 +53,11 @@ class Classes:
     def get(self, priority: int) -> PriorityClass | None:
         return self._classes.get(priority)
 
+    def waiting_above(self, priority: int) -> int:
+        """Streams of higher classes."""
+        above = self._waiting[bisect_left(self._waiting, priority + 1) :]
+        return sum(self._classes[each].waiting for each in above)
+
     def waits_above(self, priority: int) -> bool:
         return bool(self._waiting) and self._waiting[-1] > priority
 
@@ -60,9 +65,9 @@ class Classes:
         """Runs it without having waited."""
         self._of(stream).begin(stream)
 
-    def end(self, stream: Stream) -> None:
+    def end(self, stream: Stream, now: float) -> None:
         priority = stream.ticket.priority
-        self._classes[priority].end(stream)
+        self._classes[priority].end(stream, now)
         self._forget(priority)
 
     def place_of(self, ticket: Ticket, nth: int, *, others_return: bool = False) -> int:
@@ -72,8 +77,7 @@ class Classes:
         others_return: whether more of their streams come, so that all keep waiting.
         """
         priority = ticket.priority
-        above = self._waiting[bisect_left(self._waiting, priority + 1) :]
-        place = sum(self._classes[each].waiting for each in above)
+        place = self.waiting_above(priority)
         one = self._classes.get(priority)
         if one is None or not one.waiting:
             return place + nth

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from triton_openai.proxy.domain.scheduling import QueueState, Standing, Ticket
@@ -92,6 +93,8 @@ class FairQueue:
         """It has ended, and is charged."""
         if not stream.is_yielding:
             self._rate.end(stream.tokens)
+            of_class = self._classes[stream.ticket.priority]
+            of_class.shares[stream.ticket.tenant].rate.end(stream.tokens)
         self._end(stream)
 
     def charge(self, stream: Stream, tokens: int) -> None:
@@ -155,18 +158,33 @@ class FairQueue:
         """Tells each stream that waits if its position has changed; one for each step, at most."""
         cost = OUTPUT_COST * self._rate.stream_tokens()
         place = 0
+        nth: Counter[tuple[int, str]] = Counter()
         for stream in self._classes.served_order(cost):
             if stream is not None and stream.state is State.WAITING:
                 place += 1
+                of_tenant = stream.ticket.priority, stream.ticket.tenant
+                nth[of_tenant] += 1
                 if stream.position != place:
                     stream.position = place
-                    stream.moved(self._standing(place, self._clock()))
+                    stream.moved(self._standing(stream, nth[of_tenant], self._clock()))
             yield
 
-    def _standing(self, place: int, now: float) -> Standing:
+    def _standing(self, stream: Stream, nth: int, now: float) -> Standing:
+        """nth: of those of its tenant that wait in its class.
+
+        Its position counts those that will probably come and be served before it, too.
+        """
+        place = stream.position
         if not self.capacity:
             return Standing(place, None)
-        return Standing(place, self._rate.wait_s(place, self.capacity, now))
+        of_class = self._classes[stream.ticket.priority]
+        share = of_class.shares[stream.ticket.tenant]
+        rows = of_class.expected_rows(share, self.rows or self.capacity)
+        stream_s = share.rate.stream_s(now, self._rate.stream_s(now))
+        next_s = self._rate.wait_s(1, self.capacity, now)
+        above_s = next_s * self._classes.waiting_above(stream.ticket.priority)
+        wait_s = above_s + nth * stream_s / rows
+        return Standing(max(place, round(wait_s / next_s)), wait_s)
 
     def _victim_for(self, stream: Stream) -> Stream | None:
         """The stream that makes room for this one, if it is the next of its tenant."""
@@ -203,7 +221,7 @@ class FairQueue:
 
     def _yields(self, stream: Stream) -> None:
         self._running.yields(stream)
-        self._classes[stream.ticket.priority].let_go(stream)
+        self._classes[stream.ticket.priority].let_go(stream, self._clock())
 
     def _has_free_row(self) -> bool:
         return self._has_place() and (self.rows is None or self._running.holding < self.rows)
@@ -225,7 +243,8 @@ class FairQueue:
         nth = 1 if ticket.has_begun else self._places.taken_by(ticket.tenant)
         self._classes.enter(stream)
         stream.position = self._classes.place_of(ticket, nth)
-        stream.moved(self._standing(stream.position, now))
+        of_tenant = self._classes[ticket.priority].shares[ticket.tenant].waiting
+        stream.moved(self._standing(stream, 1 if ticket.has_begun else len(of_tenant), now))
 
     def _patience_s(self, ticket: Ticket) -> float:
         longest_s = self._limits.longest_wait_s
@@ -256,20 +275,20 @@ class FairQueue:
         stream.charged_at = now
         self._running.add(stream, has_row=has_row)
         if has_row:
-            self._classes[stream.ticket.priority].hold(stream)
+            self._classes[stream.ticket.priority].hold(stream, now)
         self._rate.running(self._running.count, now)
         stream.granted()
 
     def _get_row(self, spare: Stream) -> None:
         self._running.get_row(spare)
-        self._classes[spare.ticket.priority].hold(spare)
+        self._classes[spare.ticket.priority].hold(spare, self._clock())
 
     def _end(self, stream: Stream) -> None:
         now = self._clock()
         stream.state = State.ENDED
         self._running.remove(stream)
         self._rate.running(self._running.count, now)
-        self._classes.end(stream)
+        self._classes.end(stream, now)
         self._fill(now)
 
     def _refund(self, stream: Stream) -> None:

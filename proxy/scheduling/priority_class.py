@@ -89,21 +89,32 @@ class PriorityClass:
         self._share(stream).running += 1
         self.running += 1
 
-    def hold(self, stream: Stream) -> None:
+    def hold(self, stream: Stream, now: float) -> None:
         """It has a row."""
         share = self.shares[stream.ticket.tenant]
         share.holding[stream] = None
+        share.rate.running(len(share.holding), now)
         self.holders[share] = None
 
-    def let_go(self, stream: Stream) -> None:
+    def let_go(self, stream: Stream, now: float) -> None:
         """It has ended, or was told to stop."""
         share = self.shares[stream.ticket.tenant]
         share.holding.pop(stream, None)
+        share.rate.running(len(share.holding), now)
         if not share.holding:
             self.holders.pop(share, None)
 
-    def end(self, stream: Stream) -> None:
-        self.let_go(stream)
+    def expected_rows(self, share: Share, rows: int) -> float:
+        """How many of the rows its tenant will have while it waits: those that always wait divide
+        by weight what the others leave them.
+        """
+        others = [each for each in self.holders if not each.waiting]
+        left = rows - sum(len(each.holding) for each in others)
+        least = rows / (self.weight + sum(each.weight for each in others))
+        return max(left / self.weight, least) * share.weight
+
+    def end(self, stream: Stream, now: float) -> None:
+        self.let_go(stream, now)
         share = self.shares[stream.ticket.tenant]
         share.running -= 1
         self.running -= 1

@@ -6,6 +6,7 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from triton_openai.proxy.scheduling.service_rate import ServiceRate
 from triton_openai.proxy.scheduling.stream import Stream
 
 SPARE_ENTRIES = 64
@@ -20,7 +21,7 @@ class Share:
 
     __slots__ = (
         *("came_at", "counter", "entry", "holding", "is_remembered"),
-        *("running", "waiting", "weight"),
+        *("rate", "running", "waiting", "weight"),
     )
 
     def __init__(self, counter: float, weight: float) -> None:
@@ -34,6 +35,7 @@ class Share:
         )  # those that have rows and keep them
         self.entry: Entry | None = None  # its valid one in the order; None while nothing waits
         self.is_remembered = False
+        self.rate = ServiceRate(0.0)
 
     @property
     def is_idle(self) -> bool:
