@@ -46,6 +46,11 @@ class Share:
         return next(iter(self.waiting))
 
     @property
+    def newest(self) -> Stream:
+        """Of those that have rows."""
+        return next(reversed(self.holding))
+
+    @property
     def load(self) -> float:
         """The counter as it will be when each of its rows has given some service."""
         return self.counter + ROW * len(self.holding) / self.weight

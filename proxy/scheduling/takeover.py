@@ -32,7 +32,8 @@ def victim_for(ticket: Ticket, of_class: PriorityClass) -> Stream | None:
         and each.load_without_a_row
         >= load + (0 if has_just_come and not each.has_just_come else a_slice)
     ]
-    for each in sorted(ahead, key=lambda share: share.load_without_a_row, reverse=True):
+    ahead.sort(key=lambda one: (one.load_without_a_row, one.newest.number), reverse=True)
+    for each in ahead:
         for stream in islice(reversed(each.holding), LOOKED_AT):
             if stream.can_yield:
                 return stream

@@ -154,8 +154,9 @@ class ReferenceQueue:
                 kept_values[tenant] = value
         if not victims:
             return None
-        most = max(self._load(_tenant(each), 1) for each in victims)
-        return [each for each in victims if self._load(_tenant(each), 1) == most][-1]
+        newest = {_tenant(each): each.number for each in kept}
+        most = max(map(_tenant, victims), key=lambda one: (self._load(one, 1), newest[one]))
+        return [each for each in victims if _tenant(each) == most][-1]
 
     def _has_just_come(self, tenant: Tenant) -> bool:
         return self.counters[tenant] < self.came_at[tenant] + SLICE / self.weights[tenant]
@@ -283,7 +284,8 @@ class ReferenceQueue:
             and each.ticket.priority < stream.ticket.priority
         ]
         if not is_full and own + 1 < max(sizes.values(), default=0):
-            assert displaced is not None
+            if displaced is None:
+                return self._may_keep_others(own, len(counted))
             assert displaced.ticket.tenant in fattest
         elif lower:
             assert displaced in lower
