@@ -81,9 +81,9 @@ class RowPermit:
         self._permit.release()
 
     def _moved(self, standing: Standing) -> None:
-        waits = self._report.waits
-        since = waits[self].since if self in waits else asyncio.get_running_loop().time()
-        waits[self] = Wait(standing, since)
+        waits, now = self._report.waits, asyncio.get_running_loop().time()
+        since = waits[self].since if self in waits else now
+        waits[self] = Wait(standing, since, now)
 
     def _yield(self) -> None:
         self.must_yield = True

@@ -111,7 +111,7 @@ class SimulatedRows:
         self.seen: dict[str, Seen] = defaultdict(Seen)
         self.refusals_s: list[float] = []
         self.grants = 0
-        self.foretold: list[tuple[int, int, float, float]] = []  # positions and waits: told, true
+        self.foretold: list[tuple[float, float]] = []  # position and wait: told / true
         self._rows = rows
         self._takes_priority = takes_priority
         self._has_prefix_cache = has_prefix_cache
@@ -147,7 +147,7 @@ class SimulatedRows:
             if request.told:
                 standing, at, grants = request.told
                 true = (self.grants - grants + 1, now - at)
-                self.foretold.append((standing.position, true[0], standing.wait_s, true[1]))
+                self.foretold.append((standing.position / true[0], standing.wait_s / true[1]))
             self.grants += 1
         is_urgent = request.took_over and self._takes_priority
         self._waiting.insert(0 if is_urgent else len(self._waiting), request)

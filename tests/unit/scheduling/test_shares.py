@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -196,3 +197,28 @@ def test_what_is_not_cached_must_pay_off_before_a_stream_yields_again():
     large = replace(LONG, prompt=(1_000, 1_000))
     seen = two_minutes(closed(4, 8), large, has_prefix_cache=False)
     assert sum(each.tokens for each in seen.values()) > 0.95 * 120 * 4 / STEP_S
+
+
+@pytest.mark.parametrize(
+    "callers",
+    [
+        [SHORT],
+        [closed(2, 64), SHORT],
+        [closed(12, 64), SHORT],
+        [SHORT, replace(SHORT, tenant="heavy", weight=3)],
+    ],
+    ids=["one", "two and ninety", "twelve and ninety", "by weight"],
+)
+@pytest.mark.parametrize("spare", [0, 2])
+def test_positions_and_waits_are_told_as_they_will_be(callers: list[Callers], spare: int):
+    simulation = SimulatedRows(4, replace(MANY, fair_preemption=True), spare=spare)
+    for each in callers:
+        simulation.add(each)
+    simulation.run(300)  # what streams cost is known
+    simulation.foretold.clear()
+    simulation.run(900)
+    positions, waits = zip(*simulation.foretold, strict=True)
+    assert len(waits) > 100
+    assert 0.75 < statistics.median(positions) < 1.25
+    assert 0.75 < statistics.median(waits) < 1.25
+    assert statistics.median(abs(each - 1) for each in waits) < 0.25
