@@ -157,20 +157,23 @@ class FairQueue:
     def standings(self) -> Iterator[None]:
         """Tells each stream that waits if its position has changed; one for each step, at most."""
         cost = OUTPUT_COST * self._rate.stream_tokens()
-        place = 0
+        place = above = 0
+        priority: int | None = None
         nth: Counter[tuple[int, str]] = Counter()
         for stream in self._classes.served_order(cost):
             if stream is not None and stream.state is State.WAITING:
+                if stream.ticket.priority != priority:
+                    priority, above = stream.ticket.priority, place
                 place += 1
                 of_tenant = stream.ticket.priority, stream.ticket.tenant
                 nth[of_tenant] += 1
                 if stream.position != place:
                     stream.position = place
-                    stream.moved(self._standing(stream, nth[of_tenant], self._clock()))
+                    stream.moved(self._standing(stream, above, nth[of_tenant], self._clock()))
             yield
 
-    def _standing(self, stream: Stream, nth: int, now: float) -> Standing:
-        """nth: of those of its tenant that wait in its class.
+    def _standing(self, stream: Stream, above: int, nth: int, now: float) -> Standing:
+        """above: streams of higher classes that wait. nth: of those of its tenant in its class.
 
         Its position counts those that will probably come and be served before it, too.
         """
@@ -182,8 +185,7 @@ class FairQueue:
         rows = of_class.expected_rows(share, self.rows or self.capacity)
         stream_s = share.rate.stream_s(now, self._rate.stream_s(now))
         next_s = self._rate.wait_s(1, self.capacity, now)
-        above_s = next_s * self._classes.waiting_above(stream.ticket.priority)
-        wait_s = above_s + nth * stream_s / rows
+        wait_s = next_s * above + nth * stream_s / rows
         return Standing(max(place, round(wait_s / next_s)), wait_s)
 
     def _victim_for(self, stream: Stream) -> Stream | None:
@@ -240,11 +242,12 @@ class FairQueue:
             self._make_room(ticket, now)
             self._places.add(stream, now)
         stream.state = State.WAITING
-        nth = 1 if ticket.has_begun else self._places.taken_by(ticket.tenant)
         self._classes.enter(stream)
+        own = self._classes[ticket.priority].shares[ticket.tenant].waiting
+        nth = 1 if ticket.has_begun else len(own)
         stream.position = self._classes.place_of(ticket, nth)
-        of_tenant = self._classes[ticket.priority].shares[ticket.tenant].waiting
-        stream.moved(self._standing(stream, 1 if ticket.has_begun else len(of_tenant), now))
+        above = self._classes.waiting_above(ticket.priority)
+        stream.moved(self._standing(stream, above, nth, now))
 
     def _patience_s(self, ticket: Ticket) -> float:
         longest_s = self._limits.longest_wait_s

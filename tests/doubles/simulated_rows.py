@@ -15,7 +15,6 @@ from triton_openai.proxy.domain.scheduling import Standing, Ticket
 from triton_openai.proxy.scheduling.fair_queues import FairQueues
 from triton_openai.proxy.scheduling.limits import QueueLimits
 from triton_openai.proxy.scheduling.stream import State
-from triton_openai.proxy.scheduling.timekeeper import STANDINGS_S
 
 STEP_S = 0.025  # of all rows: each gets one token
 PREFILL_TOKENS_S = 8_000
@@ -122,7 +121,6 @@ class SimulatedRows:
         self._waiting: list[_Request] = []  # in the engine
         self._charge_s = charge_s
         self._at(charge_s, self._charge)
-        self._at(STANDINGS_S, self._tell)
 
     def add(self, callers: Callers) -> None:
         for _ in range(callers.streams):
@@ -283,11 +281,6 @@ class SimulatedRows:
         self.seen[request.ticket.tenant].ended += 1
         if request.comes_again:
             self._at(self.clock.now + request.callers.pause_s, self._come, request.callers, True)
-
-    def _tell(self) -> None:
-        for _ in self.queues.standings():
-            pass
-        self._at(self.clock.now + STANDINGS_S, self._tell)
 
     def _charge(self) -> None:
         self._charge_all()
