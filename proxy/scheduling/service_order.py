@@ -30,9 +30,7 @@ class Share:
         self.weight = weight
         self.waiting: OrderedDict[Stream, None] = OrderedDict()
         self.running = 0
-        self.holding: OrderedDict[Stream, None] = (
-            OrderedDict()
-        )  # those that have rows and keep them
+        self.holding: OrderedDict[Stream, None] = OrderedDict()  # they have rows, and keep them
         self.entry: Entry | None = None  # its valid one in the order; None while nothing waits
         self.is_remembered = False
         self.rate = ServiceRate(0.0)
